@@ -1,0 +1,54 @@
+"""The few struct bases that all messages share: what travels, what happened, what a user wrote."""
+
+from typing import ClassVar
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """Anything that travels. Unknown fields are ignored on read; new fields come with defaults."""
+
+
+class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
+    """A fact: it happened, at cluster time `at` (float seconds).
+
+    The tag reads `entity.fact`. `entity_field` names the field that holds the entity's id, and
+    `identity` the fields that tell one occurrence from another. From these follow the event's id
+    (`job.started/pl-7`), which is also its `Nats-Msg-Id`, and its subject
+    (`hopyard.job.<job id>.started`). So the same cause gives the same id, however often it is told.
+    """
+
+    entity_field: ClassVar[str]
+    identity: ClassVar[tuple[str, ...]]
+
+    at: float
+
+    @property
+    def event_id(self) -> str:
+        values = "/".join(str(getattr(self, name)) for name in self.identity)
+        return f"{self.tag()}/{values}"
+
+    @property
+    def subject(self) -> str:
+        entity, fact = self.tag().split(".")
+        return f"hopyard.{entity}.{getattr(self, self.entity_field)}.{fact}"
+
+    @classmethod
+    def tag(cls) -> str:
+        return str(cls.__struct_config__.tag)
+
+
+class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):
+    """A measurement among many: lossy by nature, never mixed with facts."""
+
+    at: float
+
+
+class Question(Message, frozen=True, kw_only=True, tag_field="question"):
+    """Asks a service for something, within a time limit. Its `subject` names who answers."""
+
+    subject: ClassVar[str]
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of something a user wrote: an unknown field is an error, not a guess."""

@@ -1,0 +1,48 @@
+"""The cluster: GPU types, nodes, and the files that describe them."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from schemas.base import File, Message
+from schemas.ids import GpuType, NodeId
+from schemas.jobs import Name, Positive
+
+
+class GpuTypeFile(File, frozen=True, kw_only=True):
+    """What is known of a GPU type's paths for gradients, as measured offline (Hops eq. 2)."""
+
+    link_bandwidth: Positive
+    """bytes/s that an all-reduce inside one node achieves"""
+    network_bandwidth: Positive
+    """bytes/s that an all-reduce between nodes achieves"""
+
+
+class NodeGroup(File, frozen=True, kw_only=True):
+    """`count` nodes alike, named `prefix-00`, `prefix-01` and so on."""
+
+    prefix: Name
+    count: Annotated[int, Meta(ge=1, le=10_000)]
+    gpus: Annotated[int, Meta(ge=1, le=64)]
+    gpu_type: GpuType
+    server: Name = "generic"
+    """server model: which host carries the GPUs"""
+
+
+class ClusterFile(File, frozen=True, kw_only=True):
+    name: Name
+    gpu_types: Annotated[dict[GpuType, GpuTypeFile], Meta(min_length=1)]
+    nodes: Annotated[list[NodeGroup], Meta(min_length=1)]
+
+
+class Node(Message, frozen=True, kw_only=True):
+    """A server as its agent announces it. Nodes of a type are adjacent in the order of their ids."""
+
+    node_id: NodeId
+    gpu_type: GpuType
+    gpus: int
+    server: str
+    link_bandwidth: float
+    """bytes/s, inside the node"""
+    network_bandwidth: float
+    """bytes/s, between nodes"""

@@ -1,0 +1,357 @@
+"""The facts: what happened, in the order of the stream. The tables at the end list them all.
+
+Past tense, frozen, self-contained. A change of meaning is a new event, never a changed one.
+"""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from schemas.base import Event, Message
+from schemas.cluster import Node
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
+from schemas.jobs import JobSpec, Workload
+from schemas.plans import Configuration, LeftOut, Placement, PlanKind, Stage
+
+# ---- jobs -------------------------------------------------------------------------------------------
+
+
+class JobEvent(Event, frozen=True, kw_only=True):
+    entity_field: ClassVar[str] = "job_id"
+    identity: ClassVar[tuple[str, ...]] = ("job_id",)
+
+    job_id: JobId
+
+
+class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job.submitted"):
+    """Admission accepted the job."""
+
+    spec: JobSpec
+    key: str
+    """the submitter's idempotency key"""
+
+
+class JobProfiled(JobEvent, frozen=True, kw_only=True, tag="job.profiled"):
+    """The profiler knows the job's time modules on every type it can run on."""
+
+    workload: Workload
+    modules: dict[GpuType, "TimeModules"]
+    known: bool
+    """true: an earlier job of the same workload was measured, this one was not"""
+    unusable: dict[GpuType, str] = {}
+    """why a type is out"""
+
+
+class JobQueued(JobEvent, frozen=True, kw_only=True, tag="job.queued"):
+    """The estimator answered for the job, so it can be planned."""
+
+    age_s: float
+    """expected running time without waiting (Hops eq. 9), fixed here"""
+    sensitivity: float
+    """share-weighted mean over types of the placement sensitivity ρ (Hops eq. 10)"""
+    single_gpu: dict[GpuType, float]
+    """samples/s on one GPU, for the types it can run on"""
+
+
+class JobRejected(JobEvent, frozen=True, kw_only=True, tag="job.rejected"):
+    """The job was accepted, but profiling showed that it can run nowhere."""
+
+    reason: str
+
+
+class JobStarted(JobEvent, frozen=True, kw_only=True, tag="job.started"):
+    """Every worker of the gang is up."""
+
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
+
+    placement_id: PlacementId
+    configuration: Configuration
+    learning_rate: float | None
+    global_batch: int
+    """samples per iteration over all GPUs"""
+
+
+class PreemptReason(StrEnum):
+    PLAN = "plan"
+    NODE_LOST = "node-lost"
+    AGENT_RESTARTED = "agent-restarted"
+
+
+class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
+    """The job holds GPUs no more and is back in the queue."""
+
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
+
+    placement_id: PlacementId
+    reason: PreemptReason
+    samples_done: float
+    """in the checkpoint it will resume from"""
+
+
+class JobCompleted(JobEvent, frozen=True, kw_only=True, tag="job.completed"):
+    placement_id: PlacementId
+    samples_done: float
+
+
+class JobFailed(JobEvent, frozen=True, kw_only=True, tag="job.failed"):
+    placement_id: PlacementId
+    reason: str
+
+
+class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled"):
+    """The user withdrew the job. If it was running, its workers are stopped next."""
+
+
+# ---- profiles ---------------------------------------------------------------------------------------
+
+
+class DataMode(Message, frozen=True, kw_only=True):
+    """One component of the data-loading mixture (Hops eq. 3), seconds."""
+
+    probability: float
+    mean_s: float
+    std_s: float
+
+
+class TimeModules(Message, frozen=True, kw_only=True):
+    """What one iteration is made of on one GPU of a type (Hops eq. 1), seconds."""
+
+    data: tuple[DataMode, ...]
+    """T_d: one component, or cache hit and cache miss"""
+    forward_s: float
+    backward_s: float
+    update_s: float
+    parameters: float
+    """of the model: what a gradient exchange has to move"""
+    pattern: int
+    """1: data loading overlaps backward and update; 2: it does not"""
+    iterations: int
+    """how many were measured"""
+
+
+class ProfileRun(Message, frozen=True, kw_only=True):
+    """One measurement to make: a job on one GPU of a type, at a place."""
+
+    placement_id: PlacementId
+    job_id: JobId
+    gpu_type: GpuType
+    node_id: NodeId
+
+
+class ProfilingPlanned(Event, frozen=True, kw_only=True, tag="round.opened"):
+    """A round begins; these measurements go first (the list may be empty)."""
+
+    entity_field: ClassVar[str] = "round"
+    identity: ClassVar[tuple[str, ...]] = ("round",)
+
+    round: int
+    """cluster time / round length, whole"""
+    runs: tuple[ProfileRun, ...]
+
+
+class ProfileEvent(Event, frozen=True, kw_only=True):
+    entity_field: ClassVar[str] = "job_id"
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
+
+    job_id: JobId
+    placement_id: PlacementId
+    gpu_type: GpuType
+    node_id: NodeId
+
+
+class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.measured"):
+    """An agent ran some iterations on one GPU. One number an iteration, in seconds."""
+
+    data_s: tuple[float, ...]
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    update_s: tuple[float, ...]
+    iteration_s: tuple[float, ...]
+    parameters: float
+
+
+class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed"):
+    """The job does not run on this type, or did not answer in time."""
+
+    reason: str
+    final: bool
+    """true: this type is out for the job; false: try again in the next round"""
+
+
+# ---- plans ------------------------------------------------------------------------------------------
+
+
+class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
+    entity_field: ClassVar[str] = "plan_id"
+    identity: ClassVar[tuple[str, ...]] = ("plan_id",)
+
+    plan_id: PlanId
+    kind: PlanKind
+    round: int
+    policy: str
+    token: int
+    """fencing token of the planner's lease: the placer refuses an older one"""
+    made_from: int
+    """stream sequence of the last fact the plan takes into account"""
+    placements: tuple[Placement, ...]
+    """a first plan: all that shall run. A fragment plan: what shall start besides"""
+    left_out: tuple[LeftOut, ...]
+    idle_gpus: int
+    """GPUs that the plan leaves without a job"""
+    stage: Stage
+    objective: float
+    bound: float
+    gap: float
+    """(bound − objective) / bound, proven"""
+    decision_s: float
+    """cluster seconds from the first look at the view to the plan"""
+    solve_s: float
+    """machine seconds in the solver"""
+    configurations: int
+    notes: tuple[str, ...] = ()
+    """what was not as it should be: a late estimator, a solver at its deadline, a policy that failed"""
+
+
+class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):
+    """Somebody set the policy of the running stack; the next plan is made by it."""
+
+    entity_field: ClassVar[str] = "policy"
+    identity: ClassVar[tuple[str, ...]] = ("policy", "at")
+
+    policy: str
+
+
+class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"):
+    """The placer found that a placement no longer holds; the job comes back in the next plan."""
+
+    entity_field: ClassVar[str] = "placement_id"
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
+
+    placement_id: PlacementId
+    plan_id: PlanId
+    job_id: JobId
+    reason: str
+
+
+# ---- nodes ------------------------------------------------------------------------------------------
+
+
+class NodeEvent(Event, frozen=True, kw_only=True):
+    entity_field: ClassVar[str] = "node_id"
+
+    node_id: NodeId
+
+
+class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined"):
+    """An agent began a life on the node. Workers of an earlier life that it does not list are gone."""
+
+    identity: ClassVar[tuple[str, ...]] = ("node_id", "life")
+
+    node: Node
+    life: str
+    """new at every start of the agent"""
+    workers: tuple[PlacementId, ...] = ()
+
+
+class NodeLost(NodeEvent, frozen=True, kw_only=True, tag="node.lost"):
+    """The node's heartbeats stayed out for longer than its lease."""
+
+    identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+
+class NodeReturned(NodeEvent, frozen=True, kw_only=True, tag="node.returned"):
+    """A lost node's heartbeats came back in the same life: it may still run stale workers."""
+
+    identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+
+class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained"):
+    """Nothing new starts on the node; what runs leaves it at the next round."""
+
+    identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+
+class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored"):
+    """The drain is over."""
+
+    identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+
+# ---- workers: one job's processes on one node ---------------------------------------------------------
+
+
+class WorkerEvent(Event, frozen=True, kw_only=True):
+    """Addressed to, or told by, the agent of one node."""
+
+    entity_field: ClassVar[str] = "node_id"
+    identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id")
+
+    node_id: NodeId
+    placement_id: PlacementId
+    job_id: JobId
+
+
+class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ordered"):
+    """The placer wants these processes on this node. The first node of the gang leads it."""
+
+    spec: JobSpec
+    gang: tuple[tuple[Node, int], ...]
+    """all nodes of the configuration with their GPUs, the leader first"""
+    samples_done: float
+    """in the checkpoint to resume from"""
+    learning_rate: float | None
+    profile_iterations: int = 0
+    """above 0: measure this many iterations instead of training"""
+
+
+class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed"):
+    """Told to the leader: every worker is up, training begins."""
+
+
+class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-ordered"):
+    """The processes shall checkpoint and end. Harmless when they are already gone."""
+
+
+class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started"):
+    gpu_indices: tuple[int, ...]
+    """the GPUs it owns on the node"""
+
+
+class WorkerCheckpointed(WorkerEvent, frozen=True, kw_only=True, tag="worker.checkpointed"):
+    """The leader wrote a periodic checkpoint."""
+
+    identity: ClassVar[tuple[str, ...]] = ("placement_id", "samples_done")
+
+    samples_done: float
+
+
+class Outcome(StrEnum):
+    CHECKPOINTED = "checkpointed"
+    """stopped on order, its work saved"""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    REFUSED = "refused"
+    """never started: the node had not the GPUs"""
+
+
+class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"):
+    """The processes are gone and their GPUs free."""
+
+    outcome: Outcome
+    samples_done: float
+    leads: bool
+    """told by the leader, whose samples count"""
+    reason: str = ""
+
+
+# ---- the tables ---------------------------------------------------------------------------------------
+
+Fact = (
+    JobSubmitted | JobProfiled | JobQueued | JobRejected | JobStarted | JobPreempted
+    | JobCompleted | JobFailed | JobCancelled
+    | ProfilingPlanned | ProfileMeasured | ProfileFailed
+    | PlanPublished | PolicyChosen | PlacementRefused
+    | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored
+    | StartOrdered | GangFormed | StopOrdered | WorkerStarted | WorkerCheckpointed | WorkerStopped
+)  # fmt: skip
+
+FACTS: dict[str, type[Event]] = {kind.tag(): kind for kind in Fact.__args__}

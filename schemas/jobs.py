@@ -1,0 +1,88 @@
+"""A training job: what a user writes, and what travels once admission has accepted it."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from schemas.base import File, Message
+from schemas.ids import Fingerprint, GpuType
+
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+Positive = Annotated[float, Meta(gt=0, le=1e18)]
+
+
+class Workload(File, frozen=True, kw_only=True):
+    """What is trained. Two jobs with the same fields teach the estimator about each other."""
+
+    model: Annotated[str, Meta(min_length=1, max_length=200)]
+    dataset: Annotated[str, Meta(min_length=1, max_length=200)]
+    batch_size: Count
+    """samples per GPU and iteration"""
+    optimizer: Annotated[str, Meta(min_length=1, max_length=100)] = "sgd"
+    code_version: Annotated[str, Meta(max_length=200)] = ""
+    dataset_samples: Count | None = None
+    """samples in one epoch; needed only by a job whose length is given in epochs"""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        parts = (self.model, self.dataset, str(self.batch_size), self.optimizer, self.code_version)
+        return Fingerprint("|".join(part.replace("%", "%25").replace("|", "%7C") for part in parts))
+
+
+class GpuRange(File, frozen=True, kw_only=True):
+    """Bounds of an elastic demand, expanded to at most `choices` GPU counts (the paper's R_num)."""
+
+    min: Count
+    max: Count
+    choices: Annotated[int, Meta(ge=1, le=64)] = 8
+
+
+class LearningRate(File, frozen=True, kw_only=True):
+    """A learning rate tuned for `gpus` GPUs, and how it follows the global batch: lr·k or lr·√k."""
+
+    value: Positive
+    gpus: Count = 1
+    rule: Literal["linear", "sqrt", "constant"] = "linear"
+
+
+class Checkpoint(File, frozen=True, kw_only=True):
+    interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0
+    """seconds of running between two periodic checkpoints"""
+
+
+class JobFile(File, frozen=True, kw_only=True):
+    """A job as a user writes it, in YAML or JSON."""
+
+    name: Name
+    workload: Workload
+    gpus: Count | Annotated[list[Count], Meta(min_length=1, max_length=64)] | GpuRange
+    gpu_types: Annotated[list[GpuType], Meta(min_length=1, max_length=64)] | None = None
+    samples: Positive | None = None
+    epochs: Positive | None = None
+    learning_rate: LearningRate | dict[int, Positive] | None = None
+    priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+    """a factor on the job's weight in every plan"""
+    project: Name = "default"
+    command: Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
+    checkpoint: Checkpoint = Checkpoint()
+
+
+class JobSpec(Message, frozen=True, kw_only=True):
+    """An accepted job: every choice made, every default filled in."""
+
+    name: str
+    workload: Workload
+    demand: tuple[int, ...]
+    """GPU counts the job can run with, ascending: the paper's R"""
+    gpu_types: tuple[GpuType, ...] = ()
+    """types it may use; empty: any"""
+    samples: float
+    """training samples until the job is complete"""
+    learning_rates: dict[int, float] = {}
+    """by GPU count"""
+    priority: float = 1.0
+    project: str = "default"
+    command: tuple[str, ...] = ()
+    checkpoint_interval_s: float = 600.0

@@ -1,0 +1,38 @@
+"""Samples: many, lossy, worth little one by one."""
+
+from schemas.base import Sample
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
+from schemas.plans import Configuration
+
+
+class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
+    """The agent lives, and this is what runs on its node."""
+
+    node_id: NodeId
+    life: str
+    workers: tuple[PlacementId, ...]
+    progress: dict[JobId, float] = {}
+    """samples done so far by the jobs this node leads"""
+
+
+class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
+    """What a gang achieved on one of its nodes over a stretch of running."""
+
+    fingerprint: Fingerprint
+    job_id: JobId
+    placement_id: PlacementId
+    node_id: NodeId
+    gpu_type: GpuType
+    gpus_on_node: int
+    configuration: Configuration
+    seconds: float
+    """length of the stretch"""
+    throughput: float
+    """samples/s per GPU"""
+    data_s: tuple[float, ...] = ()
+    """T_d of some iterations of the stretch"""
+    wait_s: tuple[float, ...] = ()
+    """T_w of the same iterations"""
+
+
+Reading = Heartbeat | ThroughputObserved

@@ -1,0 +1,63 @@
+"""A scenario: a cluster, a workload and settings, as one YAML file that a user can copy and edit."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from schemas.base import File, Message
+from schemas.cluster import ClusterFile
+from schemas.jobs import JobFile, Name, Positive
+
+
+class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="poisson"):
+    """`count` jobs drawn from a mix of models, arriving as a Poisson process."""
+
+    count: Annotated[int, Meta(ge=1, le=1_000_000)]
+    rate_per_hour: Positive
+    mix: Name
+    gpu_hours_mean: Positive | None = None
+    """scales the drawn sizes so that their mean is this; sizes stay inside their class"""
+    seed: int = 1
+
+
+class TraceWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="trace"):
+    """Arrivals from a file of a known format; models of the mix are given to its jobs."""
+
+    path: str
+    format: Literal["philly", "microsoft", "gavel", "pollux"] | None = None
+    """None: by the look of the file"""
+    mix: Name
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    seed: int = 1
+
+
+class ListedWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="listed"):
+    """Jobs written out, each with its arrival in seconds from the start."""
+
+    jobs: Annotated[list["ArrivingJob"], Meta(min_length=1)]
+
+
+class ArrivingJob(File, frozen=True, kw_only=True):
+    at_s: Annotated[float, Meta(ge=0, le=1e9)]
+    job: JobFile
+
+
+Workload = PoissonWorkload | TraceWorkload | ListedWorkload
+
+
+class ScenarioFile(File, frozen=True, kw_only=True):
+    name: Name
+    about: str = ""
+    cluster: Name | ClusterFile
+    """a name of a cluster that ships with the product, or the cluster itself"""
+    workload: Workload
+    settings: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    """settings of the services, by the names that `hopyard config show` prints"""
+
+
+class Arrival(Message, frozen=True, kw_only=True):
+    """A job and when it is submitted, seconds from the start of the replay."""
+
+    at_s: float
+    job: JobFile

@@ -1,0 +1,121 @@
+"""What users look at: jobs, nodes and rounds as the monitor sees them. Also the bodies of the HTTP API."""
+
+from schemas.base import Message
+from schemas.cluster import Node
+from schemas.ids import GpuType, JobId, NodeId, PlanId
+from schemas.jobs import JobSpec
+from schemas.plans import Configuration, Layer, PlanKind, Stage
+
+
+class JobView(Message, frozen=True, kw_only=True):
+    job_id: JobId
+    state: str
+    spec: JobSpec
+    submitted_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    wait_s: float = 0.0
+    age_s: float | None = None
+    latency_ratio: float | None = None
+    samples_done: float = 0.0
+    restarts: int = 0
+    configuration: Configuration | None = None
+    estimated_throughput: float | None = None
+    """samples/s of the present configuration, as estimated when it was placed"""
+    layer: Layer | None = None
+    reason: str = ""
+    """why it failed or was rejected"""
+
+
+class WhyView(Message, frozen=True, kw_only=True):
+    """One dominant reason why a job is not running."""
+
+    job_id: JobId
+    state: str
+    reason: str
+    detail: str
+    to: tuple[JobId, ...] = ()
+    plan_id: PlanId | None = None
+    expected_wait_s: float | None = None
+    """rough: the mean latency ratio of the jobs that ended lately (Hops eq. 7) × this job's age"""
+
+
+class NodeView(Message, frozen=True, kw_only=True):
+    node: Node
+    state: str
+    """alive, draining or lost"""
+    gpus_free: int
+    jobs: dict[JobId, int]
+    """GPUs by job"""
+    heartbeat_age_s: float | None
+
+
+class PlanView(Message, frozen=True, kw_only=True):
+    plan_id: PlanId
+    at: float
+    kind: PlanKind
+    round: int
+    policy: str
+    stage: Stage
+    placements: int
+    left_out: int
+    idle_gpus: int
+    objective: float
+    bound: float
+    gap: float
+    decision_s: float
+    solve_s: float
+    configurations: int
+    notes: tuple[str, ...]
+
+
+class StatusView(Message, frozen=True, kw_only=True):
+    """The whole cluster at a glance."""
+
+    at: float
+    jobs: dict[str, int]
+    """number of jobs by state"""
+    gpus: dict[GpuType, tuple[int, int]]
+    """busy and all GPUs by type, lost nodes left out"""
+    nodes: dict[str, int]
+    policy: str | None
+    plan: PlanView | None
+    raqlr: float | None
+    """mean latency ratio of the jobs that ended lately (Hops eq. 7)"""
+    metrics: dict[str, float | None]
+
+
+class JobPage(Message, frozen=True, kw_only=True):
+    jobs: tuple[JobView, ...]
+    next: str | None = None
+    """opaque: pass it as `after` for the next page"""
+
+
+class NodePage(Message, frozen=True, kw_only=True):
+    nodes: tuple[NodeView, ...]
+
+
+class Submitted(Message, frozen=True, kw_only=True):
+    job_id: JobId
+    created: bool
+    """false: the same idempotency key came before, this is that job"""
+
+
+class PolicyChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    policy: str
+
+
+class Problem(Message, frozen=True, kw_only=True):
+    """A refusal, in the form of RFC 9457."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"
+    field: str | None = None
+    """the field that is wrong, as a path such as `$.gpus[1]`"""
+
+
+class NodeDrain(Message, frozen=True, kw_only=True):
+    node_id: NodeId
+    draining: bool

@@ -1,0 +1,1 @@
+"""What more than one service needs: `domain` is pure, `runtime` is the only shared code with I/O."""

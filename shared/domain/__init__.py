@@ -1,0 +1,1 @@
+"""What the whole system agrees on. Pure: no I/O, no clock, no randomness."""

@@ -1,0 +1,77 @@
+"""The contract between a service's core and the shell that drives it.
+
+A core is a synchronous state machine. It changes `state` only when it handles a fact, its own facts
+included: they come back through the stream like everybody's. So a replay of the stream, its effects
+dropped, gives the same state, and a fact told twice changes nothing, because its id is the same.
+What else a core remembers (an outstanding question, a timer) is volatile: `resume` begins it anew.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from schemas.base import Event, Message, Question, Sample
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """Tell a fact. Told again, it has the same id and is dropped."""
+
+    event: Event
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Emit a sample: may be lost."""
+
+    sample: Sample
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Have something done outside (ask, solve, write, start a process). The answer is handled as an input."""
+
+    task: msgspec.Struct
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Answer a question. Goes out after the facts of the same batch are stored."""
+
+    ticket: int
+    message: Message
+
+
+Effect = Publish | Send | Work | Reply
+Effects = list[Effect]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """An input: somebody waits for `Reply(ticket, …)`."""
+
+    ticket: int
+    question: Question
+
+
+class WorkFailed(msgspec.Struct, frozen=True):
+    """An input: outside work raised an operating error, or passed its time limit."""
+
+    task: msgspec.Struct
+    reason: str
+
+
+Input = Event | Sample | Asked | WorkFailed | msgspec.Struct
+"""a fact, a sample, a question, or the answer to some work"""
+
+
+class Core(Protocol):
+    """One service's decisions. `now` is cluster time, float seconds."""
+
+    state: Any
+    """a msgspec struct: all that facts taught it, ready to be written as a snapshot"""
+
+    def handle(self, message: Input, now: float) -> Effects: ...
+
+    def next_wakeup(self) -> float | None: ...
+
+    def wake(self, now: float) -> Effects: ...
+
+    def resume(self, now: float) -> Effects:
+        """Called once, after the replay and before anything else."""
+        ...

@@ -1,0 +1,84 @@
+"""From the job a user wrote to the job the system schedules: every choice made, every default filled."""
+
+import math
+
+from schemas.jobs import GpuRange, JobFile, JobSpec, LearningRate
+
+
+class InvalidJob(ValueError):
+    """A job file whose fields are well-formed and make no sense together."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+def job_spec(job: JobFile) -> JobSpec:
+    """The job with its demand expanded and its learning rates worked out. Raises InvalidJob."""
+    demand = expand_demand(job.gpus)
+    return JobSpec(
+        name=job.name,
+        workload=job.workload,
+        demand=demand,
+        gpu_types=tuple(sorted(set(job.gpu_types or ()))),
+        samples=_total_samples(job),
+        learning_rates=_learning_rates(job.learning_rate, demand),
+        priority=job.priority,
+        project=job.project,
+        command=tuple(job.command),
+        checkpoint_interval_s=job.checkpoint.interval_s,
+    )
+
+
+def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:
+    """The set R of GPU counts, ascending (Hops section 3.3).
+
+    Bounds become at most `choices` counts at equal intervals, rounded to whole GPUs, duplicates
+    dropped, both bounds kept.
+    """
+    if isinstance(gpus, int):
+        return (gpus,)
+    if isinstance(gpus, list):
+        return tuple(sorted(set(gpus)))
+    if gpus.max < gpus.min:
+        raise InvalidJob("$.gpus.max", f"{gpus.max} is below min {gpus.min}")
+    if gpus.choices == 1 and gpus.max > gpus.min:
+        raise InvalidJob("$.gpus.choices", "both bounds are kept, so a range needs at least 2")
+    steps = max(gpus.choices - 1, 1)
+    width = (gpus.max - gpus.min) / steps
+    return tuple(sorted({math.floor(gpus.min + width * k + 0.5) for k in range(steps + 1)}))
+
+
+def _total_samples(job: JobFile) -> float:
+    match job.samples, job.epochs:
+        case float() | int() as samples, None:
+            return float(samples)
+        case None, float() | int() as epochs:
+            if job.workload.dataset_samples is None:
+                raise InvalidJob("$.workload.dataset_samples", "a length in epochs needs it")
+            return float(epochs * job.workload.dataset_samples)
+        case None, None:
+            raise InvalidJob("$.samples", "say how long to train: samples or epochs")
+        case _:
+            raise InvalidJob("$.epochs", "give samples or epochs, not both")
+
+
+def _learning_rates(
+    rate: LearningRate | dict[int, float] | None, demand: tuple[int, ...]
+) -> dict[int, float]:
+    match rate:
+        case None:
+            return {}
+        case LearningRate():
+            return {gpus: _scaled(rate, gpus) for gpus in demand}
+        case table:
+            missing = [gpus for gpus in demand if gpus not in table]
+            if missing:
+                raise InvalidJob("$.learning_rate", f"no rate for {missing[0]} GPUs")
+            return {gpus: table[gpus] for gpus in demand}
+
+
+def _scaled(rate: LearningRate, gpus: int) -> float:
+    ratio = gpus / rate.gpus  # of the global batch, since the batch per GPU is constant
+    return rate.value * {"linear": ratio, "sqrt": math.sqrt(ratio), "constant": 1.0}[rate.rule]

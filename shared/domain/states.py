@@ -1,0 +1,61 @@
+"""The life of a job, as one table. An illegal move raises and changes nothing."""
+
+from enum import StrEnum
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    JobQueued,
+    JobRejected,
+    JobStarted,
+    JobSubmitted,
+)
+
+
+class JobState(StrEnum):
+    SUBMITTED = "submitted"
+    """accepted; its workload is to be measured, or is being measured"""
+    PROFILED = "profiled"
+    """measured; not yet estimated"""
+    QUEUED = "queued"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+S = JobState
+
+ENDED = frozenset({S.COMPLETED, S.FAILED, S.CANCELLED, S.REJECTED})
+WAITING = frozenset({S.QUEUED, S.PREEMPTED})
+
+MOVES: dict[type[Event], tuple[frozenset[JobState | None], JobState]] = {
+    JobSubmitted: (frozenset({None}), S.SUBMITTED),
+    JobProfiled: (frozenset({S.SUBMITTED}), S.PROFILED),
+    JobQueued: (frozenset({S.PROFILED}), S.QUEUED),
+    JobRejected: (frozenset({S.SUBMITTED}), S.REJECTED),
+    JobStarted: (WAITING, S.RUNNING),
+    JobPreempted: (frozenset({S.RUNNING}), S.PREEMPTED),
+    JobCompleted: (frozenset({S.RUNNING}), S.COMPLETED),
+    JobFailed: (frozenset({S.RUNNING, *WAITING}), S.FAILED),
+    JobCancelled: (frozenset(S) - ENDED, S.CANCELLED),
+}
+"""fact → (states it may find the job in, state it leaves it in); None: the job is not known"""
+
+
+class IllegalMove(ValueError):
+    """A fact about a job that cannot follow from the state the job is in."""
+
+
+def next_state(state: JobState | None, fact: Event) -> JobState:
+    """The state after `fact`. Raises IllegalMove where the table has no such move."""
+    allowed, after = MOVES[type(fact)]
+    if state not in allowed:
+        raise IllegalMove(f"{fact.tag()} finds the job {state or 'unknown'}")
+    return after

@@ -1,0 +1,54 @@
+"""What `build(settings, ports)` of every service returns, and the ports it may use."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from schemas.base import Sample
+from shared.domain.core import Core
+from shared.runtime.bus import Bus
+from shared.runtime.clock import Clock
+
+Worker = Callable[[Any], Awaitable[Any]]
+"""does one kind of outside work: task in, answer out (None: nothing to tell the core)"""
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """The outside, handed in: a service asks nothing about which kind it got."""
+
+    bus: Bus
+    clock: Clock
+    simulated: bool = False
+    """true: heavy work runs inline, under limits that count work and not seconds"""
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """A core and what connects it."""
+
+    name: str
+    """unique on the bus: `planner`, `agent-<node id>`"""
+    core: Core
+    facts: Sequence[str]
+    """subjects it reads"""
+    samples: Sequence[type[Sample]] = ()
+    answers: str | None = None
+    """subject of the questions it answers"""
+    workers: Mapping[type, Worker] = {}
+    """who does which kind of work"""
+    tasks: Sequence[Callable[["Inbox"], Awaitable[None]]] = ()
+    """what else runs beside the core for as long as the service does: an HTTP API, a lease"""
+    routes: Any = None
+    """aiohttp route table of the service's own web server, beside health and metrics"""
+    close: Callable[[], Awaitable[None]] | None = None
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """The way in for a service's own tasks."""
+
+    tell: Callable[[Any], None]
+    """put an input before the core"""
+    ask: Callable[[Any], Awaitable[Any]]
+    """put a question before the core and wait for its Reply, stored facts included"""
+    replayed: Callable[[], bool]
+    """whether the core has caught up with the stream and runs"""
