@@ -23,7 +23,7 @@ class Unavailable(ConnectionError):
     """The bus, or whoever should answer, is not there within the time limit."""
 
 
-class Conflict(Exception):  # noqa: N818 - the field's word
+class Conflict(Exception):
     """A compare-and-set found another revision than expected."""
 
 

@@ -1,0 +1,125 @@
+"""Every setting of every service: name, unit, default, bound. Also the format of the settings file.
+
+`HOPYARD_<NAME>` in the environment wins over the file. `hopyard config show` prints what is in force.
+Times are cluster seconds unless the name says `_real_s`: those are about processes, not jobs.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from schemas.base import File
+
+Seconds = Annotated[float, Meta(gt=0, le=1e8)]
+Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Settings(File, frozen=True, kw_only=True):
+    # ---- bus and process
+    nats_url: str = "nats://127.0.0.1:4222"
+    nats_token: str = ""
+    nats_user: str = ""
+    nats_password: str = ""
+    nats_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    """copies of every stream and bucket; 3 in production"""
+    ask_timeout_real_s: Seconds = 5.0
+    publish_timeout_real_s: Seconds = 5.0
+    publish_in_flight: Whole = 256
+    """facts on their way to the server at once"""
+    stream_max_bytes: Whole = 1_000_000_000
+    sample_max_age_real_s: Seconds = 3600.0
+    sample_max_bytes: Whole = 268_435_456
+    listener_queue: Whole = 10_000
+    """samples a slow listener may be behind before it loses the oldest"""
+    duplicate_window_real_s: Seconds = 600.0
+    snapshot_every: Whole = 5_000
+    """facts between two snapshots of a service"""
+    remembered_ids: Whole = 20_000
+    """fact ids a service knows again when they are told twice"""
+    work_timeout_real_s: Seconds = 120.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "console"] = "json"
+    web_host: str = "127.0.0.1"
+    web_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """health and metrics (and admission's API); 0: any free port"""
+    web_max_body_bytes: Whole = 1_048_576
+
+    # ---- clock
+    speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0
+    """cluster seconds per second"""
+    clock_origin: float = 0.0
+    """Unix time of cluster second 0"""
+    seed: Annotated[int, Meta(ge=0)] = 1
+    """root of all randomness: the emulated world, the workload"""
+
+    # ---- cluster
+    cluster: str = ""
+    """path or name of a cluster file; empty: nodes are known once their agents announce them"""
+    node: str = ""
+    """agent: the node it stands for; empty: the first of the cluster file that no agent has claimed"""
+
+    # ---- admission
+    api_url: str = "http://127.0.0.1:8080"
+    """where the command line finds admission"""
+    api_token: str = ""
+    """bearer token that the API asks for; empty: none"""
+    jobs_open_max: Whole = 10_000
+    """unfinished jobs"""
+    gpus_per_job_max: Whole = 4_096
+
+    # ---- rounds
+    round_s: Seconds = 360.0
+    policy: str = "hops"
+    profile_iterations: Annotated[int, Meta(ge=10, le=50)] = 30
+    profile_timeout_s: Seconds = 600.0
+    profile_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
+    """per type, before the type is out for the job"""
+    opening_grace_real_s: Seconds = 2.0
+    """how long the planner waits for the profiler to open a round"""
+
+    # ---- estimator
+    store: str = ":memory:"
+    """path of the DuckDB file"""
+    evidence_observations: Whole = 3
+    evidence_s: Seconds = 60.0
+    """a layer answers with at least so many observations, or so many seconds of running"""
+
+    # ---- planner
+    queue_refresh_s: Seconds = 30.0
+    fragment_settle_s: Seconds = 1.0
+    """how long the planner lets facts gather before a fragment plan"""
+    priority_rule: Literal["lr", "ftf", "las", "sjf", "srtf", "fifo"] = "lr"
+    sensitivity_threshold: Annotated[float, Meta(gt=0)] = 1.4
+    """σ"""
+    priority_power: Annotated[float, Meta(ge=0, le=10)] = 1.0
+    """λ"""
+    window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
+    """service window, in multiples of the GPUs the plan may use"""
+    gap: Share = 0.01
+    solve_deadline_real_s: Seconds = 10.0
+    solve_node_limit: Whole = 200
+    """branch-and-bound nodes: the limit in simulation, where seconds must not decide"""
+    estimate_timeout_real_s: Seconds = 2.0
+    lease_real_s: Seconds = 3.0
+    """how long a planner leads without renewing"""
+    raqlr_window_s: Seconds = 4 * 3600.0
+
+    # ---- placer
+    start_timeout_real_s: Seconds = 60.0
+    """a placement whose workers are not up by then is taken back"""
+
+    # ---- agents and monitor
+    heartbeat_real_s: Seconds = 1.0
+    node_lease_real_s: Seconds = 6.0
+    """a node whose heartbeats stay out for so long is lost"""
+    observe_every_s: Seconds = 120.0
+    """running time that one throughput observation covers"""
+    world: str = "emulated"
+    """agent: entry point of `hopyard.worlds`, or `module:attribute`"""
+    startup_s: Annotated[float, Meta(ge=0)] = 10.0
+    """start of processes and restore of a checkpoint (Hadar: 10 s)"""
+    checkpoint_s: Annotated[float, Meta(ge=0)] = 5.0
+    """writing a checkpoint when a job is stopped"""
+    metrics_every_s: Seconds = 10.0
+    """step of the curves over time"""
