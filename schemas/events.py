@@ -219,6 +219,11 @@ class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):
 
     policy: str
 
+    @property
+    def subject(self) -> str:
+        """A `module:attribute` may have dots, and a dot would part the subject."""
+        return f"hopyard.policy.{self.policy.replace('.', '-')}.chosen"
+
 
 class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"):
     """The placer found that a placement no longer holds; the job comes back in the next plan."""

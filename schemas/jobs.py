@@ -22,7 +22,7 @@ class Workload(File, frozen=True, kw_only=True):
     """samples per GPU and iteration"""
     optimizer: Annotated[str, Meta(min_length=1, max_length=100)] = "sgd"
     code_version: Annotated[str, Meta(max_length=200)] = ""
-    dataset_samples: Count | None = None
+    dataset_samples: Annotated[int, Meta(ge=1, le=1_000_000_000_000)] | None = None
     """samples in one epoch; needed only by a job whose length is given in epochs"""
 
     @property
@@ -61,7 +61,9 @@ class JobFile(File, frozen=True, kw_only=True):
     gpu_types: Annotated[list[GpuType], Meta(min_length=1, max_length=64)] | None = None
     samples: Positive | None = None
     epochs: Positive | None = None
-    learning_rate: LearningRate | dict[int, Positive] | None = None
+    learning_rate: LearningRate | None = None
+    learning_rates: dict[int, Positive] | None = None
+    """by GPU count, where a rule does not fit; instead of `learning_rate`"""
     priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
     """a factor on the job's weight in every plan"""
     project: Name = "default"

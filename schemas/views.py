@@ -101,6 +101,12 @@ class Submitted(Message, frozen=True, kw_only=True):
     """false: the same idempotency key came before, this is that job"""
 
 
+class Cancelled(Message, frozen=True, kw_only=True):
+    """The withdrawal is stored. A job that ended in the meantime keeps the end it had."""
+
+    job_id: JobId
+
+
 class PolicyChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy: str
 

@@ -1,0 +1,17 @@
+"""Wires the placer."""
+
+from schemas.settings import Settings
+from schemas.subjects import facts_of
+from services.placer.core import Placer
+from shared.runtime.service import Ports, Service
+
+
+def build(settings: Settings, ports: Ports) -> Service:
+    return Service(
+        name="placer",
+        core=Placer(
+            start_timeout_s=ports.clock.cluster_s(settings.start_timeout_real_s),
+            profile_iterations=settings.profile_iterations,
+        ),
+        facts=facts_of("job", "round", "profile", "plan", "placement", "node", "worker"),
+    )

@@ -1,0 +1,26 @@
+"""Whether a placement of a plan still holds against the present."""
+
+from schemas.ids import NodeId
+from schemas.plans import Placement
+from services.placer.state import State
+
+
+def objection(state: State, placement: Placement) -> str:
+    """Why the placement does not hold; empty: it does."""
+    if placement.job_id not in state.jobs:
+        return "the job is not wanted any more"
+    for node_id, gpus in placement.configuration.items():
+        known = state.nodes.get(node_id)
+        if known is None or not known.alive:
+            return f"node {node_id} is not there"
+        if promised(state, node_id) + gpus > known.node.gpus:
+            return f"node {node_id} has not {gpus} GPUs that are promised to nobody"
+    for placed in state.of_job(placement.job_id):
+        if placed.wanted and not placed.profile:
+            return f"the job is placed as {placed.placement_id}"
+    return ""
+
+
+def promised(state: State, node_id: NodeId) -> int:
+    """GPUs on a node that wanted placements have or wait for."""
+    return sum(placed.configuration.get(node_id, 0) for placed in state.placements.values() if placed.wanted)

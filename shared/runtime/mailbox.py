@@ -1,0 +1,45 @@
+"""Where everything that a core shall handle waits its turn, in one order."""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+
+class Mailbox:
+    """A queue that bounds what comes from the stream and takes at once what comes from inside.
+
+    Answers to work, questions and timers must never wait behind a full queue: what is performing the
+    core's effects would wait for itself.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._items: deque[Any] = deque()
+        self._limit = limit
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def tell(self, item: object) -> None:
+        self._items.append(item)
+        self._news.set()
+        if len(self._items) >= self._limit:
+            self._room.clear()
+
+    async def offer(self, item: object) -> None:
+        """Wait for room, then `tell`."""
+        await self._room.wait()
+        self.tell(item)
+
+    def ring(self) -> None:
+        """Let `take` return even with nothing in the box."""
+        self._news.set()
+
+    async def take(self, at_most: int) -> list[Any]:
+        """What is there, oldest first; waits until something is, or somebody rings."""
+        await self._news.wait()
+        batch = [self._items.popleft() for _ in range(min(at_most, len(self._items)))]
+        if not self._items:
+            self._news.clear()
+        if len(self._items) < self._limit:
+            self._room.set()
+        return batch

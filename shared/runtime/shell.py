@@ -1,0 +1,297 @@
+"""The one shell around every core: it receives, calls, publishes, and only then moves its cursor.
+
+Recovery is a replay: the last snapshot, then every fact up to the cursor with the effects dropped (they
+were out before the cursor moved), then `resume`, then life. Between the cursor and a crash effects may
+go out twice; facts carry ids that derive from their cause, so the second telling changes nothing.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from schemas.base import Event, Message, Question
+from schemas.settings import Settings
+from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
+from shared.runtime.bus import Record
+from shared.runtime.mailbox import Mailbox
+from shared.runtime.recent import Recent
+from shared.runtime.service import Inbox, Ports, Service
+
+BATCH = 256
+"""messages handled between two rounds of publishing"""
+MAILBOX_LIMIT = 2_000
+CURSOR_EVERY_REAL_S = 0.25
+TIMER_SLACK_S = 1e-4
+"""a timer counts as due this much early: coarser than the clock's resolution, finer than anything meant"""
+
+log = structlog.get_logger()
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    seq: int
+    state: bytes
+    ids: list[str]
+
+
+class ShellCounts(msgspec.Struct):
+    """For the metrics endpoint."""
+
+    facts: int = 0
+    repeated: int = 0
+    inputs: int = 0
+    published: int = 0
+    work: int = 0
+    work_failed: int = 0
+    snapshots: int = 0
+    replay_s: float = 0.0
+    handle_s: float = 0.0
+
+
+class Shell:
+    """Drives one service. `run` returns only by being cancelled, or by raising."""
+
+    def __init__(self, service: Service, ports: Ports, settings: Settings) -> None:
+        self.counts = ShellCounts()
+        self._service = service
+        self._core = service.core
+        self._bus = ports.bus
+        self._clock = ports.clock
+        self._settings = settings
+        self._mailbox = Mailbox(MAILBOX_LIMIT)
+        self._known = Recent(settings.remembered_ids)
+        self._told = Recent(settings.remembered_ids)
+        self._tickets = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._seq = 0
+        self._snapshot_seq = 0
+        self._cursor = 0
+        self._cursor_at = 0.0
+        self._ready = False
+        self._group: asyncio.TaskGroup
+        self._inbox = Inbox(tell=self._mailbox.tell, ask=self.ask, replayed=lambda: self._ready)
+
+    def ready(self) -> bool:
+        """Whether the replay is over and the bus is there."""
+        return self._ready and self._bus.connected()
+
+    async def run(self) -> None:
+        facts = await self._recover()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            await self._perform(self._core.resume(self._clock.now()))
+            self._ready = True
+            group.create_task(self._read(facts))
+            if self._service.samples:
+                group.create_task(self._listen())
+            if self._service.answers:
+                await self._bus.serve(self._service.name, self._service.answers, self.ask)
+            for task in self._service.tasks:
+                group.create_task(_forever(task, self._inbox))
+            log.info("service ready", service=self._service.name, seq=self._seq)
+            await self._live()
+
+    # ---- recovery
+
+    async def _recover(self) -> AsyncIterator[list[Record]]:
+        """Bring the core to the cursor; the facts beyond it."""
+        began = time.perf_counter()
+        stored = await self._bus.get(f"cursor/{self._service.name}")
+        self._cursor = int(stored[0]) if stored else 0
+        await self._load_snapshot()
+        facts = self._bus.read(self._seq, self._service.facts)
+        while self._seq < self._cursor:
+            batch = await anext(facts)
+            replayed = [record for record in batch if record.seq <= self._cursor]
+            for record in replayed:
+                self._handle_fact(record, record.event.at)
+            beyond = batch[len(replayed) :]
+            if beyond:
+                facts = _chained(beyond, facts)
+                break
+        self.counts.replay_s = time.perf_counter() - began
+        return facts
+
+    async def _load_snapshot(self) -> None:
+        blob = await self._bus.load(self._service.name)
+        if blob is None:
+            return
+        try:
+            snapshot = msgspec.msgpack.decode(blob, type=Snapshot)
+            state = msgspec.msgpack.decode(snapshot.state, type=type(self._core.state))
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            log.warning("snapshot of another version, replaying the stream", reason=str(error))
+            return
+        self._cursor = max(self._cursor, snapshot.seq)  # a crash may come between snapshot and cursor
+        self._core.state = state
+        self._seq = self._snapshot_seq = snapshot.seq
+        for event_id in snapshot.ids:
+            self._known.add(event_id)
+
+    # ---- life
+
+    async def _live(self) -> None:
+        while True:
+            timer = self._set_timer()
+            batch = await self._mailbox.take(BATCH)
+            if timer is not None:
+                timer.cancel()
+            began = time.perf_counter()
+            effects: list[Effect] = []
+            for item in batch:
+                effects += self._handle(item)
+            effects += self._wake()
+            self.counts.handle_s += time.perf_counter() - began
+            await self._perform(effects)
+            await self._move_cursor()
+
+    def _set_timer(self) -> asyncio.TimerHandle | None:
+        """Ring when the core wants to be woken, or the cursor is due, whichever is first."""
+        due = self._core.next_wakeup()
+        if self._seq != self._cursor:
+            cursor_due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
+            due = cursor_due if due is None else min(due, cursor_due)
+        if due is None:
+            return None
+        real_s = max(due - self._clock.now(), 0.0) / self._clock.cluster_s(1.0)
+        return asyncio.get_running_loop().call_later(real_s, self._mailbox.ring)
+
+    def _wake(self) -> Sequence[Effect]:
+        now = self._clock.now()
+        due = self._core.next_wakeup()
+        if due is None or due > now + TIMER_SLACK_S:
+            return ()
+        effects = self._core.wake(max(now, due))
+        after = self._core.next_wakeup()
+        assert after is None or after > due, f"{self._service.name} wakes for {due} again and again"
+        return effects
+
+    def _handle(self, item: object) -> Sequence[Effect]:
+        now = self._clock.now()
+        if isinstance(item, Record):
+            return self._handle_fact(item, now)
+        self.counts.inputs += 1
+        return self._core.handle(item, now)  # type: ignore[arg-type]
+
+    def _handle_fact(self, record: Record, now: float) -> Sequence[Effect]:
+        if record.seq <= self._seq:
+            self.counts.repeated += 1
+            return ()
+        self._seq = record.seq
+        event_id = record.event.event_id
+        if event_id in self._known:
+            self.counts.repeated += 1
+            return ()
+        self._known.add(event_id)
+        self.counts.facts += 1
+        if hasattr(self._core.state, "seq"):
+            self._core.state.seq = record.seq
+        return self._core.handle(record.event, now)
+
+    # ---- effects
+
+    async def _perform(self, effects: Sequence[Effect]) -> None:
+        facts = [
+            effect.event for effect in effects if isinstance(effect, Publish) and self._is_news(effect.event)
+        ]
+        if facts:
+            await self._bus.publish(facts)
+            self.counts.published += len(facts)
+        for effect in effects:
+            match effect:
+                case Send(sample):
+                    await self._bus.send(sample)
+                case Reply(ticket, message):
+                    waiting = self._waiting.pop(ticket, None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(message)
+                case Work(task):
+                    self._group.create_task(self._work(task))
+                case Publish():
+                    pass
+
+    def _is_news(self, event: Event) -> bool:
+        event_id = event.event_id
+        if event_id in self._known or event_id in self._told:
+            return False
+        self._told.add(event_id)
+        return True
+
+    async def _work(self, task: msgspec.Struct) -> None:
+        self.counts.work += 1
+        worker = self._service.workers[type(task)]
+        try:
+            async with asyncio.timeout(self._settings.work_timeout_real_s):
+                answer = await worker(task)
+        except OSError as error:  # TimeoutError and Unavailable among them
+            self.counts.work_failed += 1
+            self._mailbox.tell(WorkFailed(task, f"{type(error).__name__}: {error}"))
+        else:
+            if answer is not None:
+                self._mailbox.tell(answer)
+
+    async def ask(self, question: Question) -> Message:
+        ticket = next(self._tickets)
+        waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = waiting
+        self._mailbox.tell(Asked(ticket, question))
+        try:
+            return await waiting
+        finally:
+            self._waiting.pop(ticket, None)
+
+    # ---- the stream
+
+    async def _read(self, facts: AsyncIterator[list[Record]]) -> None:
+        async for batch in facts:
+            for record in batch:
+                await self._mailbox.offer(record)
+        raise RuntimeError("the stream of facts ended")
+
+    async def _listen(self) -> None:
+        async for sample in self._bus.listen(self._service.samples):
+            await self._mailbox.offer(sample)
+
+    async def _move_cursor(self) -> None:
+        """Acknowledge what was handled, a few times a second, and now and then take a snapshot."""
+        if self._seq == self._cursor:
+            return
+        now = self._clock.now()
+        if now - self._cursor_at < self._clock.cluster_s(CURSOR_EVERY_REAL_S) - TIMER_SLACK_S:
+            return
+        if self._seq - self._snapshot_seq >= self._settings.snapshot_every:
+            await self._save_snapshot()
+        await self._bus.put(f"cursor/{self._service.name}", str(self._seq).encode())
+        self._cursor, self._cursor_at = self._seq, now
+
+    async def _save_snapshot(self) -> None:
+        state = msgspec.msgpack.encode(self._core.state)
+        blob = msgspec.msgpack.encode(Snapshot(self._seq, state, list(self._known)))
+        await self._bus.save(self._service.name, blob)
+        self._snapshot_seq = self._seq
+        self.counts.snapshots += 1
+
+
+async def _forever(task: Any, inbox: Inbox) -> None:  # noqa: ANN401 - any of Service.tasks
+    await task(inbox)
+
+
+async def _chained(first: list[Record], rest: AsyncIterator[list[Record]]) -> AsyncIterator[list[Record]]:
+    yield first
+    async for batch in rest:
+        yield batch
+
+
+async def run_service(service: Service, ports: Ports, settings: Settings) -> None:
+    """Run a service until cancelled, and close what it opened."""
+    try:
+        await Shell(service, ports, settings).run()
+    finally:
+        if service.close is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await service.close()

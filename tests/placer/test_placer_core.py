@@ -1,0 +1,365 @@
+"""The placer's core: what it orders when plans, workers and nodes come and go."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from schemas.base import Event
+from schemas.cluster import Node
+from schemas.events import (
+    GangFormed,
+    JobCancelled,
+    JobPreempted,
+    JobStarted,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    NodeReturned,
+    Outcome,
+    PlacementRefused,
+    PlanPublished,
+    PreemptReason,
+    ProfileRun,
+    ProfilingPlanned,
+    StartOrdered,
+    StopOrdered,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
+from schemas.jobs import JobSpec, Workload
+from schemas.plans import Layer, Placement, PlanKind, Stage
+from services.placer.core import Placer
+from services.placer.state import State
+from shared.domain.core import Effects, Publish
+
+E = TypeVar("E", bound=Event)
+A, B = NodeId("a"), NodeId("b")
+JOB, OTHER = JobId("job-1"), JobId("job-2")
+
+
+class Bench:
+    """A placer whose own facts come straight back, two nodes of four GPUs, and two jobs."""
+
+    def __init__(self, *, nodes: Sequence[NodeId] = (A, B), gpus: int = 4) -> None:
+        self.core = Placer(start_timeout_s=60.0, profile_iterations=20)
+        self.log: list[Event] = []
+        self.plans = 0
+        for node_id in nodes:
+            self.tell(NodeJoined(at=0.0, node_id=node_id, node=node(node_id, gpus), life="1"))
+        for job_id in (JOB, OTHER):
+            self.tell(JobSubmitted(at=0.0, job_id=job_id, spec=spec(), key=job_id))
+
+    def tell(self, event: Event) -> list[Event]:
+        """Handle the fact and all that follow from it; what was told."""
+        return [event for effect in self._fold(event) for event in self._come_back(effect)]
+
+    def wake(self, now: float) -> list[Event]:
+        return [event for effect in self.core.wake(now) for event in self._come_back(effect)]
+
+    def _fold(self, event: Event) -> Effects:
+        self.log.append(event)
+        return self.core.handle(event, event.at)
+
+    def _come_back(self, effect: object) -> list[Event]:
+        assert isinstance(effect, Publish)
+        return [effect.event, *self.tell(effect.event)]
+
+    def plan(
+        self,
+        *placements: Placement,
+        kind: PlanKind = PlanKind.FIRST,
+        token: int = 1,
+        at: float = 10.0,
+    ) -> list[Event]:
+        self.plans += 1
+        return self.tell(plan(f"plan-{self.plans}", placements, kind=kind, token=token, at=at))
+
+    def start(self, placement: Placement) -> list[Event]:
+        """Plan it and let every worker come up."""
+        told = self.plan(placement, kind=PlanKind.FRAGMENT)
+        return told + self.come_up(placement)
+
+    def come_up(self, placement: Placement) -> list[Event]:
+        return [
+            event
+            for node_id, gpus in placement.configuration.items()
+            for event in self.tell(worker_started(placement, node_id, gpus))
+        ]
+
+    def stop(
+        self, placement: Placement, node_id: NodeId, outcome: Outcome, samples: float = 0.0
+    ) -> list[Event]:
+        return self.tell(
+            WorkerStopped(
+                at=50.0,
+                node_id=node_id,
+                placement_id=placement.placement_id,
+                job_id=placement.job_id,
+                outcome=outcome,
+                samples_done=samples,
+                leads=node_id == min(placement.configuration),
+            )
+        )
+
+
+def node(node_id: NodeId, gpus: int = 4) -> Node:
+    return Node(
+        node_id=node_id,
+        gpu_type=GpuType("t4"),
+        gpus=gpus,
+        server="generic",
+        link_bandwidth=1e10,
+        network_bandwidth=1e9,
+    )
+
+
+def spec() -> JobSpec:
+    workload = Workload(model="resnet18", dataset="cifar10", batch_size=32)
+    return JobSpec(name="job", workload=workload, demand=(1, 2, 4, 6), samples=1e6, learning_rates={4: 0.4})
+
+
+def place(placement_id: str, job_id: JobId = JOB, **gpus: int) -> Placement:
+    return Placement(
+        placement_id=PlacementId(placement_id),
+        job_id=job_id,
+        configuration={NodeId(name): count for name, count in gpus.items()},
+        throughput=1.0,
+        layer=Layer.THEORY,
+    )
+
+
+def plan(
+    plan_id: str, placements: Sequence[Placement], *, kind: PlanKind, token: int, at: float
+) -> PlanPublished:
+    return PlanPublished(
+        at=at,
+        plan_id=PlanId(plan_id),
+        kind=kind,
+        round=0,
+        policy="hops",
+        token=token,
+        made_from=0,
+        placements=tuple(placements),
+        left_out=(),
+        idle_gpus=0,
+        stage=Stage.OPTIMAL,
+        objective=1.0,
+        bound=1.0,
+        gap=0.0,
+        decision_s=0.0,
+        solve_s=0.0,
+        configurations=1,
+    )
+
+
+def worker_started(placement: Placement, node_id: NodeId, gpus: int) -> WorkerStarted:
+    return WorkerStarted(
+        at=20.0,
+        node_id=node_id,
+        placement_id=placement.placement_id,
+        job_id=placement.job_id,
+        gpu_indices=tuple(range(gpus)),
+    )
+
+
+def only(kind: type[E], events: Sequence[Event]) -> E:
+    found = [event for event in events if isinstance(event, kind)]
+    assert len(found) == 1, f"{kind.__name__}: {found}"
+    return found[0]
+
+
+def kinds(events: Sequence[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
+
+
+def test_a_plan_starts_a_worker_on_every_node_of_the_gang() -> None:
+    told = Bench().plan(place("p1", a=4, b=2))
+    assert kinds(told) == [StartOrdered, StartOrdered]
+
+
+def test_a_job_starts_when_all_its_workers_are_up_and_the_leader_is_told() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    told = bench.start(placement)
+    started = only(JobStarted, told)
+    assert (started.learning_rate, started.global_batch) == (0.4, 128)
+    assert only(GangFormed, told).node_id == A
+
+
+def test_the_gang_does_not_form_while_a_worker_is_missing() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.plan(placement)
+    assert bench.tell(worker_started(placement, A, 2)) == []
+
+
+def test_a_job_that_keeps_its_configuration_is_left_alone() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.start(placement)
+    assert bench.plan(placement) == []
+
+
+def test_a_move_stops_first_and_starts_from_the_checkpoint() -> None:
+    bench = Bench()
+    old, new = place("p1", a=4), place("p2", a=2, b=2)
+    bench.start(old)
+    assert kinds(bench.plan(new)) == [StopOrdered]
+    told = bench.stop(old, A, Outcome.CHECKPOINTED, samples=500.0)
+    assert only(JobPreempted, told).samples_done == 500.0
+    assert {event.samples_done for event in told if isinstance(event, StartOrdered)} == {500.0}
+
+
+def test_a_start_waits_until_the_gpus_are_free() -> None:
+    bench = Bench(nodes=(A,))
+    old, new = place("p1", a=4), place("p2", OTHER, a=4)
+    bench.start(old)
+    assert kinds(bench.plan(new)) == [StopOrdered]
+    assert StartOrdered in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
+
+
+def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    assert kinds(bench.plan(place("p2", OTHER, b=4), kind=PlanKind.FRAGMENT)) == [StartOrdered]
+
+
+def test_a_plan_of_an_older_leader_is_refused() -> None:
+    bench = Bench()
+    bench.plan(token=7)
+    refused = only(PlacementRefused, bench.plan(place("p1", a=1), token=6))
+    assert refused.reason == "the plan is of an older leader"
+
+
+@pytest.mark.parametrize(
+    ("placement", "reason"),
+    [
+        (place("p1", JobId("gone"), a=1), "the job is not wanted any more"),
+        (place("p1", c=1), "node c is not there"),
+        (place("p1", a=5), "node a has not 5 GPUs that are promised to nobody"),
+    ],
+)
+def test_what_does_not_hold_is_refused_with_the_reason(placement: Placement, reason: str) -> None:
+    assert only(PlacementRefused, Bench().plan(placement)).reason == reason
+
+
+def test_a_fragment_plan_that_would_double_own_gpus_is_refused() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=3))
+    told = bench.plan(place("p2", OTHER, a=2), kind=PlanKind.FRAGMENT)
+    assert kinds(told) == [PlacementRefused]
+
+
+def test_a_lost_node_ends_its_gangs_with_the_last_checkpoint() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    bench.tell(
+        WorkerCheckpointed(
+            at=40.0, node_id=A, placement_id=placement.placement_id, job_id=JOB, samples_done=300.0
+        )
+    )
+    told = bench.tell(NodeLost(at=45.0, node_id=A))
+    assert {event.node_id for event in told if isinstance(event, StopOrdered)} == {A, B}
+    preempted = only(JobPreempted, bench.stop(placement, B, Outcome.CHECKPOINTED))
+    assert (preempted.reason, preempted.samples_done) == (PreemptReason.NODE_LOST, 300.0)
+
+
+def test_nothing_starts_on_a_returned_node_before_its_stale_work_has_stopped() -> None:
+    bench = Bench(nodes=(A,))
+    stale, new = place("p1", a=4), place("p2", a=4)
+    bench.start(stale)
+    bench.tell(NodeLost(at=45.0, node_id=A))
+    bench.tell(NodeReturned(at=60.0, node_id=A))
+    assert bench.plan(new) == []
+    assert kinds(bench.stop(stale, A, Outcome.CHECKPOINTED)) == [StartOrdered]
+
+
+def test_an_agent_that_begins_a_new_life_has_lost_its_workers() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    told = bench.tell(NodeJoined(at=60.0, node_id=A, node=node(A), life="2"))
+    assert only(JobPreempted, told).reason is PreemptReason.AGENT_RESTARTED
+
+
+def test_a_worker_nobody_wants_is_stopped_and_its_gpus_stay_taken_until_it_is_gone() -> None:
+    bench = Bench(nodes=(A,))
+    ghost, new = place("ghost", a=4), place("p1", OTHER, a=4)
+    assert kinds(bench.tell(worker_started(ghost, A, 4))) == [StopOrdered]
+    assert bench.plan(new) == []
+    assert kinds(bench.stop(ghost, A, Outcome.CHECKPOINTED)) == [StartOrdered]
+
+
+def test_a_cancelled_job_is_stopped_and_not_preempted() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.start(placement)
+    assert kinds(bench.tell(JobCancelled(at=30.0, job_id=JOB))) == [StopOrdered]
+    assert bench.stop(placement, A, Outcome.CHECKPOINTED) == []
+
+
+def test_when_the_leader_is_done_the_others_are_stopped() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    told = bench.stop(placement, A, Outcome.COMPLETED, samples=1e6)
+    assert only(StopOrdered, told).node_id == B
+
+
+def test_a_node_that_refuses_sends_the_job_back_to_the_queue() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.plan(placement)
+    told = bench.stop(placement, A, Outcome.REFUSED)
+    assert PlacementRefused in kinds(told)
+    assert bench.core.state.placements == {}
+
+
+def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:
+    bench = Bench()
+    bench.plan(place("p1", a=2, b=2), at=10.0)
+    assert bench.core.next_wakeup() == 70.0
+    told = bench.wake(70.0)
+    assert kinds(told) == [PlacementRefused, StopOrdered, StopOrdered]
+    assert bench.core.next_wakeup() is None
+
+
+def test_a_measurement_comes_before_training_and_keeps_its_place() -> None:
+    bench = Bench(nodes=(A,))
+    old, new = place("p1", a=4), place("p2", OTHER, a=3)
+    bench.start(old)
+    run = ProfileRun(placement_id=PlacementId("profile"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)
+    assert bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,))) == []
+    bench.plan(new)
+    told = bench.stop(old, A, Outcome.CHECKPOINTED)
+    starts = [event for event in told if isinstance(event, StartOrdered)]
+    assert [(start.placement_id, start.profile_iterations) for start in starts] == [
+        ("profile", 20),
+        ("p2", 0),
+    ]
+
+
+def test_a_measurement_that_found_no_gpu_is_given_back_at_the_next_round() -> None:
+    bench = Bench(nodes=(A,))
+    bench.start(place("p1", a=4))
+    run = ProfileRun(placement_id=PlacementId("profile"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)
+    bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
+    told = bench.tell(ProfilingPlanned(at=390.0, round=2, runs=()))
+    assert only(PlacementRefused, told).placement_id == "profile"
+
+
+def test_a_replay_gives_the_same_state_and_resume_has_nothing_to_add() -> None:
+    bench = Bench()
+    old = place("p1", a=4)
+    bench.start(old)
+    bench.plan(place("p2", a=2, b=2), place("p3", OTHER, b=2))
+    again = Placer(start_timeout_s=60.0, profile_iterations=20)
+    for event in bench.log:
+        again.handle(event, event.at)
+    assert again.state == bench.core.state
+    assert again.resume(100.0) == []
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(again.state), type=State) == again.state
