@@ -88,11 +88,15 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag="job.completed"):
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)  # a void one must not hide the one that counts
+
     placement_id: PlacementId
     samples_done: float
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag="job.failed"):
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
+
     placement_id: PlacementId
     reason: str
 
@@ -209,6 +213,8 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     configurations: int
     notes: tuple[str, ...] = ()
     """what was not as it should be: a late estimator, a solver at its deadline, a policy that failed"""
+    memory: bytes = b""
+    """what the policy asked to be kept until its next decision; opaque to everybody else"""
 
 
 class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):

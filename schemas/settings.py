@@ -84,6 +84,8 @@ class Settings(File, frozen=True, kw_only=True):
     evidence_observations: Whole = 3
     evidence_s: Seconds = 60.0
     """a layer answers with at least so many observations, or so many seconds of running"""
+    evidence_half_life_s: Seconds = 7 * 86_400.0
+    """after so long an observation counts half"""
 
     # ---- planner
     queue_refresh_s: Seconds = 30.0
@@ -96,6 +98,8 @@ class Settings(File, frozen=True, kw_only=True):
     """λ"""
     window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
     """service window, in multiples of the GPUs the plan may use"""
+    moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] = 15.0
+    """what a running job loses when a first plan moves it; 0: moving is free, as the paper has it"""
     gap: Share = 0.01
     solve_deadline_real_s: Seconds = 10.0
     solve_node_limit: Whole = 200

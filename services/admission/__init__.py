@@ -1,0 +1,1 @@
+"""Admission: takes jobs in, answers the HTTP API, owns the job's life cycle."""

@@ -1,0 +1,1 @@
+"""On every node: starts and stops jobs, checkpoints them, reports how they do."""

@@ -1,0 +1,1 @@
+"""Rounds, priorities, service window, configurations, the integer program, and the policies."""

@@ -23,7 +23,7 @@ def job_spec(job: JobFile) -> JobSpec:
         demand=demand,
         gpu_types=tuple(sorted(set(job.gpu_types or ()))),
         samples=_total_samples(job),
-        learning_rates=_learning_rates(job.learning_rate, demand),
+        learning_rates=_learning_rates(job, demand),
         priority=job.priority,
         project=job.project,
         command=tuple(job.command),
@@ -64,19 +64,19 @@ def _total_samples(job: JobFile) -> float:
             raise InvalidJob("$.epochs", "give samples or epochs, not both")
 
 
-def _learning_rates(
-    rate: LearningRate | dict[int, float] | None, demand: tuple[int, ...]
-) -> dict[int, float]:
-    match rate:
-        case None:
+def _learning_rates(job: JobFile, demand: tuple[int, ...]) -> dict[int, float]:
+    match job.learning_rate, job.learning_rates:
+        case None, None:
             return {}
-        case LearningRate():
+        case LearningRate() as rate, None:
             return {gpus: _scaled(rate, gpus) for gpus in demand}
-        case table:
+        case None, dict() as table:
             missing = [gpus for gpus in demand if gpus not in table]
             if missing:
-                raise InvalidJob("$.learning_rate", f"no rate for {missing[0]} GPUs")
+                raise InvalidJob("$.learning_rates", f"no rate for {missing[0]} GPUs")
             return {gpus: table[gpus] for gpus in demand}
+        case _:
+            raise InvalidJob("$.learning_rates", "give learning_rate or learning_rates, not both")
 
 
 def _scaled(rate: LearningRate, gpus: int) -> float:

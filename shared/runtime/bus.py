@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from schemas.base import Event, Message, Question, Sample
+from shared.runtime.counts import Counts
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -41,7 +42,9 @@ class Facts(Protocol):
     def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
         """Facts with a sequence above `after`, in stream order, in batches, as they come, without end.
 
-        Survives reconnects without a gap or a repetition. A malformed message goes to the dead letters.
+        Survives reconnects without a gap; in rare cases a batch comes twice, so skip what is not above
+        the last sequence. A malformed message goes to the dead letters. Raises Unavailable once the
+        bus is closed.
         """
         ...
 
@@ -73,9 +76,10 @@ class Questions(Protocol):
         ...
 
     async def serve(self, service: str, subject: str, answer: Answer) -> None:
-        """Answer questions on a subject, many at once, until the bus closes.
+        """Answer questions on a subject, many at once, until the bus closes. Returns once they can come.
 
-        An `answer` that raises is logged and replied to as `Refused`.
+        An `answer` that raises is logged and replied to as `Refused`. Of several that serve a subject,
+        one gets the question.
         """
         ...
 
@@ -94,7 +98,9 @@ class State(Protocol):
 
         `expected` 0: only if the key is absent; n: only at that revision; else raises Conflict. Revisions
         grow with every write of any key, so a later holder of a key has a larger one. `ttl_s` (real
-        seconds) is allowed with `expected=0` and counts from this write; later writes renew it.
+        seconds; a server makes it at least 1): the value goes away that long after this write, so a
+        lease is renewed by writing it again, at its revision, with its `ttl_s`. Raises Unavailable;
+        the write may have happened all the same.
         """
         ...
 
@@ -109,6 +115,9 @@ class State(Protocol):
 
 class Bus(Facts, Samples, Questions, State, Protocol):
     """All four ports, and the connection behind them."""
+
+    @property
+    def counts(self) -> Counts: ...
 
     async def close(self) -> None: ...
 

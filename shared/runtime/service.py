@@ -23,6 +23,17 @@ class Ports(msgspec.Struct, frozen=True):
     """true: heavy work runs inline, under limits that count work and not seconds"""
 
 
+class Gauge(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of a service's own for the metrics endpoint."""
+
+    name: str
+    help: str
+    value: float
+    labels: Mapping[str, str] = {}
+    counts: bool = False
+    """true: it only grows"""
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """A core and what connects it."""
 
@@ -40,6 +51,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """what else runs beside the core for as long as the service does: an HTTP API, a lease"""
     routes: Any = None
     """aiohttp route table of the service's own web server, beside health and metrics"""
+    gauges: Callable[[], Sequence[Gauge]] | None = None
+    """what the metrics endpoint shows beside the shell's counts; read afresh at every scrape"""
     close: Callable[[], Awaitable[None]] | None = None
 
 

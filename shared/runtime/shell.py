@@ -6,7 +6,6 @@ go out twice; facts carry ids that derive from their cause, so the second tellin
 """
 
 import asyncio
-import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -18,7 +17,7 @@ import structlog
 from schemas.base import Event, Message, Question
 from schemas.settings import Settings
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
-from shared.runtime.bus import Record
+from shared.runtime.bus import Record, Unavailable
 from shared.runtime.mailbox import Mailbox
 from shared.runtime.recent import Recent
 from shared.runtime.service import Inbox, Ports, Service
@@ -81,20 +80,30 @@ class Shell:
         return self._ready and self._bus.connected()
 
     async def run(self) -> None:
-        facts = await self._recover()
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            await self._perform(self._core.resume(self._clock.now()))
-            self._ready = True
-            group.create_task(self._read(facts))
-            if self._service.samples:
-                group.create_task(self._listen())
-            if self._service.answers:
-                await self._bus.serve(self._service.name, self._service.answers, self.ask)
-            for task in self._service.tasks:
-                group.create_task(_forever(task, self._inbox))
-            log.info("service ready", service=self._service.name, seq=self._seq)
-            await self._live()
+        try:
+            facts = await self._recover()
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._begin(facts)
+                await self._live()
+        finally:
+            self._ready = False
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(Unavailable(f"{self._service.name} has ended"))
+
+    async def _begin(self, facts: AsyncIterator[list[Record]]) -> None:
+        """Make good what the last life left undone, then open every way in."""
+        await self._perform(self._core.resume(self._clock.now()))
+        self._group.create_task(self._read(facts))
+        if self._service.samples:
+            self._group.create_task(self._listen())
+        if self._service.answers:
+            await self._bus.serve(self._service.name, self._service.answers, self.ask)
+        for task in self._service.tasks:
+            self._group.create_task(_forever(task, self._inbox))
+        self._ready = True
+        log.info("service ready", service=self._service.name, seq=self._seq, replay_s=self.counts.replay_s)
 
     # ---- recovery
 
@@ -259,15 +268,19 @@ class Shell:
 
     async def _move_cursor(self) -> None:
         """Acknowledge what was handled, a few times a second, and now and then take a snapshot."""
-        if self._seq == self._cursor:
-            return
         now = self._clock.now()
-        if now - self._cursor_at < self._clock.cluster_s(CURSOR_EVERY_REAL_S) - TIMER_SLACK_S:
+        due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
+        if self._seq == self._cursor or now < due - TIMER_SLACK_S:
             return
-        if self._seq - self._snapshot_seq >= self._settings.snapshot_every:
-            await self._save_snapshot()
-        await self._bus.put(f"cursor/{self._service.name}", str(self._seq).encode())
-        self._cursor, self._cursor_at = self._seq, now
+        self._cursor_at = now
+        try:
+            if self._seq - self._snapshot_seq >= self._settings.snapshot_every:
+                await self._save_snapshot()
+            await self._bus.put(f"cursor/{self._service.name}", str(self._seq).encode())
+        except Unavailable as error:  # the bus is away; an older cursor only means a longer replay
+            log.warning("cursor not moved", service=self._service.name, seq=self._seq, reason=str(error))
+        else:
+            self._cursor = self._seq
 
     async def _save_snapshot(self) -> None:
         state = msgspec.msgpack.encode(self._core.state)
@@ -285,13 +298,3 @@ async def _chained(first: list[Record], rest: AsyncIterator[list[Record]]) -> As
     yield first
     async for batch in rest:
         yield batch
-
-
-async def run_service(service: Service, ports: Ports, settings: Settings) -> None:
-    """Run a service until cancelled, and close what it opened."""
-    try:
-        await Shell(service, ports, settings).run()
-    finally:
-        if service.close is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await service.close()

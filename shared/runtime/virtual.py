@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+RESOLUTION_S = 1e-6
+"""coarser than a float's steps at the end of a long run, or the clock could fail to reach a timer"""
+
 
 class Deadlock(RuntimeError):
     """Every task waits for another one: there is no timer left to jump to."""
@@ -36,12 +39,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual_now = 0.0
         super().__init__(_Jumping(self._forward))
+        self._clock_resolution = RESOLUTION_S  # asyncio's: timers this close are due together
 
     def time(self) -> float:
         return self._virtual_now
 
     def _forward(self, seconds: float) -> None:
-        self._virtual_now += seconds
+        self._virtual_now += max(seconds, RESOLUTION_S / 2)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:

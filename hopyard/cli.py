@@ -1,0 +1,57 @@
+"""The `hopyard` command: its groups put together, and errors turned into exit codes."""
+
+from collections.abc import Sequence
+
+import typer
+
+from hopyard.commands import about, diag, jobs, logs, nodes, policy, run, simulate
+from hopyard.failures import Failure
+from hopyard.terminal import complain
+
+ABOUT = """Schedule deep-learning training jobs on a shared cluster of unlike GPUs.
+
+See it work, with nothing but this machine:
+
+  $ hopyard demo
+
+Run it, and give it work from another terminal:
+
+  $ hopyard up
+  $ hopyard submit job.yaml
+  $ hopyard ps
+  $ hopyard why JOB
+
+Compare policies on one workload, in virtual time:
+
+  $ hopyard simulate --scenario hops-64 --policy hops
+  $ hopyard simulate --scenario hops-64 --policy fifo
+
+Exit codes:
+
+    0  done
+    1  refused, or a run that did not go well
+    2  bad usage, or an invalid file
+    3  nobody answers
+  130  interrupted
+"""
+
+GROUPS = (run, jobs, nodes, logs, policy, diag, simulate, about)
+
+
+def application() -> typer.Typer:
+    app = typer.Typer(help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False)
+    for group in GROUPS:
+        group.register(app)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command line and exit with its code."""
+    try:
+        application()(arguments, prog_name="hopyard")
+    except Failure as failure:
+        complain(failure, failure.code)
+
+
+if __name__ == "__main__":
+    main()

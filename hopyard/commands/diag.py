@@ -1,0 +1,41 @@
+"""diag."""
+
+import asyncio
+from pathlib import Path
+
+import typer
+
+from hopyard.commands.about import versions
+from hopyard.connect import api_url
+from hopyard.failures import Failure, Unreachable
+from hopyard.folder import find_stack_file
+from hopyard.options import Api, AsJson
+from hopyard.tables import checks_table, facts_table
+from hopyard.terminal import console, show_json
+
+
+def diag(*, api: Api = None, as_json: AsJson = False) -> None:
+    """Look at everything one would look at when it does not work. Changes nothing.
+
+    The API, NATS and each service (of a stack that `hopyard up` started
+    here), the nodes, the policy, and an audit of the whole event log.
+
+    $ hopyard diag
+    $ hopyard diag --json > for-the-bug-report.json
+    """
+    from hopyard.diagnosis import diagnose  # noqa: PLC0415 - brings aiohttp
+
+    found = asyncio.run(diagnose(api_url(api), find_stack_file(Path.cwd()), versions()))
+    if as_json:
+        show_json(found)
+    else:
+        console().print(checks_table((check.what, check.ok, check.detail) for check in found.checks))
+        console().print(facts_table(found.versions))
+    if not found.reachable:
+        raise Unreachable(f"cannot reach {found.api_url}")
+    if not found.well():
+        raise Failure("not all is well")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("diag")(diag)

@@ -1,0 +1,117 @@
+"""demo and up: the commands that start a stack on this machine."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hopyard.failures import Failure, Interrupted
+from hopyard.options import JsonFile, Policy, Scenario, Seed, Speed, Trace
+from hopyard.signals import run_until_stopped
+from hopyard.terminal import complain_of, say, show_result
+
+if TYPE_CHECKING:
+    from hopyard.demo import DemoResult
+
+
+def demo(
+    *,
+    scenario: Scenario = "hops-64",
+    speed: Speed = 300.0,
+    policy: Policy = None,
+    seed: Seed = 1,
+    trace: Trace = None,
+    json_file: JsonFile = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", file_okay=False, help="Keep logs and event log here."),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option("--limit", min=1, help="Give up after so many real seconds.")
+    ] = 3600,
+) -> None:
+    """Run a whole workload through a real stack on this machine, faster than time, and print its metrics.
+
+    Starts NATS, the six services and an agent for every node of the scenario;
+    needs nothing else. Exit code 1 when a job did not complete, or when the
+    event log breaks a rule of the system.
+
+    $ hopyard demo
+    $ hopyard demo --policy fifo --json fifo.json
+    $ hopyard demo --scenario my-scenario.yaml --speed 60 --keep run-1
+    """
+    from hopyard.demo import DemoSpec, run_demo  # noqa: PLC0415 - brings what the whole system needs
+    from hopyard.live import progress  # noqa: PLC0415 - as above
+    from hopyard.scenario import chosen_scenario  # noqa: PLC0415 - as above
+
+    chosen = chosen_scenario(scenario, trace)
+    with _folder(keep) as data, progress() as show:
+        spec = DemoSpec(scenario=chosen, data=data, seed=seed, speed=speed, policy=policy, limit_s=limit)
+        done = run_until_stopped(run_demo(spec, show, say))
+    if done is None:
+        raise Interrupted("interrupted")
+    show_result(done.result, json_file)
+    _judge(done)
+
+
+def up(
+    *,
+    scenario: Scenario = "hops-64",
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="NAME|FILE", help="Only a cluster, with the default settings."),
+    ] = None,
+    speed: Speed = 1.0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the API; 0: any.")] = 8080,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where everything is stored.")
+    ] = Path(".hopyard"),
+    policy: Policy = None,
+) -> None:
+    """Run a stack on this machine until Ctrl-C. Its nodes are emulated.
+
+    The other commands find it by the folder it stores everything in. Started
+    again on the same folder it goes on where it was. A service that dies is
+    started again.
+
+    $ hopyard up
+    $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
+    """
+    from hopyard.scenario import chosen_cluster, chosen_scenario, cluster_of  # noqa: PLC0415 - brings numpy
+    from hopyard.up import UpSpec, run_up  # noqa: PLC0415 - as above
+
+    chosen = None if cluster else chosen_scenario(scenario)
+    spec = UpSpec(
+        cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster or ""),
+        settings=chosen.settings if chosen else {},
+        data=data,
+        speed=speed,
+        port=port,
+        policy=policy,
+    )
+    run_until_stopped(run_up(spec, say))
+    say("stopped")
+
+
+@contextlib.contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """A folder that stays, or one that goes with the run."""
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="hopyard-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _judge(done: "DemoResult") -> None:
+    complain_of(done.violations)
+    if not done.complete():
+        raise Failure("not every job completed")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo")(demo)
+    app.command("up")(up)

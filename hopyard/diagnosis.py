@@ -1,0 +1,133 @@
+"""What somebody would look at when it does not work, looked at. Changes nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from hopyard.client import Client, LoggedEvent
+from hopyard.connect import connect
+from hopyard.failures import Failure
+from hopyard.folder import StackFile
+from hopyard.processes import alive
+from hopyard.stack import is_ready
+from hopyard.tables import status_facts
+from schemas.base import Event, Message
+from shared.domain.audit import audit
+
+TIMEOUT_S = 5.0
+NATS_PORT = 4222
+
+
+class Check(Message, frozen=True, kw_only=True):
+    what: str
+    ok: bool
+    detail: str
+
+
+class Diagnosis(Message, frozen=True, kw_only=True):
+    api_url: str
+    reachable: bool
+    checks: tuple[Check, ...]
+    versions: dict[str, str]
+
+    def well(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+async def diagnose(url: str, stack: StackFile | None, versions: dict[str, str]) -> Diagnosis:
+    """All checks; those that need the API only while it answers."""
+    async with connect(url) as client:
+        api = await _check("API", lambda: _api(client))
+        checks = [api, *await _stack_checks(stack)]
+        if api.ok:
+            checks += [
+                await _check("nodes", lambda: _nodes(client)),
+                await _check("policy", lambda: _policy(client)),
+                await _check("event log", lambda: _log(client)),
+            ]
+    return Diagnosis(api_url=url, reachable=api.ok, checks=tuple(checks), versions=versions)
+
+
+class _Bad(Failure):
+    """A check found something wrong; the text says what."""
+
+
+async def _check(what: str, look: Callable[[], Awaitable[str]]) -> Check:
+    try:
+        return Check(what=what, ok=True, detail=await look())
+    except Failure as error:
+        return Check(what=what, ok=False, detail=str(error))
+
+
+async def _stack_checks(stack: StackFile | None) -> list[Check]:
+    if stack is None:
+        return []
+    return [
+        await _check("NATS", lambda: _nats(stack.nats_url)),
+        *[await _check(name, partial(_service, stack, name)) for name in stack.ports],
+    ]
+
+
+async def _api(client: Client) -> str:
+    facts = status_facts(await client.status())
+    return f"{client.url}: jobs {facts['jobs']}; GPUs {facts['GPUs']}"
+
+
+async def _nodes(client: Client) -> str:
+    nodes = (await client.nodes()).nodes
+    out = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
+    if out or not nodes:
+        raise _Bad(", ".join(out) or "no node has announced itself")
+    return f"all {len(nodes)} alive"
+
+
+async def _policy(client: Client) -> str:
+    return (await client.policy()).policy
+
+
+async def _log(client: Client) -> str:
+    events = [fact async for line in client.events() if (fact := _known(line)) is not None]
+    violations = audit(events)
+    if violations:
+        raise _Bad("; ".join(f"{found.rule}: {found.detail} ({found.event_id})" for found in violations))
+    return f"{len(events)} facts break no rule"
+
+
+def _known(line: LoggedEvent) -> Event | None:
+    """A fact of a later version says nothing to us."""
+    try:
+        return line.fact()
+    except msgspec.ValidationError:
+        return None
+
+
+async def _service(stack: StackFile, name: str) -> str:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session:
+        ready = await is_ready(session, stack.ports[name])
+    pid = stack.pids.get(name, 0)
+    if not ready:
+        raise _Bad(f"process {pid} {'lives and is not ready' if alive(pid) else 'is gone'}")
+    return f"ready, process {pid}"
+
+
+async def _nats(url: str) -> str:
+    """A NATS server greets whoever connects with a line about itself."""
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port or NATS_PORT)
+            greeting = await reader.readline()
+            writer.close()
+    except OSError as error:
+        raise _Bad(f"{url}: {error}") from None
+    if not greeting.startswith(b"INFO "):
+        raise _Bad(f"{url}: what answers there is no NATS server")
+    return f"{url}: version {msgspec.json.decode(greeting[5:], type=_Greeting).version}"
+
+
+class _Greeting(Message, frozen=True, kw_only=True):
+    version: str

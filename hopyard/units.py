@@ -1,0 +1,40 @@
+"""Quantities as people read them. What is not known is an empty text."""
+
+import math
+
+MINUTE_S = 60
+HOUR_S = 3600
+DAY_S = 86_400
+WHOLE_ABOVE = 100
+
+
+def duration(seconds: float | None) -> str:
+    """Three digits or so: 34ms, 8.1s, 4m 10s, 2h 03m, 3d 04h."""
+    if seconds is None or not math.isfinite(seconds):
+        return ""
+    if seconds < 0:
+        return "-" + duration(-seconds)
+    return _short(seconds) if seconds < MINUTE_S - 0.05 else _long(round(seconds))
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.3g}ms" if 0 < seconds < 1 else f"{seconds:.3g}s"
+
+
+def _long(seconds: int) -> str:
+    if seconds < HOUR_S:
+        return f"{seconds // MINUTE_S}m {seconds % MINUTE_S:02d}s"
+    if seconds < DAY_S:
+        return f"{seconds // HOUR_S}h {seconds % HOUR_S // MINUTE_S:02d}m"
+    return f"{seconds // DAY_S}d {seconds % DAY_S // HOUR_S:02d}h"
+
+
+def number(value: float | None) -> str:
+    """Whole above a hundred, three digits below."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"{value:,.0f}" if abs(value) >= WHOLE_ABOVE else f"{value:.3g}"
+
+
+def share(value: float | None) -> str:
+    return "" if value is None or not math.isfinite(value) else f"{value:.1%}"

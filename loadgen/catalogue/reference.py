@@ -1,0 +1,46 @@
+"""How fast a model trains on one GPU of a cluster, by public facts alone: the measure of a job's size."""
+
+from loadgen.catalogue.facts import Model, datasets, gpu_of, server_of
+from loadgen.catalogue.timing import compute, fits, iteration_s, loading
+from schemas.cluster import ClusterFile, NodeGroup
+
+
+class FitsNowhere(ValueError):
+    """No GPU of the cluster has the memory."""
+
+
+def reference_throughput(model: Model, cluster: ClusterFile) -> float:
+    """Samples/s on one GPU: the mean over the cluster's GPUs on which the model fits. Raises FitsNowhere."""
+    rates = [
+        (group.count * group.gpus, _throughput(model, group))
+        for group in cluster.nodes
+        if fits(model, gpu_of(group.gpu_type), model.batch)
+    ]
+    if not rates:
+        raise FitsNowhere(f"{model.model} with batch {model.batch} fits on no GPU of {cluster.name}")
+    return sum(gpus * rate for gpus, rate in rates) / sum(gpus for gpus, _ in rates)
+
+
+def largest_gang(model: Model, cluster: ClusterFile) -> int:
+    """GPUs of the most numerous type on which the model fits; 0 where it fits on none."""
+    counts: dict[str, int] = {}
+    for group in cluster.nodes:
+        if fits(model, gpu_of(group.gpu_type), model.batch):
+            counts[group.gpu_type] = counts.get(group.gpu_type, 0) + group.count * group.gpus
+    return max(counts.values(), default=0)
+
+
+def _throughput(model: Model, group: NodeGroup) -> float:
+    server = server_of(group.server)
+    times = compute(model, gpu_of(group.gpu_type), model.batch, server.speed)
+    data = loading(
+        datasets()[model.dataset],
+        server,
+        batch=model.batch,
+        gpus=group.gpus,
+        step_s=times.total_s,
+        speed=server.speed,
+    )
+    hit_s = iteration_s(model.pattern, data.hit_s, times)
+    miss_s = iteration_s(model.pattern, data.miss_s, times)
+    return model.batch / (hit_s + data.miss_share * (miss_s - hit_s))

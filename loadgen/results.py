@@ -1,0 +1,53 @@
+"""What a run came to: one result, live or simulated, from its event log."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from schemas.base import Event
+from schemas.results import RunResult
+from schemas.settings import Settings
+from shared.domain.audit import event_log_hash
+from shared.domain.ledger import ledger_of
+from shared.domain.metrics import job_counts, plan_figures, summary
+
+WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "log_", "nats_", "node", "store", "web_")
+"""beginnings of the settings that say where a run happened and not what it was"""
+
+
+def run_result(
+    events: Sequence[Event],
+    *,
+    scenario: str,
+    policy: str,
+    seed: int,
+    speed: float | None,
+    settings: Settings,
+    wall_s: float,
+) -> RunResult:
+    """`speed`: cluster seconds per second, None in simulation; `wall_s`: what the run took, seconds."""
+    ledger = ledger_of(events)
+    return RunResult(
+        scenario=scenario,
+        policy=policy,
+        seed=seed,
+        speed=speed,
+        round_s=settings.round_s,
+        jobs=job_counts(ledger),
+        metrics=summary(ledger, raqlr_window_s=settings.raqlr_window_s),
+        plans=plan_figures(ledger),
+        event_log_hash=event_log_hash(events),
+        events=len(events),
+        wall_s=wall_s,
+        settings=chosen(settings),
+    )
+
+
+def chosen(settings: Settings) -> dict[str, str | float | bool | None]:
+    """The settings that differ from their defaults, without addresses and secrets."""
+    values, defaults = msgspec.structs.asdict(settings), msgspec.structs.asdict(Settings())
+    return {
+        name: value
+        for name, value in values.items()
+        if value != defaults[name] and not name.startswith(WHERE_IT_RAN)
+    }

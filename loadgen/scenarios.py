@@ -1,0 +1,129 @@
+"""Scenarios and clusters: those that ship with the product, by name, and those that users wrote, by path."""
+
+from collections.abc import Callable
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import msgspec
+
+from loadgen.catalogue.facts import UnknownWorkload
+from loadgen.catalogue.reference import FitsNowhere
+from loadgen.workloads.mixes import UnknownMix
+from loadgen.workloads.poisson import poisson_arrivals
+from loadgen.workloads.trace import trace_arrivals
+from schemas.cluster import ClusterFile
+from schemas.scenarios import Arrival, ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload
+from schemas.settings import Settings
+from shared.domain.cluster import InvalidCluster, nodes_of
+from shared.domain.demand import InvalidJob, job_spec
+from shared.runtime.files import InvalidFile, T, fault, parse, read_file
+
+
+class _WithSettings(msgspec.Struct):
+    """A scenario, looked at for its settings alone: those are checked where the lines are known."""
+
+    settings: Settings = Settings()
+
+
+def scenario_names() -> list[str]:
+    """Of the scenarios that ship with the product."""
+    return _names("scenarios")
+
+
+def cluster_names() -> list[str]:
+    """Of the clusters that ship with the product."""
+    return _names("clusters")
+
+
+def load_scenario(name_or_path: str | Path) -> ScenarioFile:
+    """A scenario that makes sense: cluster known, settings and listed jobs valid. Raises InvalidFile."""
+    scenario, path = _load(name_or_path, "scenarios", ScenarioFile)
+    _load(name_or_path, "scenarios", _WithSettings)
+    if isinstance(scenario.cluster, ClusterFile):
+        _check_cluster(scenario.cluster, path, "$.cluster.nodes")
+    elif scenario.cluster not in cluster_names():
+        raise fault(path, "$.cluster", f"not one of {', '.join(cluster_names())}")
+    match scenario.workload:
+        case ListedWorkload() as workload:
+            _check_jobs(workload, path)
+        case TraceWorkload() as workload:  # a path is meant from where the scenario stands
+            meant = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
+            scenario = msgspec.structs.replace(scenario, workload=meant)
+        case PoissonWorkload():
+            pass
+    return scenario
+
+
+def load_cluster(name_or_path: str | Path) -> ClusterFile:
+    """Raises InvalidFile."""
+    cluster, path = _load(name_or_path, "clusters", ClusterFile)
+    _check_cluster(cluster, path, "$.nodes")
+    return cluster
+
+
+def cluster_of(scenario: ScenarioFile) -> ClusterFile:
+    """The scenario's cluster, named or written out. Raises InvalidFile."""
+    return load_cluster(scenario.cluster) if isinstance(scenario.cluster, str) else scenario.cluster
+
+
+def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
+    """The scenario's jobs in order of arrival; `seed` in place of the workload's own. Raises InvalidFile."""
+    match scenario.workload:
+        case ListedWorkload(jobs=jobs):
+            listed = [Arrival(at_s=one.at_s, job=one.job) for one in jobs]
+            return sorted(listed, key=lambda arrival: arrival.at_s)
+        case PoissonWorkload() as drawn:
+            return _drawn(scenario, lambda cluster: poisson_arrivals(drawn, cluster, _seed(seed, drawn.seed)))
+        case TraceWorkload() as traced:
+            return _drawn(scenario, lambda cluster: trace_arrivals(traced, cluster, _seed(seed, traced.seed)))
+
+
+def _drawn(scenario: ScenarioFile, draw: Callable[[ClusterFile], list[Arrival]]) -> list[Arrival]:
+    try:
+        return draw(cluster_of(scenario))
+    except UnknownMix as error:
+        raise InvalidFile(scenario.name, None, "$.workload.mix", str(error)) from None
+    except (FitsNowhere, UnknownWorkload) as error:
+        raise InvalidFile(scenario.name, None, "$.cluster", str(error)) from None
+
+
+def _seed(chosen: int | None, own: int) -> int:
+    return own if chosen is None else chosen
+
+
+def _load(name_or_path: str | Path, folder: str, kind: type[T]) -> tuple[T, str]:
+    """What a shipped name or a path leads to, and the path."""
+    text = str(name_or_path)
+    if text in _names(folder):
+        file = _folder(folder) / f"{text}.yaml"
+        return parse(file.read_text("utf-8"), str(file), kind), str(file)
+    if not Path(text).exists():
+        reason = f"neither a file nor one of {', '.join(_names(folder))}"
+        raise InvalidFile(text, None, None, reason)
+    return read_file(text, kind), text
+
+
+def _names(folder: str) -> list[str]:
+    found = (entry.name for entry in _folder(folder).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def _folder(name: str) -> Traversable:
+    return resources.files("loadgen") / name
+
+
+def _check_cluster(cluster: ClusterFile, path: str, field: str) -> None:
+    try:
+        nodes_of(cluster)
+    except InvalidCluster as error:
+        raise fault(path, field, str(error)) from None
+
+
+def _check_jobs(workload: ListedWorkload, path: str) -> None:
+    for index, arriving in enumerate(workload.jobs):
+        try:
+            job_spec(arriving.job)
+        except InvalidJob as error:
+            field = f"$.workload.jobs[{index}].job{error.field.removeprefix('$')}"
+            raise fault(path, field, error.reason) from None

@@ -1,0 +1,1 @@
+"""Jobs and when they come: drawn from a mix, or read from a public trace."""

@@ -1,0 +1,71 @@
+"""A job file from a draw: model, GPU-hours and GPU counts become samples, learning rate and demand."""
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from loadgen.catalogue.facts import Model, datasets
+from loadgen.catalogue.reference import largest_gang, reference_throughput
+from loadgen.workloads.mixes import Mix, MixEntry
+from schemas.cluster import ClusterFile
+from schemas.jobs import JobFile, LearningRate, Workload
+
+HOUR_S = 3600.0
+RULES: dict[str, Literal["linear", "sqrt"]] = {"sgd": "linear", "adam": "sqrt", "adamw": "sqrt"}
+"""how a learning rate follows the global batch: Goyal et al. 2017 for SGD, Krizhevsky 2014 for the others"""
+
+
+class Yard:
+    """What a cluster makes of the catalogue's models: speeds and limits, each worked out once."""
+
+    def __init__(self, cluster: ClusterFile) -> None:
+        self._cluster = cluster
+        self._rates: dict[Model, float] = {}
+        self._gangs: dict[Model, int] = {}
+
+    def rate(self, model: Model) -> float:
+        """Samples/s on one GPU, mean over the cluster. Raises FitsNowhere."""
+        if model not in self._rates:
+            self._rates[model] = reference_throughput(model, self._cluster)
+        return self._rates[model]
+
+    def largest_gang(self, model: Model) -> int:
+        if model not in self._gangs:
+            self._gangs[model] = largest_gang(model, self._cluster)
+        return self._gangs[model]
+
+
+def job_file(name: str, model: Model, *, gpu_hours: float, gpus: list[int], yard: Yard) -> JobFile:
+    """Raises FitsNowhere."""
+    return JobFile(
+        name=name,
+        workload=Workload(
+            model=model.model,
+            dataset=model.dataset,
+            batch_size=model.batch,
+            optimizer=model.optimizer,
+            dataset_samples=min(datasets()[model.dataset].samples, 100_000_000),
+        ),
+        gpus=gpus,
+        samples=max(float(round(gpu_hours * HOUR_S * yard.rate(model))), 1.0),
+        learning_rate=LearningRate(value=model.learning_rate, rule=RULES[model.optimizer]),
+    )
+
+
+def demand(mix: Mix, entry: MixEntry, gpu_hours: float, yard: Yard, random: np.random.Generator) -> list[int]:
+    """Some of the GPU counts of the job's class, enough of them that it need not run for ever."""
+    limit = max(yard.largest_gang(entry.facts), 1)
+    size = mix.size_of(entry)
+    low, high = (min(bound, limit) for bound in size.gpus)
+    fewest, most = (min(bound, high - low + 1) for bound in size.choices)
+    listed = int(random.integers(fewest, most, endpoint=True))
+    counts = random.choice(np.arange(low, high + 1), size=listed, replace=False)
+    needed = min(math.ceil(gpu_hours / mix.longest_h), high)
+    if counts.max() < needed:
+        counts[0] = random.integers(needed, high, endpoint=True)
+    return sorted({int(count) for count in counts})
+
+
+def named(model: Model, index: int) -> str:
+    return f"{model.model}-{model.dataset}-{index:04d}"

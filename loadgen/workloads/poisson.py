@@ -1,0 +1,45 @@
+"""Jobs drawn from a mix, arriving as a Poisson process."""
+
+import numpy as np
+
+from loadgen.draws import generator
+from loadgen.workloads.jobs import HOUR_S, Yard, demand, job_file, named
+from loadgen.workloads.mixes import Mix, MixEntry, dealt, mix_named
+from loadgen.workloads.sizes import gpu_hours
+from schemas.cluster import ClusterFile
+from schemas.scenarios import Arrival, PoissonWorkload
+
+
+def poisson_arrivals(workload: PoissonWorkload, cluster: ClusterFile, seed: int) -> list[Arrival]:
+    """`workload.count` jobs in order of arrival. Raises UnknownMix, FitsNowhere."""
+    mix, yard = mix_named(workload.mix), Yard(cluster)
+    entries = _hand(mix, workload.count, generator(seed, "models"))
+    sizes = gpu_hours(
+        [mix.size_of(entry) for entry in entries],
+        generator(seed, "sizes").random(workload.count),
+        workload.gpu_hours_mean,
+    )
+    gaps = generator(seed, "arrivals").exponential(HOUR_S / workload.rate_per_hour, workload.count)
+    random = generator(seed, "demand")
+    return [
+        Arrival(
+            at_s=float(at_s),
+            job=job_file(
+                named(entry.facts, index),
+                entry.facts,
+                gpu_hours=float(hours),
+                gpus=demand(mix, entry, float(hours), yard, random),
+                yard=yard,
+            ),
+        )
+        for index, (at_s, entry, hours) in enumerate(zip(np.cumsum(gaps), entries, sizes, strict=True))
+    ]
+
+
+def _hand(mix: Mix, count: int, random: np.random.Generator) -> list[MixEntry]:
+    """Entries in shuffled order, each as often as its weight says, to within one.
+
+    Systematic sampling, so that a workload of 25 jobs holds the whole table and not the luck of the draw.
+    """
+    places = (np.arange(count) + random.random()) / count
+    return [dealt(mix, place) for place in random.permutation(places).tolist()]

@@ -1,0 +1,89 @@
+"""What all readers share: the raw job, the refusal, and cells that must be numbers."""
+
+import csv
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from shared.runtime.files import InvalidFile
+
+
+class MalformedRow(InvalidFile):
+    """A row of a trace that cannot be a job."""
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        super().__init__(path, line, None, reason)
+
+
+class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as a trace has it. What the trace does not say is None."""
+
+    line: int
+    arrival_s: float
+    """on the trace's own clock"""
+    gpus: int
+    duration_s: float | None = None
+    samples: float | None = None
+    model: str | None = None
+    """what the trace calls it"""
+
+
+class Cells:
+    """One row: cells by column, each checked as it is taken. Every fault raises MalformedRow."""
+
+    def __init__(self, path: str, line: int, cells: dict[str, str]) -> None:
+        self._path = path
+        self.line = line
+        self._cells = cells
+
+    def has(self, column: str) -> bool:
+        return column in self._cells
+
+    def text(self, column: str) -> str:
+        value = self._cells[column].strip()
+        if not value:
+            raise self.refusal(f"{column} is empty")
+        return value
+
+    def number(self, column: str, least: float = 0.0) -> float:
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.refusal(f"{column} is not a number: {text[:40]}") from None
+        if not math.isfinite(value) or value < least:
+            raise self.refusal(f"{column} must be at least {least:g} and finite, not {text[:40]}")
+        return value
+
+    def positive(self, column: str) -> float:
+        value = self.number(column)
+        if value == 0.0:
+            raise self.refusal(f"{column} must be above 0")
+        return value
+
+    def count(self, column: str) -> int:
+        value = self.number(column, least=1.0)
+        if not value.is_integer():
+            raise self.refusal(f"{column} must be a whole number, not {value:g}")
+        return int(value)
+
+    def refusal(self, reason: str) -> MalformedRow:
+        return MalformedRow(self._path, self.line, reason)
+
+
+def table(lines: Iterable[str], path: str, header: Sequence[str]) -> Iterator[Cells]:
+    """Rows of a CSV file whose header has these columns at least. Blank lines are skipped."""
+    reader = csv.reader(lines)
+    columns = [name.strip() for name in next(reader, [])]
+    missing = [name for name in header if name not in columns]
+    if missing:
+        raise MalformedRow(path, 1, f"the header lacks {', '.join(missing)}")
+    for row in reader:
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) != len(columns):
+            raise MalformedRow(
+                path, reader.line_num, f"{len(row)} columns where the header has {len(columns)}"
+            )
+        yield Cells(path, reader.line_num, dict(zip(columns, row, strict=True)))

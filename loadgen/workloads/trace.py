@@ -1,0 +1,115 @@
+"""Arrivals from a trace: read, put in order, cut, and each job given a model and a length in samples.
+
+Traces seldom name what ran. A job whose name is known and in the mix is that; any other is dealt a model of
+the mix by seed and line. Its work is the GPU time the trace gives, or else what its steps would take here,
+or else a size drawn from its model's class.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from loadgen.catalogue.facts import models
+from loadgen.catalogue.reference import FitsNowhere
+from loadgen.draws import generator
+from loadgen.workloads.jobs import HOUR_S, Yard, job_file, named
+from loadgen.workloads.mixes import Mix, MixEntry, dealt, hints, mix_named
+from loadgen.workloads.readers import gavel, microsoft, philly, pollux
+from loadgen.workloads.readers.rows import TraceJob
+from loadgen.workloads.sizes import gpu_hours
+from schemas.cluster import ClusterFile
+from schemas.jobs import JobFile
+from schemas.scenarios import Arrival, TraceWorkload
+from shared.runtime.files import InvalidFile
+
+Reader = Callable[[Iterable[str], str], Iterator[TraceJob]]
+
+READERS: dict[str, Reader] = {
+    "philly": philly.read,
+    "microsoft": microsoft.read,
+    "gavel": gavel.read,
+    "pollux": pollux.read,
+}
+HEADERS = {"philly": philly.HEADER, "microsoft": microsoft.HEADER, "pollux": pollux.HEADER}
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A file as read: its format, and its jobs in order of arrival."""
+
+    path: str
+    format: str
+    jobs: tuple[TraceJob, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many were taken: all, since a malformed one refuses the file."""
+        return len(self.jobs)
+
+
+def read_trace(path: str, kind: str | None = None) -> Trace:
+    """Raises MalformedRow, and InvalidFile for a file that cannot be read or told."""
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as lines:
+            kind = kind or _format(lines.readline(), path)
+            lines.seek(0)
+            jobs = sorted(READERS[kind](lines, path), key=lambda job: (job.arrival_s, job.line))
+    except OSError as error:
+        raise InvalidFile(path, None, None, error.strerror or str(error)) from None
+    except UnicodeDecodeError:
+        raise InvalidFile(path, None, None, "is not UTF-8 text") from None
+    if not jobs:
+        raise InvalidFile(path, None, None, "has no jobs")
+    return Trace(path, kind, tuple(jobs))
+
+
+def _format(first: str, path: str) -> str:
+    if first.count("\t") + 1 in gavel.LAYOUTS:
+        return "gavel"
+    columns = {name.strip() for name in first.split(",")}
+    for kind, header in HEADERS.items():
+        if columns.issuperset(header):
+            return kind
+    raise InvalidFile(path, 1, None, f"looks like none of the formats {', '.join(READERS)}")
+
+
+def trace_arrivals(workload: TraceWorkload, cluster: ClusterFile, seed: int) -> list[Arrival]:
+    """The first `limit` jobs, from the first arrival on. Raises MalformedRow, UnknownMix, FitsNowhere."""
+    mix, yard = mix_named(workload.mix), Yard(cluster)
+    jobs = read_trace(workload.path, workload.format).jobs[: workload.limit]
+    return [
+        Arrival(
+            at_s=job.arrival_s - jobs[0].arrival_s,
+            job=_assigned(job, index, mix, yard, generator(seed, "trace", job.line)),
+        )
+        for index, job in enumerate(jobs)
+    ]
+
+
+def _assigned(job: TraceJob, index: int, mix: Mix, yard: Yard, random: np.random.Generator) -> JobFile:
+    place, position = random.random(2).tolist()
+    entry = _meant(job, mix) or dealt(mix, place)
+    hours = _gpu_hours(job, yard)
+    if hours is None:
+        hours = float(gpu_hours([mix.size_of(entry)], np.array([position]), None)[0])
+    # More GPUs than the cluster has of a type that will do: the job keeps its work and runs on fewer.
+    gpus = min(job.gpus, max(yard.largest_gang(entry.facts), 1))
+    return job_file(named(entry.facts, index), entry.facts, gpu_hours=hours, gpus=[gpus], yard=yard)
+
+
+def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
+    named_so = hints().get(job.model or "")
+    return mix.entry(*named_so) if named_so else None
+
+
+def _gpu_hours(job: TraceJob, yard: Yard) -> float | None:
+    if job.duration_s is not None:
+        return job.duration_s * job.gpus / HOUR_S
+    model = models().get(hints().get(job.model or "", ("", "")))
+    if job.samples is None or model is None:
+        return None
+    try:
+        return job.samples / yard.rate(model) / HOUR_S
+    except FitsNowhere:
+        return None

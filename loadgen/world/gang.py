@@ -1,0 +1,97 @@
+"""A gang as it stands: what each of its processes takes for each part of an iteration, before any noise."""
+
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.catalogue.facts import Model, UnknownWorkload, datasets, gpu_of, model_of, server_of
+from loadgen.catalogue.timing import Compute, Loading, compute, fits, loading, memory_bytes
+from loadgen.world.servers import traits
+from schemas.cluster import Node
+from schemas.jobs import Workload
+from services.agent.world import DoesNotFit
+
+Vector = NDArray[np.float64]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One GPU of a node, its process alone."""
+
+    model: Model
+    times: Compute
+    data: Loading
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """One entry per process, nodes in the gang's order, seconds."""
+
+    model: Model
+    forward_s: Vector
+    backward_s: Vector
+    update_s: Vector
+    hit_s: Vector
+    miss_s: Vector
+    quiet: Vector
+    """probability that neither a process's own reading nor its node's disk makes it late: each of the two
+    is on time with the square root of the whole"""
+    node: NDArray[np.int64]
+    """index of each process's node"""
+    first: NDArray[np.int64]
+    """index of each node's first process, the one that reports"""
+    paths: tuple[float, ...]
+
+
+@lru_cache(maxsize=65_536)
+def member(seed: int, workload: Workload, node: Node) -> Member:
+    """Raises DoesNotFit."""
+    try:
+        model, gpu = model_of(workload), gpu_of(node.gpu_type)
+    except UnknownWorkload as error:
+        raise DoesNotFit(str(error)) from None
+    if not fits(model, gpu, workload.batch_size):
+        needed = memory_bytes(model, workload.batch_size)
+        raise DoesNotFit(
+            f"out of memory: {workload.model} with batch {workload.batch_size} needs {needed / 1e9:.1f} GB, "
+            f"a {node.gpu_type} has {gpu.memory / 1e9:.1f} GB"
+        )
+    own, server = traits(seed, node.node_id), server_of(node.server)
+    speed = server.speed * own.host
+    own_server = msgspec.structs.replace(server, disk=server.disk * own.disk)
+    own_gpu = msgspec.structs.replace(
+        gpu, sustained=min(gpu.sustained * own.gpu, 1.0), bandwidth=gpu.bandwidth * own.gpu
+    )
+    times = compute(model, own_gpu, workload.batch_size, speed)
+    data = loading(
+        datasets()[model.dataset],
+        own_server,
+        batch=workload.batch_size,
+        gpus=node.gpus,
+        step_s=times.total_s,
+        speed=speed,
+    )
+    return Member(model, times, data)
+
+
+@lru_cache(maxsize=4_096)
+def timing(seed: int, workload: Workload, gang: tuple[tuple[Node, int], ...]) -> Timing:
+    """Raises DoesNotFit."""
+    members = [member(seed, workload, node) for node, _ in gang]
+    gpus = [count for _, count in gang]
+
+    def each(values: list[float]) -> Vector:
+        return np.repeat(np.asarray(values), gpus)
+
+    return Timing(
+        model=members[0].model,
+        forward_s=each([one.times.forward_s for one in members]),
+        backward_s=each([one.times.backward_s for one in members]),
+        update_s=each([one.times.update_s for one in members]),
+        hit_s=each([one.data.hit_s for one in members]),
+        miss_s=each([one.data.miss_s for one in members]),
+        quiet=each([1.0 - one.data.miss_share for one in members]),
+        node=np.repeat(np.arange(len(gang)), gpus),
+        first=np.cumsum([0, *gpus[:-1]]),
+        paths=tuple(traits(seed, node.node_id).network for node, _ in gang),
+    )

@@ -1,0 +1,85 @@
+"""Some iterations of a gang, drawn: data times per process, the wait for the slowest, the time of each.
+
+An iteration, for process i, with T_c of the whole gang:
+
+    joint_i = max(T_b + tail·T_c, head·T_b + T_c)        the backward pass hides what it can of T_c
+    pattern 1   own_i = T_f + max(T_d, joint_i + T_u)     data is fetched meanwhile
+    pattern 2   own_i = T_f + T_d + joint_i + T_u
+    T_w,i = max_j own_j − own_i,    T_iter = max_j own_j
+
+No iteration can begin before the slowest process is through: nothing draws T_w.
+"""
+
+import msgspec
+import numpy as np
+
+from loadgen.world.gang import Timing, Vector
+
+BUCKET_BYTES = 25e6
+"""gradients leave in buckets of this size (PyTorch DDP): the last one has nothing to hide behind"""
+HEAD_SHARE = 0.1
+"""of the backward pass that is over before the first bucket is full"""
+COMPUTE_NOISE = 0.01
+HIT_NOISE = 0.06
+MISS_NOISE = 0.18
+STEP_NOISE = 0.012
+"""of a whole iteration: interrupts, clock changes, logging"""
+SWITCH_S = 1.5e-4
+"""of the training loop itself, once an iteration"""
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """Rows are iterations, columns processes; seconds."""
+
+    data_s: Vector
+    wait_s: Vector
+    forward_s: Vector
+    backward_s: Vector
+    update_s: Vector
+    iteration_s: Vector
+    """one number an iteration"""
+
+
+def draw(timing: Timing, communication_s: float, iterations: int, random: np.random.Generator) -> Drawn:
+    processes = len(timing.forward_s)
+    noise = random.standard_normal((iterations, 2 * processes + 1))
+    work = 1.0 + COMPUTE_NOISE * noise[:, :processes]
+    data_s = _data(timing, noise[:, processes:-1], random)
+    forward_s = timing.forward_s * work
+    backward_s = timing.backward_s * work
+    update_s = np.broadcast_to(timing.update_s, work.shape)
+    rest_s = _joint(backward_s, communication_s, timing.model.gradient_bytes) + update_s
+    if timing.model.pattern == 1:
+        own_s = forward_s + np.maximum(data_s, rest_s)
+    else:
+        own_s = forward_s + data_s + rest_s
+    slowest_s = own_s.max(axis=1)
+    return Drawn(
+        data_s=data_s,
+        wait_s=slowest_s[:, np.newaxis] - own_s,
+        forward_s=forward_s,
+        backward_s=backward_s,
+        update_s=update_s,
+        iteration_s=(slowest_s + SWITCH_S) * (1.0 + STEP_NOISE * np.abs(noise[:, -1])),
+    )
+
+
+def _data(timing: Timing, noise: Vector, random: np.random.Generator) -> Vector:
+    """Hits and misses. Processes of a node share its disk, so half of the misses strike them together."""
+    if timing.quiet.min() >= 1.0:
+        return timing.hit_s * (1.0 + HIT_NOISE * noise)
+    chance = random.random((len(noise), len(timing.node) + len(timing.first)))
+    on_time = np.sqrt(timing.quiet)
+    own, nodes = chance[:, : len(timing.node)], chance[:, len(timing.node) :]
+    late = (own > on_time) | (nodes[:, timing.node] > on_time)
+    drawn = np.where(
+        late, timing.miss_s * (1.0 + MISS_NOISE * noise), timing.hit_s * (1.0 + HIT_NOISE * noise)
+    )
+    return np.maximum(drawn, 0.5 * timing.hit_s)
+
+
+def _joint(backward_s: Vector, communication_s: float, size: float) -> Vector:
+    if communication_s == 0.0:
+        return backward_s
+    tail_s = min(BUCKET_BYTES / size, 1.0) * communication_s
+    return np.maximum(backward_s + tail_s, HEAD_SHARE * backward_s + communication_s)

@@ -1,0 +1,51 @@
+"""JSON Schema of everything that travels or is written by hand, beside the structs it is made from.
+
+`python -m schemas.jsonschema` writes the files of `schemas/json/`; a test holds them up to date.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from schemas.cluster import ClusterFile
+from schemas.events import Fact
+from schemas.jobs import JobFile
+from schemas.questions import REPLIES, Asked
+from schemas.results import RunResult
+from schemas.samples import Reading
+from schemas.scenarios import ScenarioFile
+from schemas.settings import Settings
+
+FOLDER = Path(__file__).parent / "json"
+
+DOCUMENTS: dict[str, tuple[Any, ...]] = {
+    "facts": Fact.__args__,
+    "samples": Reading.__args__,
+    "questions": Asked.__args__,
+    "replies": tuple(REPLIES.values()),
+    "job": (JobFile,),
+    "cluster": (ClusterFile,),
+    "scenario": (ScenarioFile,),
+    "settings": (Settings,),
+    "result": (RunResult,),
+}
+"""file name → the types it describes"""
+
+
+def document(name: str) -> str:
+    """The schema document as text: one type as itself, several as alternatives."""
+    refs, components = msgspec.json.schema_components(DOCUMENTS[name], ref_template="#/$defs/{name}")
+    top = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "$defs": components}
+    return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2).decode() + "\n"
+
+
+def write() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name in DOCUMENTS:
+        (FOLDER / f"{name}.json").write_text(document(name))
+
+
+if __name__ == "__main__":
+    write()

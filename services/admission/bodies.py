@@ -1,0 +1,82 @@
+"""From the bytes of a request to the struct they stand for, or a refusal that names the field."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from services.admission import problems
+from services.admission.problems import Refusal
+from shared.runtime.files import InvalidFile, parse
+
+YAML_BYTES_MAX = 65_536
+"""YAML takes long to read, and nothing else is answered meanwhile: 0.2 s for this much"""
+
+JSON_TYPES = ("application/json",)
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+_PLACE = re.compile(r" - at `(?:key` in `)?(?P<place>[^`]*)`$")
+_MEMBER = re.compile(r"Object (?:contains unknown|missing required) field `(?P<member>[^`]*)`")
+
+T = TypeVar("T")
+
+
+def decode_body(kind: type[T], content_type: str, body: bytes) -> T:
+    """The struct in a JSON or YAML body. Raises Refusal."""
+    if content_type in JSON_TYPES:
+        return _decode(lambda: _from_json(kind, body))
+    if content_type in YAML_TYPES:
+        if len(body) > YAML_BYTES_MAX:
+            raise Refusal(problems.too_large(YAML_BYTES_MAX))
+        return _decode(lambda: _from_yaml(kind, body))
+    raise Refusal(problems.unsupported(f"{JSON_TYPES[0]} or {YAML_TYPES[0]}"))
+
+
+def decode_query(kind: type[T], query: Mapping[str, str]) -> T:
+    """The struct in a query string: numbers and booleans are read from text. Raises Refusal."""
+    return _decode(lambda: msgspec.convert(dict(query), kind, strict=False))
+
+
+def _from_json(kind: type[T], body: bytes) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # NaN and Infinity are no JSON, but many writers emit them: read them to name their field.
+        return msgspec.convert(_lenient(body), kind)
+
+
+def _from_yaml(kind: type[T], body: bytes) -> T:
+    try:
+        return parse(body.decode(), "body", kind)
+    except InvalidFile as error:
+        reason = f"line {error.line}: {error.reason}" if error.line else error.reason
+        problem = problems.malformed(reason) if error.field is None else problems.invalid(error.field, reason)
+        raise Refusal(problem) from None
+
+
+def _lenient(body: bytes) -> object:
+    """What the standard library makes of the bytes: it also takes NaN and Infinity."""
+    content: object = json.loads(body)
+    return content
+
+
+def _decode(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except msgspec.ValidationError as error:
+        field, reason = placed(str(error))
+        raise Refusal(problems.invalid(field, reason)) from None
+    except (ValueError, RecursionError) as error:  # DecodeError and UnicodeDecodeError among them
+        raise Refusal(problems.malformed(str(error))) from None
+
+
+def placed(text: str) -> tuple[str, str]:
+    """Field and reason from a message such as ``Expected `int` >= 1 - at `$.gpus[1]` ``."""
+    found = _PLACE.search(text)
+    place, reason = (found["place"], text[: found.start()]) if found else ("$", text)
+    member = _MEMBER.match(reason)
+    return (f"{place}.{member['member']}" if member else place), reason

@@ -1,0 +1,50 @@
+"""Wires admission."""
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from schemas.cluster import ClusterFile, Node
+from schemas.settings import Settings
+from schemas.subjects import facts_of
+from services.admission.api import Api
+from services.admission.core import Admission
+from services.admission.door import Door
+from services.admission.state import AdmissionState
+from shared.domain.cluster import nodes_of
+from shared.runtime.files import read_file
+from shared.runtime.service import Gauge, Ports, Service
+
+
+def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Service:
+    """`nodes`: those known beforehand; without them, those of the cluster file, if one is set."""
+    core = Admission(settings, nodes=nodes or _cluster_nodes(settings), policies=_installed())
+    door = Door(ports.bus, settings, core)
+    return Service(
+        name="admission",
+        core=core,
+        facts=facts_of("job", "node", "policy"),
+        tasks=[door.attach],
+        routes=Api(ports.bus, settings, door).routes(),
+        gauges=lambda: _gauges(core.state),
+    )
+
+
+def _cluster_nodes(settings: Settings) -> Sequence[Node]:
+    return nodes_of(read_file(Path(settings.cluster), ClusterFile)) if settings.cluster else ()
+
+
+def _gauges(state: AdmissionState) -> list[Gauge]:
+    return [
+        Gauge(name="admission_jobs_open", help="Jobs that have not ended.", value=len(state.open)),
+        Gauge(
+            name="admission_illegal_facts",
+            help="Facts that could not follow from the state of their job, and were ignored.",
+            value=state.illegal,
+            counts=True,
+        ),
+    ]
+
+
+def _installed() -> set[str]:
+    return set(entry_points(group="hopyard.policies").names)

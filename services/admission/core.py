@@ -1,0 +1,222 @@
+"""Admission's decisions: which submission becomes a job, which job may be cancelled, what a policy is named.
+
+Facts move jobs through the table of states; questions come from the HTTP API. Between telling a fact and
+seeing it in the stream the core remembers what it told, so that two submissions in flight share neither
+a number nor a key.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from schemas.base import Event, Message, Question
+from schemas.cluster import Node
+from schemas.events import (
+    JobCancelled,
+    JobEvent,
+    JobSubmitted,
+    NodeDrained,
+    NodeJoined,
+    NodeRestored,
+    PolicyChosen,
+)
+from schemas.ids import JobId
+from schemas.settings import Settings
+from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, Submitted
+from services.admission import problems
+from services.admission.questions import (
+    Cancel,
+    SetDrain,
+    SetPolicy,
+    ShowFresh,
+    ShowPolicy,
+    Submit,
+)
+from services.admission.state import AdmissionState, fold_job, job_state
+from services.admission.validation import accepted_spec
+from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
+from shared.domain.demand import InvalidJob
+from shared.domain.states import ENDED, JobState
+
+_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+"""`module:attribute`; whether it exists, the planner finds out"""
+POLICY_LENGTH_MAX = 200
+
+QUESTIONS_WAITING_MAX = 10_000
+"""while the core catches up"""
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """An input: every submission that was stored before this start is folded.
+
+    A service comes back at its cursor, a little before the end of the stream. Answered there, a key told
+    again would not be known again, and a new job could get an id that is taken. So questions wait.
+    """
+
+
+Answer = tuple[Message, list[Event]]
+"""what to reply, and the facts to store before"""
+
+
+class Admission:
+    """See `shared.domain.core`. `nodes` are those of the cluster file, `policies` the installed names."""
+
+    def __init__(
+        self, settings: Settings, *, nodes: Sequence[Node] = (), policies: Collection[str] = ("hops",)
+    ) -> None:
+        self.state = AdmissionState()
+        self._settings = settings
+        self._nodes = {node.node_id: node for node in nodes}
+        self._policies = sorted(policies)
+        self._in_flight: dict[str, JobSubmitted] = {}
+        """by key: told, and not yet seen in the stream"""
+        self._number = 0
+        self._caught_up = False
+        self._waiting: list[Asked] = []
+
+    def handle(self, message: Input, now: float) -> Effects:
+        match message:
+            case Asked():
+                return self._asked(message, now)
+            case CaughtUp():
+                return self._catch_up(now)
+            case JobEvent():
+                self._fold_job(message)
+            case NodeJoined():
+                self.state.nodes[message.node_id] = message.node
+            case PolicyChosen():
+                self.state.policy = message.policy
+            case _:
+                pass
+        return []
+
+    def next_wakeup(self) -> float | None:
+        return None
+
+    def wake(self, now: float) -> Effects:  # noqa: ARG002 - the contract's
+        return []
+
+    def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract's
+        """Nothing is outstanding: whoever asked before the restart is gone."""
+        return []
+
+    # ---- facts
+
+    def _fold_job(self, fact: JobEvent) -> None:
+        fold_job(self.state, fact)
+        if isinstance(fact, JobSubmitted):
+            self._in_flight.pop(fact.key, None)
+
+    # ---- questions
+
+    def _asked(self, asked: Asked, now: float) -> Effects:
+        if self._caught_up:
+            return self._reply(asked, now)
+        if len(self._waiting) >= QUESTIONS_WAITING_MAX:
+            return [Reply(asked.ticket, problems.unavailable("admission is starting"))]
+        self._waiting.append(asked)
+        return []
+
+    def _catch_up(self, now: float) -> Effects:
+        self._caught_up = True
+        waiting, self._waiting = self._waiting, []
+        return [effect for asked in waiting for effect in self._reply(asked, now)]
+
+    def _reply(self, asked: Asked, now: float) -> Effects:
+        message, facts = self._answer(asked.question, now)
+        effects: list[Effect] = [Publish(fact) for fact in facts]
+        return [*effects, Reply(asked.ticket, message)]
+
+    def _answer(self, question: Question, now: float) -> Answer:
+        match question:
+            case Submit():
+                return self._submit(question, now)
+            case Cancel():
+                return self._cancel(question.job_id, now)
+            case SetDrain():
+                return self._drain(question, now)
+            case SetPolicy():
+                return self._set_policy(question.policy, now)
+            case ShowPolicy():
+                return PolicyChoice(policy=self.state.policy or self._settings.policy), []
+            case ShowFresh():
+                return self._show(question.job_id, now), []
+            case _:
+                raise TypeError(f"admission does not answer {type(question).__name__}")
+
+    def _submit(self, asked: Submit, now: float) -> Answer:
+        told = self._in_flight.get(asked.key)
+        if told is not None:  # told again, so that the reply waits until it is stored
+            return Submitted(job_id=told.job_id, created=False), [told]
+        known = self.state.keys.get(asked.key)
+        if known is not None:
+            return Submitted(job_id=known, created=False), []
+        if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
+            return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
+        try:
+            spec = accepted_spec(asked.job, self._known_nodes(), self._settings.gpus_per_job_max)
+        except InvalidJob as invalid:
+            return problems.invalid(invalid.field, invalid.reason), []
+        fact = JobSubmitted(at=now, job_id=self._new_id(spec.name), spec=spec, key=asked.key)
+        self._in_flight[fact.key] = fact
+        return Submitted(job_id=fact.job_id, created=True), [fact]
+
+    def _known_nodes(self) -> list[Node]:
+        """Of the cluster file, and every node that ever joined: a lost one may return."""
+        nodes = self._nodes | self.state.nodes
+        return [nodes[node_id] for node_id in sorted(nodes)]
+
+    def _new_id(self, name: str) -> JobId:
+        self._number = max(self._number, self.state.submissions)
+        while True:
+            self._number += 1
+            job_id = JobId(f"{name}-{self._number}")
+            if job_state(self.state, job_id) is None:  # taken only if somebody else told of it
+                return job_id
+
+    def _state_of(self, job_id: JobId) -> JobState | None:
+        told = any(fact.job_id == job_id for fact in self._in_flight.values())
+        return JobState.SUBMITTED if told else job_state(self.state, job_id)
+
+    def _cancel(self, job_id: JobId, now: float) -> Answer:
+        match self._state_of(job_id):
+            case None:
+                return problems.unknown(f"job {job_id}"), []
+            case state if state in ENDED:
+                return problems.conflict(f"job {job_id} is {state} already"), []
+            case _:
+                return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id)]
+
+    def _drain(self, asked: SetDrain, now: float) -> Answer:
+        if asked.node_id not in self.state.nodes:
+            return problems.unknown(f"node {asked.node_id}"), []
+        kind = NodeDrained if asked.draining else NodeRestored
+        reply = NodeDrain(node_id=asked.node_id, draining=asked.draining)
+        return reply, [kind(at=now, node_id=asked.node_id)]
+
+    def _set_policy(self, policy: str, now: float) -> Answer:
+        named = policy in self._policies or _ATTRIBUTE.fullmatch(policy)
+        if not named or len(policy) > POLICY_LENGTH_MAX:
+            installed = ", ".join(self._policies)
+            return problems.invalid(
+                "$.policy", f"no such policy; there are {installed}, or module:attribute"
+            ), []
+        return PolicyChoice(policy=policy), [PolicyChosen(at=now, policy=policy)]
+
+    def _show(self, job_id: JobId, now: float) -> Message:
+        """The job as it was submitted, for as long as the monitor may not know it."""
+        job = self.state.open.get(job_id)
+        fresh = job.submitted if job else None
+        fresh = fresh or next((fact for fact in self._in_flight.values() if fact.job_id == job_id), None)
+        if fresh is not None:
+            return JobView(
+                job_id=job_id,
+                state=JobState.SUBMITTED,
+                spec=fresh.spec,
+                submitted_at=fresh.at,
+                wait_s=now - fresh.at,
+            )
+        if job_state(self.state, job_id) is not None:
+            return problems.behind(job_id)
+        return problems.unknown(f"job {job_id}")

@@ -1,0 +1,55 @@
+"""Every refusal, in the form of RFC 9457: title, status, reason, and the field where one is wrong."""
+
+from schemas.ids import JobId
+from schemas.views import Problem
+
+RETRY_AFTER_S = 2
+"""real seconds, told with 429 and 503"""
+
+
+class Refusal(Exception):
+    """Carries a problem from a handler to the response."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def invalid(field: str, reason: str) -> Problem:
+    return Problem(title="Invalid", status=422, detail=reason, field=field)
+
+
+def malformed(reason: str, field: str | None = None) -> Problem:
+    return Problem(title="Malformed", status=400, detail=reason, field=field)
+
+
+def unauthorized() -> Problem:
+    return Problem(title="Unauthorized", status=401, detail="the API asks for a bearer token")
+
+
+def unknown(what: str) -> Problem:
+    return Problem(title="Unknown", status=404, detail=f"there is no {what}")
+
+
+def conflict(reason: str) -> Problem:
+    return Problem(title="Conflict", status=409, detail=reason)
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(title="Too large", status=413, detail=f"the body is larger than {limit} bytes")
+
+
+def unsupported(kinds: str) -> Problem:
+    return Problem(title="Unsupported", status=415, detail=f"the body may be {kinds}")
+
+
+def too_many(what: str) -> Problem:
+    return Problem(title="Too many", status=429, detail=what)
+
+
+def behind(job_id: JobId) -> Problem:
+    return unavailable(f"job {job_id} is known; the monitor has not caught up")
+
+
+def unavailable(reason: str) -> Problem:
+    return Problem(title="Unavailable", status=503, detail=reason)

@@ -1,0 +1,52 @@
+"""Which jobs are taken: within the limits, and within what the known nodes can ever give."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from schemas.cluster import Node
+from schemas.jobs import GpuRange, JobFile, JobSpec
+from shared.domain.cluster import gpus_by_type, satisfiable
+from shared.domain.demand import InvalidJob, job_spec
+
+SPEC_BYTES_MAX = 262_144
+"""of an accepted job: it travels to every node it runs on, in messages of at most 1 MiB"""
+
+
+def accepted_spec(job: JobFile, nodes: Sequence[Node], gpus_max: int) -> JobSpec:
+    """The job as the system schedules it. Raises InvalidJob, naming the field.
+
+    The demand R stays as it was asked for, also where some of its counts are out of reach today: a node
+    may join. Only a job none of whose counts can be had is refused. With no node known, GPU types
+    cannot be judged, and profiling decides.
+    """
+    spec = job_spec(job)
+    if max(spec.demand) > gpus_max:
+        raise InvalidJob(_largest(job), f"{max(spec.demand)} GPUs; a job may have at most {gpus_max}")
+    if len(msgspec.msgpack.encode(spec)) > SPEC_BYTES_MAX:
+        raise InvalidJob("$.command", f"the job is larger than {SPEC_BYTES_MAX} bytes")
+    if nodes:
+        _check_cluster(job, spec, nodes)
+    return spec
+
+
+def _check_cluster(job: JobFile, spec: JobSpec, nodes: Sequence[Node]) -> None:
+    known = gpus_by_type(nodes)
+    for index, gpu_type in enumerate(job.gpu_types or ()):
+        if gpu_type not in known:
+            raise InvalidJob(f"$.gpu_types[{index}]", f"no node has {gpu_type}; there are {', '.join(known)}")
+    if not satisfiable(spec.demand, spec.gpu_types, nodes):
+        allowed = spec.gpu_types or tuple(known)
+        most = max(known[gpu_type] for gpu_type in allowed)
+        raise InvalidJob("$.gpus", f"at least {min(spec.demand)} of one type; the cluster has {most}")
+
+
+def _largest(job: JobFile) -> str:
+    """The field that holds the largest GPU count."""
+    match job.gpus:
+        case GpuRange():
+            return "$.gpus.max"
+        case list() as counts:
+            return f"$.gpus[{counts.index(max(counts))}]"
+        case _:
+            return "$.gpus"

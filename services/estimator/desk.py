@@ -1,0 +1,89 @@
+"""Does the estimator's work on the store, one task at a time."""
+
+from collections.abc import Mapping
+from itertools import chain
+
+import msgspec
+import numpy as np
+
+from schemas.cluster import Node
+from schemas.ids import Fingerprint, GpuType, NodeId
+from schemas.questions import Refused
+from services.estimator import tasks
+from services.estimator.ageing import age_s, sensitivity, shares
+from services.estimator.columns import Unreadable, Wanted, estimates, wanted
+from services.estimator.lookup import Enough, estimate
+from services.estimator.store import Store
+
+
+class Desk:
+    def __init__(self, store: Store, enough: Enough) -> None:
+        self._store = store
+        self._enough = enough
+
+    def record(self, task: tasks.Record) -> None:
+        """Raises StoreUnavailable; then nothing of the task is written."""
+        self._store.add(task.observations)
+
+    def answer(self, task: tasks.Answer) -> tasks.Answered:
+        """The estimates, or Refused for a question that cannot be read. Raises StoreUnavailable."""
+        try:
+            asked = wanted(task.question, task.fingerprints, task.nodes)
+        except Unreadable as error:
+            return tasks.Answered(task.ticket, Refused(reason=str(error)))
+        return tasks.Answered(task.ticket, estimates(estimate(asked, self._store, self._enough)))
+
+    def learn(self, task: tasks.Learn) -> tasks.Learned:
+        """Raises StoreUnavailable."""
+        workload = task.spec.workload
+        self._store.keep(workload, task.modules)
+        gpu_types = sorted(task.modules)
+        single, paired = self._probe(workload.fingerprint, gpu_types, task.nodes)
+        share = shares(gpu_types, task.gpus)
+        return tasks.Learned(
+            job_id=task.job_id,
+            age_s=age_s(task.spec.samples, task.spec.demand, single, share),
+            sensitivity=sensitivity(single, paired, share),
+            single_gpu=single,
+        )
+
+    def _probe(
+        self, fingerprint: Fingerprint, gpu_types: list[GpuType], nodes: Mapping[GpuType, Node]
+    ) -> tuple[dict[GpuType, float], dict[GpuType, float]]:
+        """Per-GPU samples/s of {a: 1} and of {a: 1, b: 1} on each type.
+
+        a and b are any two nodes of the type, which also answers for a type with a single node. They have
+        no name, so that no server's own history stands for its type.
+        """
+        count = len(gpu_types)
+        typical = tuple(_typical(gpu_type, nodes.get(gpu_type)) for gpu_type in gpu_types)
+        asked = Wanted(
+            fingerprints=(fingerprint,),
+            nodes=typical,
+            job=np.zeros(2 * count, dtype=np.int64),
+            start=np.array([0, *_starts(count)], dtype=np.int64),
+            node=np.array(list(chain.from_iterable([k, k, k] for k in range(count))), dtype=np.int64),
+            gpus=np.ones(3 * count, dtype=np.int64),
+        )
+        throughput = estimate(asked, self._store, self._enough).throughput.tolist()
+        single = dict(zip(gpu_types, throughput[0::2], strict=True))
+        paired = dict(zip(gpu_types, (both / 2 for both in throughput[1::2]), strict=True))
+        return single, paired
+
+
+def _starts(count: int) -> list[int]:
+    """Ends of alternating rows of one node and of two."""
+    return [end for k in range(count) for end in (3 * k + 1, 3 * k + 3)]
+
+
+def _typical(gpu_type: GpuType, node: Node | None) -> Node:
+    if node is not None:
+        return msgspec.structs.replace(node, node_id=NodeId(""))
+    return Node(  # no node of the type has joined, so nothing is known of its paths
+        node_id=NodeId(""),
+        gpu_type=gpu_type,
+        gpus=1,
+        server="",
+        link_bandwidth=np.inf,
+        network_bandwidth=np.inf,
+    )

@@ -1,0 +1,175 @@
+"""The answers to what users ask: views of the ledger, and of the last heartbeats."""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+import msgspec
+
+from schemas.base import Message, Question
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.questions import ExplainJob, ListJobs, ListNodes, Refused, ShowJob, ShowStatus
+from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView
+from services.monitor.reasons import why
+from shared.domain.ledger import Ledger
+from shared.domain.metrics import jobs_by_state, latency_ratio, raqlr, summary
+from shared.domain.records import JobRecord, NodeRecord
+from shared.domain.states import JobState
+
+PAGE_AT_MOST = 500
+"""jobs"""
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """All that can be seen at a moment."""
+
+    ledger: Ledger
+    now: float
+    raqlr_window_s: float
+    progress: Mapping[JobId, float]
+    """samples done by running jobs, as last heard"""
+    silence_s: Callable[[NodeId, float], float | None]
+
+    @property
+    def raqlr(self) -> float | None:
+        return raqlr(self.ledger, now=self.now, window_s=self.raqlr_window_s)
+
+
+def answer(question: Question, sight: Sight) -> Message:
+    match question:
+        case ShowStatus():
+            return status(sight)
+        case ListJobs():
+            return list_jobs(question, sight)
+        case ShowJob(job_id=job_id):
+            record = sight.ledger.jobs.get(job_id)
+            return job_view(record, sight) if record else _unknown(job_id)
+        case ExplainJob(job_id=job_id):
+            record = sight.ledger.jobs.get(job_id)
+            return why(sight.ledger, record, sight.raqlr) if record else _unknown(job_id)
+        case ListNodes():
+            nodes = sorted(sight.ledger.nodes.items())
+            return NodePage(nodes=tuple(node_view(known, sight) for _, known in nodes))
+        case _:
+            return Refused(reason=f"the monitor does not answer {type(question).__name__}")
+
+
+def status(sight: Sight) -> StatusView:
+    ledger = sight.ledger
+    figures = summary(ledger, now=sight.now, raqlr_window_s=sight.raqlr_window_s)
+    return StatusView(
+        at=sight.now,
+        jobs=jobs_by_state(ledger),
+        gpus=gpus(ledger),
+        nodes=nodes_by_state(ledger),
+        policy=ledger.policy,
+        plan=ledger.plans[-1].view if ledger.plans else None,
+        raqlr=figures["raqlr"],
+        metrics=figures,
+    )
+
+
+def gpus(ledger: Ledger) -> dict[GpuType, tuple[int, int]]:
+    """Busy and all GPUs by type, lost nodes left out."""
+    counts: dict[GpuType, tuple[int, int]] = {}
+    for known in ledger.nodes.values():
+        busy, there = counts.get(known.node.gpu_type, (0, 0))
+        if known.alive:
+            counts[known.node.gpu_type] = (busy + known.gpus_in_use, there + known.node.gpus)
+    return dict(sorted(counts.items()))
+
+
+def nodes_by_state(ledger: Ledger) -> dict[str, int]:
+    counts = dict.fromkeys(("alive", "draining", "lost"), 0)
+    for known in ledger.nodes.values():
+        counts[node_state(known)] += 1
+    return counts
+
+
+def node_state(known: NodeRecord) -> str:
+    if not known.alive:
+        return "lost"
+    return "draining" if known.draining else "alive"
+
+
+def node_view(known: NodeRecord, sight: Sight) -> NodeView:
+    jobs: dict[JobId, int] = {}
+    for worker in known.workers.values() if known.alive else ():
+        jobs[worker.job_id] = jobs.get(worker.job_id, 0) + worker.gpus
+    return NodeView(
+        node=known.node,
+        state=node_state(known),
+        gpus_free=max(known.node.gpus - known.gpus_in_use, 0) if known.alive else 0,
+        jobs=jobs,
+        heartbeat_age_s=sight.silence_s(known.node.node_id, sight.now),
+    )
+
+
+def job_view(record: JobRecord, sight: Sight) -> JobView:
+    run = record.present
+    progress = sight.progress.get(record.job_id, 0.0) if run else 0.0
+    return JobView(
+        job_id=record.job_id,
+        state=record.state.value,
+        spec=record.spec,
+        submitted_at=record.submitted_at,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        wait_s=record.wait_s(sight.now),
+        age_s=record.age_s,
+        latency_ratio=latency_ratio(record, sight.now),
+        samples_done=max(record.samples_done, progress),
+        restarts=record.restarts,
+        configuration=run.configuration if run else None,
+        estimated_throughput=run.throughput if run else None,
+        layer=run.layer if run else None,
+        reason=record.reason,
+    )
+
+
+# ---- pages
+
+
+def list_jobs(question: ListJobs, sight: Sight) -> JobPage | Refused:
+    """Jobs by submission, then id. The token holds the last one's place, so it outlives that job."""
+    if question.state is not None and question.state not in list(JobState):
+        return Refused(reason=f"state: {question.state} is none of {', '.join(JobState)}")
+    try:
+        after = _place(question.after) if question.after is not None else None
+    except ValueError:
+        return Refused(reason="after: this is not a token of an earlier page")
+    limit = min(max(question.limit, 1), PAGE_AT_MOST)
+    records = (
+        record
+        for record in sorted(sight.ledger.jobs.values(), key=_key)
+        if (after is None or _key(record) > after)
+        and question.state in (None, record.state.value)
+        and question.project in (None, record.spec.project)
+    )
+    found = list(islice(records, limit + 1))
+    return JobPage(
+        jobs=tuple(job_view(record, sight) for record in found[:limit]),
+        next=_token(found[limit - 1]) if len(found) > limit else None,
+    )
+
+
+def _key(record: JobRecord) -> tuple[float, JobId]:
+    return record.submitted_at, record.job_id
+
+
+def _token(record: JobRecord) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(_key(record))).decode()
+
+
+def _place(token: str) -> tuple[float, JobId]:
+    """Raises ValueError (msgspec's errors are of that kind)."""
+    try:
+        data = base64.b64decode(token.encode(), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(token) from error
+    return msgspec.json.decode(data, type=tuple[float, JobId])
+
+
+def _unknown(job_id: JobId) -> Refused:
+    return Refused(reason=f"job {job_id} is not known")

@@ -1,0 +1,71 @@
+"""The cluster in numbers, for the metrics endpoint."""
+
+from collections.abc import Iterator
+
+from schemas.plans import Stage
+from schemas.views import PlanView
+from services.monitor.answers import Sight, gpus, nodes_by_state
+from shared.domain.metrics import jobs_by_state
+from shared.domain.states import JobState
+from shared.runtime.service import Gauge
+
+
+def gauges(sight: Sight) -> list[Gauge]:
+    return [*_jobs(sight), *_nodes(sight), *_plans(sight)]
+
+
+def _jobs(sight: Sight) -> Iterator[Gauge]:
+    found = jobs_by_state(sight.ledger)
+    for state in JobState:
+        number = float(found.get(state, 0))
+        yield Gauge(name="hopyard_jobs", help="Jobs by state.", value=number, labels={"state": state.value})
+    yield Gauge(
+        name="hopyard_facts_void_total",
+        help="Facts about jobs that the table of states did not allow.",
+        value=float(sight.ledger.void),
+        counts=True,
+    )
+    if sight.raqlr is not None:
+        yield Gauge(
+            name="hopyard_latency_ratio_mean",
+            help="Mean latency ratio of the jobs completed lately.",
+            value=sight.raqlr,
+        )
+
+
+def _nodes(sight: Sight) -> Iterator[Gauge]:
+    for state, number in nodes_by_state(sight.ledger).items():
+        yield Gauge(
+            name="hopyard_nodes", help="Nodes by state.", value=float(number), labels={"state": state}
+        )
+    for gpu_type, (busy, there) in gpus(sight.ledger).items():
+        labels = {"type": gpu_type}
+        yield Gauge(name="hopyard_gpus_busy", help="GPUs in use.", value=float(busy), labels=labels)
+        yield Gauge(name="hopyard_gpus", help="GPUs of nodes alive.", value=float(there), labels=labels)
+
+
+def _plans(sight: Sight) -> Iterator[Gauge]:
+    if not sight.ledger.plans:
+        return
+    last = sight.ledger.plans[-1].view
+    for name, text, value in _plan_rows(last):
+        yield Gauge(name=f"hopyard_plan_{name}", help=text, value=value)
+    for stage in Stage:
+        yield Gauge(
+            name="hopyard_plan_stage",
+            help="1 for the stage that made the last plan.",
+            value=float(stage is last.stage),
+            labels={"stage": stage.value},
+        )
+
+
+def _plan_rows(last: PlanView) -> tuple[tuple[str, str, float], ...]:
+    return (
+        ("gap_ratio", "Proven relative gap of the last plan.", last.gap),
+        ("decision_seconds", "Cluster seconds the last plan took.", last.decision_s),
+        ("solve_seconds", "Machine seconds the last plan's solver took.", last.solve_s),
+        ("placements", "Jobs the last plan places.", float(last.placements)),
+        ("left_out", "Jobs the last plan leaves out.", float(last.left_out)),
+        ("idle_gpus", "GPUs the last plan leaves idle.", float(last.idle_gpus)),
+        ("configurations", "Configurations the last plan chose from.", float(last.configurations)),
+    )

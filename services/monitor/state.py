@@ -1,0 +1,13 @@
+"""What the monitor knows from the facts."""
+
+import msgspec
+
+from schemas.events import JobCompleted, JobFailed
+from schemas.ids import JobId
+from shared.domain.ledger import Ledger
+
+
+class State(msgspec.Struct, kw_only=True):
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    ending: dict[JobId, JobCompleted | JobFailed] = {}
+    """told, and not yet back from the stream"""

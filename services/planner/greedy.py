@@ -1,0 +1,41 @@
+"""A plan without a solver: by weight, each job takes the best of what still fits. Pure.
+
+It is what λ → ∞ comes to, takes milliseconds, and stands in whenever the solver has nothing.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.plans import Stage
+from services.planner.problem import NOTHING, Problem, Solution, best_by_job, worth
+
+
+def greedy(problem: Problem) -> Solution:
+    """Jobs in the order of their weights, then as they come; each gets its best gain that fits."""
+    free = problem.capacity.astype(np.int64)
+    choice = np.full(problem.jobs, NOTHING, dtype=np.int32)
+    edges = np.searchsorted(problem.job, np.arange(problem.jobs + 1)).tolist()
+    for job in np.argsort(-problem.weight, kind="stable").tolist():
+        row = _first_fit(problem, free, edges[job], edges[job + 1])
+        if row != NOTHING:
+            choice[job] = row
+            cells = slice(problem.start[row], problem.start[row + 1])
+            free[problem.node[cells]] -= problem.gpus[cells]
+    return Solution(
+        choice=choice,
+        objective=worth(problem, choice),
+        bound=float(best_by_job(problem).sum()),
+        stage=Stage.GREEDY,
+    )
+
+
+def _first_fit(problem: Problem, free: npt.NDArray[np.int64], begin: int, end: int) -> int:
+    """The most valuable of the rows begin … end − 1 that fits, the earliest of equals."""
+    if begin == end:
+        return NOTHING
+    cells = slice(problem.start[begin], problem.start[end])
+    short = (problem.gpus[cells] > free[problem.node[cells]]).astype(np.int32)
+    misfits = np.add.reduceat(short, problem.start[begin:end] - problem.start[begin])
+    value = np.where(misfits == 0, problem.gain[begin:end], -np.inf)
+    row = int(value.argmax())
+    return begin + row if value[row] > 0 else NOTHING

@@ -1,0 +1,154 @@
+"""Hops (SoCC '24): service window, sensitivity adjustment, location-specific configurations, one ILP.
+
+Beyond the paper: a running job that a first plan moves loses `moving_cost_s` of the round, so the gain
+of its other configurations is multiplied by 1 − moving_cost_s / round_s, and its present configuration
+is always among the candidates. With `moving_cost_s` 0 neither happens.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from schemas.ids import JobId
+from schemas.plans import PlanKind, Waiting
+from schemas.settings import Settings
+from services.planner.configurations import Configurations, Ints, configurations_for, explicit
+from services.planner.estimates import Estimated, hashes
+from services.planner.policies.contract import Choice, Decision, Left, Trigger
+from services.planner.priority import power_of, ranked, weights
+from services.planner.problem import NOTHING, Floats, Solution, Solve, problem_of
+from services.planner.view import View, ViewJob
+from services.planner.window import adjusted, service_window
+
+
+class Hops:
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = {
+        Trigger.ROUND: PlanKind.FIRST,
+        Trigger.ARRIVAL: PlanKind.FRAGMENT,
+        Trigger.FREED: PlanKind.FRAGMENT,
+        Trigger.NODE: PlanKind.FRAGMENT,
+    }
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def wants(self, view: View) -> Configurations:
+        return configurations_for(
+            self._window(view),
+            view.nodes,
+            self._settings.sensitivity_threshold,
+            stay=self._moving_share(view) > 0,
+        )
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        window = self._window(view)
+        gain = gains(wanted, estimates.throughput) * self._staying(view, wanted)
+        weight = self._weights(view, window)
+        capacity = np.array([node.idle for node in view.nodes], dtype=np.int32)
+        problem, rows = problem_of(wanted, capacity, weight, gain)
+        solution = solve(problem, view.effort)
+        chosen = [int(rows[row]) for row in solution.choice[solution.choice != NOTHING]]
+        return _decision(
+            [_choice(wanted, estimates, row) for row in chosen],
+            left=_left(view, window, wanted, problem.job),
+            solution=solution,
+            configurations=len(wanted),
+            again_at=self._again_at(view, wanted, chosen, window),
+        )
+
+    def _window(self, view: View) -> list[ViewJob]:
+        """The jobs of this plan, in the order of the queue."""
+        queue = [job for job, _ in ranked(view, self._settings.priority_rule)]
+        length = service_window(queue, view.idle_gpus * self._settings.window_factor)
+        if view.kind == PlanKind.FRAGMENT:
+            return adjusted(queue, length, view.idle_gpus)
+        return queue[:length]
+
+    def _weights(self, view: View, window: Sequence[ViewJob]) -> Floats:
+        rule = self._settings.priority_rule
+        priorities = {job.job_id: value for job, value in ranked(view, rule)}
+        power = power_of(rule, self._settings.priority_power)
+        factor = np.array([job.priority for job in window])
+        result: Floats = weights([priorities[job.job_id] for job in window], power) * factor
+        return result
+
+    def _moving_share(self, view: View) -> float:
+        return min(self._settings.moving_cost_s / view.round_s, 1.0)
+
+    def _staying(self, view: View, wanted: Configurations) -> Floats:
+        """By configuration: the share of the round that a job would train for in it."""
+        nodes = {node.node_id for node in view.nodes}
+        present = [
+            (job.job_id, job.present.configuration)
+            for job in view.jobs
+            if job.present is not None and nodes.issuperset(job.present.configuration)
+        ]
+        running = {job.job_id for job in view.jobs if job.present is not None}
+        moves = np.array([job_id in running for job_id in wanted.jobs], dtype=bool)[wanted.job]
+        moves &= ~np.isin(hashes(wanted), hashes(explicit(present, view.nodes)))
+        return np.where(moves, 1.0 - self._moving_share(view), 1.0)
+
+    def _again_at(
+        self, view: View, wanted: Configurations, chosen: Sequence[int], window: Sequence[ViewJob]
+    ) -> float | None:
+        """When the queue is refreshed next, if that could let in a job that idle GPUs are enough for."""
+        used = sum(int(wanted.gpus[wanted.start[row] : wanted.start[row + 1]].sum()) for row in chosen)
+        inside = {job.job_id for job in window}
+        idle = view.idle_gpus - used
+        outside = (job for job in view.jobs if job.job_id not in inside)
+        if any(job.demand[0] <= idle for job in outside):
+            return view.at + self._settings.queue_refresh_s
+        return None
+
+
+def gains(wanted: Configurations, throughput: Floats) -> Floats:
+    """G_ij: throughput / the job's smallest in this plan; NaN where there is no estimate."""
+    smallest = np.full(len(wanted.jobs), np.inf)
+    np.fmin.at(smallest, wanted.job, throughput)
+    result: Floats = throughput / smallest[wanted.job]
+    return result
+
+
+def _choice(wanted: Configurations, estimates: Estimated, row: int) -> Choice:
+    return Choice(
+        job_id=wanted.jobs[wanted.job[row]],
+        configuration=wanted.at(row),
+        throughput=float(estimates.throughput[row]),
+        layer=estimates.layer_at(row),
+    )
+
+
+def _left(
+    view: View, window: Sequence[ViewJob], wanted: Configurations, estimated: Ints
+) -> dict[JobId, Left]:
+    """Why each job would be left out. `estimated`: the jobs, by position, that have an estimate."""
+    reasons = dict.fromkeys((job.job_id for job in window), Waiting.NO_CONFIGURATION)
+    reasons |= {window[index].job_id: Waiting.NO_ESTIMATE for index in np.unique(wanted.job)}
+    reasons |= {window[index].job_id: Waiting.OUTWEIGHED for index in np.unique(estimated)}
+    return {
+        job.job_id: Left(job_id=job.job_id, reason=reasons.get(job.job_id, Waiting.OUTSIDE_WINDOW))
+        for job in view.jobs
+    }
+
+
+def _decision(
+    choices: list[Choice],
+    *,
+    left: dict[JobId, Left],
+    solution: Solution,
+    configurations: int,
+    again_at: float | None,
+) -> Decision:
+    placed = {choice.job_id for choice in choices}
+    return Decision(
+        choices=tuple(choices),
+        left=tuple(reason for job_id, reason in left.items() if job_id not in placed),
+        stage=solution.stage,
+        objective=solution.objective,
+        bound=solution.bound,
+        gap=solution.gap,
+        solve_s=solution.seconds,
+        configurations=configurations,
+        again_at=again_at,
+    )

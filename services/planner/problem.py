@@ -1,0 +1,122 @@
+"""The integer program of one plan, as plain arrays, and what a solution says. Pure.
+
+Data: GPUs per node `capacity`; per job its `weight` (prior_i + bias)^λ; configurations as compressed
+sparse rows (see `configurations`), each with its `gain` G_ij.
+
+    maximise    Σ_c weight_{job c} · gain_c · x_c                                 (eq. 11)
+    subject to  Σ_{c of job i} x_c ≤ 1                 for every job i            (eq. 12)
+                Σ_c gpus_{c,n} x_c ≤ capacity_n        for every node n           (eq. 13)
+                x_c ∈ {0, 1}
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.plans import Stage
+from services.planner.configurations import Configurations, Ints
+from services.planner.view import Effort
+
+Floats = npt.NDArray[np.float64]
+
+NOTHING = -1
+"""a job's choice when it gets no configuration"""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    capacity: Ints
+    """GPUs, by node"""
+    weight: Floats
+    """by job, not negative"""
+    job: Ints
+    """by configuration; rows of one job are adjacent"""
+    start: Ints
+    node: Ints
+    gpus: Ints
+    gain: Floats
+    """by configuration, above 0"""
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @property
+    def jobs(self) -> int:
+        return len(self.weight)
+
+    @property
+    def value(self) -> Floats:
+        """What each configuration adds to the objective."""
+        return self.weight[self.job] * self.gain
+
+
+class Solution(msgspec.Struct, frozen=True, kw_only=True):
+    choice: Ints
+    """by job: the configuration, or NOTHING"""
+    objective: float
+    bound: float
+    """no choice is worth more"""
+    stage: Stage
+    seconds: float = 0.0
+    """in the solver; reckoned from the work when the effort says so"""
+
+    @property
+    def gap(self) -> float:
+        """(bound − objective) / bound."""
+        return max(self.bound - self.objective, 0.0) / self.bound if self.bound > 0 else 0.0
+
+
+Solve = Callable[[Problem, Effort], Solution]
+
+
+def problem_of(wanted: Configurations, capacity: Ints, weight: Floats, gain: Floats) -> tuple[Problem, Ints]:
+    """The program over the configurations whose gain is known, and the row of each in `wanted`.
+
+    `weight` is by job of `wanted`; `gain` by configuration, NaN where nothing is known.
+    """
+    whole = Problem(
+        capacity=capacity,
+        weight=weight,
+        job=wanted.job,
+        start=wanted.start,
+        node=wanted.node,
+        gpus=wanted.gpus,
+        gain=gain,
+    )
+    rows = np.flatnonzero(gain > 0).astype(np.int32)
+    return restricted(whole, rows), rows
+
+
+def restricted(problem: Problem, rows: Ints) -> Problem:
+    """The same program with these configurations only."""
+    start, cells = subset(problem.start, rows)
+    return Problem(
+        capacity=problem.capacity,
+        weight=problem.weight,
+        job=problem.job[rows],
+        start=start,
+        node=problem.node[cells],
+        gpus=problem.gpus[cells],
+        gain=problem.gain[rows],
+    )
+
+
+def subset(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Row pointers and cell positions of some rows of compressed sparse rows."""
+    lengths = np.diff(start)[rows]
+    pointers = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    shift = np.repeat(start[rows] - pointers[:-1], lengths)
+    return pointers, (shift + np.arange(pointers[-1])).astype(np.int32)
+
+
+def worth(problem: Problem, choice: Ints) -> float:
+    """The objective of a choice."""
+    return float(problem.value[choice[choice != NOTHING]].sum())
+
+
+def best_by_job(problem: Problem) -> Floats:
+    """What each job's best configuration is worth; 0 without any."""
+    best = np.zeros(problem.jobs)
+    np.maximum.at(best, problem.job, problem.value)
+    return best

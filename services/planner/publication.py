@@ -1,0 +1,116 @@
+"""From a decision to the plan that is published. Pure."""
+
+from collections import Counter
+
+import msgspec
+
+from schemas.events import PlanPublished
+from schemas.ids import GpuType, JobId, PlacementId, PlanId
+from schemas.plans import LeftOut, Placement, PlanKind
+from services.planner.policies.contract import Choice, Decision, Left
+from services.planner.state import State
+from services.planner.view import View
+
+NAMED_AT_MOST = 3
+"""jobs that a job left out is told of"""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a plan beside the decision."""
+
+    view: View
+    policy: str
+    token: int
+    made_from: int
+    at: float
+    notes: tuple[str, ...]
+
+
+def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
+    """The plan, without the choices that stopped making sense while it was made.
+
+    Ids hold the leader's token and the number of plans before this one, so neither a restart nor
+    another leader gives them again. They have no dots, because subjects are made of them.
+    """
+    view = frame.view
+    serial = f"{frame.token}-{state.plans}"
+    choices = [choice for choice in decision.choices if _holds(state, choice)]
+    used = sum(sum(choice.configuration.values()) for choice in choices)
+    return PlanPublished(
+        at=frame.at,
+        plan_id=PlanId(f"plan-{view.round}-{serial}"),
+        kind=view.kind,
+        round=view.round,
+        policy=frame.policy,
+        token=frame.token,
+        made_from=frame.made_from,
+        placements=tuple(_placement(state, choice, serial) for choice in choices),
+        left_out=_left_out(state, frame, choices, decision.left),
+        idle_gpus=view.idle_gpus - used,
+        stage=decision.stage,
+        objective=decision.objective,
+        bound=decision.bound,
+        gap=decision.gap,
+        decision_s=frame.at - view.at,
+        solve_s=decision.solve_s,
+        configurations=decision.configurations,
+        notes=(*frame.notes, *decision.notes),
+        memory=decision.memory,
+    )
+
+
+def _holds(state: State, choice: Choice) -> bool:
+    """The job is still there, and so are the nodes."""
+    nodes = (state.nodes.get(node_id) for node_id in choice.configuration)
+    return choice.job_id in state.jobs and all(node is not None and node.usable for node in nodes)
+
+
+def _placement(state: State, choice: Choice, serial: str) -> Placement:
+    present = state.ledger.placement_of(choice.job_id)
+    stays = present is not None and present.configuration == choice.configuration
+    return Placement(
+        placement_id=present.placement_id if stays and present else PlacementId(f"{choice.job_id}-{serial}"),
+        job_id=choice.job_id,
+        configuration=choice.configuration,
+        throughput=choice.throughput,
+        layer=choice.layer,
+    )
+
+
+def _left_out(
+    state: State, frame: Frame, choices: list[Choice], left: tuple[Left, ...]
+) -> tuple[LeftOut, ...]:
+    holders = _holders(state, frame.view.kind, choices)
+    known: dict[tuple[GpuType, ...], tuple[JobId, ...]] = {}
+    result = []
+    for job in left:
+        record = state.jobs.get(job.job_id)
+        if record is None:
+            continue
+        types = tuple(record.single_gpu)
+        if types not in known:
+            known[types] = _most(holders, types)
+        result.append(LeftOut(job_id=job.job_id, reason=job.reason, detail=job.detail, to=known[types]))
+    return tuple(result)
+
+
+def _holders(state: State, kind: PlanKind, choices: list[Choice]) -> dict[GpuType, Counter[JobId]]:
+    """GPUs by job, by type, once the plan is carried out."""
+    places = [(choice.job_id, choice.configuration) for choice in choices]
+    if kind == PlanKind.FRAGMENT:
+        running = state.ledger.planned.values()
+        places += [(placement.job_id, placement.configuration) for placement in running]
+    holders: dict[GpuType, Counter[JobId]] = {}
+    for job_id, place in places:
+        for node_id, gpus in place.items():
+            node = state.nodes.get(node_id)
+            if node is not None:
+                holders.setdefault(node.node.gpu_type, Counter())[job_id] += gpus
+    return holders
+
+
+def _most(holders: dict[GpuType, Counter[JobId]], types: tuple[GpuType, ...]) -> tuple[JobId, ...]:
+    """The jobs with most GPUs of some types, most first, then by id."""
+    total: Counter[JobId] = sum((holders.get(kind, Counter()) for kind in types), Counter())
+    order = sorted(total.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(job_id for job_id, _ in order[:NAMED_AT_MOST])

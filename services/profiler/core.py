@@ -1,0 +1,217 @@
+"""The profiler's decisions: when a round opens, when a run has failed, when a job is profiled.
+
+After every fact that matters the core tells whatever is outstanding by its state: what was told before
+has the same id and is dropped by the shell.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobProfiled,
+    JobRejected,
+    JobSubmitted,
+    PlacementRefused,
+    ProfileFailed,
+    ProfileMeasured,
+    ProfilingPlanned,
+    TimeModules,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import Fingerprint, GpuType, JobId, PlacementId
+from services.profiler.folds import FOLDS, fold
+from services.profiler.modules import fitted, one_mode
+from services.profiler.needs import Needs, needs_of, open_types
+from services.profiler.runs import plan_runs
+from services.profiler.state import Job, Measurement, Run, State
+from shared.domain.cluster import round_at
+from shared.domain.core import Effect, Effects, Input, Publish, Work, WorkFailed
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """Work: turn a measurement into time modules."""
+
+    fingerprint: Fingerprint
+    gpu_type: GpuType
+    measurement: Measurement
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """Its answer."""
+
+    fingerprint: Fingerprint
+    gpu_type: GpuType
+    modules: TimeModules
+
+
+ABOUT_RUNS = (WorkerStarted, WorkerStopped, PlacementRefused)
+"""facts that say nothing about what a job needs"""
+
+
+class Profiler:
+    def __init__(self, *, round_s: float, timeout_s: float, attempts: int) -> None:
+        self.state = State()
+        self._round_s = round_s
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._opened = -1
+        self._given_up: set[PlacementId] = set()
+        self._asked: set[tuple[Fingerprint, GpuType]] = set()
+        self._fits: dict[tuple[Fingerprint, GpuType], TimeModules] = {}
+
+    def handle(self, message: Input, now: float) -> Effects:
+        match message:
+            case Fitted(fingerprint, gpu_type, modules):
+                return self._fitted(fingerprint, gpu_type, modules, now)
+            case WorkFailed(Fit(fingerprint, gpu_type, measurement)):
+                modules = fitted(measurement, one_mode(measurement.data_s))
+                return self._fitted(fingerprint, gpu_type, modules, now)
+            case Event() if type(message) in FOLDS:
+                return self._learn(message, now)
+            case _:
+                return []
+
+    def next_wakeup(self) -> float | None:
+        return min([self._boundary(), *(limit for _, limit in self._limits())])
+
+    def wake(self, now: float) -> Effects:
+        effects: Effects = []
+        for run, limit in list(self._limits()):
+            if limit <= now:
+                self._given_up.add(run.plan.placement_id)
+                late = (
+                    "it never started" if run.started_at is None else "no measurement within the time limit"
+                )
+                effects.append(self._failure(run, late, now))
+        return effects + self._open_round(now)
+
+    def resume(self, now: float) -> Effects:
+        self._opened = -1
+        self._given_up.clear()
+        self._fits.clear()
+        self._asked.clear()
+        return [
+            *self._fit_new(),
+            *self._failures(now),
+            *self._verdicts(now, self.state.jobs),
+            *self._open_round(now),
+        ]
+
+    # ---- facts
+
+    def _learn(self, fact: Event, now: float) -> Effects:
+        fold(self.state, fact, self._attempts)
+        if isinstance(fact, ABOUT_RUNS):
+            return list(self._failures(now)) if fact.placement_id in self.state.runs else []
+        if isinstance(fact, ProfileFailed | ProfileMeasured):
+            self._given_up.discard(fact.placement_id)
+        if isinstance(fact, JobProfiled):
+            self._forget_fits(fact)
+        return [*self._fit_new(), *self._failures(now), *self._verdicts(now, self._touched(fact))]
+
+    def _touched(self, fact: Event) -> dict[JobId, Job]:
+        """The jobs that `fact` may have brought to an end."""
+        jobs = self.state.jobs
+        match fact:
+            case JobSubmitted(job_id=job_id) | ProfileFailed(job_id=job_id) | ProfileMeasured(job_id=job_id):
+                return {job_id: jobs[job_id]} if job_id in jobs else {}
+            case JobProfiled(workload=workload):
+                return self._alike(workload.fingerprint)
+            case JobCancelled() | JobRejected():
+                return {}
+            case _:
+                return jobs
+
+    def _alike(self, fingerprint: Fingerprint) -> dict[JobId, Job]:
+        return {job_id: job for job_id, job in self.state.jobs.items() if job.fingerprint == fingerprint}
+
+    # ---- rounds
+
+    def _boundary(self) -> float:
+        return (max(self.state.round, self._opened) + 1) * self._round_s
+
+    def _open_round(self, now: float) -> Effects:
+        if now < self._boundary():
+            return []
+        last = max(self.state.round, self._opened)
+        self._opened = max(round_at(now, self._round_s), last + 1)
+        runs = plan_runs(self.state, self._fits, self._opened, self._attempts)
+        return [Publish(ProfilingPlanned(at=now, round=self._opened, runs=runs))]
+
+    # ---- runs
+
+    def _limits(self) -> Iterator[tuple[Run, float]]:
+        """Until when a run may bring its numbers; one that never starts has a round's time on top."""
+        for placement_id, run in self.state.runs.items():
+            if not run.over and placement_id not in self._given_up:
+                began = run.planned_at + self._round_s if run.started_at is None else run.started_at
+                yield run, began + self._timeout_s
+
+    def _failures(self, now: float) -> Iterator[Effect]:
+        for run in self.state.runs.values():
+            if run.over:
+                yield self._failure(run, run.over, now)
+
+    def _failure(self, run: Run, reason: str, now: float) -> Effect:
+        plan = run.plan
+        job = self.state.jobs.get(plan.job_id)
+        tries = job.tries.get(plan.gpu_type, 0) if job else 0
+        return Publish(
+            ProfileFailed(
+                at=now,
+                job_id=plan.job_id,
+                placement_id=plan.placement_id,
+                gpu_type=plan.gpu_type,
+                node_id=plan.node_id,
+                reason=reason,
+                final=not run.excused and tries + 1 >= self._attempts,
+            )
+        )
+
+    # ---- modules and verdicts
+
+    def _fit_new(self) -> Iterator[Effect]:
+        for fingerprint, by_type in self.state.raw.items():
+            for gpu_type, measurement in by_type.items():
+                if (fingerprint, gpu_type) not in self._asked:
+                    self._asked.add((fingerprint, gpu_type))
+                    yield Work(Fit(fingerprint, gpu_type, measurement))
+
+    def _fitted(
+        self, fingerprint: Fingerprint, gpu_type: GpuType, modules: TimeModules, now: float
+    ) -> Effects:
+        if gpu_type in self.state.raw.get(fingerprint, {}):
+            self._fits[fingerprint, gpu_type] = modules
+        return list(self._verdicts(now, self._alike(fingerprint)))
+
+    def _forget_fits(self, fact: JobProfiled) -> None:
+        for gpu_type in fact.modules:
+            self._fits.pop((fact.workload.fingerprint, gpu_type), None)
+            self._asked.discard((fact.workload.fingerprint, gpu_type))
+
+    def _verdicts(self, now: float, jobs: dict[JobId, Job]) -> Iterator[Effect]:
+        present = open_types(self.state)
+        for job_id, job in jobs.items():
+            needs = needs_of(job, self.state, self._fits, present, self._attempts)
+            if not needs.settled:
+                continue
+            if needs.usable:
+                yield Publish(_profiled(job_id, job, needs, now))
+            elif needs.failed:
+                reason = "; ".join(f"{gpu_type}: {why}" for gpu_type, why in needs.out.items())
+                yield Publish(JobRejected(at=now, job_id=job_id, reason=f"it runs on no GPU type: {reason}"))
+
+
+def _profiled(job_id: JobId, job: Job, needs: Needs, now: float) -> JobProfiled:
+    return JobProfiled(
+        at=now,
+        job_id=job_id,
+        workload=job.spec.workload,
+        modules=needs.usable,
+        known=not job.measured,
+        unusable=needs.out,
+    )

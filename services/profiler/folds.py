@@ -1,0 +1,231 @@
+"""How each fact changes the state. One function a fact, and the table of them at the end.
+
+A run leaves the state when its `ProfileMeasured` or `ProfileFailed` is in the stream. What ends it some
+other way (a lost node, a refusal) only marks it as over: the core then tells the `ProfileFailed`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobProfiled,
+    JobRejected,
+    JobSubmitted,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+    Outcome,
+    PlacementRefused,
+    ProfileFailed,
+    ProfileMeasured,
+    ProfilingPlanned,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import Fingerprint, GpuType
+from services.profiler.modules import objection
+from services.profiler.needs import allowed_types, open_types
+from services.profiler.state import Held, Job, Measurement, Out, Run, State
+
+WORKLOADS_REMEMBERED = 10_000
+"""the oldest is forgotten first, and measured again if it returns"""
+
+F = TypeVar("F")
+V = TypeVar("V")
+
+
+def fold(state: State, fact: Event, attempts: int) -> None:
+    """Change `state` by one fact of `FOLDS`; `attempts`: failed runs until a type is out for a job."""
+    FOLDS[type(fact)](state, fact, attempts)
+
+
+# ---- jobs
+
+
+def _submitted(state: State, fact: JobSubmitted, _: int) -> None:
+    state.jobs[fact.job_id] = Job(spec=fact.spec, fingerprint=fact.spec.workload.fingerprint)
+
+
+def _profiled(state: State, fact: JobProfiled, _: int) -> None:
+    fingerprint = fact.workload.fingerprint
+    job = state.jobs.pop(fact.job_id, None)
+    _remember(state.modules, fingerprint, fact.modules)
+    if job is not None:
+        lasting = {gpu_type: out.reason for gpu_type, out in job.out.items() if out.lasting}
+        if lasting:
+            _remember(state.unfit, fingerprint, lasting)
+    raw = state.raw.get(fingerprint, {})
+    left = {gpu_type: one for gpu_type, one in raw.items() if gpu_type not in fact.modules}
+    state.raw.pop(fingerprint, None)
+    if left:
+        state.raw[fingerprint] = left
+
+
+def _dropped(state: State, fact: JobCancelled | JobRejected, _: int) -> None:
+    state.jobs.pop(fact.job_id, None)
+    for run in state.runs.values():
+        if run.plan.job_id == fact.job_id:
+            _excuse(run, "the job was withdrawn")
+
+
+# ---- runs
+
+
+def _planned(state: State, fact: ProfilingPlanned, _: int) -> None:
+    state.round = max(state.round, fact.round)
+    for plan in fact.runs:
+        job, held = state.jobs.get(plan.job_id), state.nodes.get(plan.node_id)
+        fingerprint = job.fingerprint if job else Fingerprint("")
+        run = Run(plan=plan, fingerprint=fingerprint, planned_at=fact.at)
+        state.runs[plan.placement_id] = run
+        if job is None:
+            _excuse(run, "the job was withdrawn")
+        elif held is None or not held.alive:
+            _excuse(run, "the node is lost")
+    _count_away(state)
+
+
+def _count_away(state: State) -> None:
+    present = open_types(state)
+    for job in state.jobs.values():
+        away = (gpu_type for gpu_type in allowed_types(job, state) if gpu_type not in present)
+        job.away = {gpu_type: job.away.get(gpu_type, 0) + 1 for gpu_type in away}
+
+
+def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
+    run, job = state.runs.pop(fact.placement_id, None), state.jobs.get(fact.job_id)
+    measurement = Measurement(
+        data_s=fact.data_s,
+        forward_s=fact.forward_s,
+        backward_s=fact.backward_s,
+        update_s=fact.update_s,
+        iteration_s=fact.iteration_s,
+        parameters=fact.parameters,
+    )
+    wrong = objection(measurement)
+    if wrong is not None:
+        _count(job, fact.gpu_type, Out(wrong, lasting=False), attempts)
+        return
+    if job is not None:
+        job.measured = True
+    fingerprint = job.fingerprint if job else run.fingerprint if run else None
+    if fingerprint and fact.gpu_type not in state.modules.get(fingerprint, {}):
+        _remember(state.raw, fingerprint, {fact.gpu_type: measurement})
+
+
+def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
+    run, job = state.runs.pop(fact.placement_id, None), state.jobs.get(fact.job_id)
+    if fact.final or run is None or not run.excused:
+        limit = 1 if fact.final else attempts
+        _count(job, fact.gpu_type, Out(fact.reason, lasting=fact.final), limit)
+
+
+def _count(job: Job | None, gpu_type: GpuType, out: Out, attempts: int) -> None:
+    if job is None:
+        return
+    job.tries[gpu_type] = job.tries.get(gpu_type, 0) + 1
+    if job.tries[gpu_type] >= attempts:
+        job.out[gpu_type] = out
+
+
+def _refused(state: State, fact: PlacementRefused, _: int) -> None:
+    if fact.placement_id in state.runs:
+        _excuse(state.runs[fact.placement_id], fact.reason)
+
+
+def _started(state: State, fact: WorkerStarted, _: int) -> None:
+    if fact.node_id in state.nodes:
+        state.nodes[fact.node_id].workers[fact.placement_id] = len(fact.gpu_indices)
+    if fact.placement_id in state.runs:
+        state.runs[fact.placement_id].started_at = fact.at
+
+
+def _stopped(state: State, fact: WorkerStopped, _: int) -> None:
+    if fact.node_id in state.nodes:
+        state.nodes[fact.node_id].workers.pop(fact.placement_id, None)
+    run = state.runs.get(fact.placement_id)
+    if run is None or run.over:
+        return
+    run.over = fact.reason or "it ended without a measurement"
+    run.excused = fact.outcome in (Outcome.CHECKPOINTED, Outcome.REFUSED)
+
+
+# ---- nodes
+
+
+def _joined(state: State, fact: NodeJoined, _: int) -> None:
+    before = state.nodes.get(fact.node_id, Held(node=fact.node))
+    workers = {pid: gpus for pid, gpus in before.workers.items() if pid in fact.workers}
+    state.nodes[fact.node_id] = Held(node=fact.node, drained=before.drained, workers=workers)
+    for placement_id, run in state.runs.items():
+        here = run.plan.node_id == fact.node_id
+        if here and run.started_at is not None and placement_id not in fact.workers:
+            _excuse(run, "the agent restarted")
+
+
+def _lost(state: State, fact: NodeLost, _: int) -> None:
+    _set(state, fact, alive=False)
+    for run in state.runs.values():
+        if run.plan.node_id == fact.node_id:
+            _excuse(run, "the node is lost")
+
+
+def _returned(state: State, fact: NodeReturned, _: int) -> None:
+    _set(state, fact, alive=True)
+
+
+def _drained(state: State, fact: NodeDrained, _: int) -> None:
+    _set(state, fact, drained=True)
+
+
+def _restored(state: State, fact: NodeRestored, _: int) -> None:
+    _set(state, fact, drained=False)
+
+
+def _set(
+    state: State,
+    fact: NodeLost | NodeReturned | NodeDrained | NodeRestored,
+    *,
+    alive: bool | None = None,
+    drained: bool | None = None,
+) -> None:
+    held = state.nodes.get(fact.node_id)
+    if held is not None:
+        held.alive = held.alive if alive is None else alive
+        held.drained = held.drained if drained is None else drained
+
+
+def _excuse(run: Run, reason: str) -> None:
+    if not run.over:
+        run.over, run.excused = reason, True
+
+
+def _remember(table: dict[F, dict[GpuType, V]], fingerprint: F, news: Mapping[GpuType, V]) -> None:
+    table[fingerprint] = {**table.get(fingerprint, {}), **news}
+    while len(table) > WORKLOADS_REMEMBERED:
+        del table[next(iter(table))]
+
+
+Fold = Callable[[State, Any, int], None]
+
+FOLDS: dict[type[Event], Fold] = {
+    JobSubmitted: _submitted,
+    JobProfiled: _profiled,
+    JobRejected: _dropped,
+    JobCancelled: _dropped,
+    ProfilingPlanned: _planned,
+    ProfileMeasured: _measured,
+    ProfileFailed: _failed,
+    PlacementRefused: _refused,
+    NodeJoined: _joined,
+    NodeLost: _lost,
+    NodeReturned: _returned,
+    NodeDrained: _drained,
+    NodeRestored: _restored,
+    WorkerStarted: _started,
+    WorkerStopped: _stopped,
+}

@@ -1,0 +1,74 @@
+"""From measured iterations to time modules (Hops section 3.5). Pure; the mixture comes from outside."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+
+import numpy as np
+
+from schemas.events import DataMode, TimeModules
+from services.profiler.state import Measurement
+from shared.domain.iteration import IN_SEQUENCE, OVERLAPPED, iteration_s
+
+DIGITS = 6
+"""significant digits kept: far above what some tens of iterations support, and alike on every machine"""
+
+
+def fitted(measured: Measurement, data: Sequence[DataMode]) -> TimeModules:
+    """The modules: means of what is stable, `data` for what is not, and the overlap pattern."""
+    return TimeModules(
+        data=tuple(data),
+        forward_s=rounded(fmean(measured.forward_s)),
+        backward_s=rounded(fmean(measured.backward_s)),
+        update_s=rounded(fmean(measured.update_s)),
+        parameters=measured.parameters,
+        pattern=overlap_pattern(measured),
+        iterations=len(measured.iteration_s),
+    )
+
+
+def overlap_pattern(measured: Measurement) -> int:
+    """The pattern of eq. 1 whose prediction is nearer to the measured iteration times.
+
+    On one GPU nothing is communicated and nobody is waited for: T_c = T_w = 0. The distance is the sum
+    of absolute differences over the iterations. Where both predict the same, pattern 1.
+    """
+    return min((OVERLAPPED, IN_SEQUENCE), key=lambda pattern: _distance_s(measured, pattern))
+
+
+def one_mode(data_s: Sequence[float]) -> tuple[DataMode, ...]:
+    """A stable loader: one normal distribution, seconds."""
+    return (DataMode(probability=1.0, mean_s=rounded(fmean(data_s)), std_s=rounded(pstdev(data_s))),)
+
+
+def objection(measured: Measurement) -> str | None:
+    """Why the numbers cannot be used, or None."""
+    columns = (
+        measured.data_s,
+        measured.forward_s,
+        measured.backward_s,
+        measured.update_s,
+        measured.iteration_s,
+    )
+    if not measured.iteration_s or len({len(column) for column in columns}) > 1:
+        return "the columns of the measurement are empty or of unlike length"
+    if not all(0 <= value < math.inf for column in columns for value in (*column, measured.parameters)):
+        return "the measurement has a negative or non-finite number"
+    if not sum(measured.forward_s) + sum(measured.backward_s) > 0:
+        return "the measurement shows no computation"
+    return None
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _distance_s(measured: Measurement, pattern: int) -> float:
+    predicted = iteration_s(
+        data_s=np.array(measured.data_s),
+        forward_s=np.array(measured.forward_s),
+        backward_s=np.array(measured.backward_s),
+        update_s=np.array(measured.update_s),
+        pattern=float(pattern),
+    )
+    return math.fsum(np.abs(predicted - np.array(measured.iteration_s)))

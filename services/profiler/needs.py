@@ -1,0 +1,77 @@
+"""What a job still lacks before it is profiled. Pure questions about the state."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from schemas.events import TimeModules
+from schemas.ids import Fingerprint, GpuType
+from services.profiler.state import Job, State
+
+Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
+"""fitted, and not yet told"""
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """The types a job may use, by what is known of each."""
+
+    usable: dict[GpuType, TimeModules]
+    out: dict[GpuType, str]
+    """with the reason; types that failed before types that are away"""
+    failed: bool
+    """whether the job was tried on some type and does not run there"""
+    wanted: tuple[GpuType, ...]
+    """to be measured, on a node that is there"""
+    pending: bool
+    """a fit is under way, or a type is waited for"""
+
+    @property
+    def settled(self) -> bool:
+        return not self.wanted and not self.pending
+
+
+def open_types(state: State) -> frozenset[GpuType]:
+    """Types of which some node may start something now."""
+    return frozenset(held.node.gpu_type for held in state.nodes.values() if held.opens)
+
+
+def allowed_types(job: Job, state: State) -> tuple[GpuType, ...]:
+    """Those the user named, or all that were ever seen, in alphabetical order."""
+    return job.spec.gpu_types or tuple(sorted({held.node.gpu_type for held in state.nodes.values()}))
+
+
+def needs_of(job: Job, state: State, fits: Modules, present: frozenset[GpuType], patience: int) -> Needs:
+    """What is known about `job` on each type.
+
+    A type without an open node is waited for during `patience` rounds if the job names it, or if there is
+    nothing else the job can use; after that it is out. A type nobody named is not waited for.
+    """
+    told = state.modules.get(job.fingerprint, {})
+    raw = state.raw.get(job.fingerprint, {})
+    usable: dict[GpuType, TimeModules] = {}
+    out: dict[GpuType, str] = {}
+    wanted: list[GpuType] = []
+    away: list[GpuType] = []
+    pending = False
+    for gpu_type in allowed_types(job, state):
+        modules = told.get(gpu_type) or fits.get((job.fingerprint, gpu_type))
+        if modules is not None:
+            usable[gpu_type] = modules
+        elif gpu_type in raw:
+            pending = True
+        elif (reason := _objection(job, state, gpu_type)) is not None:
+            out[gpu_type] = reason
+        else:
+            (wanted if gpu_type in present else away).append(gpu_type)
+    failed = bool(out)
+    for gpu_type in away:
+        if job.away.get(gpu_type, 0) < patience and (job.spec.gpu_types or not usable):
+            pending = True
+        out[gpu_type] = "no node of this type is there"
+    return Needs(usable=usable, out=out, failed=failed, wanted=tuple(wanted), pending=pending)
+
+
+def _objection(job: Job, state: State, gpu_type: GpuType) -> str | None:
+    if gpu_type in job.out:
+        return job.out[gpu_type].reason
+    return state.unfit.get(job.fingerprint, {}).get(gpu_type)

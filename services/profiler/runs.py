@@ -1,0 +1,80 @@
+"""Which measurements a round begins with, and where. Pure."""
+
+from collections.abc import Iterable
+from urllib.parse import quote
+
+import msgspec
+
+from schemas.events import ProfileRun
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from services.profiler.needs import Modules, needs_of, open_types
+from services.profiler.state import Held, State
+
+PREFIX = "profile-"
+
+
+class _Room(msgspec.Struct):
+    """A node while runs are given out."""
+
+    node_id: NodeId
+    gpu_type: GpuType
+    gpus: int
+    free: int
+    """GPUs that no measurement holds: a job that trains there gives way"""
+    idle: int
+    """GPUs that nobody holds"""
+
+
+def plan_runs(state: State, fits: Modules, round_number: int, patience: int) -> tuple[ProfileRun, ...]:
+    """One GPU of each type a waiting job still needs, jobs in the order of their submission.
+
+    A type goes to the node with the most idle GPUs, else, when no GPU of the type is idle, to the node
+    with the most GPUs, ties by id. A GPU carries at most one run; what finds none waits for the next round.
+    A workload that several jobs share is measured once.
+    """
+    rooms = [_room(held, state) for _, held in sorted(state.nodes.items()) if held.opens]
+    taken = {(run.fingerprint, run.plan.gpu_type) for run in state.runs.values()}
+    planned: list[ProfileRun] = []
+    present = open_types(state)
+    for job_id, job in state.jobs.items():
+        for gpu_type in needs_of(job, state, fits, present, patience).wanted:
+            room = None if (job.fingerprint, gpu_type) in taken else _best(rooms, gpu_type)
+            if room is None:
+                continue
+            taken.add((job.fingerprint, gpu_type))
+            room.free -= 1
+            room.idle -= 1
+            planned.append(_run(job_id, gpu_type, round_number, room.node_id))
+    return tuple(planned)
+
+
+def _room(held: Held, state: State) -> _Room:
+    node = held.node
+    runs = {pid for pid, run in state.runs.items() if run.plan.node_id == node.node_id}
+    lingering = {pid for pid in held.workers if pid.startswith(PREFIX)}  # timed out, not yet stopped
+    gpus_idle = node.gpus - sum(held.workers.values()) - len(runs - held.workers.keys())
+    gpus_free = node.gpus - len(runs | lingering)
+    return _Room(node.node_id, node.gpu_type, node.gpus, gpus_free, gpus_idle)
+
+
+def _best(rooms: Iterable[_Room], gpu_type: GpuType) -> _Room | None:
+    fitting = [room for room in rooms if room.gpu_type == gpu_type and room.free > 0]
+    return min(
+        fitting,
+        key=lambda room: (-max(room.idle, 0), -room.gpus, room.node_id),
+        default=None,
+    )
+
+
+def _run(job_id: JobId, gpu_type: GpuType, round_number: int, node_id: NodeId) -> ProfileRun:
+    return ProfileRun(
+        placement_id=PlacementId(f"{PREFIX}{_token(job_id)}-{_token(gpu_type)}-{round_number}"),
+        job_id=job_id,
+        gpu_type=gpu_type,
+        node_id=node_id,
+    )
+
+
+def _token(name: str) -> str:
+    """The name as part of a subject: without dots, blanks and wildcards."""
+    return quote(name, safe="").replace(".", "%2E")

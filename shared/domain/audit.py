@@ -1,0 +1,75 @@
+"""The audit: what must hold in every log of facts, whatever the policy and whatever failed.
+
+| rule                | broken when                                                                        |
+|---------------------|------------------------------------------------------------------------------------|
+| state-table         | a fact about a job that the table of states forbids, and that no crossing explains |
+| started-twice       | JobStarted of a running job                                                        |
+| start-after-end     | a start that follows a fact from after the job's end                               |
+| start-unplanned     | StartOrdered with a placement id that no plan and no round's opening has           |
+| work-undone         | JobCompleted with fewer samples than the job has                                   |
+| job-lost            | a round's first plan forgets a queued job; with `drained`, a job that has not ended|
+| gpu-two-owners      | WorkerStarted on a GPU that another worker has                                     |
+| gpu-unknown         | WorkerStarted on a GPU that the node has not                                       |
+| gang-broken         | JobStarted without all workers of its configuration                                |
+| node-overbooked     | plans of one round that want more GPUs than a node has                             |
+| placed-twice        | a plan with two places for one job                                                 |
+| stale-plan-followed | StartOrdered by a plan with an older fencing token than one before it              |
+| gpu-count, gpu-type | a placement outside the job's demand, or on a type it may not or cannot use        |
+| job-unknown, node-unknown | a placement of a job nobody submitted, or on a node that never joined        |
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from schemas.base import Event
+from schemas.events import PlanPublished
+from shared.domain import audit_gpus, audit_jobs
+from shared.domain.audit_log import Log, Violation, log_of
+
+Rule = Callable[[Log], Iterator[Violation]]
+
+RULES: tuple[Rule, ...] = (
+    audit_jobs.states_follow_the_table,
+    audit_jobs.no_job_starts_twice,
+    audit_jobs.no_job_starts_after_its_end,
+    audit_jobs.nothing_starts_unplanned,
+    audit_jobs.completed_jobs_did_their_work,
+    audit_jobs.no_job_is_forgotten,
+    audit_gpus.gpus_have_one_owner,
+    audit_gpus.gangs_are_whole,
+    audit_gpus.plans_fit_the_nodes,
+    audit_gpus.plans_place_a_job_once,
+    audit_gpus.stale_plans_are_not_followed,
+    audit_gpus.placements_meet_the_demand,
+)
+AT_REST: tuple[Rule, ...] = (audit_jobs.every_job_ended,)
+
+__all__ = ["Violation", "audit", "event_log_hash"]
+
+
+def audit(events: Iterable[Event], *, drained: bool = False) -> list[Violation]:
+    """What the log breaks, in the order of the table's rules; empty: all is well.
+
+    `events` is the whole stream from its first fact, in its order. `drained`: nothing was left to do, so
+    every submitted job must have ended.
+    """
+    log = log_of(events)
+    rules = (*RULES, *AT_REST) if drained else RULES
+    return [violation for rule in rules for violation in rule(log)]
+
+
+def event_log_hash(events: Iterable[Event]) -> str:
+    """SHA-256 (hex) over the encoded facts, in order.
+
+    A plan's `solve_s` is left out: it is the one number that the machine decides and not the run.
+    """
+    digest = hashlib.sha256()
+    encoder = msgspec.msgpack.Encoder()
+    for event in events:
+        told = msgspec.structs.replace(event, solve_s=0.0) if isinstance(event, PlanPublished) else event
+        data = encoder.encode(told)
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()

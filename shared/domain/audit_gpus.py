@@ -1,0 +1,182 @@
+"""Rules about GPUs and nodes: one owner each, gangs whole, plans within what is there and what is wanted."""
+
+from collections.abc import Iterator
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    JobStarted,
+    NodeJoined,
+    NodeLost,
+    PlacementRefused,
+    PlanPublished,
+    StartOrdered,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.plans import Configuration, Placement, PlanKind
+from shared.domain.audit_log import Log, Violation, broken
+
+
+def gpus_have_one_owner(log: Log) -> Iterator[Violation]:
+    """From WorkerStarted to WorkerStopped, or to a new life of the agent that does not list the worker.
+
+    A lost node's workers keep their GPUs: the node may come back with them, and then they are stopped
+    before anything new starts there.
+    """
+    owners: dict[NodeId, dict[int, PlacementId]] = {}
+    for _, fact in log.facts:
+        match fact:
+            case WorkerStarted():
+                yield from _claim(log, owners.setdefault(fact.node_id, {}), fact)
+            case WorkerStopped():
+                held = owners.get(fact.node_id, {})
+                owners[fact.node_id] = {gpu: key for gpu, key in held.items() if key != fact.placement_id}
+            case NodeJoined():
+                held = owners.get(fact.node_id, {})
+                owners[fact.node_id] = {gpu: key for gpu, key in held.items() if key in fact.workers}
+            case _:
+                pass
+
+
+def _claim(log: Log, held: dict[int, PlacementId], fact: WorkerStarted) -> Iterator[Violation]:
+    node = log.nodes.get(fact.node_id)
+    for gpu in fact.gpu_indices:
+        owner = held.get(gpu)
+        if owner is not None:
+            detail = f"GPU {gpu} of {fact.node_id} is {owner}'s and {fact.placement_id} takes it"
+            yield broken("gpu-two-owners", fact, detail)
+        if node is None or not 0 <= gpu < node.gpus:
+            yield broken("gpu-unknown", fact, f"{fact.node_id} has no GPU {gpu}")
+        held[gpu] = fact.placement_id
+
+
+def gangs_are_whole(log: Log) -> Iterator[Violation]:
+    """A job starts when every node of its configuration has a worker with all its GPUs."""
+    up: dict[tuple[PlacementId, NodeId], int] = {}
+    for _, fact in log.facts:
+        if isinstance(fact, WorkerStarted):
+            up[fact.placement_id, fact.node_id] = len(set(fact.gpu_indices))
+        if isinstance(fact, JobStarted):
+            for node_id, gpus in fact.configuration.items():
+                found = up.get((fact.placement_id, node_id), 0)
+                if found != gpus:
+                    yield broken("gang-broken", fact, f"{found} of {gpus} GPUs are up on {node_id}")
+
+
+def plans_fit_the_nodes(log: Log) -> Iterator[Violation]:
+    """No plan, together with what still stands of its round's earlier plans, exceeds a node.
+
+    An earlier placement stands until anything ends it, or might: this errs towards silence.
+    """
+    standing: dict[PlacementId, Placement] = {}
+    token = 0
+    for _, fact in log.facts:
+        if not isinstance(fact, PlanPublished):
+            _take_away(standing, fact)
+        elif fact.token >= token:  # an older one is refused as a whole
+            token = fact.token
+            if fact.kind is PlanKind.FIRST:
+                standing.clear()
+            standing |= {placement.placement_id: placement for placement in fact.placements}
+            yield from _overbooked(log, fact, standing)
+
+
+def _take_away(standing: dict[PlacementId, Placement], fact: Event) -> None:
+    match fact:
+        case JobPreempted() | PlacementRefused() | WorkerStopped():
+            standing.pop(fact.placement_id, None)
+        case JobCompleted() | JobFailed() | JobCancelled():
+            for key in [key for key, placement in standing.items() if placement.job_id == fact.job_id]:
+                del standing[key]
+        case NodeLost() | NodeJoined():
+            for key in [key for key, found in standing.items() if fact.node_id in found.configuration]:
+                del standing[key]
+        case _:
+            pass
+
+
+def _overbooked(log: Log, plan: PlanPublished, standing: dict[PlacementId, Placement]) -> Iterator[Violation]:
+    wanted: dict[NodeId, int] = {}
+    for placement in standing.values():
+        for node_id, gpus in placement.configuration.items():
+            wanted[node_id] = wanted.get(node_id, 0) + gpus
+    for node_id, gpus in wanted.items():
+        there = log.nodes[node_id].gpus if node_id in log.nodes else 0
+        if gpus > there:
+            yield broken("node-overbooked", plan, f"{plan.plan_id}: {gpus} of {there} GPUs on {node_id}")
+
+
+def plans_place_a_job_once(log: Log) -> Iterator[Violation]:
+    for plan in _plans(log):
+        seen: set[JobId] = set()
+        for placement in plan.placements:
+            if placement.job_id in seen:
+                yield broken("placed-twice", plan, f"{plan.plan_id} has two places for {placement.job_id}")
+            seen.add(placement.job_id)
+
+
+def stale_plans_are_not_followed(log: Log) -> Iterator[Violation]:
+    """Nothing starts by a plan whose fencing token is older than one before it in the stream.
+
+    That such a plan is published is no mistake: its maker did not know yet. Following it would be.
+    """
+    newest = 0
+    fresh: set[PlacementId] = set()
+    stale: dict[PlacementId, int] = {}
+    for _, fact in log.facts:
+        if isinstance(fact, PlanPublished):
+            keys = {placement.placement_id for placement in fact.placements}
+            if fact.token < newest:
+                stale |= dict.fromkeys(keys - fresh, fact.token)
+            else:
+                newest = fact.token
+                fresh |= keys
+        if isinstance(fact, StartOrdered) and fact.placement_id in stale.keys() - fresh:
+            detail = f"{fact.placement_id} is of token {stale[fact.placement_id]}, {newest} came before"
+            yield broken("stale-plan-followed", fact, detail)
+
+
+def placements_meet_the_demand(log: Log) -> Iterator[Violation]:
+    """GPU counts are from the job's R, GPU types are those it may use and can run on."""
+    unusable: dict[JobId, set[GpuType]] = {}
+    for _, fact in log.facts:
+        match fact:
+            case JobProfiled():
+                unusable[fact.job_id] = set(fact.unusable)
+            case PlanPublished(placements=placements):
+                for placement in placements:
+                    out = unusable.get(placement.job_id, set())
+                    yield from _amiss(log, fact, placement.job_id, placement.configuration, out)
+            case JobStarted():
+                out = unusable.get(fact.job_id, set())
+                yield from _amiss(log, fact, fact.job_id, fact.configuration, out)
+            case _:
+                pass
+
+
+def _amiss(
+    log: Log, fact: Event, job_id: JobId, configuration: Configuration, out: set[GpuType]
+) -> Iterator[Violation]:
+    spec = log.specs.get(job_id)
+    if spec is None:
+        yield broken("job-unknown", fact, f"nobody submitted {job_id}")
+        return
+    gpus = sum(configuration.values())
+    if gpus not in spec.demand:
+        yield broken("gpu-count", fact, f"{job_id} gets {gpus} GPUs and wants one of {spec.demand}")
+    for node_id in configuration:
+        node = log.nodes.get(node_id)
+        if node is None:
+            yield broken("node-unknown", fact, f"{job_id} is placed on {node_id}")
+        elif node.gpu_type in out or (spec.gpu_types and node.gpu_type not in spec.gpu_types):
+            yield broken("gpu-type", fact, f"{job_id} cannot use {node.gpu_type} of {node_id}")
+
+
+def _plans(log: Log) -> Iterator[PlanPublished]:
+    return (fact for _, fact in log.facts if isinstance(fact, PlanPublished))

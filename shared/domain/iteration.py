@@ -1,0 +1,62 @@
+"""The time of one training iteration on one GPU (Hops eq. 1 and 2), for numbers and numpy columns alike.
+
+The profiler tells a job's overlap pattern with it, the estimator predicts throughput with it. Pure.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.float64]
+Values = float | Column | npt.NDArray[np.int64]
+"""one value, or one a row"""
+
+UNHIDDEN = 0.2
+"""T̃_c / T_c: the part of communication that the backward pass cannot hide"""
+BYTES_PER_PARAMETER = 4.0
+"""gradients travel as float32"""
+
+OVERLAPPED = 1
+"""pattern 1: the data of the next iteration load while this one runs backward and updates"""
+IN_SEQUENCE = 2
+"""pattern 2: data load once the update is done"""
+
+
+def busy_s(*, backward_s: Values, update_s: Values, communication_s: Values = 0.0) -> Column:
+    """What pattern 1 hides data loading behind: max(T_b + T̃_c, T_c) + T_u, seconds."""
+    exchanged = np.maximum(np.add(backward_s, np.multiply(UNHIDDEN, communication_s)), communication_s)
+    return np.asarray(exchanged + update_s, dtype=np.float64)
+
+
+def iteration_s(
+    *,
+    data_s: Values,
+    forward_s: Values,
+    backward_s: Values,
+    update_s: Values,
+    pattern: Values,
+    communication_s: Values = 0.0,
+    wait_s: Values = 0.0,
+) -> Column:
+    """T_iter (eq. 1), seconds, broadcast over its arguments.
+
+        pattern 1:  max(T_d, max(T_b + T̃_c, T_c) + T_u) + T_f + T_w
+        pattern 2:  T_d + max(T_b + T̃_c, T_c) + T_u + T_f + T_w
+
+    The paper prints pattern 2 without T_u. Its jobs update their weights all the same, after backward
+    and with nothing beside it, so T_u is added here.
+    """
+    busy = busy_s(backward_s=backward_s, update_s=update_s, communication_s=communication_s)
+    both = np.where(np.equal(pattern, OVERLAPPED), np.maximum(data_s, busy), np.add(data_s, busy))
+    return np.asarray(both + forward_s + wait_s, dtype=np.float64)
+
+
+def communication_s(
+    *, parameters: Values, gpus: Values, distributed: npt.ArrayLike, bandwidth: Values
+) -> Column:
+    """T_c (eq. 2), seconds; `bandwidth` in bytes/s of the path the gradients take.
+
+    One node with N GPUs: a ring all-reduce, params / B_link · (N − 1) / N. Several nodes: params / B_net.
+    """
+    moved = np.divide(np.multiply(BYTES_PER_PARAMETER, parameters), bandwidth)
+    ring = np.divide(np.subtract(gpus, 1), gpus)
+    return np.asarray(moved * np.where(distributed, 1.0, ring), dtype=np.float64)

@@ -1,0 +1,106 @@
+"""The one fold over the facts: from the stream to jobs, nodes and plans with their times.
+
+The monitor keeps a ledger while the system runs; a simulation's report makes one afterwards. Both get the
+same figures, because there is no second way to read the stream. A fact that the table of states does not
+allow is void and only counted: the first terminal fact about a job wins.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    JobQueued,
+    JobRejected,
+    JobStarted,
+    JobSubmitted,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+    PlacementRefused,
+    PlanPublished,
+    PolicyChosen,
+    ProfileFailed,
+    ProfileMeasured,
+    ProfilingPlanned,
+    StartOrdered,
+    StopOrdered,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
+from shared.domain import ledger_cluster as cluster
+from shared.domain import ledger_jobs as jobs
+from shared.domain.records import Ledger
+
+__all__ = ["Ledger", "fold", "forget", "ledger_of"]
+
+
+def ledger_of(facts: Iterable[Event]) -> Ledger:
+    """The ledger of a whole log."""
+    ledger = Ledger()
+    for fact in facts:
+        fold(ledger, fact)
+    return ledger
+
+
+def fold(ledger: Ledger, fact: Event) -> None:
+    """Enter one fact. Facts of kinds that change no figure are passed over."""
+    ledger.at = max(ledger.at, fact.at)
+    enter = _ENTRIES.get(type(fact))
+    if enter is not None:
+        enter(ledger, fact)
+
+
+def forget(ledger: Ledger, *, keep_jobs: int, keep_plans: int) -> None:
+    """Keep at most about so many ended jobs and plans, the newest.
+
+    Figures afterwards are about what is kept. Works in blocks of a tenth, so it is cheap to call often.
+    """
+    if len(ledger.plans) > keep_plans * 1.1:
+        del ledger.plans[:-keep_plans]
+    if len(ledger.jobs) <= keep_jobs * 1.1:
+        return
+    ended = [record for record in ledger.jobs.values() if record.ended]
+    if len(ended) <= keep_jobs * 1.1:
+        return
+    ended.sort(key=lambda record: record.ended_at or 0.0)
+    for record in ended[:-keep_jobs]:
+        ledger.forgotten[record.state] = ledger.forgotten.get(record.state, 0) + 1
+        del ledger.jobs[record.job_id]
+
+
+_ENTRIES: Mapping[type[Event], Callable[[Ledger, Any], None]] = {
+    JobSubmitted: jobs.submit,
+    JobProfiled: jobs.profile,
+    JobQueued: jobs.queue,
+    JobStarted: jobs.start,
+    JobPreempted: jobs.preempt,
+    JobCompleted: jobs.end,
+    JobFailed: jobs.end,
+    JobCancelled: jobs.end,
+    JobRejected: jobs.end,
+    PlanPublished: cluster.plan,
+    PolicyChosen: cluster.choose_policy,
+    PlacementRefused: cluster.refuse,
+    ProfilingPlanned: cluster.open_round,
+    ProfileMeasured: cluster.measure,
+    ProfileFailed: cluster.measure,
+    NodeJoined: cluster.join,
+    NodeLost: cluster.lose,
+    NodeReturned: cluster.come_back,
+    NodeDrained: cluster.drain,
+    NodeRestored: cluster.drain,
+    StartOrdered: cluster.order_start,
+    StopOrdered: cluster.order_stop,
+    WorkerStarted: cluster.start_worker,
+    WorkerCheckpointed: cluster.checkpoint,
+    WorkerStopped: cluster.stop_worker,
+}

@@ -1,0 +1,197 @@
+"""How facts about plans, nodes and workers enter the ledger."""
+
+from schemas.events import (
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+    Outcome,
+    PlacementRefused,
+    PlanPublished,
+    PolicyChosen,
+    ProfileFailed,
+    ProfileMeasured,
+    ProfilingPlanned,
+    StartOrdered,
+    StopOrdered,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import JobId
+from schemas.plans import PlanKind, Waiting
+from schemas.views import PlanView
+from shared.domain.records import Ledger, NodeRecord, PlanRecord, Verdict, Worker
+from shared.domain.states import JobState
+
+REFUSED = "refused"
+"""a verdict of the placer's: the plan held no longer"""
+NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE})
+"""reasons that no idle GPU could cure"""
+
+# ---- plans
+
+
+def plan(ledger: Ledger, fact: PlanPublished) -> None:
+    if fact.token < ledger.token:
+        return
+    ledger.token, ledger.policy = fact.token, fact.policy
+    ledger.plans.append(PlanRecord(_plan_view(fact), _fragments(fact)))
+    if fact.kind is PlanKind.FIRST:
+        ledger.planned, ledger.verdicts = {}, {}
+    for placement in fact.placements:
+        ledger.planned[placement.job_id] = placement
+        ledger.verdicts.pop(placement.job_id, None)
+    for left in fact.left_out:
+        ledger.verdicts[left.job_id] = Verdict(
+            plan_id=fact.plan_id, reason=left.reason.value, detail=left.detail, to=left.to
+        )
+
+
+def _fragments(fact: PlanPublished) -> int:
+    return fact.idle_gpus if any(left.reason not in NOT_YET for left in fact.left_out) else 0
+
+
+def _plan_view(fact: PlanPublished) -> PlanView:
+    return PlanView(
+        plan_id=fact.plan_id,
+        at=fact.at,
+        kind=fact.kind,
+        round=fact.round,
+        policy=fact.policy,
+        stage=fact.stage,
+        placements=len(fact.placements),
+        left_out=len(fact.left_out),
+        idle_gpus=fact.idle_gpus,
+        objective=fact.objective,
+        bound=fact.bound,
+        gap=fact.gap,
+        decision_s=fact.decision_s,
+        solve_s=fact.solve_s,
+        configurations=fact.configurations,
+        notes=fact.notes,
+    )
+
+
+def choose_policy(ledger: Ledger, fact: PolicyChosen) -> None:
+    if ledger.policy is None:
+        ledger.policy = fact.policy
+
+
+def refuse(ledger: Ledger, fact: PlacementRefused) -> None:
+    ledger.measuring.pop(fact.placement_id, None)
+    record = ledger.jobs.get(fact.job_id)
+    if record is not None and record.ordered == fact.placement_id:
+        record.ordered = None
+    placement = ledger.planned.get(fact.job_id)
+    if placement is not None and placement.placement_id == fact.placement_id:
+        del ledger.planned[fact.job_id]
+        ledger.verdicts[fact.job_id] = Verdict(plan_id=fact.plan_id, reason=REFUSED, detail=fact.reason)
+
+
+def open_round(ledger: Ledger, fact: ProfilingPlanned) -> None:
+    """A new round: measurements of jobs that have moved on are forgotten."""
+    runs = [run for run in ledger.measuring.values() if _submitted_still(ledger, run.job_id)]
+    ledger.measuring = {run.placement_id: run for run in (*runs, *fact.runs)}
+
+
+def _submitted_still(ledger: Ledger, job_id: JobId) -> bool:
+    record = ledger.jobs.get(job_id)
+    return record is not None and record.state is JobState.SUBMITTED
+
+
+def measure(ledger: Ledger, fact: ProfileMeasured | ProfileFailed) -> None:
+    ledger.measuring.pop(fact.placement_id, None)
+
+
+# ---- nodes
+
+
+def join(ledger: Ledger, fact: NodeJoined) -> None:
+    known = ledger.nodes.get(fact.node_id)
+    if known is None:
+        ledger.nodes[fact.node_id] = NodeRecord(
+            node=fact.node, life=fact.life, up_since=fact.at, settled_at=fact.at
+        )
+        return
+    known.settle(fact.at)
+    _back(known, fact.at)
+    known.node, known.life = fact.node, fact.life
+    known.workers = {key: worker for key, worker in known.workers.items() if key in fact.workers}
+
+
+def lose(ledger: Ledger, fact: NodeLost) -> None:
+    known = ledger.nodes.get(fact.node_id)
+    if known is not None and known.alive:
+        known.settle(fact.at)
+        known.up.append((known.up_since, fact.at))
+        known.alive = False
+
+
+def come_back(ledger: Ledger, fact: NodeReturned) -> None:
+    if known := ledger.nodes.get(fact.node_id):
+        known.settle(fact.at)
+        _back(known, fact.at)
+
+
+def _back(known: NodeRecord, at: float) -> None:
+    if not known.alive:
+        known.alive, known.up_since = True, at
+
+
+def drain(ledger: Ledger, fact: NodeDrained | NodeRestored) -> None:
+    if known := ledger.nodes.get(fact.node_id):
+        known.draining = isinstance(fact, NodeDrained)
+
+
+# ---- workers
+
+
+def order_start(ledger: Ledger, fact: StartOrdered) -> None:
+    record = ledger.jobs.get(fact.job_id)
+    if record is not None and not fact.profile_iterations and record.ordered != fact.placement_id:
+        record.ordered, record.ordered_at = fact.placement_id, fact.at
+
+
+def start_worker(ledger: Ledger, fact: WorkerStarted) -> None:
+    if known := ledger.nodes.get(fact.node_id):
+        known.settle(fact.at)
+        known.workers[fact.placement_id] = Worker(job_id=fact.job_id, gpus=len(fact.gpu_indices))
+
+
+def order_stop(ledger: Ledger, fact: StopOrdered) -> None:
+    known = ledger.nodes.get(fact.node_id)
+    worker = known.workers.get(fact.placement_id) if known else None
+    if worker is not None and worker.stop_ordered_at is None:
+        worker.stop_ordered_at = fact.at
+
+
+def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
+    _save(ledger, fact)
+
+
+def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
+    ledger.measuring.pop(fact.placement_id, None)
+    if fact.leads and fact.outcome in (Outcome.CHECKPOINTED, Outcome.COMPLETED):
+        _save(ledger, fact)
+    known = ledger.nodes.get(fact.node_id)
+    if known is None:
+        return
+    known.settle(fact.at)
+    worker = known.workers.pop(fact.placement_id, None)
+    record = ledger.jobs.get(fact.job_id)
+    if worker is None or record is None or record.ended or worker.stop_ordered_at is None:
+        return
+    run = record.present
+    if run is not None and run.placement_id == fact.placement_id:
+        record.lost_gpu_s += max(fact.at - worker.stop_ordered_at, 0.0) * worker.gpus
+
+
+def _save(ledger: Ledger, fact: WorkerCheckpointed | WorkerStopped) -> None:
+    """Progress counts only while the placement is the job's present one."""
+    record = ledger.jobs.get(fact.job_id)
+    run = record.present if record else None
+    if record is not None and run is not None and run.placement_id == fact.placement_id:
+        record.samples_done = max(record.samples_done, fact.samples_done)
+        run.saved_at = fact.at

@@ -1,0 +1,109 @@
+"""How facts about jobs enter the ledger."""
+
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobEvent,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    JobQueued,
+    JobRejected,
+    JobStarted,
+    JobSubmitted,
+    PreemptReason,
+)
+from shared.domain.records import JobRecord, Ledger, Run
+from shared.domain.states import IllegalMove, JobState, next_state
+
+
+def submit(ledger: Ledger, fact: JobSubmitted) -> None:
+    if fact.job_id in ledger.jobs:
+        ledger.void += 1
+        return
+    ledger.jobs[fact.job_id] = JobRecord(
+        job_id=fact.job_id, spec=fact.spec, submitted_at=fact.at, since=fact.at
+    )
+
+
+def _move(ledger: Ledger, fact: JobEvent) -> JobRecord | None:
+    """The job in its new state, or None where the table has no such move."""
+    record = ledger.jobs.get(fact.job_id)
+    try:
+        state = next_state(record.state if record else None, fact)
+    except IllegalMove:
+        ledger.void += 1
+        return None
+    assert record is not None, "only JobSubmitted finds a job unknown"
+    record.state, record.since = state, fact.at
+    return record
+
+
+def profile(ledger: Ledger, fact: JobProfiled) -> None:
+    _move(ledger, fact)
+
+
+def queue(ledger: Ledger, fact: JobQueued) -> None:
+    if record := _move(ledger, fact):
+        record.age_s, record.single_gpu = fact.age_s, fact.single_gpu
+
+
+def start(ledger: Ledger, fact: JobStarted) -> None:
+    record = _move(ledger, fact)
+    if record is None:
+        return
+    run = Run(
+        placement_id=fact.placement_id,
+        configuration=fact.configuration,
+        started_at=fact.at,
+        samples_from=record.samples_done,
+        saved_at=fact.at,
+    )
+    placement = ledger.planned.get(fact.job_id)
+    if placement is not None and placement.placement_id == fact.placement_id:
+        run.throughput, run.layer = placement.throughput, placement.layer
+    if record.started_at is None:
+        record.started_at = fact.at
+    elif record.ordered == fact.placement_id:  # from here on the GPUs were held to restore the job
+        record.lost_gpu_s += max(fact.at - record.ordered_at, 0.0) * run.gpus
+    record.runs.append(run)
+
+
+def preempt(ledger: Ledger, fact: JobPreempted) -> None:
+    record = _move(ledger, fact)
+    if record is None:
+        return
+    run = record.runs[-1]
+    record.restarts += 1
+    record.ordered = None
+    record.samples_done = fact.samples_done
+    if fact.reason is not PreemptReason.PLAN:  # on order it saved everything; here it did not
+        record.lost_gpu_s += max(fact.at - run.saved_at, 0.0) * run.gpus
+    _close(record, fact.at)
+
+
+def end(ledger: Ledger, fact: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
+    before = ledger.jobs.get(fact.job_id)
+    was_running = before is not None and before.state is JobState.RUNNING
+    record = _move(ledger, fact)
+    if record is None:
+        return
+    record.ended_at = fact.at
+    match fact:
+        case JobCompleted(samples_done=samples_done):
+            record.samples_done = samples_done
+        case JobFailed(reason=reason) | JobRejected(reason=reason):
+            record.reason = reason
+        case _:
+            pass
+    if was_running:
+        _close(record, fact.at)
+    ledger.planned.pop(fact.job_id, None)
+    ledger.verdicts.pop(fact.job_id, None)
+
+
+def _close(record: JobRecord, at: float) -> None:
+    run = record.runs[-1]
+    run.ended_at = max(at, run.started_at)
+    run.samples_to = record.samples_done
+    record.run_s += run.ended_at - run.started_at

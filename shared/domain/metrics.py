@@ -1,0 +1,282 @@
+"""The metrics, defined once for every policy (hops.md section 5): pure functions from a ledger.
+
+| name                    | unit    | what                                                                  |
+|-------------------------|---------|-----------------------------------------------------------------------|
+| makespan_s              | s       | last completion − first submission                                    |
+| ttd_s                   | s       | makespan, if all jobs were submitted before any started; else None    |
+| jct_s_mean …_max        | s       | completion − submission: mean, p50, p95, p99, max                     |
+| wait_s_mean             | s       | time without GPUs, profiling included                                 |
+| lr_mean, lr_max         | 1       | latency ratio, wait / age (Hops eq. 8)                                |
+| raqlr                   | 1       | mean latency ratio of the jobs completed in the last h (eq. 7)        |
+| fragments_mean          | GPUs    | idle GPUs after a plan that left out a job that could run, else 0:    |
+|                         |         | mean over each round's plans, then over rounds                        |
+| ftf_rho_mean, …_max     | 1       | finish-time fairness, JCT / T_isolated                                |
+| ftf_unfair_share        | 1       | share of jobs with ρ above 1                                          |
+| jain_index              | 1       | of JCT / JCT under equal sharing (JPS eq. 33): the same ratio as ρ    |
+| gru                     | 1       | busy GPU time / available GPU time                                    |
+| cru                     | 1       | busy node time / available node time (Hadar)                          |
+| cluster_throughput_mean | GPUs    | samples/s of all jobs, each in units of its single-GPU mean over types|
+| restarts                | 1       | preemptions of all jobs                                               |
+| lost_work_gpu_s         | GPU·s   | recomputed, or spent on checkpoints and restores (see the function)   |
+| decision_s_p50, …_p99   | s       | from the first look at the view to the plan                           |
+| gap_max                 | 1       | proven relative gap of the solved plans                               |
+
+JCT, waiting and the ratios are about completed jobs. A figure with nothing to stand on is None, never NaN.
+"Available" and the mean throughput are taken from the first submission to the last completion, or to now
+while jobs are unfinished. A GPU is busy while a worker has it: profiling, start and checkpoint included.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from schemas.plans import Stage
+from schemas.results import PlanFigures
+from shared.domain.fairness import ftf_rhos, jain, single_gpu_mean
+from shared.domain.ledger import Ledger
+from shared.domain.records import JobRecord, NodeRecord
+from shared.domain.states import JobState
+
+RAQLR_WINDOW_S = 4 * 3600.0
+
+
+def summary(
+    ledger: Ledger, *, now: float | None = None, raqlr_window_s: float = RAQLR_WINDOW_S
+) -> dict[str, float | None]:
+    """Every figure of the table above. `now`: the time of the newest fact, unless told."""
+    at = ledger.at if now is None else now
+    done = completed(ledger)
+    jcts = [jct_s(record) for record in done]
+    ratios = latency_ratios(done)
+    rhos = ftf_rhos(ledger, done)
+    return {
+        "makespan_s": makespan_s(ledger),
+        "ttd_s": ttd_s(ledger),
+        "jct_s_mean": mean(jcts),
+        "jct_s_p50": percentile(jcts, 0.50),
+        "jct_s_p95": percentile(jcts, 0.95),
+        "jct_s_p99": percentile(jcts, 0.99),
+        "jct_s_max": max(jcts, default=None),
+        "wait_s_mean": mean([record.wait_s(at) for record in done]),
+        "lr_mean": mean(ratios),
+        "lr_max": max(ratios, default=None),
+        "raqlr": raqlr(ledger, now=at, window_s=raqlr_window_s),
+        "fragments_mean": fragments_mean(ledger),
+        "ftf_rho_mean": mean(rhos),
+        "ftf_rho_max": max(rhos, default=None),
+        "ftf_unfair_share": mean([float(rho > 1) for rho in rhos]),
+        "jain_index": jain(rhos),
+        "gru": gru(ledger, at),
+        "cru": cru(ledger, at),
+        "cluster_throughput_mean": cluster_throughput_mean(ledger, at),
+        "restarts": float(sum(record.restarts for record in ledger.jobs.values())),
+        "lost_work_gpu_s": lost_work_gpu_s(ledger),
+        "decision_s_p50": percentile(decisions_s(ledger), 0.50),
+        "decision_s_p99": percentile(decisions_s(ledger), 0.99),
+        "gap_max": max(gaps(ledger), default=None),
+    }
+
+
+def plan_figures(ledger: Ledger) -> PlanFigures:
+    stages: dict[str, int] = {}
+    for plan in ledger.plans:
+        stages[plan.view.stage.value] = stages.get(plan.view.stage.value, 0) + 1
+    return PlanFigures(
+        plans=len(ledger.plans),
+        decision_s_p50=percentile(decisions_s(ledger), 0.50),
+        decision_s_p99=percentile(decisions_s(ledger), 0.99),
+        gap_max=max(gaps(ledger), default=None),
+        stages=dict(sorted(stages.items())),
+    )
+
+
+def jobs_by_state(ledger: Ledger) -> dict[str, int]:
+    """Number of jobs in each state that has any, in the order of a job's life; forgotten ones too."""
+    counts = dict.fromkeys(JobState, 0)
+    for record in ledger.jobs.values():
+        counts[record.state] += 1
+    for state, number in ledger.forgotten.items():
+        counts[state] += number
+    return {state.value: number for state, number in counts.items() if number}
+
+
+def job_counts(ledger: Ledger) -> dict[str, int]:
+    """`submitted`: all jobs there ever were; then those by state, where being measured is `profiling`."""
+    states = jobs_by_state(ledger)
+    names = {JobState.SUBMITTED.value: "profiling"}
+    return {
+        "submitted": sum(states.values()),
+        **{names.get(state, state): number for state, number in states.items()},
+    }
+
+
+# ---- jobs
+
+
+def completed(ledger: Ledger) -> list[JobRecord]:
+    return [record for record in ledger.jobs.values() if record.state is JobState.COMPLETED]
+
+
+def jct_s(record: JobRecord) -> float:
+    """Completion − submission of an ended job."""
+    assert record.ended_at is not None, "only ended jobs have a completion time"
+    return max(record.ended_at - record.submitted_at, 0.0)
+
+
+def makespan_s(ledger: Ledger) -> float | None:
+    ends = [record.ended_at for record in completed(ledger) if record.ended_at is not None]
+    return max(ends) - _first_submission(ledger) if ends else None
+
+
+def ttd_s(ledger: Ledger) -> float | None:
+    """Makespan of a batch: every job was there before any started."""
+    starts = [record.started_at for record in ledger.jobs.values() if record.started_at is not None]
+    if not starts or max(record.submitted_at for record in ledger.jobs.values()) > min(starts):
+        return None
+    return makespan_s(ledger)
+
+
+def latency_ratio(record: JobRecord, now: float) -> float | None:
+    """Waiting time / age (Hops eq. 8); None before the job has an age."""
+    return record.wait_s(now) / record.age_s if record.age_s else None
+
+
+def latency_ratios(records: Iterable[JobRecord]) -> list[float]:
+    """Of ended jobs, those without an age left out."""
+    ratios = (latency_ratio(record, 0.0) for record in records if record.ended)
+    return [ratio for ratio in ratios if ratio is not None]
+
+
+def raqlr(ledger: Ledger, *, now: float, window_s: float = RAQLR_WINDOW_S) -> float | None:
+    """Mean latency ratio of the jobs completed in the last `window_s` seconds (Hops eq. 7)."""
+    lately = [record for record in completed(ledger) if (record.ended_at or 0.0) >= now - window_s]
+    return mean(latency_ratios(lately))
+
+
+def lost_work_gpu_s(ledger: Ledger) -> float:
+    """GPU-seconds recomputed, or spent on checkpoints and restores, as far as facts tell.
+
+    Recomputed: GPUs × the time from the newest checkpoint to the preemption, where a node was lost or an
+    agent restarted (the silence before a loss is noticed included). Checkpoint: a worker's GPUs from the
+    order to stop to its end. Restore: from the first order to start to JobStarted, at every start but a
+    job's first. What a cancelled or failed job had done is nobody's to recompute, so it is not counted.
+    """
+    return sum(record.lost_gpu_s for record in ledger.jobs.values())
+
+
+# ---- plans
+
+
+def fragments_mean(ledger: Ledger) -> float | None:
+    """Idle GPUs beside jobs that could run (Avg.frag), over the rounds of the workload."""
+    if not ledger.jobs:
+        return None
+    first, last = span_s(ledger, ledger.at)
+    rounds: dict[int, list[int]] = {}
+    for plan in ledger.plans:
+        if first <= plan.view.at <= last:
+            rounds.setdefault(plan.view.round, []).append(plan.fragments)
+    return mean([sum(found) / len(found) for found in rounds.values()])
+
+
+def decisions_s(ledger: Ledger) -> list[float]:
+    return [plan.view.decision_s for plan in ledger.plans]
+
+
+def gaps(ledger: Ledger) -> list[float]:
+    """Proven relative gaps of the plans that a solver or greedy made; a queue's order has none."""
+    views = (plan.view for plan in ledger.plans if plan.view.stage is not Stage.QUEUE)
+    return [view.gap for view in views if math.isfinite(view.gap)]
+
+
+# ---- the cluster
+
+
+def gru(ledger: Ledger, now: float) -> float | None:
+    """Busy GPU time / available GPU time; a lost node's GPUs are not available."""
+    nodes = ledger.nodes.values()
+    busy = sum(node.gpu_busy_s + _unsettled_s(node, now) * node.gpus_in_use for node in nodes)
+    return _use(ledger, now, busy, [float(node.node.gpus) for node in nodes])
+
+
+def cru(ledger: Ledger, now: float) -> float | None:
+    """Time of nodes with a busy GPU / time of nodes (Hadar's definition)."""
+    nodes = ledger.nodes.values()
+    busy = sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
+    return _use(ledger, now, busy, [1.0 for _ in nodes])
+
+
+def _use(ledger: Ledger, now: float, busy_s: float, weights: Sequence[float]) -> float | None:
+    if not ledger.jobs:
+        return None
+    span = span_s(ledger, now)
+    nodes = ledger.nodes.values()
+    there = sum(weight * _up_s(node, span) for node, weight in zip(nodes, weights, strict=True))
+    use = _share(busy_s, there)
+    return None if use is None else min(use, 1.0)  # the last gang's workers end after its job did
+
+
+def cluster_throughput_mean(ledger: Ledger, now: float) -> float | None:
+    """Σ over jobs of samples/s ÷ single-GPU mean, averaged over the span.
+
+    The integral of throughput is the number of samples, so no sampling interval enters. Samples count
+    once they are in a checkpoint or the job is complete; what had to be recomputed counts once.
+    """
+    if not ledger.jobs:
+        return None
+    first, last = span_s(ledger, now)
+    work = sum(record.samples_done / single_gpu_mean(record) for record in estimated(ledger))
+    return _share(work, last - first)
+
+
+# ---- statistics
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def percentile(values: Iterable[float], share: float) -> float | None:
+    """Between the closest ranks, linearly; `share` in 0 … 1."""
+    ranked = sorted(values)
+    if not ranked:
+        return None
+    place = share * (len(ranked) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
+
+
+# ---- the span of a workload
+
+
+def span_s(ledger: Ledger, now: float) -> tuple[float, float]:
+    """From the first submission to the last end, or to `now` while jobs are unfinished. Needs a job."""
+    ends = [record.ended_at for record in ledger.jobs.values()]
+    finished = [end for end in ends if end is not None]
+    first = _first_submission(ledger)
+    last = max(finished) if len(finished) == len(ends) else now
+    return first, max(first, last)
+
+
+def _first_submission(ledger: Ledger) -> float:
+    return min(record.submitted_at for record in ledger.jobs.values())
+
+
+def estimated(ledger: Ledger) -> list[JobRecord]:
+    """Jobs whose single-GPU speeds are known."""
+    return [record for record in ledger.jobs.values() if record.single_gpu]
+
+
+def _unsettled_s(node: NodeRecord, now: float) -> float:
+    """Length of the use that is not added up yet."""
+    return max(now - node.settled_at, 0.0) if node.alive and node.workers else 0.0
+
+
+def _up_s(node: NodeRecord, span: tuple[float, float]) -> float:
+    first, last = span
+    spells = [*node.up, (node.up_since, last)] if node.alive else node.up
+    return sum(max(min(end, last) - max(start, first), 0.0) for start, end in spells)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None

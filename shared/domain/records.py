@@ -1,0 +1,162 @@
+"""What the ledger is made of: jobs, runs, nodes, plans. Small, serialisable, no behaviour to speak of.
+
+All times are cluster seconds.
+"""
+
+import msgspec
+
+from schemas.cluster import Node
+from schemas.events import ProfileRun
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
+from schemas.jobs import JobSpec
+from schemas.plans import Configuration, Layer, Placement
+from schemas.views import PlanView
+from shared.domain.states import ENDED, JobState
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """A stretch in which a job holds GPUs: from JobStarted to JobPreempted or the job's end."""
+
+    placement_id: PlacementId
+    configuration: Configuration
+    started_at: float
+    samples_from: float
+    """in the checkpoint it resumed from"""
+    saved_at: float
+    """of the newest checkpoint; the start, while there is none"""
+    ended_at: float | None = None
+    samples_to: float | None = None
+    """that count: in the checkpoint it left behind"""
+    throughput: float | None = None
+    """samples/s, as estimated when it was placed"""
+    layer: Layer | None = None
+
+    @property
+    def gpus(self) -> int:
+        return sum(self.configuration.values())
+
+
+class JobRecord(msgspec.Struct, kw_only=True):
+    job_id: JobId
+    spec: JobSpec
+    submitted_at: float
+    state: JobState = JobState.SUBMITTED
+    since: float
+    """when it entered the state"""
+    started_at: float | None = None
+    """its first start"""
+    ended_at: float | None = None
+    age_s: float | None = None
+    """expected running time without waiting (Hops eq. 9)"""
+    single_gpu: dict[GpuType, float] = {}
+    """samples/s on one GPU"""
+    ordered: PlacementId | None = None
+    """the newest placement whose start was ordered; None once it is taken back"""
+    ordered_at: float = 0.0
+    run_s: float = 0.0
+    """length of all runs that are over"""
+    runs: list[Run] = []
+    """oldest first; the last one is open while the job runs"""
+    restarts: int = 0
+    samples_done: float = 0.0
+    """in its newest checkpoint, or at its end"""
+    lost_gpu_s: float = 0.0
+    """GPU-seconds recomputed, or spent on checkpoints and restores"""
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def present(self) -> Run | None:
+        """The run that goes on."""
+        return self.runs[-1] if self.state is JobState.RUNNING else None
+
+    def wait_s(self, now: float) -> float:
+        """Time the job has existed without holding GPUs, profiling included; ends with the job."""
+        until = now if self.ended_at is None else self.ended_at
+        run = self.present
+        running_s = self.run_s + (max(until - run.started_at, 0.0) if run else 0.0)
+        return max(until - self.submitted_at - running_s, 0.0)
+
+    def waits(self, now: float) -> list[tuple[float, float]]:
+        """The intervals that `wait_s` adds up, empty ones left out."""
+        until = now if self.ended_at is None else self.ended_at
+        ends = [self.submitted_at, *(until if run.ended_at is None else run.ended_at for run in self.runs)]
+        starts = [*(run.started_at for run in self.runs), until]
+        return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
+
+
+class Worker(msgspec.Struct, kw_only=True):
+    """GPUs of one node in the hands of one placement."""
+
+    job_id: JobId
+    gpus: int
+    stop_ordered_at: float | None = None
+
+
+class NodeRecord(msgspec.Struct, kw_only=True):
+    node: Node
+    life: str
+    alive: bool = True
+    draining: bool = False
+    up: list[tuple[float, float]] = []
+    """intervals in which it was alive; the present one is open and not among them"""
+    up_since: float
+    workers: dict[PlacementId, Worker] = {}
+    """a lost node keeps them: it may come back with them"""
+    settled_at: float
+    """up to when the next two are added up"""
+    busy_s: float = 0.0
+    """time with at least one GPU in use"""
+    gpu_busy_s: float = 0.0
+
+    @property
+    def gpus_in_use(self) -> int:
+        return sum(worker.gpus for worker in self.workers.values())
+
+    def settle(self, at: float) -> None:
+        """Add up use until `at`. Called before anything about the node changes."""
+        if self.alive and self.workers:
+            elapsed_s = max(at - self.settled_at, 0.0)
+            self.busy_s += elapsed_s
+            self.gpu_busy_s += elapsed_s * self.gpus_in_use
+        self.settled_at = max(at, self.settled_at)
+
+
+class PlanRecord(msgspec.Struct, frozen=True):
+    view: PlanView
+    fragments: int
+    """idle GPUs, if at least one job that could run was left out; else 0"""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the newest plan that looked at a job did not run it."""
+
+    plan_id: PlanId
+    reason: str
+    detail: str
+    to: tuple[JobId, ...] = ()
+
+
+class Ledger(msgspec.Struct, kw_only=True):
+    at: float = 0.0
+    """of the newest fact"""
+    jobs: dict[JobId, JobRecord] = {}
+    """in the order of their submission"""
+    nodes: dict[NodeId, NodeRecord] = {}
+    plans: list[PlanRecord] = []
+    policy: str | None = None
+    """of the newest plan"""
+    token: int = 0
+    """the newest fencing token; a plan with an older one changes nothing"""
+    planned: dict[JobId, Placement] = {}
+    """what the round's plans want to run"""
+    verdicts: dict[JobId, Verdict] = {}
+    """why the others wait"""
+    measuring: dict[PlacementId, ProfileRun] = {}
+    forgotten: dict[JobState, int] = {}
+    """ended jobs that are no longer kept"""
+    void: int = 0
+    """facts that the table of states did not allow"""

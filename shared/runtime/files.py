@@ -1,0 +1,197 @@
+"""Files that users write: YAML or JSON into a struct, and every fault with its file, line and field."""
+
+import re
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import yaml
+
+T = TypeVar("T")
+
+BYTES_AT_MOST = 16 * 1024 * 1024
+NODES_AT_MOST = 2_000_000
+"""values in one file, aliases expanded"""
+DEPTH_AT_MOST = 100
+
+_STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+")
+_PLACE = re.compile(r" - at `(?:key` in `)?(?P<path>[^`]*)`$")
+_MEMBER = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>[^`]*)`")
+_EXPONENT = re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$")
+
+
+class InvalidFile(ValueError):
+    """A file that is not what it should be. `line` counts from 1; `field` is a path such as `$.gpus[1]`."""
+
+    def __init__(self, path: str, line: int | None, field: str | None, reason: str) -> None:
+        place = path if line is None else f"{path}:{line}"
+        super().__init__(": ".join(part for part in (place, field, reason) if part))
+        self.path = path
+        self.line = line
+        self.field = field
+        self.reason = reason
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as people write it: `1e9` is a number here, as it is everywhere but in YAML 1.1."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
+
+
+def read_file(path: str | Path, kind: type[T]) -> T:
+    """The struct that a YAML or JSON file describes. Raises InvalidFile."""
+    return parse(_text(path), str(path), kind)
+
+
+def fault(path: str | Path, field: str, reason: str) -> InvalidFile:
+    """A fault that shows only after reading, with the line of the field it is about, where that is there."""
+    try:
+        root, _ = _load(_readable(_text(path), str(path)), str(path))
+    except InvalidFile:
+        return InvalidFile(str(path), None, field, reason)
+    _, sure = _follow(root, _STEP.findall(field.removeprefix("$")))
+    return InvalidFile(str(path), _line(sure), field, reason)
+
+
+def _text(path: str | Path) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(BYTES_AT_MOST + 1)
+        if len(data) > BYTES_AT_MOST:
+            raise InvalidFile(str(path), None, None, f"is larger than {BYTES_AT_MOST} bytes")
+        return data.decode()
+    except OSError as error:
+        raise InvalidFile(str(path), None, None, error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidFile(str(path), line, None, "is not UTF-8 text") from None
+
+
+def parse(text: str, path: str, kind: type[T]) -> T:
+    """The struct that a text in YAML or JSON describes; `path` names it in errors. Raises InvalidFile."""
+    root, value = _load(_readable(text, path), path)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _located(error, path, root) from None
+
+
+def _readable(text: str, path: str) -> str:
+    """In JSON a tab can only be space between values, and the YAML parser would refuse it there."""
+    return text.replace("\t", " ") if path.endswith(".json") else text
+
+
+def _load(text: str, path: str) -> tuple[yaml.Node, object]:
+    loader = _Loader(text)
+    try:
+        _check_depth(text, path)
+        root = loader.get_single_node()
+        if root is None:
+            raise InvalidFile(path, None, None, "is empty")
+        _check(root, path)
+        return root, loader.construct_document(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = error.problem or error.context or "malformed"
+        raise InvalidFile(path, mark.line + 1 if mark else None, None, reason) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidFile):
+            raise
+        raise InvalidFile(path, None, None, str(error).split("\n", maxsplit=1)[0]) from None
+    finally:
+        loader.dispose()
+
+
+def _check_depth(text: str, path: str) -> None:
+    """Refuse what nests too deep by its events: the C composer recurses, and would end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_AT_MOST:
+            mark = event.start_mark
+            raise InvalidFile(path, mark.line + 1 if mark else None, None, "too deep")
+
+
+def _check(root: yaml.Node, path: str) -> None:
+    """Refuse keys given twice, where the last would win in silence, and aliases that explode."""
+    todo = [(root, 0)]
+    seen = 0
+    while todo:
+        node, depth = todo.pop()
+        seen += 1
+        if seen > NODES_AT_MOST or depth > DEPTH_AT_MOST:
+            raise InvalidFile(path, _line(node), None, "too large or too deep")
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node, path)
+        todo += [(child, depth + 1) for child in _children(node)]
+
+
+def _check_keys(node: yaml.MappingNode, path: str) -> None:
+    keys: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise InvalidFile(path, _line(key), None, "a key must be a plain value")
+        if key.value in keys:
+            raise InvalidFile(path, _line(key), None, f"the key {key.value} is given twice")
+        keys.add(key.value)
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    match node:
+        case yaml.MappingNode():
+            return [value for _, value in node.value]
+        case yaml.SequenceNode():
+            return list(node.value)
+        case _:
+            return []
+
+
+def _located(error: msgspec.ValidationError, path: str, root: yaml.Node) -> InvalidFile:
+    """The complaint, with the field it is about and the line where that stands."""
+    text = str(error)
+    place = _PLACE.search(text)
+    field = place["path"] if place else "$"
+    reason = text[: place.start()] if place else text
+    member = _MEMBER.search(reason)
+    found, sure = _follow(root, _STEP.findall(field.removeprefix("$")))
+    if member is not None:
+        field = f"{field}.{member['name']}"
+        found = [key for node in found for key in _keys(node, member["name"])]
+    return InvalidFile(path, _line(found[0] if len(found) == 1 else sure), field, reason)
+
+
+def _follow(root: yaml.Node, steps: list[str]) -> tuple[list[yaml.Node], yaml.Node]:
+    """Where a path may lead, and the last node on it that is certain.
+
+    msgspec writes `[...]` for some entry of a mapping: from there on the path leads to several.
+    """
+    nodes, sure = [root], root
+    for step in steps:
+        onward = [child for node in nodes for child in _step(node, step)]
+        if not onward:
+            break
+        nodes = onward
+        sure = nodes[0] if len(nodes) == 1 else sure
+    return nodes, sure
+
+
+def _step(node: yaml.Node, step: str) -> list[yaml.Node]:
+    match node:
+        case yaml.SequenceNode() if step.startswith("["):
+            return [node.value[int(step[1:-1])]] if step != "[...]" else list(node.value)
+        case yaml.MappingNode() if step == "[...]":
+            return [value for _, value in node.value]
+        case yaml.MappingNode():
+            return [value for key, value in node.value if key.value == step]
+        case _:
+            return []
+
+
+def _keys(node: yaml.Node, name: str) -> list[yaml.Node]:
+    return [key for key, _ in node.value if key.value == name] if isinstance(node, yaml.MappingNode) else []
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1

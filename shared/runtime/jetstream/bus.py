@@ -1,0 +1,52 @@
+"""The four ports over one connection."""
+
+import structlog
+
+from schemas.settings import Settings
+from shared.runtime.counts import Counts
+from shared.runtime.jetstream.facts import JetStreamFacts
+from shared.runtime.jetstream.link import Link
+from shared.runtime.jetstream.questions import JetStreamQuestions
+from shared.runtime.jetstream.samples import JetStreamSamples
+from shared.runtime.jetstream.state import JetStreamState
+from shared.runtime.jetstream.streams import ensure
+
+log = structlog.get_logger()
+
+
+class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStreamState):
+    """One service's connection to the servers. Make it with `connect`."""
+
+    def __init__(self, link: Link) -> None:
+        JetStreamFacts.__init__(self, link)
+        JetStreamQuestions.__init__(self, link)
+
+    @property
+    def counts(self) -> Counts:
+        return self._link.counts
+
+    @classmethod
+    async def connect(cls, settings: Settings, name: str, timeout_s: float | None = None) -> "JetStreamBus":
+        """Connect and see to it that the streams exist, trying again until the server is there.
+
+        Raises Unavailable after `timeout_s` real seconds (None: never), PermissionError for credentials
+        that the server refuses, ValueError for a `nats_url` that is none, RuntimeError for a stream that
+        exists and cannot be given our settings.
+        """
+        link = Link(settings, name)
+        try:
+            await link.open(timeout_s)
+            await ensure(link, timeout_s)
+            bus = cls(link)
+            await bus.open()
+        except BaseException:
+            await link.close()
+            raise
+        return bus
+
+    def connected(self) -> bool:
+        return self._link.connected()
+
+    async def close(self) -> None:
+        await self.stop_answering()
+        await self._link.close()

@@ -1,0 +1,33 @@
+"""Limits and rules that every kind of bus holds alike."""
+
+import re
+
+MAX_PAYLOAD_BYTES = 1_048_576
+"""of one message with its headers: the server's default"""
+READ_BATCH = 500
+"""facts handed to a reader at once"""
+ANSWERS_AT_ONCE = 256
+"""questions that one server of a subject works on at the same time"""
+DEAD_LETTERS = 1_000
+"""dead letters kept"""
+REASON_CHARS = 300
+TTL_MIN_S = 1.0
+"""shortest life that the server gives a value that goes away by itself"""
+
+_ID_HEADER_BYTES = len("NATS/1.0\r\nNats-Msg-Id: \r\n\r\n")
+_KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
+
+
+def check_size(what: str, data: bytes, limit: int, *, message_id: str = "") -> bytes:
+    """The data. Raises ValueError if it is too large to travel."""
+    size = len(data) + (_ID_HEADER_BYTES + len(message_id.encode()) if message_id else 0)
+    if size > limit:
+        raise ValueError(f"{what} is {size} bytes, the bus takes at most {limit}")
+    return data
+
+
+def check_key(key: str) -> str:
+    """The key. Raises ValueError if a bucket would not take it."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"not a key: {key!r}")
+    return key

@@ -1,0 +1,62 @@
+"""Logs: events with keys, one a line, as JSON or for the eye. They go to stderr; results go to stdout."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import msgspec
+import structlog
+from structlog.typing import Processor, WrappedLogger
+
+from schemas.settings import Settings
+
+_encoder = msgspec.json.Encoder(enc_hook=repr)
+
+
+def configure_logs(settings: Settings, service: str = "") -> None:
+    """Set up structlog for the process, and pass warnings of the libraries on to it.
+
+    `service` becomes a key of every line.
+    """
+    level = getattr(logging, settings.log_level.upper())
+    structlog.configure(
+        processors=[*_enrichers(service), *_renderers(settings.log_format)],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Forward()], force=True)
+
+
+def _enrichers(service: str) -> list[Processor]:
+    def name_service(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.setdefault("service", service)
+        return event
+
+    enrichers: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    return [*enrichers, name_service] if service else enrichers
+
+
+def _renderers(kind: str) -> list[Processor]:
+    if kind == "console":
+        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    return [structlog.processors.format_exc_info, render_json]
+
+
+def render_json(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> str:
+    """One JSON object: time, level, event, then the keys. What JSON does not know is shown by repr."""
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    return _encoder.encode(first | dict(event)).decode()
+
+
+class _Forward(logging.Handler):
+    """What libraries say through the standard library, as an event."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger()
+        log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)

@@ -1,0 +1,171 @@
+"""A real nats-server as a child process: for tests, the demo and the embedded stack.
+
+The child must not outlive its parent, however that ends. On Linux the kernel sees to it (prctl with
+PR_SET_PDEATHSIG): when the thread that started the server dies, the server gets SIGTERM. So start it from
+the main thread. Elsewhere only `stop` and `kill` end it.
+"""
+
+import asyncio
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+PR_SET_PDEATHSIG = 1
+START_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0
+POLL_S = 0.01
+LOG_TAIL_BYTES = 2_000
+
+
+class NatsServer:
+    """One server with JetStream, its store below `folder`. It keeps its port through restarts."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str = "",
+        user: str = "",
+        password: str = "",
+    ) -> None:
+        self.host = host
+        self.port = port or _free_port(host)
+        self._folder = folder
+        self._log = folder / "nats-server.log"
+        self._credentials = (
+            {"token": token} if token else {"user": user, "password": password} if user else {}
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self.host}:{self.port}"
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    async def start(self) -> None:
+        """Start and wait until it takes clients. Raises RuntimeError with the end of its log."""
+        self.launch()
+        try:
+            for _ in self._until_ready():
+                await asyncio.sleep(POLL_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def start_now(self) -> None:
+        """As `start`, where there is no event loop."""
+        self.launch()
+        for _ in self._until_ready():
+            time.sleep(POLL_S)
+
+    async def stop(self) -> None:
+        """End it in good order; after a while, in any."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        for _ in self._until_gone():
+            await asyncio.sleep(POLL_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it as a power cut would, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def launch(self) -> None:
+        """Start the process, and wait for nothing."""
+        assert not self.running(), "the server runs already"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._process = subprocess.Popen(  # noqa: S603 - our own server
+            [_executable(), "--config", self._write_config()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=_tie_to_parent(),  # noqa: PLW1509 - two system calls, prepared beforehand
+        )
+
+    def _until_ready(self) -> Iterator[None]:
+        """Ends once the server takes clients; one step is one look."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._takes_clients():
+            if not self.running() or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"nats-server did not start on {self.url}: {self._log_tail()}")
+            yield
+
+    def _until_gone(self) -> Iterator[None]:
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self.running() and time.monotonic() < deadline:
+            yield
+
+    def _takes_clients(self) -> bool:
+        """Whether it greets: it does so only once JetStream has recovered its store."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1.0) as connection:
+                return connection.recv(5) == b"INFO "
+        except OSError:
+            return False
+
+    def _write_config(self) -> Path:
+        config: dict[str, object] = {
+            "listen": f"{self.host}:{self.port}",
+            "log_file": str(self._log),
+            # An acknowledged fact is on the disk: without this a power cut takes the last seconds.
+            "jetstream": {"store_dir": str(self._folder), "sync_interval": "always"},
+        }
+        if self._credentials:
+            config["authorization"] = self._credentials
+        path = self._folder / "nats-server.conf"
+        path.touch(mode=0o600)
+        path.write_bytes(msgspec.json.encode(config))
+        return path
+
+    def _log_tail(self) -> str:
+        if not self._log.exists():
+            return "it wrote no log"
+        return self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+
+
+def _executable() -> str:
+    """The nats-server of this environment, else the one on the path. Raises FileNotFoundError."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("nats-server", path=beside) or shutil.which("nats-server")
+    if found is None:
+        raise FileNotFoundError("nats-server is not installed: install hopyard with the extra `cli`")
+    return found
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _tie_to_parent() -> Callable[[], None] | None:
+    """What the child does before it becomes the server. None where the system has no such call."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl  # looked up before the fork: afterwards a lock may be held for ever
+    parent = os.getpid()
+
+    def tie() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died before the call
+            os._exit(1)
+
+    return tie

@@ -1,0 +1,134 @@
+"""Settings from a file and the environment: the environment wins, and a mistake is named, never guessed."""
+
+import ast
+import difflib
+import inspect
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from schemas.settings import Settings
+
+PREFIX = "HOPYARD_"
+FILE_VARIABLE = "HOPYARD_SETTINGS"
+"""environment variable that holds the path of the settings file"""
+NO_SETTINGS = {FILE_VARIABLE, PREFIX + "SERVICE", PREFIX + "SCENARIO", PREFIX + "PORT"}
+"""not settings either: what the image and the compose file choose by"""
+_SECRETS = ("token", "password")
+
+Value = str | int | float | bool
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One line of `hopyard config show`. A secret that is set shows as stars."""
+
+    name: str
+    value: Value
+    default: Value
+    doc: str
+
+
+def load_settings(environ: Mapping[str, str], path: Path | str | None = None) -> Settings:
+    """The settings in force.
+
+    `path` None: the file that `HOPYARD_SETTINGS` names, if it names one. Raises ValueError that names the
+    file or variable and the setting.
+    """
+    path = path or environ.get(FILE_VARIABLE) or None
+    values = _checked(_from_file(Path(path)), f"{path}: ") if path else {}
+    values |= _checked(_from_environment(environ), PREFIX)
+    return msgspec.convert(values, Settings)
+
+
+def describe(settings: Settings) -> list[Setting]:
+    """Every setting with its value, its default and what it means."""
+    docs = _docs()
+    return [
+        Setting(
+            name=field.name,
+            value=_shown(field.name, getattr(settings, field.name)),
+            default=field.default,
+            doc=docs.get(field.name, ""),
+        )
+        for field in msgspec.structs.fields(Settings)
+    ]
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: settings are a mapping of names to values")  # noqa: TRY004 - what a user wrote
+    return {str(name): value for name, value in content.items()}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    return {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in environ.items()
+        if name.startswith(PREFIX) and name not in NO_SETTINGS
+    }
+
+
+def _checked(values: Mapping[str, object], source: str) -> dict[str, Value]:
+    """The values as the settings' types."""
+    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
+    return {
+        name: _convert(value, fields[_known(name, fields, source)].type, _label(name, source))
+        for name, value in values.items()
+    }
+
+
+def _known(name: str, names: Iterable[str], source: str) -> str:
+    if name in (names := list(names)):
+        return name
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {_label(close[0], source)}?" if close else ""
+    raise ValueError(f"{_label(name, source)}: there is no such setting{hint}")
+
+
+def _convert(value: object, kind: object, label: str) -> Value:
+    try:
+        # Only text is read leniently: everything in the environment is text, a number in a file is not.
+        converted: Value = msgspec.convert(value, kind, strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{label}: {error} (it is {value!r})") from None
+    if isinstance(converted, float) and not math.isfinite(converted):
+        raise ValueError(f"{label}: a finite number is needed (it is {value!r})")
+    return converted
+
+
+def _label(name: str, source: str) -> str:
+    return source + (name.upper() if source == PREFIX else name)
+
+
+def _shown(name: str, value: Value) -> Value:
+    return "***" if value and name.endswith(_SECRETS) else value
+
+
+def _docs() -> dict[str, str]:
+    """The docstrings below the fields: Python drops them, the source has them."""
+    body = ast.parse(inspect.getsource(Settings)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = _text(below)
+            if text:
+                docs[field.target.id] = " ".join(text.split())
+    return docs
+
+
+def _text(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return str(node.value.value)
+    return ""

@@ -1,0 +1,110 @@
+"""A real NATS server under a test's control, and networks of both kinds for tests that hold for either."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+from nats.aio.client import Client
+from nats.js.api import StreamConfig
+from nats.js.errors import NotFoundError
+
+from schemas.settings import Settings
+from schemas.subjects import DEAD_PREFIX, DEAD_STREAM
+from shared.runtime.bus import Bus
+from shared.runtime.clock import LoopClock
+from shared.runtime.jetstream import JetStreamBus
+from shared.runtime.jetstream.streams import configs
+from shared.runtime.memory import MemoryBus
+from shared.runtime.nats_server import NatsServer
+
+LISTENER_QUEUE = 50
+
+
+class LiveNats:
+    """A running server that a test may kill and bring back. Its store and address stay."""
+
+    def __init__(self, folder: Path, token: str = "") -> None:
+        self._server = NatsServer(folder, token=token)
+        self._server.start_now()
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def settings(self, **changes: object) -> Settings:
+        return Settings(nats_url=self.url, **changes)  # type: ignore[arg-type]
+
+    def kill(self) -> None:
+        """As kill -9."""
+        self._server.kill()
+
+    def ensure_running(self) -> None:
+        """Bring it back if an earlier test left it dead."""
+        if not self._server.running():
+            self._server.start_now()
+
+    def restart(self) -> None:
+        """Kill it, if it runs, and wait until it is back."""
+        self._server.kill()
+        self._server.start_now()
+
+
+class MemoryNet:
+    def __init__(self) -> None:
+        self._bus = MemoryBus(LoopClock(), listener_queue=LISTENER_QUEUE)
+
+    async def client(self, name: str = "service") -> Bus:
+        return self._bus.client(name)
+
+    async def store(self, subject: str, data: bytes) -> None:
+        self._bus.store(subject, data)
+
+    async def dead_letters(self) -> list[tuple[str, bytes]]:
+        return [(letter.reason, letter.data) for letter in self._bus.dead_letters()]
+
+    async def close(self) -> None:
+        await self._bus.close()
+
+
+class JetStreamNet:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._clients: list[JetStreamBus] = []
+        self._raw = Client()
+
+    async def open(self) -> None:
+        await self._raw.connect(self.settings.nats_url)
+        for config in configs(self.settings):
+            assert config.name is not None
+            with suppress(NotFoundError):
+                await self._raw.jetstream().delete_stream(config.name)
+
+    async def client(self, name: str = "service") -> JetStreamBus:
+        bus = await JetStreamBus.connect(self.settings, name, timeout_s=10.0)
+        self._clients.append(bus)
+        return bus
+
+    async def store(self, subject: str, data: bytes) -> None:
+        """Put any bytes into a stream, as a broken program would."""
+        await self._raw.jetstream().publish(subject, data)
+
+    async def request(self, subject: str, data: bytes) -> bytes:
+        """The reply to any bytes, as a stranger would get it."""
+        return bytes((await self._raw.request(subject, data, timeout=2.0)).data)
+
+    async def stream(self, name: str) -> StreamConfig:
+        config: StreamConfig = (await self._raw.jetstream().stream_info(name)).config
+        return config
+
+    async def dead_letters(self) -> list[tuple[str, bytes]]:
+        await asyncio.sleep(0.05)  # put down without an acknowledgement
+        message = await self._raw.jetstream().get_last_msg(DEAD_STREAM, f"{DEAD_PREFIX}.>")
+        return [((message.headers or {})["Hopyard-Reason"], message.data or b"")]
+
+    async def close(self) -> None:
+        for bus in self._clients:
+            await bus.close()
+        await self._raw.close()
+
+
+Net = MemoryNet | JetStreamNet

@@ -1,0 +1,307 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_builders import JOB_YAML, job_view, node_view, status_view
+from cli_line import Hopyard, Ran
+from cli_server import CannedApi, canned_api
+
+from hopyard.cli import main
+from hopyard.folder import StackFile, write_stack_file
+from schemas.ids import JobId, NodeId
+from schemas.views import Cancelled, JobPage, NodeDrain, NodePage, PolicyChoice, Submitted, WhyView
+
+
+@pytest.fixture
+def api() -> Iterator[CannedApi]:
+    with canned_api() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("HOPYARD_API_URL", "HOPYARD_API_TOKEN", "HOPYARD_SETTINGS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
+    """Run a command line as the console script does."""
+
+    def run(*arguments: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB_YAML)
+    return path
+
+
+def submitted(*, created: bool = True) -> Submitted:
+    return Submitted(job_id=JobId("job-1"), created=created)
+
+
+def test_submit_prints_the_jobs_id(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted(), status=201)
+    ran = hopyard("submit", str(job_file), "--api", api.url)
+    assert (ran.code, ran.err) == (0, "")
+    assert "job-1" in ran.out
+
+
+def test_submit_sends_the_given_key_and_the_job(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted())
+    hopyard("submit", str(job_file), "--api", api.url, "--key", "nightly")
+    _, _, headers, body = api.requests[0]
+    assert headers["Idempotency-Key"] == "nightly"
+    assert json.loads(body)["workload"]["model"] == "resnet-50"
+
+
+def test_submit_makes_a_key_of_its_own_each_time(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted())
+    for _ in range(2):
+        hopyard("submit", str(job_file), "--api", api.url)
+    first, second = (headers["Idempotency-Key"] for _, _, headers, _ in api.requests)
+    assert first != second
+
+
+def test_a_repeated_submission_says_so(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted(created=False))
+    assert "used before" in hopyard("submit", str(job_file), "--api", api.url).err
+
+
+def test_json_is_all_that_is_on_stdout(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted())
+    ran = hopyard("submit", str(job_file), "--api", api.url, "--json")
+    assert json.loads(ran.out) == {"job_id": "job-1", "created": True}
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 422, 429])
+def test_a_refusal_names_field_and_reason(
+    hopyard: Hopyard, api: CannedApi, job_file: Path, status: int
+) -> None:
+    api.refuses("POST /v1/jobs", status, "no node has it", field="$.gpu_types[0]")
+    ran = hopyard("submit", str(job_file), "--api", api.url)
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "$.gpu_types[0]: no node has it" in ran.err
+
+
+def test_a_misspelt_field_is_named_with_file_and_line(
+    hopyard: Hopyard, api: CannedApi, job_file: Path
+) -> None:
+    job_file.write_text(JOB_YAML + "prioritty: 2\n")
+    ran = hopyard("submit", str(job_file), "--api", api.url)
+    assert ran.code == 2
+    assert f"{job_file}:5: $.prioritty" in ran.err
+    assert api.requests == []
+
+
+def test_a_broken_yaml_file_is_invalid(hopyard: Hopyard, job_file: Path) -> None:
+    job_file.write_text("name: [")
+    assert hopyard("submit", str(job_file)).code == 2
+
+
+def test_a_missing_file_is_bad_usage(hopyard: Hopyard) -> None:
+    assert hopyard("submit", "nowhere.yaml").code == 2
+
+
+def test_an_unknown_command_is_bad_usage(hopyard: Hopyard) -> None:
+    assert hopyard("dance").code == 2
+
+
+def test_nobody_listening_is_code_3(hopyard: Hopyard) -> None:
+    ran = hopyard("ps", "--api", "http://127.0.0.1:1")
+    assert ran.code == 3
+    assert "http://127.0.0.1:1: connection refused" in ran.err
+
+
+def test_an_api_that_is_not_ready_is_code_3(hopyard: Hopyard, api: CannedApi) -> None:
+    api.refuses("GET /v1/nodes", 503, "the monitor does not answer")
+    ran = hopyard("nodes", "--api", api.url)
+    assert ran.code == 3
+    assert "the monitor does not answer" in ran.err
+
+
+def test_another_server_on_the_port_is_code_3(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says_bytes("GET /v1/nodes", b"<html>hello</html>")
+    assert hopyard("nodes", "--api", api.url).code == 3
+
+
+def test_ps_lists_jobs(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=(job_view("job-1"), job_view("job-2"))))
+    ran = hopyard("ps", "--api", api.url, "--state", "queued", "--project", "vision")
+    assert "job-1" in ran.out
+    assert "job-2" in ran.out
+    assert api.requests[0][1] == {"state": "queued", "project": "vision", "limit": "100"}
+
+
+def test_ps_says_how_to_see_the_rest(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=(job_view(),), next="abc"))
+    assert "--after abc" in hopyard("ps", "--api", api.url, "--limit", "1").err
+
+
+def test_show_and_why_ask_about_the_job(hopyard: Hopyard, api: CannedApi) -> None:
+    why = WhyView(job_id=JobId("job-1"), state="queued", reason="outweighed", detail="")
+    api.says("GET /v1/jobs/job-1", job_view())
+    api.says("GET /v1/jobs/job-1/why", why)
+    assert "resnet-50 on imagenet" in hopyard("show", "job-1", "--api", api.url).out
+    assert "outweighed" in hopyard("why", "job-1", "--api", api.url).out
+
+
+def test_a_strange_job_id_stays_one_part_of_the_address(hopyard: Hopyard, api: CannedApi) -> None:
+    assert hopyard("show", "../nodes", "--api", api.url).code == 1
+    assert api.requests[0][0] == "GET /v1/jobs/../nodes"
+
+
+def test_cancel_withdraws(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("DELETE /v1/jobs/job-1", Cancelled(job_id=JobId("job-1")), status=202)
+    assert hopyard("cancel", "job-1", "--api", api.url).code == 0
+
+
+def test_a_node_is_drained_and_restored(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("POST /v1/nodes/titan-0/drain", NodeDrain(node_id=NodeId("titan-0"), draining=True))
+    api.says("DELETE /v1/nodes/titan-0/drain", NodeDrain(node_id=NodeId("titan-0"), draining=False))
+    assert "draining" in hopyard("node", "drain", "titan-0", "--api", api.url).err
+    assert "in use" in hopyard("node", "restore", "titan-0", "--api", api.url).err
+
+
+def test_policy_is_shown_and_set(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    api.says("PUT /v1/policy", PolicyChoice(policy="fifo"))
+    assert hopyard("policy", "--api", api.url).out == "hops\n"
+    assert hopyard("policy", "set", "fifo", "--api", api.url).out == "fifo\n"
+    assert json.loads(api.requests[1][3]) == {"policy": "fifo"}
+
+
+def test_the_environment_says_where_the_api_is(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOPYARD_API_URL", api.url)
+    monkeypatch.setenv("HOPYARD_API_TOKEN", "secret")
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    assert hopyard("policy").code == 0
+    assert api.requests[0][2]["Authorization"] == "Bearer secret"
+
+
+def test_a_stack_started_further_up_is_found(
+    hopyard: Hopyard, api: CannedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".hopyard").mkdir()
+    (tmp_path / "jobs").mkdir()
+    stack = StackFile(api_url=api.url, nats_url="nats://127.0.0.1:1", pid=1, pids={}, ports={})
+    write_stack_file(tmp_path / ".hopyard", stack)
+    monkeypatch.chdir(tmp_path / "jobs")
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    assert hopyard("policy").code == 0
+
+
+EVENTS = b"""\
+{"seq":1,"event":{"fact":"job.submitted","at":3.25,"job_id":"job-1","spec":{"a":1,"b":2,"c":3}}}
+{"seq":4,"event":{"fact":"job.started","at":40.0,"job_id":"job-1","configuration":{"titan-0":4}}}
+"""
+
+
+def test_logs_prints_a_line_a_fact(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says_bytes("GET /v1/events", EVENTS)
+    first, second = hopyard("logs", "--job", "job-1", "--api", api.url).out.splitlines()
+    assert first.split() == ["1", "3.2", "job.submitted", "job_id=job-1", "spec=<3>"]
+    assert "configuration=titan-0:4" in second
+    assert api.requests[0][1]["job"] == "job-1"
+
+
+def test_logs_as_json_is_a_document_a_line(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says_bytes("GET /v1/events", EVENTS)
+    lines = hopyard("logs", "--json", "--follow", "--api", api.url).out.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [1, 4]
+    assert api.requests[0][1] == {"after": "0", "follow": "true"}
+
+
+def healthy(api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view())
+    api.says("GET /v1/nodes", NodePage(nodes=(node_view(),)))
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    api.says_bytes("GET /v1/events", b"")
+
+
+def test_diag_is_content_with_a_healthy_stack(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    ran = hopyard("diag", "--json", "--api", api.url)
+    assert ran.code == 0
+    assert [check["what"] for check in json.loads(ran.out)["checks"]] == [
+        "API",
+        "nodes",
+        "policy",
+        "event log",
+    ]
+
+
+def test_diag_points_at_a_lost_node(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("GET /v1/nodes", NodePage(nodes=(node_view(state="lost"),)))
+    ran = hopyard("diag", "--api", api.url)
+    assert ran.code == 1
+    assert "titan-0 is lost" in ran.out
+
+
+def test_diag_points_at_a_dead_service_and_a_missing_nats(
+    hopyard: Hopyard, api: CannedApi, tmp_path: Path
+) -> None:
+    healthy(api)
+    (tmp_path / ".hopyard").mkdir()
+    stack = StackFile(
+        api_url=api.url,
+        nats_url="nats://127.0.0.1:1",
+        pid=1,
+        pids={"planner": 2**22 + 1},
+        ports={"planner": 1},
+    )
+    write_stack_file(tmp_path / ".hopyard", stack)
+    ran = hopyard("diag")
+    assert ran.code == 1
+    assert "is gone" in ran.out
+    assert "nats://127.0.0.1:1" in ran.out
+
+
+def test_diag_without_an_api_is_code_3(hopyard: Hopyard) -> None:
+    assert hopyard("diag", "--api", "http://127.0.0.1:1").code == 3
+
+
+def test_version_names_the_parts(hopyard: Hopyard) -> None:
+    assert {"hopyard", "python", "msgspec"} <= json.loads(hopyard("version", "--json").out).keys()
+
+
+def test_config_show_has_the_environment_in_it(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_ROUND_S", "60")
+    settings = {each["name"]: each["value"] for each in json.loads(hopyard("config", "show", "--json").out)}
+    assert settings["round_s"] == 60.0
+    assert "copies of every stream" in hopyard("config", "show").out
+
+
+def test_a_setting_there_is_not_is_code_2(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_ROUNDS", "60")
+    ran = hopyard("config", "show")
+    assert ran.code == 2
+    assert "HOPYARD_ROUNDS" in ran.err
+
+
+COMMANDS = (
+    "demo", "up", "submit", "ps", "show", "why", "cancel", "nodes", "node drain", "node restore",
+    "logs", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "version",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_with_an_example(hopyard: Hopyard, command: str) -> None:
+    ran = hopyard(*command.split(), "--help")
+    assert ran.code == 0
+    assert f"$ hopyard {command.removesuffix(' show')}" in ran.out

@@ -1,0 +1,85 @@
+from cli_builders import job_view, node_view, plan_view, run_result, status_view
+from rich.console import Console, RenderableType
+
+from hopyard.live import Glance, line, picture
+from hopyard.tables import job_table, jobs_table, nodes_table, result_table, why_table
+from schemas.ids import JobId, NodeId
+from schemas.plans import Layer
+from schemas.views import JobPage, NodePage, WhyView
+
+
+def text_of(table: RenderableType) -> str:
+    console = Console(width=200, no_color=True)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def glance() -> Glance:
+    return Glance(status=status_view(), submitted=7, total=25, round_s=360.0, elapsed_s=2.5)
+
+
+def test_a_running_job_shows_where_it_runs_and_how_far_it_is() -> None:
+    job = job_view(state="running", configuration={NodeId("titan-0"): 4}, samples_done=250.0)
+    shown = text_of(jobs_table(JobPage(jobs=(job,))))
+    assert "titan-0:4" in shown
+    assert "25.0%" in shown
+
+
+def test_a_waiting_job_shows_what_it_may_use() -> None:
+    assert "(1/2/4)" in text_of(jobs_table(JobPage(jobs=(job_view(),))))
+
+
+def test_one_job_says_which_layer_its_estimate_comes_from() -> None:
+    shown = text_of(job_table(job_view(estimated_throughput=812.0, layer=Layer.ENTITY)))
+    assert "812 samples/s estimated, from the entity layer" in shown
+
+
+def test_what_is_not_known_about_a_job_is_left_out() -> None:
+    assert "ended" not in text_of(job_table(job_view()))
+
+
+def test_why_names_reason_and_holders() -> None:
+    why = WhyView(
+        job_id=JobId("job-2"), state="queued", reason="outweighed", detail="others", to=(JobId("job-1"),)
+    )
+    shown = text_of(why_table(why))
+    assert "outweighed" in shown
+    assert "job-1" in shown
+
+
+def test_a_node_shows_its_busy_gpus_and_their_holders() -> None:
+    shown = text_of(nodes_table(NodePage(nodes=(node_view(),))))
+    assert "job-1:2" in shown
+    assert "titan-0" in shown
+
+
+def test_markup_in_a_users_text_is_text() -> None:
+    assert "[bold]oops[/bold]" in text_of(jobs_table(JobPage(jobs=(job_view(reason="[bold]oops[/bold]"),))))
+
+
+def test_a_result_reads_seconds_as_durations_and_leaves_out_what_is_not_known() -> None:
+    shown = text_of(result_table(run_result()))
+    assert "9h 30m" in shown
+    assert "lr max" in shown
+    assert "ftf" not in shown
+
+
+def test_the_plain_line_says_clock_jobs_gpus_and_the_last_plan() -> None:
+    shown = line(glance())
+    assert "12m 05s simulated, round 2" in shown
+    assert "7/25 submitted" in shown
+    assert "titan 12/16" in shown
+    assert "gap 1.0%" in shown
+
+
+def test_the_picture_shows_busy_gpus_by_type() -> None:
+    assert "12/16" in text_of(picture(glance()))
+
+
+def test_before_the_first_plan_the_line_is_without_one() -> None:
+    quiet = Glance(status=status_view(plan=None), submitted=0, total=1, round_s=360.0, elapsed_s=0.0)
+    assert "gap" not in line(quiet)
+    assert "gap" in line(
+        Glance(status=status_view(plan=plan_view()), submitted=0, total=1, round_s=360.0, elapsed_s=0.0)
+    )

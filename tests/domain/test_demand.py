@@ -1,0 +1,99 @@
+"""From a job file to the job that is scheduled."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.ids import GpuType
+from schemas.jobs import GpuRange, JobFile, LearningRate, Workload
+from shared.domain.demand import InvalidJob, expand_demand, job_spec
+
+
+def job_file(**fields: Any) -> JobFile:  # noqa: ANN401 - any field of the file
+    workload = Workload(model="resnet-18", dataset="cifar-10", batch_size=64, dataset_samples=50_000)
+    defaults: dict[str, Any] = {"name": "job", "workload": workload, "gpus": 1, "samples": 100.0}
+    return JobFile(**{**defaults, **fields})
+
+
+def test_one_count_is_a_rigid_job() -> None:
+    assert expand_demand(4) == (4,)
+
+
+def test_a_list_is_sorted_and_has_no_repetitions() -> None:
+    assert expand_demand([8, 2, 8, 1]) == (1, 2, 8)
+
+
+def test_bounds_expand_to_equal_intervals_and_stay() -> None:
+    assert expand_demand(GpuRange(min=1, max=16, choices=4)) == (1, 6, 11, 16)
+
+
+def test_more_choices_than_counts_give_every_count_once() -> None:
+    assert expand_demand(GpuRange(min=2, max=5, choices=8)) == (2, 3, 4, 5)
+
+
+def test_bounds_that_cross_are_refused() -> None:
+    with pytest.raises(InvalidJob, match=r"\$\.gpus\.max: 1 is below min 2"):
+        expand_demand(GpuRange(min=2, max=1))
+
+
+def test_one_choice_cannot_keep_two_bounds() -> None:
+    with pytest.raises(InvalidJob, match=r"\$\.gpus\.choices"):
+        expand_demand(GpuRange(min=1, max=2, choices=1))
+
+
+@given(low=st.integers(1, 2000), extra=st.integers(0, 2000), choices=st.integers(min_value=2, max_value=64))
+def test_an_expanded_range_is_ascending_bounded_and_keeps_both_bounds(
+    low: int, extra: int, choices: int
+) -> None:
+    demand = expand_demand(GpuRange(min=low, max=low + extra, choices=choices))
+    assert list(demand) == sorted(set(demand))
+    assert (demand[0], demand[-1]) == (low, low + extra)
+    assert len(demand) <= choices
+
+
+def test_a_length_in_epochs_is_turned_into_samples() -> None:
+    assert job_spec(job_file(samples=None, epochs=2.0)).samples == 100_000
+
+
+def test_a_length_in_epochs_needs_the_size_of_one() -> None:
+    workload = Workload(model="m", dataset="d", batch_size=1)
+    with pytest.raises(InvalidJob, match=r"\$\.workload\.dataset_samples"):
+        job_spec(job_file(samples=None, epochs=2.0, workload=workload))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "field"),
+    [({"samples": None}, r"\$\.samples"), ({"samples": 1.0, "epochs": 1.0}, r"\$\.epochs")],
+)
+def test_a_job_has_one_length(lengths: dict[str, float | None], field: str) -> None:
+    with pytest.raises(InvalidJob, match=field):
+        job_spec(job_file(**lengths))
+
+
+@pytest.mark.parametrize(("rule", "rate"), [("linear", 0.4), ("sqrt", 0.2), ("constant", 0.1)])
+def test_the_learning_rate_follows_the_global_batch(rule: Any, rate: float) -> None:  # noqa: ANN401
+    spec = job_spec(job_file(gpus=4, learning_rate=LearningRate(value=0.1, gpus=1, rule=rule)))
+    assert spec.learning_rates == {4: pytest.approx(rate)}
+
+
+def test_learning_rates_can_be_written_out() -> None:
+    spec = job_spec(job_file(gpus=[1, 2], learning_rates={1: 0.1, 2: 0.15, 8: 0.3}))
+    assert spec.learning_rates == {1: 0.1, 2: 0.15}
+
+
+def test_a_count_without_a_learning_rate_is_refused() -> None:
+    with pytest.raises(InvalidJob, match="no rate for 2 GPUs"):
+        job_spec(job_file(gpus=[1, 2], learning_rates={1: 0.1}))
+
+
+def test_a_rule_and_a_table_of_learning_rates_are_one_too_many() -> None:
+    with pytest.raises(InvalidJob, match="not both"):
+        job_spec(job_file(learning_rate=LearningRate(value=0.1), learning_rates={1: 0.1}))
+
+
+def test_gpu_types_are_sorted_and_none_means_any() -> None:
+    types = [GpuType("v100"), GpuType("k80"), GpuType("v100")]
+    assert job_spec(job_file(gpu_types=types)).gpu_types == ("k80", "v100")
+    assert job_spec(job_file()).gpu_types == ()

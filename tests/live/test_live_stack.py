@@ -1,0 +1,154 @@
+"""The stack as processes over a real NATS server: it runs, is swapped, is killed, and ends well."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from hopyard.client import Client
+from hopyard.connect import connect, patiently
+from hopyard.failures import Failure
+from hopyard.processes import Restarts
+from hopyard.scenario import cluster_of
+from hopyard.stack import SERVICES, Stack, StackSpec, running_stack
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.base import Event
+from schemas.events import JobCompleted, PlanPublished, PolicyChosen
+from schemas.views import PolicyChoice, StatusView
+from shared.domain.audit import audit
+from shared.domain.states import ENDED
+
+SPEED = 60.0
+LIMIT_S = 240.0
+
+
+@asynccontextmanager
+async def stack_and_client(data: Path) -> AsyncIterator[tuple[Stack, Client]]:
+    scenario = load_scenario("tiny")
+    spec = StackSpec(
+        data=data,
+        cluster=cluster_of(scenario),
+        clock_origin=time.time(),
+        speed=SPEED,
+        settings={**scenario.settings, "seed": 1},
+        restarts=Restarts(most=50, backoff_s=0.05),
+    )
+    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+        yield stack, client
+
+
+async def submit_all(client: Client) -> int:
+    """Every job of the scenario at once; how many."""
+    jobs = arrivals(load_scenario("tiny"), seed=1)
+    for number, arrival in enumerate(jobs):
+        await client.submit(arrival.job, f"key-{number}")
+    return len(jobs)
+
+
+async def until(client: Client, fine: Callable[[StatusView], bool], limit_s: float = LIMIT_S) -> StatusView:
+    async with asyncio.timeout(limit_s):
+        while True:
+            status = await patiently(client.status)
+            if fine(status):
+                return status
+            await asyncio.sleep(0.1)
+
+
+def busy(status: StatusView) -> bool:
+    return status.jobs.get("running", 0) > 0
+
+
+def all_ended(count: int) -> Callable[[StatusView], bool]:
+    return lambda status: sum(status.jobs.get(state, 0) for state in ENDED) >= count
+
+
+async def log_of(client: Client) -> list[Event]:
+    return [line.fact() async for line in client.events()]
+
+
+async def ready(port: int) -> None:
+    """Wait until a service says it is ready."""
+    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.1)
+
+
+async def kill(stack: Stack, name: str) -> None:
+    """kill -9, and wait until its next life is ready."""
+    running = next(running for running in stack.running if running.program.name == name)
+    before = running.process.pid
+    os.kill(before, signal.SIGKILL)
+    async with asyncio.timeout(60):
+        while running.process.pid == before:
+            await asyncio.sleep(0.05)
+    await ready(stack.ports[name])
+
+
+async def kill_nats(stack: Stack) -> None:
+    stack.nats.kill()
+    async with asyncio.timeout(60):
+        while not stack.nats.running():
+            await asyncio.sleep(0.05)
+    await asyncio.gather(*(ready(stack.ports[name]) for name in SERVICES))
+
+
+def assert_ended_well(events: list[Event], count: int) -> None:
+    assert audit(events, drained=True) == []
+    assert len({event.job_id for event in events if isinstance(event, JobCompleted)}) == count
+
+
+async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_policy(tmp_path: Path) -> None:
+    async with stack_and_client(tmp_path) as (_, client):
+        count = await submit_all(client)
+        await until(client, busy)
+        await client.set_policy(PolicyChoice(policy="fifo"))
+        await until(client, lambda status: status.policy == "fifo")
+        await client.set_policy(PolicyChoice(policy="hops"))
+        await until(client, all_ended(count))
+        events = await log_of(client)
+    assert_ended_well(events, count)
+    assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
+    assert {event.policy for event in events if isinstance(event, PlanPublished)} == {"fifo", "hops"}
+
+
+async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(tmp_path: Path) -> None:
+    async with stack_and_client(tmp_path) as (stack, client):
+        count = await submit_all(client)
+        agent = next(name for name in stack.ports if name.startswith("agent-"))
+        victims: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            *((name, lambda name=name: kill(stack, name)) for name in (*SERVICES, agent)),
+            ("nats", lambda: kill_nats(stack)),
+        ]
+        for name, slay in victims:
+            status = await until(client, lambda status: busy(status) or all_ended(count)(status))
+            assert busy(status), f"nothing runs any more when {name} is to be killed"
+            await slay()
+        await until(client, all_ended(count))
+        events = await log_of(client)
+    assert_ended_well(events, count)
+
+
+async def test_a_service_that_cannot_live_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    scenario = load_scenario("tiny")
+    spec = StackSpec(
+        data=tmp_path,
+        cluster=cluster_of(scenario),
+        clock_origin=time.time(),
+        settings={"round_s": -1},
+        restarts=Restarts(most=0),
+    )
+    with pytest.raises(Failure, match="round_s"):
+        async with running_stack(spec, print):
+            pass

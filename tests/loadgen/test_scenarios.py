@@ -1,0 +1,170 @@
+"""Scenarios: all that ship make sense; a fault in a user's own is named by file, line and field."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from loadgen.catalogue.facts import model_of
+from loadgen.catalogue.reference import reference_throughput
+from loadgen.scenarios import arrivals, cluster_names, cluster_of, load_cluster, load_scenario, scenario_names
+from schemas.settings import Settings
+from shared.domain.cluster import gpus_by_type, nodes_of, satisfiable
+from shared.domain.demand import job_spec
+from shared.runtime.files import InvalidFile
+
+OWN = """\
+name: own
+cluster: tiny
+workload:
+  arrivals: poisson
+  count: 3
+  rate_per_hour: 1
+  mix: short
+settings:
+  round_s: 60
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "own.yaml"
+    path.write_text(text)
+    return path
+
+
+def gpu_hours(name: str) -> float:
+    scenario = load_scenario(name)
+    cluster = cluster_of(scenario)
+    jobs = [job_spec(arrival.job) for arrival in arrivals(scenario)]
+    return sum(job.samples / reference_throughput(model_of(job.workload), cluster) for job in jobs) / 3600
+
+
+def test_what_ships_is_what_the_papers_name() -> None:
+    assert set(scenario_names()) == {"hops-64", "hops-512", "tiny", "hadar-60", "jps-30"}
+    assert {"hops-64", "hops-512", "hops-1000", "hops-1500", "hops-2048", "hadar-60"} <= set(cluster_names())
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_every_shipped_scenario_gives_jobs_that_its_cluster_can_run(name: str) -> None:
+    scenario = load_scenario(name)
+    nodes = nodes_of(cluster_of(scenario))
+    jobs = arrivals(scenario)
+
+    assert scenario.name == name
+    assert jobs == arrivals(scenario)
+    assert all(satisfiable(job_spec(job.job).demand, (), nodes) for job in jobs)
+    msgspec.convert(scenario.settings, Settings)
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_every_shipped_cluster_has_the_gpus_its_name_says(name: str) -> None:
+    cluster = load_cluster(name)
+    total = sum(gpus_by_type(nodes_of(cluster)).values())
+
+    assert cluster.name == name
+    assert total == (12 if name == "tiny" else int(name.split("-")[1]))
+
+
+def test_hops_64_is_as_the_paper_describes_it() -> None:
+    scenario = load_scenario("hops-64")
+    jobs = arrivals(scenario)
+    cluster = gpus_by_type(nodes_of(cluster_of(scenario)))
+
+    assert cluster == {"gtx-1080-ti": 16, "rtx-3090": 16, "titan-xp": 32}
+    assert len(jobs) == 25
+    assert 2 < jobs[-1].at_s / 3600 < 3
+    assert gpu_hours("hops-64") / 25 <= 24
+
+
+def test_hops_512_stays_below_the_work_that_the_papers_makespan_bounds() -> None:
+    assert len(arrivals(load_scenario("hops-512"))) == 500
+    assert gpu_hours("hops-512") / 500 <= 10.7
+
+
+def test_the_callers_seed_wins_over_the_workloads() -> None:
+    scenario = load_scenario("tiny")
+
+    assert arrivals(scenario, seed=1) == arrivals(scenario)
+    assert arrivals(scenario, seed=2) != arrivals(scenario)
+
+
+def test_a_scenario_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
+    assert len(arrivals(load_scenario(written(tmp_path, OWN)))) == 3
+
+
+def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("job_id,submission_time,duration,num_gpu\na,5,600,2\n")
+    text = (
+        OWN.replace("poisson", "trace")
+        .replace("count: 3", "path: jobs.csv")
+        .replace("  rate_per_hour: 1\n", "")
+    )
+
+    assert len(arrivals(load_scenario(written(tmp_path, text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field"),
+    [
+        ("cluster: tiny", "cluster: vast", 2, "$.cluster"),
+        ("count: 3", "count: 0", 5, "$.workload.count"),
+        ("rate_per_hour", "rate_per_day", 6, "$.workload.rate_per_day"),
+        ("  mix: short\n", "", 4, "$.workload.mix"),
+        ("round_s", "round", 9, "$.settings.round"),
+        ("round_s: 60", "round_s: -1", 9, "$.settings.round_s"),
+        ("cluster: tiny", "name: twice", 2, None),
+        ("cluster: tiny", "cluster: [tiny", 3, None),
+    ],
+)
+def test_a_fault_is_named_by_line_and_field(
+    tmp_path: Path, old: str, new: str, line: int, field: str | None
+) -> None:
+    path = written(tmp_path, OWN.replace(old, new))
+    with pytest.raises(InvalidFile) as refused:
+        load_scenario(path)
+
+    assert (refused.value.path, refused.value.line, refused.value.field) == (str(path), line, field)
+
+
+def test_an_unknown_mix_is_a_fault_of_the_scenario(tmp_path: Path) -> None:
+    scenario = load_scenario(written(tmp_path, OWN.replace("short", "nonesuch")))
+    with pytest.raises(InvalidFile, match=r"own: \$\.workload\.mix: no mix is called nonesuch"):
+        arrivals(scenario)
+
+
+def test_a_name_that_is_nothing_is_answered_with_those_that_ship() -> None:
+    with pytest.raises(InvalidFile, match="neither a file nor one of hadar-60"):
+        load_scenario("nonesuch")
+    with pytest.raises(InvalidFile, match="neither a file nor one of hadar-60"):
+        load_cluster("nonesuch")
+
+
+def test_nodes_of_a_type_that_is_not_described_are_a_fault_of_the_cluster(tmp_path: Path) -> None:
+    text = """\
+name: own
+gpu_types:
+  v100: {link_bandwidth: 1e9, network_bandwidth: 1e9}
+nodes:
+  - {prefix: n, count: 1, gpus: 1, gpu_type: p100}
+"""
+    with pytest.raises(InvalidFile, match=r"own\.yaml:5: \$\.nodes: .*p100 is not described"):
+        load_cluster(written(tmp_path, text))
+
+
+def test_a_listed_job_that_makes_no_sense_is_named(tmp_path: Path) -> None:
+    text = """\
+name: own
+cluster: tiny
+workload:
+  arrivals: listed
+  jobs:
+    - at_s: 0
+      job:
+        name: endless
+        workload: {model: vit-b16, dataset: food-101, batch_size: 48}
+        gpus: 1
+"""
+    with pytest.raises(
+        InvalidFile, match=r"own\.yaml:8: \$\.workload\.jobs\[0\]\.job\.samples: say how long"
+    ):
+        load_scenario(written(tmp_path, text))

@@ -1,0 +1,154 @@
+"""Trace files: the real ones are read whole, and a planted fault is named by file and line."""
+
+from pathlib import Path
+
+import pytest
+
+from loadgen.scenarios import load_cluster
+from loadgen.workloads.readers.rows import MalformedRow
+from loadgen.workloads.trace import read_trace, trace_arrivals
+from schemas.scenarios import Arrival, TraceWorkload
+from shared.runtime.files import InvalidFile
+
+TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces"
+
+REAL = [
+    ("philly/philly_500.csv", "philly", 500),
+    ("philly/philly.csv", "philly", 82_247),
+    ("ms_itp2021/raw_cluster01_300.csv", "microsoft", 300),
+    ("ms_itp2021/raw_cluster05_300.csv", "microsoft", 300),
+    ("ms_itp2021/ef_cluster01_300.csv", "microsoft", 300),
+    ("ms_itp2021/195job.csv", "microsoft", 195),
+    ("gavel/small_test.trace", "gavel", 20),
+    ("gavel/max_min_fairness.trace", "gavel", 96),
+    ("gavel/msr_0e4a51_seed0.trace", "gavel", 1_181),
+    ("pop_philly_gavel/2869ce_200.trace", "gavel", 200),
+    ("pollux/workload-6.csv", "pollux", 160),
+]
+
+PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+MICROSOFT = "job_id,submission_time,duration,num_gpu\n"
+POLLUX = "name,time,application,num_replicas,batch_size\n"
+GAVEL_7 = "LM (batch size 10)\tcd x\t--steps\t1\t1000\t{}\t{}\n"
+
+
+def real(name: str) -> str:
+    path = TRACES / name
+    if not path.exists():
+        pytest.skip(f"the public trace {name} is not here: expected at {path}")
+    return str(path)
+
+
+def planted(folder: Path, text: str) -> str:
+    path = folder / "planted"
+    path.write_text(text)
+    return str(path)
+
+
+def jobs(path: str, mix: str = "hops-table-2", limit: int | None = None, seed: int = 1) -> list[Arrival]:
+    return trace_arrivals(TraceWorkload(path=path, mix=mix, limit=limit), load_cluster("hops-64"), seed)
+
+
+@pytest.mark.parametrize(("name", "kind", "rows"), REAL, ids=[name for name, _, _ in REAL])
+def test_every_row_of_a_real_trace_is_taken(name: str, kind: str, rows: int) -> None:
+    trace = read_trace(real(name))
+
+    assert (trace.format, trace.rows) == (kind, rows)
+    assert [job.arrival_s for job in trace.jobs] == sorted(job.arrival_s for job in trace.jobs)
+
+
+def test_a_trace_of_a_layout_nobody_reads_is_refused() -> None:
+    name = "shockwave/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
+    with pytest.raises(MalformedRow, match="12 columns where Gavel has 7, 8 or 10"):
+        read_trace(real(name), "gavel")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        (PHILLY + "2017-10-09 07:01:55,66.0,1,66.0,11cb48\nyesterday,66.0,1,66.0,11cb48\n", 3, "not a time"),
+        (PHILLY + "2017-10-09 07:01:55,nan,1,66.0,11cb48\n", 2, "finite"),
+        (PHILLY + "2017-10-09 07:01:55,0,1,66.0,11cb48\n", 2, "duration must be above 0"),
+        (PHILLY + "2017-10-09 07:01:55,66.0,1\n", 2, "3 columns where the header has 5"),
+        (MICROSOFT + "a,10,20,0\n", 2, "num_gpu must be at least 1"),
+        (MICROSOFT + "a,10,20,1.5\n", 2, "whole number"),
+        (MICROSOFT + "a,-10,20,1\n", 2, "submission_time must be at least 0"),
+        (MICROSOFT + "\na,10,,1\n", 3, "duration is empty"),
+        (POLLUX + "c-0,53,cifar10,many,128\n", 2, "num_replicas is not a number: many"),
+        (POLLUX + "c-0,53,,1,128\n", 2, "application is empty"),
+        (GAVEL_7.format(0, 1) + GAVEL_7.format("inf", 1), 2, "arrival must be at least 0 and finite"),
+        (GAVEL_7.format(0, 1) + "LM\t1\n", 2, "2 columns where Gavel"),
+        ("(LM)" + GAVEL_7.format(0, 1)[2:], 1, "not one of Gavel's"),
+    ],
+)
+def test_a_malformed_row_is_refused_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    path = planted(tmp_path, text)
+    with pytest.raises(MalformedRow) as refused:
+        read_trace(path)
+
+    assert (refused.value.path, refused.value.line) == (path, line)
+    assert reason in refused.value.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("a,b\n1,2\n", "looks like none"), ("", "looks like none"), (PHILLY, "has no jobs")]
+)
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(InvalidFile, match=reason):
+        read_trace(planted(tmp_path, text))
+
+
+def test_a_missing_trace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="No such file"):
+        read_trace(str(tmp_path / "nowhere"))
+
+
+def test_jobs_are_sorted_and_counted_from_the_first_arrival(tmp_path: Path) -> None:
+    path = planted(tmp_path, MICROSOFT + "a,90,10,1\nb,50,10,1\nc,70,10,1\n")
+
+    assert [job.at_s for job in jobs(path)] == [0.0, 20.0, 40.0]
+    assert [job.at_s for job in jobs(path, limit=2)] == [0.0, 20.0]
+
+
+def test_models_are_dealt_by_seed_and_line(tmp_path: Path) -> None:
+    path = planted(tmp_path, MICROSOFT + "".join(f"a,{line},3600,2\n" for line in range(40)))
+
+    assert jobs(path, seed=5) == jobs(path, seed=5)
+    assert jobs(path, seed=5) != jobs(path, seed=6)
+    assert jobs(path, seed=5, limit=10) == jobs(path, seed=5)[:10]
+    assert len({job.job.workload.model for job in jobs(path)}) > 5
+
+
+def test_a_model_the_trace_names_is_kept_when_the_mix_has_it(tmp_path: Path) -> None:
+    path = planted(tmp_path, POLLUX + "c-0,53,cifar10,6,2048\nc-1,54,cifar10,8,2048\n")
+
+    assert {job.job.workload.dataset for job in jobs(path, "pollux-table-1")} == {"cifar10"}
+
+
+def test_the_work_of_a_job_is_its_gpu_time_at_the_clusters_mean_speed(tmp_path: Path) -> None:
+    path = planted(tmp_path, MICROSOFT + "a,0,3600,4\nb,1,7200,4\n")
+    twice = [job.job for job in jobs(path, "jps-table-3", seed=2)]
+    same_model = [job for job in twice if job.workload.model == twice[0].workload.model]
+
+    assert twice[0].gpus == [4]
+    assert all(job.samples is not None and job.samples > 0 for job in twice)
+    if len(same_model) == 2:
+        assert same_model[1].samples == pytest.approx(2 * (same_model[0].samples or 0), rel=1e-6)
+
+
+def test_a_job_larger_than_the_cluster_keeps_its_work_on_fewer_gpus(tmp_path: Path) -> None:
+    wide = planted(tmp_path, MICROSOFT + "a,0,3600,128\n")
+    (job,) = jobs(wide)
+    narrow = planted(tmp_path, MICROSOFT + "a,0,460800,1\n")
+    (same,) = jobs(narrow)
+
+    assert job.job.gpus in ([16], [32])
+    assert job.job.samples == same.job.samples
+
+
+def test_steps_of_a_gavel_job_become_samples(tmp_path: Path) -> None:
+    path = planted(tmp_path, GAVEL_7.format(0, 2))
+    (job,) = jobs(path, "hadar-table-2")
+
+    assert job.job.workload.model == "lstm"
+    assert job.job.samples == 10_000

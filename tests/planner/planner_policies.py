@@ -1,0 +1,63 @@
+"""Policies that misbehave, found as `planner_policies:<name>`."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from schemas.plans import PlanKind
+from schemas.settings import Settings
+from services.planner.configurations import Configurations
+from services.planner.estimates import Estimated
+from services.planner.policies.contract import Decision, Trigger
+from services.planner.policies.hops import Hops
+from services.planner.problem import Solve
+from services.planner.view import View
+
+
+class Raises(Hops):
+    def wants(self, view: View) -> Configurations:
+        raise RuntimeError(f"out of ideas for {len(view.jobs)} jobs")
+
+
+class Greedy(Hops):
+    """Wants the same GPUs twice."""
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        decision = super().decide(view, wanted, estimates, solve)
+        return msgspec.structs.replace(decision, choices=decision.choices * 2)
+
+
+class Crashes(Hops):
+    """Takes the process with it, as a broken solver would; not when it is not asked to solve."""
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        if not view.effort.greedy:
+            os._exit(3)
+        return super().decide(view, wanted, estimates, solve)
+
+
+class Hangs(Hops):
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        if not view.effort.greedy:
+            time.sleep(60.0)
+        return super().decide(view, wanted, estimates, solve)
+
+
+class Counts:
+    """Remembers how often it decided."""
+
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = {Trigger.ROUND: PlanKind.FIRST}
+
+    def __init__(self, settings: Settings) -> None:
+        self._inner = Hops(settings)
+
+    def wants(self, view: View) -> Configurations:
+        return self._inner.wants(view)
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        decision = self._inner.decide(view, wanted, estimates, solve)
+        times = int(view.memory or b"0") + 1
+        return msgspec.structs.replace(decision, memory=str(times).encode())

@@ -1,0 +1,167 @@
+"""The planner's outside work: a policy or an estimator that fails costs a note, never the plan."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+import numpy as np
+import pytest
+from planner_builders import MODELLED, chosen, job, linear, nodes, place_on, view
+
+from schemas.base import Message, Question
+from schemas.plans import Layer, Stage
+from schemas.questions import ESTIMATOR, EstimateQuestion, Estimates, Refused
+from schemas.settings import Settings
+from services.planner.aside import Aside
+from services.planner.configurations import Configurations
+from services.planner.desk import Desk, Inline, Runner
+from services.planner.policies.contract import Decision
+from services.planner.tasks import Prepare, Prepared, Resolve
+from services.planner.view import Effort, View
+from shared.runtime.clock import LoopClock
+from shared.runtime.memory import MemoryBus
+from shared.runtime.service import Ports
+
+SETTINGS = Settings(estimate_timeout_real_s=0.2)
+SEEN = view([job("x", (2, 4)), job("y", (2, 4))], nodes(8))
+LIVE = Effort(budget_s=0.5)
+
+
+async def answer(question: Question) -> Message:
+    """An estimator: what `linear` says."""
+    assert isinstance(question, EstimateQuestion)
+    columns = {name: _column(getattr(question, name)) for name in ("job", "start", "node", "gpus")}
+    estimates = linear(Configurations(jobs=question.jobs, nodes=question.nodes, **columns))
+    return Estimates(
+        throughput=estimates.throughput.tobytes(), variance=b"", count=b"", layer=estimates.layer.tobytes()
+    )
+
+
+async def refuse(_: Question) -> Message:
+    return Refused(reason="no store")
+
+
+def _column(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    return np.frombuffer(data, dtype="<i4")
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[MemoryBus]:
+    bus = MemoryBus(LoopClock())
+    yield bus
+    await bus.close()
+
+
+@pytest.fixture(scope="module")
+def aside() -> Iterator[Aside]:
+    aside = Aside(SETTINGS)
+    yield aside
+    aside.end()
+
+
+def desk(bus: MemoryBus, runner: Runner | None = None) -> Desk:
+    ports = Ports(bus=bus, clock=LoopClock())
+    return Desk(SETTINGS, ports, runner or Inline(SETTINGS))
+
+
+async def planned(at: Desk, policy: str = "hops", seen: View = SEEN) -> tuple[Prepared, Decision]:
+    ready = await at.prepare(Prepare(number=1, policy=policy, view=seen))
+    task = Resolve(number=1, policy=ready.policy, view=seen, wanted=ready.wanted, estimates=ready.estimates)
+    return ready, (await at.resolve(task)).decision
+
+
+async def test_the_estimator_is_asked_and_the_policy_decides(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    ready, decision = await planned(desk(bus))
+    assert ready.notes == decision.notes == ()
+    assert chosen(decision) == {"x": place_on(a0=4), "y": place_on(a0=4)}
+    assert {choice.layer for choice in decision.choices} == {Layer.THEORY}
+
+
+async def test_an_estimator_that_is_away_leaves_the_last_estimates(bus: MemoryBus) -> None:
+    one = desk(bus)
+    await bus.serve("estimator", ESTIMATOR, answer)
+    await planned(one)
+    other = MemoryBus(LoopClock())
+    away = desk(other)
+    away._remembered = one._remembered
+    ready, decision = await planned(away)
+    await other.close()
+    assert "estimates of earlier plans" in ready.notes[0]
+    assert {choice.layer for choice in decision.choices} == {Layer.CACHED}
+    assert len(decision.choices) == 2
+
+
+async def test_an_estimator_that_refuses_on_the_first_plan_leaves_nothing_known(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, refuse)
+    ready, _ = await planned(desk(bus))
+    assert not ready.estimates.known()
+    assert "no store" in ready.notes[0]
+
+
+async def test_a_policy_that_raises_is_stood_in_for(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    ready, decision = await planned(desk(bus), "planner_policies:Raises")
+    assert ready.policy == "fifo"
+    assert "out of ideas" in ready.notes[0]
+    assert chosen(decision) == {"x": place_on(a0=2), "y": place_on(a0=2)}
+
+
+async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, decision = await planned(desk(bus), "planner_policies:Greedy")
+    assert decision.notes == (
+        "planner_policies:Greedy decided wrongly: 2 configurations for job x; planned by fifo",
+    )
+    assert decision.stage == Stage.QUEUE
+
+
+async def test_a_policys_memory_comes_back_in_its_next_decision(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, first = await planned(desk(bus), "planner_policies:Counts")
+    again = msgspec.structs.replace(SEEN, memory=first.memory)
+    _, second = await planned(desk(bus), "planner_policies:Counts", again)  # a planner begun anew
+    assert (first.memory, second.memory) == (b"1", b"2")
+
+
+async def test_another_process_decides_the_same(bus: MemoryBus, aside: Aside) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, there = await planned(desk(bus, aside))
+    _, here = await planned(desk(bus))
+    assert there == here
+
+
+@pytest.mark.parametrize(
+    ("policy", "complaint"), [("Crashes", "the process ended"), ("Hangs", "no answer within")]
+)
+async def test_a_process_that_ends_or_hangs_costs_nothing_but_quality(
+    bus: MemoryBus, aside: Aside, policy: str, complaint: str
+) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = msgspec.structs.replace(SEEN, effort=LIVE)
+    _, decision = await planned(desk(bus, aside), f"planner_policies:{policy}", seen)
+    assert complaint in decision.notes[0]
+    assert "without solving" in decision.notes[0]
+    assert (decision.stage, len(decision.choices)) == (Stage.GREEDY, 2)
+
+
+async def test_the_process_is_replaced_after_a_crash(bus: MemoryBus, aside: Aside) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = msgspec.structs.replace(SEEN, effort=LIVE)
+    await planned(desk(bus, aside), "planner_policies:Crashes", seen)
+    _, decision = await planned(desk(bus, aside))
+    assert decision.stage == Stage.OPTIMAL
+
+
+async def test_modelled_work_takes_its_time_on_the_clock(bus: MemoryBus) -> None:
+    slept: list[float] = []
+
+    class Clock(LoopClock):
+        async def sleep(self, cluster_s: float) -> None:
+            slept.append(cluster_s)
+
+    await bus.serve("estimator", ESTIMATOR, answer)
+    one = Desk(SETTINGS, Ports(bus=bus, clock=Clock(), simulated=True), Inline(SETTINGS))
+    tight = view([job("x", (3, 5)), job("y", (3, 5))], nodes(7), effort=MODELLED)
+    _, decision = await planned(one, seen=tight)
+    assert slept == [decision.solve_s]
+    assert decision.solve_s > 0
