@@ -10,6 +10,8 @@ from hopyard.failures import Invalid
 from loadgen import scenarios
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ListedWorkload, ScenarioFile, TraceWorkload
+from schemas.settings import Settings
+from services.planner.registry import Registry, UnknownPolicy
 
 T = TypeVar("T")
 
@@ -34,6 +36,16 @@ def cluster_of(scenario: ScenarioFile) -> ClusterFile:
 def chosen_cluster(name: str) -> ClusterFile:
     """Raises Invalid."""
     return valid(lambda: scenarios.load_cluster(name))
+
+
+def check_policy(name: str | None) -> None:
+    """Raises Invalid for a policy that is not installed; None is somebody else's choice."""
+    if name is None:
+        return
+    try:
+        Registry(Settings()).find(name)
+    except UnknownPolicy as error:
+        raise Invalid(str(error)) from None
 
 
 def valid(load: Callable[[], T]) -> T:

@@ -45,8 +45,9 @@ def demo(
     """
     from hopyard.demo import DemoSpec, run_demo  # noqa: PLC0415 - brings what the whole system needs
     from hopyard.live import progress  # noqa: PLC0415 - as above
-    from hopyard.scenario import chosen_scenario  # noqa: PLC0415 - as above
+    from hopyard.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
 
+    check_policy(policy)
     chosen = chosen_scenario(scenario, trace)
     with _folder(keep) as data, progress() as show:
         spec = DemoSpec(scenario=chosen, data=data, seed=seed, speed=speed, policy=policy, limit_s=limit)
@@ -80,9 +81,15 @@ def up(
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
     """
-    from hopyard.scenario import chosen_cluster, chosen_scenario, cluster_of  # noqa: PLC0415 - brings numpy
+    from hopyard.scenario import (  # noqa: PLC0415 - brings numpy
+        check_policy,
+        chosen_cluster,
+        chosen_scenario,
+        cluster_of,
+    )
     from hopyard.up import UpSpec, run_up  # noqa: PLC0415 - as above
 
+    check_policy(policy)
     chosen = None if cluster else chosen_scenario(scenario)
     spec = UpSpec(
         cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster or ""),

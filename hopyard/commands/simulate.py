@@ -33,12 +33,13 @@ def simulate(
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
     $ hopyard simulate --scenario hops-64 --policy fifo --json fifo.json --events fifo.ndjson
     """
-    from hopyard.scenario import chosen_scenario  # noqa: PLC0415 - brings numpy
+    from hopyard.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - brings numpy
     from loadgen.simulation import simulate as run  # noqa: PLC0415 - brings every service
     from shared.domain.audit import audit  # noqa: PLC0415 - as above
     from shared.runtime.logs import configure_logs  # noqa: PLC0415 - as above
 
     configure_logs(Settings(log_level="warning", log_format="console"))
+    check_policy(policy)
     simulated = run(chosen_scenario(scenario, trace), policy=policy, seed=seed)
     if events_file is not None:
         _write_events(events_file, simulated.events)

@@ -13,8 +13,8 @@ from schemas.questions import ExplainJob, ListJobs, ListNodes, Refused, ShowJob,
 from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView
 from services.monitor.reasons import why
 from shared.domain.ledger import Ledger
+from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics import jobs_by_state, latency_ratio, raqlr, summary
-from shared.domain.records import JobRecord, NodeRecord
 from shared.domain.states import JobState
 
 PAGE_AT_MOST = 500

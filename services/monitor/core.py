@@ -27,7 +27,7 @@ from services.monitor.leases import Leases
 from services.monitor.state import State
 from shared.domain.core import Asked, Effects, Input, Publish, Reply
 from shared.domain.ledger import fold, forget
-from shared.domain.records import JobRecord
+from shared.domain.ledger.records import JobRecord
 
 JOBS_KEPT = 10_000
 """ended jobs that figures and questions can still be about"""

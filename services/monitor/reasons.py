@@ -4,7 +4,7 @@ from schemas.ids import JobId, PlanId
 from schemas.plans import Configuration, Waiting
 from schemas.views import WhyView
 from shared.domain.ledger import Ledger
-from shared.domain.records import JobRecord
+from shared.domain.ledger.records import JobRecord
 from shared.domain.states import JobState
 
 STARTING = "starting"

@@ -213,7 +213,7 @@ async def serving(
         if monitored:
             await bus.serve("monitor", MONITOR, served.monitor)
         task = asyncio.create_task(door.attach(_inbox(desk, bus))) if attached else None
-        while attached and not door.is_open():  # noqa: ASYNC110 - the door opens in a task
+        while attached and not door.is_open():
             await asyncio.sleep(0)
         yield served
         if task is not None:

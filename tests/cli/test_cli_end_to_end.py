@@ -109,10 +109,11 @@ async def test_a_taken_port_is_named(tmp_path: Path) -> None:
     assert f"port {port}: Address already in use" in err
 
 
-async def test_a_scenario_there_is_not_is_bad_usage(tmp_path: Path) -> None:
-    code, _, err = await ran("simulate", "--scenario", "nowhere", cwd=tmp_path)
+@pytest.mark.parametrize(("option", "hint"), [("--scenario", "hops-64"), ("--policy", "fifo")])
+async def test_a_scenario_or_policy_there_is_not_is_bad_usage(tmp_path: Path, option: str, hint: str) -> None:
+    code, _, err = await ran("simulate", option, "nowhere", cwd=tmp_path)
     assert code == 2
-    assert "hops-64" in err
+    assert hint in err
 
 
 async def half_started(demo: Process, data: Path) -> set[int]:

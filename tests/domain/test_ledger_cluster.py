@@ -23,7 +23,7 @@ from schemas.events import PlacementRefused
 from schemas.ids import PlacementId, PlanId
 from schemas.plans import PlanKind, Waiting
 from shared.domain.ledger import ledger_of
-from shared.domain.records import NodeRecord
+from shared.domain.ledger.records import NodeRecord
 
 
 def node(*facts: Event) -> NodeRecord:

@@ -29,7 +29,7 @@ from schemas.base import Event
 from schemas.events import Outcome, PreemptReason
 from schemas.plans import Layer
 from shared.domain.ledger import Ledger, fold, forget, ledger_of
-from shared.domain.records import JobRecord
+from shared.domain.ledger.records import JobRecord
 from shared.domain.states import JobState
 
 

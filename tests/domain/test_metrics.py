@@ -29,8 +29,6 @@ from hypothesis import strategies as st
 from schemas.base import Event
 from schemas.ids import JobId
 from schemas.plans import Stage
-from shared.domain.curves import busy_gpus_curve, cdf, throughput_curve
-from shared.domain.fairness import isolated_s, jain
 from shared.domain.ledger import Ledger, ledger_of
 from shared.domain.metrics import (
     fragments_mean,
@@ -42,6 +40,8 @@ from shared.domain.metrics import (
     raqlr,
     summary,
 )
+from shared.domain.metrics.curves import busy_gpus_curve, cdf, throughput_curve
+from shared.domain.metrics.fairness import isolated_s, jain
 
 
 def figures(*facts: Event) -> dict[str, float | None]:

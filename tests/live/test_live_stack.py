@@ -149,6 +149,6 @@ async def test_a_service_that_cannot_live_is_an_error_and_leaves_nothing_behind(
         settings={"round_s": -1},
         restarts=Restarts(most=0),
     )
-    with pytest.raises(Failure, match="round_s"):
+    with pytest.raises(Failure, match="HOPYARD_ROUND_S"):
         async with running_stack(spec, print):
             pass

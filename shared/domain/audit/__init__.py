@@ -25,26 +25,26 @@ import msgspec
 
 from schemas.base import Event
 from schemas.events import PlanPublished
-from shared.domain import audit_gpus, audit_jobs
-from shared.domain.audit_log import Log, Violation, log_of
+from shared.domain.audit import gpus, jobs
+from shared.domain.audit.log import Log, Violation, log_of
 
 Rule = Callable[[Log], Iterator[Violation]]
 
 RULES: tuple[Rule, ...] = (
-    audit_jobs.states_follow_the_table,
-    audit_jobs.no_job_starts_twice,
-    audit_jobs.no_job_starts_after_its_end,
-    audit_jobs.nothing_starts_unplanned,
-    audit_jobs.completed_jobs_did_their_work,
-    audit_jobs.no_job_is_forgotten,
-    audit_gpus.gpus_have_one_owner,
-    audit_gpus.gangs_are_whole,
-    audit_gpus.plans_fit_the_nodes,
-    audit_gpus.plans_place_a_job_once,
-    audit_gpus.stale_plans_are_not_followed,
-    audit_gpus.placements_meet_the_demand,
+    jobs.states_follow_the_table,
+    jobs.no_job_starts_twice,
+    jobs.no_job_starts_after_its_end,
+    jobs.nothing_starts_unplanned,
+    jobs.completed_jobs_did_their_work,
+    jobs.no_job_is_forgotten,
+    gpus.gpus_have_one_owner,
+    gpus.gangs_are_whole,
+    gpus.plans_fit_the_nodes,
+    gpus.plans_place_a_job_once,
+    gpus.stale_plans_are_not_followed,
+    gpus.placements_meet_the_demand,
 )
-AT_REST: tuple[Rule, ...] = (audit_jobs.every_job_ended,)
+AT_REST: tuple[Rule, ...] = (jobs.every_job_ended,)
 
 __all__ = ["Violation", "audit", "event_log_hash"]
 

@@ -15,7 +15,7 @@ from schemas.events import (
 )
 from schemas.ids import JobId, PlacementId
 from schemas.plans import PlanKind
-from shared.domain.audit_log import Log, Violation, broken, moves
+from shared.domain.audit.log import Log, Violation, broken, moves
 from shared.domain.states import ENDED, JobState
 
 ROUNDING = 1e-6

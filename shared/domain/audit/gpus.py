@@ -20,7 +20,7 @@ from schemas.events import (
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.plans import Configuration, Placement, PlanKind
-from shared.domain.audit_log import Log, Violation, broken
+from shared.domain.audit.log import Log, Violation, broken
 
 
 def gpus_have_one_owner(log: Log) -> Iterator[Violation]:

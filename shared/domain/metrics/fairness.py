@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from schemas.ids import GpuType
 from shared.domain.cluster import gpus_by_type
 from shared.domain.ledger import Ledger
-from shared.domain.records import JobRecord
+from shared.domain.ledger.records import JobRecord
 
 
 def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:

@@ -31,9 +31,9 @@ from collections.abc import Iterable, Sequence
 
 from schemas.plans import Stage
 from schemas.results import PlanFigures
-from shared.domain.fairness import ftf_rhos, jain, single_gpu_mean
 from shared.domain.ledger import Ledger
-from shared.domain.records import JobRecord, NodeRecord
+from shared.domain.ledger.records import JobRecord, NodeRecord
+from shared.domain.metrics.fairness import ftf_rhos, jain, single_gpu_mean
 from shared.domain.states import JobState
 
 RAQLR_WINDOW_S = 4 * 3600.0

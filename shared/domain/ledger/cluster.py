@@ -22,7 +22,7 @@ from schemas.events import (
 from schemas.ids import JobId
 from schemas.plans import PlanKind, Waiting
 from schemas.views import PlanView
-from shared.domain.records import Ledger, NodeRecord, PlanRecord, Verdict, Worker
+from shared.domain.ledger.records import Ledger, NodeRecord, PlanRecord, Verdict, Worker
 from shared.domain.states import JobState
 
 REFUSED = "refused"

@@ -13,7 +13,7 @@ from schemas.events import (
     JobSubmitted,
     PreemptReason,
 )
-from shared.domain.records import JobRecord, Ledger, Run
+from shared.domain.ledger.records import JobRecord, Ledger, Run
 from shared.domain.states import IllegalMove, JobState, next_state
 
 

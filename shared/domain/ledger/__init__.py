@@ -36,9 +36,8 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from shared.domain import ledger_cluster as cluster
-from shared.domain import ledger_jobs as jobs
-from shared.domain.records import Ledger
+from shared.domain.ledger import cluster, jobs
+from shared.domain.ledger.records import Ledger
 
 __all__ = ["Ledger", "fold", "forget", "ledger_of"]
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from shared.domain.fairness import single_gpu_mean
+from shared.domain.ledger.records import JobRecord, Ledger, Run
 from shared.domain.metrics import estimated, span_s
-from shared.domain.records import JobRecord, Ledger, Run
+from shared.domain.metrics.fairness import single_gpu_mean
 
 NOTHING = 1e-9
 """what float sums may leave of zero"""
