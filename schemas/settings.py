@@ -98,7 +98,7 @@ class Settings(File, frozen=True, kw_only=True):
     """λ"""
     window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
     """service window, in multiples of the GPUs the plan may use"""
-    moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] = 15.0
+    moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     """what a running job loses when a first plan moves it; 0: moving is free, as the paper has it"""
     gap: Share = 0.01
     solve_deadline_real_s: Seconds = 10.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.failures import Failure, Interrupted
+from hopyard.failures import Failure, Interrupted, Invalid
 from hopyard.options import JsonFile, Policy, Scenario, Seed, Speed, Trace
 from hopyard.signals import run_until_stopped
 from hopyard.terminal import complain_of, say, show_result
@@ -105,8 +105,10 @@ def up(
 
 @contextlib.contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """A folder that stays, or one that goes with the run."""
+    """A folder that stays, or one that goes with the run. Raises Invalid when it holds something already."""
     if keep is not None:
+        if keep.exists() and any(keep.iterdir()):
+            raise Invalid(f"{keep} is not empty, and a run begins with an empty event log")
         yield keep
         return
     with tempfile.TemporaryDirectory(prefix="hopyard-", ignore_cleanup_errors=True) as folder:

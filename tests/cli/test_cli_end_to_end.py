@@ -116,6 +116,13 @@ async def test_a_scenario_or_policy_there_is_not_is_bad_usage(tmp_path: Path, op
     assert hint in err
 
 
+async def test_a_demo_does_not_begin_on_another_runs_data(tmp_path: Path) -> None:
+    (tmp_path / "old.log").touch()
+    code, _, err = await ran(*DEMO, "--keep", str(tmp_path), cwd=tmp_path)
+    assert code == 2
+    assert "not empty" in err
+
+
 async def half_started(demo: Process, data: Path) -> set[int]:
     """Wait until every service has a process and one of them listens; the services' ports."""
 
