@@ -33,10 +33,10 @@ CREATE TABLE IF NOT EXISTS evidence (
     weight DOUBLE NOT NULL, first DOUBLE NOT NULL, second DOUBLE NOT NULL, seen_at DOUBLE NOT NULL,
     PRIMARY KEY (fingerprint, layer, place, distributed, size));
 CREATE TABLE IF NOT EXISTS observations (
-    seen_at DOUBLE NOT NULL, fingerprint VARCHAR NOT NULL,
-    job_id VARCHAR NOT NULL, placement_id VARCHAR NOT NULL, node_id VARCHAR NOT NULL, gpu_type VARCHAR NOT NULL, gpus_on_node INTEGER NOT NULL,
-    configuration VARCHAR NOT NULL, seconds DOUBLE NOT NULL, throughput DOUBLE NOT NULL,
-    data_s VARCHAR NOT NULL, wait_s VARCHAR NOT NULL);
+    seen_at DOUBLE NOT NULL, fingerprint VARCHAR NOT NULL, job_id VARCHAR NOT NULL,
+    placement_id VARCHAR NOT NULL, node_id VARCHAR NOT NULL, gpu_type VARCHAR NOT NULL,
+    gpus_on_node INTEGER NOT NULL, configuration VARCHAR NOT NULL, seconds DOUBLE NOT NULL,
+    throughput DOUBLE NOT NULL, data_s VARCHAR NOT NULL, wait_s VARCHAR NOT NULL);
 CREATE TABLE IF NOT EXISTS theory (
     fingerprint VARCHAR, gpu_type VARCHAR, batch_size INTEGER NOT NULL, modules VARCHAR NOT NULL,
     PRIMARY KEY (fingerprint, gpu_type));
