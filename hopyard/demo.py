@@ -63,7 +63,8 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
     async with running_stack(stack_spec, say) as stack, connect(stack.api_url) as client:
         run = _Run(client, arrivals, settings.round_s, show)
         await run.to_the_end(ScaledClock(origin=stack_spec.clock_origin, speed=spec.speed))
-        events = [line.fact() async for line in client.events()]
+        lines = [line async for line in client.events()]
+    events = [line.fact() for line in lines]
     result = run_result(
         events,
         scenario=spec.scenario.name,
@@ -73,7 +74,7 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
         settings=settings,
         wall_s=time.monotonic() - began,
     )
-    return DemoResult(result, audit(events, drained=True))
+    return DemoResult(result, audit(events, drained=True, seqs=[line.seq for line in lines]))
 
 
 def _stack_spec(spec: DemoSpec) -> StackSpec:

@@ -208,7 +208,7 @@ def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:
 def _workload(workload: Workload) -> str:
     match workload:
         case PoissonWorkload(count=count, rate_per_hour=rate):
-            return f"{count} jobs, {number(rate)} per hour"
+            return f"{count} jobs, {number(rate)} per hour" if rate else f"{count} jobs at once"
         case TraceWorkload(path=path):
             return f"trace {path}"
         case ListedWorkload(jobs=jobs):

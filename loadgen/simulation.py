@@ -27,7 +27,7 @@ from schemas.views import Submitted
 from services.admission.questions import Submit
 from shared.domain.cluster import nodes_of
 from shared.domain.states import ENDED, MOVES
-from shared.runtime.bus import Unavailable
+from shared.runtime.bus import Record, Unavailable
 from shared.runtime.clock import LoopClock
 from shared.runtime.memory import Faults, MemoryBus
 from shared.runtime.virtual import run
@@ -49,6 +49,9 @@ Disturb = Callable[[MemoryStack], Awaitable[None]]
 class Simulated(msgspec.Struct, frozen=True):
     result: RunResult
     events: list[Event]
+    """each once, in the order of the stream"""
+    seqs: list[int]
+    """their sequences in the stream, which may hold repetitions"""
 
 
 def simulate(
@@ -66,7 +69,8 @@ def simulate(
     settings = msgspec.convert(chosen | ({"policy": policy} if policy else {}), Settings)
     cluster = load_cluster(scenario.cluster) if isinstance(scenario.cluster, str) else scenario.cluster
     arrivals = arrivals_of(scenario, seed=seed)
-    events = run(lambda: _run(settings, cluster, arrivals, faults, disturb))
+    records = run(lambda: _run(settings, cluster, arrivals, faults, disturb))
+    events = [record.event for record in records]
     result = run_result(
         events,
         scenario=scenario.name,
@@ -76,7 +80,7 @@ def simulate(
         settings=settings,
         wall_s=time.perf_counter() - began,
     )
-    return Simulated(result, events)
+    return Simulated(result, events, [record.seq for record in records])
 
 
 async def _run(
@@ -85,7 +89,7 @@ async def _run(
     arrivals: Sequence[Arrival],
     faults: Faults | None,
     disturb: Disturb | None,
-) -> list[Event]:
+) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
     stack = MemoryStack(bus, settings, nodes_of(cluster))
     for name in stack.names:
@@ -109,21 +113,21 @@ async def _run(
         await bus.close()
 
 
-async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]) -> list[Event]:
+async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]) -> list[Record]:
     """All facts until every accepted job has ended, each once."""
     accepted: set[JobId] = set()
     submitting = asyncio.create_task(replay(arrivals, _submitter(stack, accepted), LoopClock()))
-    events: dict[str, Event] = {}
+    records: dict[str, Record] = {}
     ended: set[JobId] = set()
     async for batch in bus.read(0, FACT_SUBJECTS):
         for record in batch:
-            events.setdefault(record.event.event_id, record.event)
+            records.setdefault(record.event.event_id, record)
             if isinstance(record.event, JobEvent) and type(record.event) in ENDINGS:
                 ended.add(record.event.job_id)
         if submitting.done() and accepted <= ended:
             submitting.result()
             break
-    return list(events.values())
+    return list(records.values())
 
 
 def _submitter(stack: MemoryStack, accepted: set[JobId]) -> Callable[[Arrival], Awaitable[None]]:

@@ -12,6 +12,7 @@ from services.monitor.build import build as build_monitor
 from services.placer.build import build as build_placer
 from services.planner.build import build as build_planner
 from services.profiler.build import build as build_profiler
+from shared.runtime.bus import Unavailable
 from shared.runtime.clock import LoopClock
 from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Ports, Service
@@ -25,7 +26,7 @@ class MemoryStack:
     """Services by name, as tasks of the running loop."""
 
     def __init__(self, bus: MemoryBus, settings: Settings, nodes: Sequence[Node]) -> None:
-        self._bus = bus
+        self.bus = bus
         self._settings = settings
         self._makers = _makers(settings, nodes)
         self._lives = dict.fromkeys(self._makers, 0)
@@ -38,6 +39,9 @@ class MemoryStack:
         return tuple(self._makers)
 
     def shell(self, name: str) -> Shell:
+        """Of the life that goes on. Raises Unavailable between two lives."""
+        if name not in self._shells:
+            raise Unavailable(f"{name} is not running")
         return self._shells[name]
 
     def start(self, name: str) -> None:
@@ -48,6 +52,7 @@ class MemoryStack:
     async def kill(self, name: str) -> None:
         """End it without a word: what it had not told is lost."""
         task = self._tasks.pop(name)
+        self._shells.pop(name, None)
         task.cancel()
         await asyncio.wait({task})
 
@@ -61,7 +66,7 @@ class MemoryStack:
         self._trouble.cancel()
 
     async def _live(self, name: str) -> None:
-        client = self._bus.client(name)
+        client = self.bus.client(name)
         ports = Ports(bus=client, clock=LoopClock(), simulated=True)
         service = self._makers[name](ports, str(self._lives[name]))
         self._shells[name] = Shell(service, ports, self._settings)

@@ -11,10 +11,11 @@ from schemas.jobs import JobFile, Name, Positive
 
 
 class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="poisson"):
-    """`count` jobs drawn from a mix of models, arriving as a Poisson process."""
+    """`count` jobs drawn from a mix of models, arriving as a Poisson process, or all at once."""
 
     count: Annotated[int, Meta(ge=1, le=1_000_000)]
-    rate_per_hour: Positive
+    rate_per_hour: Positive | None = None
+    """None: all at time 0"""
     mix: Name
     gpu_hours_mean: Positive | None = None
     """scales the drawn sizes so that their mean is this; sizes stay inside their class"""

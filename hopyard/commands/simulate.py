@@ -44,7 +44,7 @@ def simulate(
     if events_file is not None:
         _write_events(events_file, simulated.events)
     show_result(simulated.result, json_file)
-    complain_of(audit(simulated.events, drained=True))
+    complain_of(audit(simulated.events, drained=True, seqs=simulated.seqs))
 
 
 def scenarios(*, as_json: AsJson = False) -> None:

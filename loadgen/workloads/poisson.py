@@ -19,7 +19,8 @@ def poisson_arrivals(workload: PoissonWorkload, cluster: ClusterFile, seed: int)
         generator(seed, "sizes").random(workload.count),
         workload.gpu_hours_mean,
     )
-    gaps = generator(seed, "arrivals").exponential(HOUR_S / workload.rate_per_hour, workload.count)
+    gap_s = HOUR_S / workload.rate_per_hour if workload.rate_per_hour else 0.0
+    gaps = generator(seed, "arrivals").exponential(gap_s, workload.count)
     random = generator(seed, "demand")
     return [
         Arrival(

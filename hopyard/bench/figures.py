@@ -1,0 +1,54 @@
+"""Figures and reports of them. Pure."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from schemas.base import Message
+
+
+class Figure(Message, frozen=True, kw_only=True):
+    name: str
+    value: float
+    unit: str
+    """`s`, `1/s`, or empty for a plain number"""
+
+
+class Benchmark(Message, frozen=True, kw_only=True):
+    """The figures of one measurement, and what they hold for."""
+
+    name: str
+    conditions: str
+    figures: tuple[Figure, ...]
+    wall_s: float = 0.0
+    """that the measurement took, real seconds"""
+
+
+class Report(Message, frozen=True, kw_only=True):
+    machine: dict[str, str]
+    versions: dict[str, str]
+    benchmarks: tuple[Benchmark, ...]
+
+
+def seconds(name: str, value: float) -> Figure:
+    return Figure(name=name, value=value, unit="s")
+
+
+def rate(name: str, per_s: float) -> Figure:
+    return Figure(name=name, value=per_s, unit="1/s")
+
+
+def count(name: str, value: float) -> Figure:
+    return Figure(name=name, value=value, unit="")
+
+
+def spread(name: str, times_s: Sequence[float]) -> list[Figure]:
+    """Median and 99th percentile of some durations."""
+    return [seconds(f"{name} p{share}", quantile(times_s, share / 100)) for share in (50, 99)]
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed. Raises ValueError for none."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("no values")
+    return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
