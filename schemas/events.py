@@ -235,7 +235,7 @@ class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"
     """The placer found that a placement no longer holds; the job comes back in the next plan."""
 
     entity_field: ClassVar[str] = "placement_id"
-    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
+    identity: ClassVar[tuple[str, ...]] = ("placement_id", "plan_id")  # a later plan may ask for it again
 
     placement_id: PlacementId
     plan_id: PlanId

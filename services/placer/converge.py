@@ -24,7 +24,7 @@ def converge(state: State, at: float, profile_iterations: int) -> Iterator[Event
     for placed in list(state.placements.values()):
         if not placed.wanted:
             yield from _stop(state, placed, at)
-        elif placed.all_up and not placed.started and not placed.profile:
+        elif not placed.started and not placed.profile and placed.all_up:
             yield from _begin(state, placed, at)
     for placed in _fitting(state):
         yield from _start(state, placed, at, profile_iterations)
@@ -40,7 +40,7 @@ def _stop(state: State, placed: Placed, at: float) -> Iterator[Event]:
             placed.workers[node_id] = WorkerState.STOPPING
             yield stop_order(placed, node_id, at)
     if not placed.workers:
-        del state.placements[placed.placement_id]
+        state.end(placed.placement_id)
         if not placed.over and not placed.profile:
             yield _taken_back(state, placed, at)
 

@@ -88,7 +88,8 @@ class Placer:
     def _plan_published(self, plan: PlanPublished) -> None:
         if plan.token < self.state.token:
             for placement in plan.placements:
-                self._refuse_new(placement, plan.plan_id, "the plan is of an older leader")
+                if placement.placement_id not in self.state.placements:  # what runs is not touched
+                    self._refuse_new(placement, plan.plan_id, "the plan is of an older leader")
             return
         self.state.token = plan.token
         if plan.kind is PlanKind.FIRST:
@@ -152,7 +153,11 @@ class Placer:
 
     def _job_ended(self, ended: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
         self.state.jobs.pop(ended.job_id, None)
-        for placed in self.state.of_job(ended.job_id):
+        self._let_go(ended.job_id)
+
+    def _let_go(self, job_id: JobId) -> None:
+        """Whatever there is of the job shall end, and no preemption is told."""
+        for placed in self.state.of_job(job_id):
             placed.over = True
             self._unwant(placed, PreemptReason.PLAN)
 
@@ -195,8 +200,11 @@ class Placer:
             )
         elif worker.leads:
             self._save_progress(worker.job_id, worker.samples_done)
-            placed.over = placed.over or worker.outcome in (Outcome.COMPLETED, Outcome.FAILED)
         self._unwant(placed, PreemptReason.PLAN)
+        if _ends_the_job(placed, worker):
+            if job := self.state.jobs.get(worker.job_id):
+                job.over = True
+            self._let_go(worker.job_id)
 
     def _save_progress(self, job_id: JobId, samples_done: float) -> None:
         if job := self.state.jobs.get(job_id):
@@ -278,3 +286,9 @@ class Placer:
         NodeLost: _node_lost,
         NodeReturned: _node_returned,
     }
+
+
+def _ends_the_job(placed: Placed, worker: WorkerStopped) -> bool:
+    """Whether the monitor will say of the job that it completed or failed: one failed worker is enough."""
+    completed = worker.outcome is Outcome.COMPLETED and worker.leads
+    return not placed.profile and (completed or worker.outcome is Outcome.FAILED)

@@ -9,6 +9,10 @@ def objection(state: State, placement: Placement) -> str:
     """Why the placement does not hold; empty: it does."""
     if placement.job_id not in state.jobs:
         return "the job is not wanted any more"
+    if state.jobs[placement.job_id].over:
+        return "the job has come to its end"
+    if placement.placement_id in state.ended:
+        return "the placement has ended since the plan was made"
     for node_id, gpus in placement.configuration.items():
         known = state.nodes.get(node_id)
         if known is None or not known.alive:

@@ -11,6 +11,10 @@ from schemas.jobs import JobSpec
 from schemas.plans import Configuration
 
 
+ENDED_REMEMBERED = 2_000
+"""placements; a plan that still keeps one of them was made seconds after its end"""
+
+
 class WorkerState(StrEnum):
     """One placement on one of its nodes. ordered → up → stopping → (gone: the entry is removed)."""
 
@@ -66,6 +70,8 @@ class OpenJob(msgspec.Struct, kw_only=True):
     spec: JobSpec
     samples_done: float = 0.0
     """in its last checkpoint"""
+    over: bool = False
+    """it completed or failed, and the monitor has yet to say so"""
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -76,9 +82,18 @@ class State(msgspec.Struct, kw_only=True):
     """unfinished jobs"""
     placements: dict[PlacementId, Placed] = {}
     """oldest first"""
+    ended: dict[PlacementId, None] = {}
+    """placements that never start again, oldest first"""
 
     def of_job(self, job_id: JobId) -> list[Placed]:
         return [placed for placed in self.placements.values() if placed.job_id == job_id]
+
+    def end(self, placement_id: PlacementId) -> None:
+        """Forget the placement, but for its id."""
+        del self.placements[placement_id]
+        self.ended[placement_id] = None
+        while len(self.ended) > ENDED_REMEMBERED:
+            del self.ended[next(iter(self.ended))]
 
     def gpus_held(self) -> dict[NodeId, int]:
         """GPUs by node that workers have, are ordered to take, or may still have."""

@@ -49,13 +49,16 @@ AT_REST: tuple[Rule, ...] = (jobs.every_job_ended,)
 __all__ = ["Violation", "audit", "event_log_hash"]
 
 
-def audit(events: Iterable[Event], *, drained: bool = False) -> list[Violation]:
+def audit(
+    events: Iterable[Event], *, drained: bool = False, seqs: Iterable[int] | None = None
+) -> list[Violation]:
     """What the log breaks, in the order of the table's rules; empty: all is well.
 
     `events` is the whole stream from its first fact, in its order. `drained`: nothing was left to do, so
-    every submitted job must have ended.
+    every submitted job must have ended. `seqs`: their sequences, where the stream holds more than them
+    (repetitions, messages that nobody could read): plans name the sequence they were made from.
     """
-    log = log_of(events)
+    log = log_of(events, seqs)
     rules = (*RULES, *AT_REST) if drained else RULES
     return [violation for rule in rules for violation in rule(log)]
 

@@ -27,9 +27,11 @@ class Log(msgspec.Struct, frozen=True):
     nodes: dict[NodeId, Node]
 
 
-def log_of(events: Iterable[Event]) -> Log:
+def log_of(events: Iterable[Event], seqs: Iterable[int] | None = None) -> Log:
+    """`seqs`: of the events in the stream; None: it is whole, so they count from 1."""
     facts: dict[str, tuple[int, Event]] = {}
-    for seq, event in enumerate(events, start=1):
+    numbered = enumerate(events, start=1) if seqs is None else zip(seqs, events, strict=True)
+    for seq, event in numbered:
         facts.setdefault(event.event_id, (seq, event))
     submitted = (fact for _, fact in facts.values() if isinstance(fact, JobSubmitted))
     joined = (fact for _, fact in facts.values() if isinstance(fact, NodeJoined))

@@ -5,7 +5,7 @@
 | makespan_s              | s       | last completion − first submission                                    |
 | ttd_s                   | s       | makespan, if all jobs were submitted before any started; else None    |
 | jct_s_mean …_max        | s       | completion − submission: mean, p50, p95, p99, max                     |
-| wait_s_mean             | s       | time without GPUs, profiling included                                 |
+| wt_s_mean               | s       | waiting time: without GPUs, profiling included                        |
 | lr_mean, lr_max         | 1       | latency ratio, wait / age (Hops eq. 8)                                |
 | raqlr                   | 1       | mean latency ratio of the jobs completed in the last h (eq. 7)        |
 | fragments_mean          | GPUs    | idle GPUs after a plan that left out a job that could run, else 0:    |
@@ -56,7 +56,7 @@ def summary(
         "jct_s_p95": percentile(jcts, 0.95),
         "jct_s_p99": percentile(jcts, 0.99),
         "jct_s_max": max(jcts, default=None),
-        "wait_s_mean": mean([record.wait_s(at) for record in done]),
+        "wt_s_mean": mean([record.wait_s(at) for record in done]),
         "lr_mean": mean(ratios),
         "lr_max": max(ratios, default=None),
         "raqlr": raqlr(ledger, now=at, window_s=raqlr_window_s),
