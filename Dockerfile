@@ -1,26 +1,40 @@
 # One image per service, with the dependencies of that service and no others:
 #   docker build --build-arg SERVICE=planner --build-arg EXTRAS="--extra planner" .
+# What all have in common comes first, so it is built and stored once.
 FROM python:3.11-slim AS base
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy
-RUN pip install --no-cache-dir "uv>=0.13,<0.14"
+ENV PATH=/app/.venv/bin:$PATH PYTHONUNBUFFERED=1 UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 \
+    UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+RUN pip install --no-cache-dir --root-user-action ignore "uv>=0.13,<0.14" \
+    && useradd --create-home hopyard && install -d -o hopyard /data
 WORKDIR /app
-COPY pyproject.toml README.md ./
-RUN uv sync --no-dev --no-install-project --no-cache
-ENV PATH=/app/.venv/bin:$PATH
+COPY pyproject.toml ./
+RUN uv sync --no-dev --no-install-project
 
-FROM base
-ARG SERVICE
-ARG EXTRAS=""
-RUN uv sync --no-dev --no-install-project --no-cache $EXTRAS
+FROM base AS wheel
+COPY README.md ./
 COPY schemas schemas
 COPY shared shared
 COPY services services
 COPY loadgen loadgen
 COPY hopyard hopyard
-RUN uv sync --no-dev --no-editable --no-cache $EXTRAS && useradd --create-home hopyard \
-    && mkdir /data && chown hopyard /data
+RUN uv build --wheel --out-dir /dist
+
+FROM base AS installed
+ARG EXTRAS=""
+RUN uv sync --no-dev --no-install-project $EXTRAS
+COPY --from=wheel /dist /dist
+RUN uv pip install --no-deps /dist/*.whl
+COPY loadgen/clusters clusters
 USER hopyard
+
+# The command line; what follows the image's name are its arguments.
+FROM installed AS cli
+ENTRYPOINT ["hopyard"]
+
+FROM installed AS service
+ARG SERVICE
 ENV HOPYARD_SERVICE=$SERVICE HOPYARD_WEB_HOST=0.0.0.0 HOPYARD_WEB_PORT=8080
 EXPOSE 8080
-HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=12 CMD ["python", "-m", "shared.runtime.healthcheck"]
+HEALTHCHECK --interval=3s --timeout=5s --start-period=30s --retries=5 CMD ["python", "-m", "shared.runtime.healthcheck"]
+# The service takes the shell's place as process 1, and ends on SIGTERM.
 CMD ["sh", "-c", "exec python -m services.$HOPYARD_SERVICE"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import typer
 
-from hopyard.commands import about, diag, jobs, logs, nodes, policy, run, simulate
+from hopyard.commands import about, bench, diag, jobs, logs, nodes, policy, replay, run, simulate
 from hopyard.failures import Failure
 from hopyard.terminal import complain
 
@@ -35,7 +35,7 @@ Exit codes:
   130  interrupted
 """
 
-GROUPS = (run, jobs, nodes, logs, policy, diag, simulate, about)
+GROUPS = (run, replay, jobs, nodes, logs, policy, diag, simulate, bench, about)
 
 
 def application() -> typer.Typer:

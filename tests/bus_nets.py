@@ -73,7 +73,7 @@ class JetStreamNet:
         self._raw = Client()
 
     async def open(self) -> None:
-        await self._raw.connect(self.settings.nats_url)
+        await self._raw.connect(self.settings.nats_url, token=self.settings.nats_token or None)
         for config in configs(self.settings):
             assert config.name is not None
             with suppress(NotFoundError):

@@ -1,14 +1,12 @@
 """demo and up: the commands that start a stack on this machine."""
 
-import contextlib
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.failures import Failure, Interrupted, Invalid
+from hopyard.failures import Failure, Interrupted
+from hopyard.folder import empty_folder
 from hopyard.options import JsonFile, Policy, Scenario, Seed, Speed, Trace
 from hopyard.signals import run_until_stopped
 from hopyard.terminal import complain_of, say, show_result
@@ -49,7 +47,7 @@ def demo(
 
     check_policy(policy)
     chosen = chosen_scenario(scenario, trace)
-    with _folder(keep) as data, progress() as show:
+    with empty_folder(keep) as data, progress() as show:
         spec = DemoSpec(scenario=chosen, data=data, seed=seed, speed=speed, policy=policy, limit_s=limit)
         done = run_until_stopped(run_demo(spec, show, say))
     if done is None:
@@ -101,18 +99,6 @@ def up(
     )
     run_until_stopped(run_up(spec, say))
     say("stopped")
-
-
-@contextlib.contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """A folder that stays, or one that goes with the run. Raises Invalid when it holds something already."""
-    if keep is not None:
-        if keep.exists() and any(keep.iterdir()):
-            raise Invalid(f"{keep} is not empty, and a run begins with an empty event log")
-        yield keep
-        return
-    with tempfile.TemporaryDirectory(prefix="hopyard-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 def _judge(done: "DemoResult") -> None:

@@ -6,7 +6,7 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -18,6 +18,8 @@ from shared.runtime.service import Ports, Service
 from shared.runtime.settings import load_settings
 from shared.runtime.shell import Shell
 from shared.runtime.web import serve
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 Build = Callable[[Settings, Ports], Service | Awaitable[Service]]
 
@@ -34,7 +36,16 @@ def run(name: str, build: Build) -> None:
 
 
 async def _run(name: str, build: Build, settings: Settings) -> None:
+    """Until cancelled; also while it still waits for NATS, or for a node to stand for."""
+    _cancel_at_signals(asyncio.current_task())
     bus = await JetStreamBus.connect(settings, name)
+    try:
+        await _serve(build, settings, bus)
+    finally:
+        await bus.close()
+
+
+async def _serve(build: Build, settings: Settings, bus: JetStreamBus) -> None:
     ports = Ports(bus=bus, clock=ScaledClock(origin=settings.clock_origin, speed=settings.speed))
     built = build(settings, ports)
     service = await built if inspect.isawaitable(built) else built
@@ -42,23 +53,16 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
     web = await serve(settings, service, shell, bus)
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
     try:
-        with _cancelled_by_signals(asyncio.current_task()):
-            await shell.run()
+        await shell.run()
     finally:
         await web.close()
         if service.close is not None:
             await service.close()
-        await bus.close()
 
 
-@contextlib.contextmanager
-def _cancelled_by_signals(task: asyncio.Task[None] | None) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
+def _cancel_at_signals(task: asyncio.Task[None] | None) -> None:
+    """Cancel the task at the first signal: what follows must not cut its clean-up short."""
     assert task is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+    loop = asyncio.get_running_loop()
+    for number in STOPPING:
+        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())

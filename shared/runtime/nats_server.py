@@ -38,10 +38,13 @@ class NatsServer:
         token: str = "",
         user: str = "",
         password: str = "",
+        sync_interval: str = "always",
     ) -> None:
+        """`sync_interval`: by default an acknowledged fact is on the disk; else a power cut takes the last."""
         self.host = host
         self.port = port or _free_port(host)
         self._folder = folder
+        self._sync_interval = sync_interval
         self._log = folder / "nats-server.log"
         self._credentials = (
             {"token": token} if token else {"user": user, "password": password} if user else {}
@@ -125,8 +128,7 @@ class NatsServer:
         config: dict[str, object] = {
             "listen": f"{self.host}:{self.port}",
             "log_file": str(self._log),
-            # An acknowledged fact is on the disk: without this a power cut takes the last seconds.
-            "jetstream": {"store_dir": str(self._folder), "sync_interval": "always"},
+            "jetstream": {"store_dir": str(self._folder), "sync_interval": self._sync_interval},
         }
         if self._credentials:
             config["authorization"] = self._credentials

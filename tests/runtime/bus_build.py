@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from schemas.events import JobCancelled, NodeDrained
+from schemas.events import JobCancelled, NodeDrained, ProfilingPlanned
 from schemas.ids import JobId, NodeId
 from schemas.samples import Heartbeat
 from schemas.subjects import FACT_SUBJECTS
@@ -18,6 +18,10 @@ def cancelled(job: object = "j", at: float = 0.0) -> JobCancelled:
 
 def drained(node: object = "n", at: float = 0.0) -> NodeDrained:
     return NodeDrained(at=at, node_id=NodeId(str(node)))
+
+
+def opened(number: int, at: float = 0.0) -> ProfilingPlanned:
+    return ProfilingPlanned(at=at, round=number, runs=())
 
 
 def heartbeat(node: object = "n", at: float = 0.0) -> Heartbeat:

@@ -1,0 +1,79 @@
+"""replay."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from hopyard.connect import api_url
+from hopyard.failures import Failure, Interrupted, Invalid
+from hopyard.options import Api, AsJson, Scenario, Seed, Trace
+from hopyard.signals import run_until_stopped
+from hopyard.tables import facts_table
+from hopyard.terminal import say, show
+from hopyard.units import duration
+
+
+def replay(
+    *,
+    scenario: Scenario = "hops-64",
+    trace: Trace = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed",
+            min=0.001,
+            max=100_000,
+            help="Cluster seconds per second, as the stack has it.",
+            show_default="the setting `speed`",
+        ),
+    ] = None,
+    seed: Seed = 1,
+    wait: Annotated[bool, typer.Option("--wait", help="Until every job has ended.")] = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a scenario's jobs to a running stack, each at its time by the stack's clock.
+
+    The cluster and the settings are the stack's own. A line a job goes to
+    stderr. Exit code 1 when a job was refused or, with --wait, did not
+    complete.
+
+    $ hopyard up --scenario tiny --speed 60
+    $ hopyard replay --scenario tiny --speed 60 --wait
+    $ hopyard replay --trace arrivals.csv --api http://head-node:8080 --json
+    """
+    from hopyard.replay import ReplaySpec, run_replay  # noqa: PLC0415 - brings aiohttp
+    from hopyard.scenario import chosen_scenario, valid  # noqa: PLC0415 - brings numpy
+    from loadgen.scenarios import arrivals  # noqa: PLC0415 - as above
+
+    chosen = chosen_scenario(scenario, trace)
+    spec = ReplaySpec(
+        api_url=api_url(api),
+        arrivals=valid(lambda: arrivals(chosen, seed=seed)),
+        speed=speed or _speed(),
+        wait=wait,
+    )
+    done = run_until_stopped(run_replay(spec, say))
+    if done is None:
+        raise Interrupted("interrupted")
+    ended = {state: str(count) for state, count in done.ended.items()}
+    counts = {"submitted": str(done.submitted), "refused": str(done.refused)}
+    show(done, facts_table(counts | ended | {"took": duration(done.wall_s)}), as_json=as_json)
+    if done.refused:
+        raise Failure(f"{done.refused} of {len(spec.arrivals)} jobs were refused")
+    if wait and done.ended.get("completed", 0) != done.submitted:
+        raise Failure("not every job completed")
+
+
+def _speed() -> float:
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - brings the YAML parser
+
+    try:
+        return load_settings(os.environ).speed
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+
+
+def register(app: typer.Typer) -> None:
+    app.command("replay")(replay)

@@ -1,0 +1,66 @@
+from cli_builders import job_view
+from cli_server import CannedApi, canned_api
+from msgspec.structs import replace
+
+from hopyard.replay import Replayed, ReplaySpec, run_replay
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.ids import JobId
+from schemas.views import Submitted
+
+ARRIVALS = arrivals(load_scenario("tiny"))[:3]
+
+
+async def replayed(api: CannedApi, *, wait: bool = False) -> tuple[Replayed, list[str]]:
+    """What came of it, and the lines it said."""
+    lines: list[str] = []
+    spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, speed=100_000, wait=wait)
+    return await run_replay(spec, lines.append), lines
+
+
+def submitted(job: str = "job-1") -> Submitted:
+    return Submitted(job_id=JobId(job), created=True)
+
+
+async def test_every_job_has_a_line_with_its_time_its_number_and_its_id() -> None:
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted("job-1"), submitted("job-2"), submitted("job-3"))
+        _, lines = await replayed(api)
+    assert [line.split()[-3:] for line in lines] == [
+        [f"{number}/3", arrival.job.name, f"job-{number}"] for number, arrival in enumerate(ARRIVALS, 1)
+    ]
+
+
+async def test_every_job_has_an_idempotency_key_of_its_own_and_so_has_every_replay() -> None:
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted())
+        await replayed(api)
+        await replayed(api)
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in api.requests}) == 6
+
+
+async def test_an_api_that_comes_back_gets_the_same_key_again() -> None:
+    with canned_api() as api:
+        api.refuses("POST /v1/jobs", 503, "starting")
+        api.answers["POST /v1/jobs"] += [(201, b'{"job_id":"job-1","created":true}')]
+        done, _ = await replayed(api)
+    keys = [headers["Idempotency-Key"] for _, _, headers, _ in api.requests]
+    assert done.submitted == 3
+    assert keys[0] == keys[1] != keys[2]
+
+
+async def test_a_refused_job_is_said_and_counted_and_the_others_go_in() -> None:
+    with canned_api() as api:
+        api.refuses("POST /v1/jobs", 422, "too large", field="$.gpus")
+        api.answers["POST /v1/jobs"] += [(201, b'{"job_id":"job-1","created":true}')]
+        done, lines = await replayed(api)
+    assert (done.submitted, done.refused) == (2, 1)
+    assert lines[0].endswith("refused: $.gpus: too large")
+
+
+async def test_waiting_ends_with_the_last_job() -> None:
+    running = job_view("job-1", state="running")
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted())
+        api.says("GET /v1/jobs/job-1", running, replace(running, state="completed"))
+        done, _ = await replayed(api, wait=True)
+    assert done.ended == {"completed": 3}

@@ -1,0 +1,149 @@
+"""The stack as `docker compose up` runs it: jobs go through it, it is swapped, killed, loaded, stopped."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+from compose_stack import SERVICES, ComposeStack, command
+from msgspec.structs import replace
+
+from hopyard.client import Client
+from hopyard.connect import connect, patiently
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.base import Event
+from schemas.events import (
+    JobCompleted,
+    JobProfiled,
+    JobQueued,
+    JobStarted,
+    JobSubmitted,
+    PlanPublished,
+    PolicyChosen,
+)
+from schemas.ids import JobId
+from schemas.jobs import JobFile
+from schemas.views import PolicyChoice, StatusView
+from shared.domain.audit import audit
+from shared.domain.states import ENDED
+
+pytestmark = pytest.mark.container
+
+LONG = [arrival.job for arrival in arrivals(load_scenario("tiny"))]
+SHORT = [replace(job, samples=(job.samples or 0.0) / 2) for job in LONG]
+LIMIT_S = 180.0
+LIFE = (JobSubmitted, JobProfiled, JobQueued, JobStarted, JobCompleted)
+
+
+@pytest.fixture
+async def client(stack: ComposeStack) -> AsyncIterator[Client]:
+    async with connect(stack.url) as client:
+        yield client
+
+
+async def submit(client: Client, jobs: Sequence[JobFile], *, key: str) -> list[JobId]:
+    """All of them at once."""
+    told = [await client.submit(job, f"{key}-{number}") for number, job in enumerate(jobs)]
+    return [each.job_id for each in told]
+
+
+async def until(client: Client, fine: Callable[[StatusView], bool]) -> StatusView:
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            status = await patiently(client.status)
+            if fine(status):
+                return status
+            await asyncio.sleep(0.1)
+
+
+def busy(status: StatusView) -> bool:
+    return status.jobs.get("running", 0) > 0
+
+
+def drained(status: StatusView) -> bool:
+    return all(state in ENDED for state, count in status.jobs.items() if count)
+
+
+async def running(client: Client) -> set[JobId]:
+    return {job.job_id for job in (await client.jobs(state="running")).jobs}
+
+
+async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:
+    """The log of everything so far, once all has ended: no rule is broken, and these jobs are complete."""
+    await until(client, drained)
+    events = [line.fact() async for line in client.events()]
+    assert audit(events, drained=True) == []
+    completed = [event.job_id for event in events if isinstance(event, JobCompleted)]
+    assert set(jobs) <= set(completed)
+    return events
+
+
+async def test_a_job_goes_in_at_one_end_and_trains_at_the_other(client: Client) -> None:
+    [job] = await submit(client, SHORT[:1], key="one")
+    events = await ended_well(client, [job])
+    told = [type(event) for event in events if getattr(event, "job_id", None) == job]
+    assert [kind for kind in told if kind in LIFE] == list(LIFE)
+
+
+async def test_every_agent_stands_for_a_node_of_its_own(client: Client) -> None:
+    nodes = (await client.nodes()).nodes
+    assert [node.state for node in nodes] == ["alive"] * 4
+
+
+async def test_an_agent_that_is_added_takes_the_node_that_one_left(
+    client: Client, stack: ComposeStack
+) -> None:
+    stack.run("up", "--detach", "--no-deps", "--scale", "agent=3", "agent")
+    await until(client, lambda status: status.nodes.get("lost", 0) == 1)
+    stack.run("up", "--detach", "--no-deps", "--scale", "agent=4", "agent")
+    await until(client, lambda status: status.nodes["alive"] == 4)
+
+
+async def test_the_policy_is_changed_while_jobs_run(client: Client) -> None:
+    jobs = await submit(client, SHORT, key="change")
+    await until(client, busy)
+    await client.set_policy(PolicyChoice(policy="fifo"))
+    await until(client, lambda status: status.policy == "fifo")
+    await client.set_policy(PolicyChoice(policy="hops"))
+    events = await ended_well(client, jobs)
+    assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
+
+
+async def test_jobs_run_on_while_one_planner_takes_the_place_of_another(
+    client: Client, stack: ComposeStack
+) -> None:
+    jobs = await submit(client, LONG, key="swap")
+    await until(client, busy)
+    stack.run("stop", "planner")
+    assert await running(client)
+    stack.run("up", "--detach", "--no-deps", "planner", environ={"HOPYARD_POLICY": "fifo"})
+    await until(client, lambda status: status.policy == "fifo")
+    events = await ended_well(client, jobs)
+    plans = [event.policy for event in events if isinstance(event, PlanPublished)]
+    assert plans[-1] == "fifo"
+
+
+async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(
+    client: Client, stack: ComposeStack
+) -> None:
+    jobs: list[JobId] = []
+    for service in (*SERVICES, "nats"):
+        status = await until(client, lambda status: busy(status) or drained(status))
+        if not busy(status):
+            jobs += await submit(client, SHORT, key=f"before-{service}")
+            await until(client, busy)
+        stack.restart_killed(service)
+    await ended_well(client, jobs)
+
+
+async def test_the_load_profile_runs_a_scenario_to_its_end(client: Client, stack: ComposeStack) -> None:
+    stack.run("--profile", "load", "up", "--detach", "loadgen")
+    [loadgen] = stack.containers("loadgen")
+    assert command("docker", "wait", loadgen).strip() == "0", command("docker", "logs", loadgen)
+    told = command("docker", "logs", loadgen).split()
+    assert told[: told.index("took")] == ["submitted", "8", "refused", "0", "completed", "8"]
+    await ended_well(client, [])
+
+
+async def test_every_container_ends_by_itself_when_it_is_told_to(stack: ComposeStack) -> None:
+    stack.run("stop")
+    assert set(stack.exit_codes().values()) == {0}
