@@ -2,13 +2,14 @@
 
 import contextlib
 import fcntl
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from hopyard.failures import Claimed
+from hopyard.failures import Claimed, Invalid
 from hopyard.processes import alive
 from schemas.base import Message
 
@@ -49,6 +50,18 @@ def claimed(data: Path) -> Iterator[None]:
             yield
         finally:
             (data / "stack.json").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def empty_folder(keep: Path | None) -> Iterator[Path]:
+    """A folder that stays, or one that goes with the run. Raises Invalid when it holds something already."""
+    if keep is not None:
+        if keep.exists() and any(keep.iterdir()):
+            raise Invalid(f"{keep} is not empty, and a run begins with an empty event log")
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="hopyard-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def write_stack_file(data: Path, stack: StackFile) -> None:

@@ -37,13 +37,17 @@ def show(message: Message, table: RenderableType, *, as_json: bool) -> None:
 
 
 def show_result(result: RunResult, file: Path | None) -> None:
+    show_made(result, result_table(result), file)
+
+
+def show_made(made: Message, table: RenderableType, file: Path | None) -> None:
     """The table, and the JSON in `file`; for the file `-` the JSON takes the table's place."""
     if file is not None and str(file) == "-":
-        show_json(result)
+        show_json(made)
         return
-    console().print(result_table(result))
+    console().print(table)
     if file is not None:
-        file.write_bytes(_pretty(result) + b"\n")
+        file.write_bytes(_pretty(made) + b"\n")
 
 
 def show_json(value: object) -> None:

@@ -14,7 +14,7 @@ from services.planner.build import build as build_planner
 from services.profiler.build import build as build_profiler
 from shared.runtime.bus import Unavailable
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
+from shared.runtime.memory import MemoryBus, MemoryClient
 from shared.runtime.service import Ports, Service
 from shared.runtime.shell import Shell
 
@@ -29,6 +29,7 @@ class MemoryStack:
         self.bus = bus
         self._settings = settings
         self._makers = _makers(settings, nodes)
+        self._clients: dict[str, MemoryClient] = {}
         self._lives = dict.fromkeys(self._makers, 0)
         self._shells: dict[str, Shell] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -56,6 +57,13 @@ class MemoryStack:
         task.cancel()
         await asyncio.wait({task})
 
+    def cut(self, name: str) -> None:
+        """Part a service from the others until `mend`, or until its next life."""
+        self._clients[name].cut()
+
+    def mend(self, name: str) -> None:
+        self._clients[name].mend()
+
     async def watch(self) -> None:
         """Raise what any service raises; else wait for ever."""
         await self._trouble
@@ -66,7 +74,7 @@ class MemoryStack:
         self._trouble.cancel()
 
     async def _live(self, name: str) -> None:
-        client = self.bus.client(name)
+        client = self._clients[name] = self.bus.client(name)
         ports = Ports(bus=client, clock=LoopClock(), simulated=True)
         service = self._makers[name](ports, str(self._lives[name]))
         self._shells[name] = Shell(service, ports, self._settings)

@@ -90,7 +90,7 @@ class Settings(File, frozen=True, kw_only=True):
     # ---- planner
     queue_refresh_s: Seconds = 30.0
     fragment_settle_s: Seconds = 1.0
-    """how long the planner lets facts gather before a fragment plan"""
+    """how long the planner lets facts gather before a fragment plan; a lone arrival is planned at once"""
     priority_rule: Literal["lr", "ftf", "las", "sjf", "srtf", "fifo"] = "lr"
     sensitivity_threshold: Annotated[float, Meta(gt=0)] = 1.4
     """σ"""

@@ -6,7 +6,10 @@ hopyard.ask.<service>            questions        request/reply, not stored
 hopyard-dead.<service>           dead letters     stream HOPYARD-DEAD, limited
 """
 
+from collections.abc import Sequence
+
 FACTS_STREAM = "HOPYARD"
+ALL_FACTS = "hopyard.>"
 FACT_SUBJECTS = tuple(
     f"hopyard.{entity}.*.*"
     for entity in ("job", "round", "profile", "plan", "policy", "placement", "node", "worker")
@@ -26,6 +29,17 @@ SNAPSHOT_BUCKET = "hopyard-snapshots"
 def facts_of(*entities: str) -> tuple[str, ...]:
     """The subjects of all facts about some kinds of entity."""
     return tuple(f"hopyard.{entity}.*.*" for entity in entities)
+
+
+def entities_of(subjects: Sequence[str]) -> frozenset[str] | None:
+    """The kinds of entity that some subjects are all facts about; None: they are about something else."""
+    entities = [subject.removeprefix("hopyard.").removesuffix(".*.*") for subject in subjects]
+    return frozenset(entities) if tuple(subjects) == facts_of(*entities) else None
+
+
+def entity_of(subject: str) -> str:
+    """The kind of entity that a fact's subject names."""
+    return subject.split(".", 2)[1]
 
 
 def orders_to(node_id: str) -> str:

@@ -50,14 +50,12 @@ MODULES = TimeModules(
 )
 
 
-def length_s(jobs: int) -> float:
-    """Cluster seconds from the first fact to the last."""
-    return jobs * EVERY_S + ROUND_S
-
-
 def history(nodes: Sequence[Node], jobs: int) -> list[Event]:
-    """The facts of `jobs` completed jobs, in the order of a stream that saw them happen."""
-    rounds = range(int(length_s(jobs) // ROUND_S) + 1)
+    """The facts of `jobs` completed jobs, in the order of a stream that saw them happen.
+
+    The last one is a job's completion, at `end_s`.
+    """
+    rounds = range(int(end_s(nodes, jobs) // ROUND_S) + 1)
     facts = chain(
         (NodeJoined(at=0.0, node_id=node.node_id, node=node, life="1") for node in nodes),
         (ProfilingPlanned(at=number * ROUND_S, round=number, runs=()) for number in rounds),
@@ -66,14 +64,24 @@ def history(nodes: Sequence[Node], jobs: int) -> list[Event]:
     return sorted(facts, key=attrgetter("at"))
 
 
+def end_s(nodes: Sequence[Node], jobs: int) -> float:
+    """When the last of `jobs` jobs is complete, cluster seconds."""
+    return jobs * EVERY_S + turn_s(nodes)
+
+
+def turn_s(nodes: Sequence[Node]) -> float:
+    """How long a job may take: its node's next job comes then."""
+    return EVERY_S * (len(nodes) - 1)
+
+
 def life(number: int, nodes: Sequence[Node]) -> Iterator[Event]:
     """One job from its submission to its completion: FACTS_PER_JOB facts."""
-    at, job_id = 1.0 + number * EVERY_S, JobId(f"past-{number}")
+    at, job_id = (number + 1) * EVERY_S, JobId(f"past-{number}")
     node = nodes[number % len(nodes)]
     types = sorted({each.gpu_type for each in nodes})
     spec = JobSpec(name="past", workload=WORKLOAD, demand=(min(4, node.gpus),), samples=SAMPLES)
     yield from _arrival(job_id, spec, types, at)
-    yield from _run(job_id, spec, node, at + 2.0, at + EVERY_S * len(nodes) - 5.0)
+    yield from _run(job_id, spec, node, at + 2.0, at + turn_s(nodes))
 
 
 def _arrival(job_id: JobId, spec: JobSpec, types: Sequence[GpuType], at: float) -> Iterator[Event]:

@@ -6,12 +6,11 @@ followed by nearly as many facts as it takes to make the next one: the longest r
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from hopyard.bench.figures import Benchmark, Figure, count, rate, seconds
-from hopyard.bench.history import FACTS_PER_JOB, history, length_s
-from hopyard.bench.services import Life, begin, bus_to, cursor, nats_server, store_log
+from hopyard.bench.figures import Benchmark, Figure, count, seconds
+from hopyard.bench.history import FACTS_PER_JOB, end_s, history
+from hopyard.bench.services import begin, bus_to, cursor, nats_server, store_log
 from hopyard.failures import NotReady
 from hopyard.stack import SERVICES, StackSpec
 from loadgen.scenarios import load_cluster
@@ -24,5 +23,64 @@ JOBS = 10_000
 CLUSTER = "hops-64"
 CAUGHT_UP_LIMIT_S = 120.0
 LOOK_EVERY_S = 0.05
-REPLAY = "hopyard_shell_replay_seconds_total"
-HANDLED = "hopyard_shell_facts_total"
+REPLAYED = "hopyard_shell_replay_seconds_total"
+FACTS = "hopyard_shell_facts_total"
+PATIENCE = {"node_lease_real_s": 1e6, "start_timeout_real_s": 1e6}
+"""there are no agents, and the log is old: nobody shall be lost or late for that"""
+
+
+async def restart(data: Path, jobs: int = JOBS) -> Benchmark:
+    """Kill and start each service, alone with a NATS server, after `jobs` completed jobs."""
+    cluster = load_cluster(CLUSTER)
+    nodes = nodes_of(cluster)
+    names = (*SERVICES, f"agent-{nodes[0].node_id}")
+    tail = (Settings().snapshot_every - 1) // FACTS_PER_JOB
+    facts = history(nodes, jobs + tail)
+    handled = len(facts) - tail * FACTS_PER_JOB
+    await store_log(data / "nats", facts, handled, names)
+    spec = StackSpec(
+        data=data,
+        cluster=cluster,
+        clock_origin=time.time() - end_s(nodes, jobs + tail),
+        chosen=PATIENCE,
+    )
+    async with nats_server(data / "nats") as server:
+        figures = [figure for name in names for figure in await _of_service(name, spec, server, len(facts))]
+    return Benchmark(
+        name="restart",
+        conditions="start of the process to ready, one service at a time; "
+        f"{handled} facts of {jobs} jobs in the log; {tail * FACTS_PER_JOB} at most after the snapshot",
+        figures=tuple(figures),
+    )
+
+
+async def _of_service(name: str, spec: StackSpec, server: NatsServer, last: int) -> list[Figure]:
+    figures = []
+    for kind in ("no snapshot", "snapshot"):
+        life = await begin(name, spec, server)
+        try:
+            shown = await life.metrics()
+            figures += [
+                seconds(f"{name}, {kind}: ready", life.ready_s),
+                seconds(f"{name}, {kind}: of that replay", shown[REPLAYED]),
+                count(f"{name}, {kind}: facts by then", shown[FACTS]),
+            ]
+            await _caught_up(name, server, last)
+        finally:
+            await life.kill()
+    return figures
+
+
+async def _caught_up(name: str, server: NatsServer, last: int) -> None:
+    """Wait until the service's cursor has passed the last fact of the log. Raises NotReady."""
+    try:
+        async with asyncio.timeout(CAUGHT_UP_LIMIT_S), bus_to(server) as bus:
+            while await _cursor_of(name, bus) < last:  # noqa: ASYNC110 - another process moves it
+                await asyncio.sleep(LOOK_EVERY_S)
+    except TimeoutError:
+        raise NotReady(f"{name} has not caught up after {CAUGHT_UP_LIMIT_S:g} s") from None
+
+
+async def _cursor_of(name: str, bus: State) -> int:
+    stored = await bus.get(cursor(name))
+    return int(stored[0]) if stored else 0

@@ -95,10 +95,11 @@ async def begin(name: str, spec: StackSpec, server: NatsServer) -> Life:
     (port,) = free_ports(1)
     cluster = spec.data / "cluster.json"
     cluster.write_bytes(msgspec.json.encode(spec.cluster))
+    service, _, node = name.partition("-")
     program = Program(
         name=name,
-        module=f"services.{name.partition('-')[0]}",
-        environ=environment(spec, server.url) | {"HOPYARD_WEB_PORT": str(port)},
+        module=f"services.{service}",
+        environ=environment(spec, server.url) | {"HOPYARD_WEB_PORT": str(port), "HOPYARD_NODE": node},
         log=spec.data / "logs" / f"{name}.log",
     )
     began = time.perf_counter()

@@ -58,6 +58,7 @@ async def build_claimed(settings: Settings, ports: Ports) -> Service:
     """`build`, with a node of the cluster file that is claimed where the settings name none."""
     if settings.node:
         return build(settings, ports)
+    runner = _emulated(settings, ports)  # first: a world may take longer to load than a claim lasts
     held = await claim(
         ports.bus,
         ports.clock,
@@ -65,7 +66,7 @@ async def build_claimed(settings: Settings, ports: Ports) -> Service:
         life=uuid4().hex,
         lease_s=settings.node_lease_real_s,
     )
-    return build(settings, ports, held.node, held.life, held=held)
+    return build(settings, ports, held.node, held.life, runner=runner, held=held)
 
 
 def _cluster_nodes(settings: Settings) -> tuple[Node, ...]:

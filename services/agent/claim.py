@@ -56,14 +56,14 @@ class Claim:
         return False
 
     async def keep(self, _: Inbox) -> None:
-        """A task of the service: renew for ever. Raises ClaimLost."""
+        """A task of the service: renew for ever, at once to begin with. Raises ClaimLost."""
         while True:
-            await pause(self._clock, self._lease_s)
             try:
                 if not await self.take():
                     raise ClaimLost(f"another agent stands for {self.node.node_id}")
             except Unavailable as error:
                 log.warning("claim not renewed", node=self.node.node_id, reason=str(error))
+            await pause(self._clock, self._lease_s)
 
 
 async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, life: str, lease_s: float) -> Claim:

@@ -5,9 +5,10 @@ to know, estimated) → `Resolve` (the policy decides) → `PlanPublished`, whic
 through the stream. What is in the making is volatile: a restart begins it anew.
 
 A first plan opens the round when the profiler has, or after a grace without it. Fragment plans follow a
-change (see `TRIGGERS`), `fragment_settle_s` after it, when GPUs are idle and jobs wait; nothing changed,
-no plan. A first plan that outlasts its round is published all the same, and the present round is
-planned next; a fragment plan that does is dropped, since it would end with its round.
+change (see `TRIGGERS`), when GPUs are idle and jobs wait: `fragment_settle_s` after it, so that what
+happens together is planned together; at once for a job that no other one follows. Nothing changed, no
+plan. A first plan that outlasts its round is published all the same, and the present round is planned
+next; a fragment plan that does is dropped, since it would end with its round.
 
 The later word on the policy wins: `PolicyChosen` over the settings; and a planner that comes to lead
 with another policy in its settings than the planner before it announces that as a `PolicyChosen`.
@@ -40,7 +41,7 @@ from services.planner.planning import kept
 from services.planner.policies.contract import Decision, Policy, Trigger
 from services.planner.publication import Frame, published
 from services.planner.registry import UnknownPolicy
-from services.planner.sight import idle_gpus, view_of, waiting
+from services.planner.sight import idle_gpus, more_come, view_of, waiting
 from services.planner.state import State, fold
 from services.planner.tasks import Leadership, Prepare, Prepared, Resolve, Resolved
 from services.planner.timetable import Timetable
@@ -154,7 +155,11 @@ class Planner:
 
     def _call(self, trigger: Trigger, now: float) -> None:
         kind = self._calls().get(trigger)
-        if kind is not None:
+        if kind is None:
+            return
+        if trigger is Trigger.ARRIVAL and not more_come(self.state):
+            self._timetable.expect(kind, now)
+        else:
             self._timetable.settle(kind, now)
 
     def _calls(self) -> Mapping[Trigger, PlanKind]:

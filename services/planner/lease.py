@@ -60,9 +60,10 @@ class Lease:
         """The token, or None while another planner leads or the bus is away."""
         try:
             async with asyncio.timeout(self._step_s):
-                if await self._bus.get(LEASE) is not None:
+                found = await self._bus.get(LEASE)
+                if found is not None and found[0] != self._name:
                     return None
-                self._revision = await self._write(0)
+                self._revision = await self._write(0 if found is None else found[1])
         except (OSError, Conflict):
             return None
         return self._revision
@@ -74,13 +75,24 @@ class Lease:
             await self._pause()
             try:
                 async with asyncio.timeout(self._step_s / 2):
-                    self._revision = await self._write(self._revision)
+                    await self._renew()
                 failed = 0
             except Conflict:
                 break
             except OSError:
                 failed += 1
         self._revision = None
+
+    async def _renew(self) -> None:
+        """Raises Conflict when somebody else has the lease, or nobody; OSError."""
+        try:
+            self._revision = await self._write(self._revision)
+        except Conflict:
+            found = await self._bus.get(LEASE)
+            if found is None or found[0] != self._name:
+                raise
+            # A write of ours that seemed to fail was stored: the lease never was another's.
+            self._revision = await self._write(found[1])
 
     async def _write(self, expected: int | None) -> int:
         ttl_s = self._settings.lease_real_s

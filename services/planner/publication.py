@@ -6,13 +6,14 @@ import msgspec
 
 from schemas.events import PlanPublished
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
-from schemas.plans import LeftOut, Placement, PlanKind
+from schemas.plans import LeftOut, Placement, PlanKind, Waiting
 from services.planner.policies.contract import Choice, Decision, Left
 from services.planner.state import State
 from services.planner.view import View
 
 NAMED_AT_MOST = 3
 """jobs that a job left out is told of"""
+NODE_GONE = "a node that was chosen for it left while the plan was made"
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     view = frame.view
     serial = f"{frame.token}-{state.plans}"
     choices = [choice for choice in decision.choices if _holds(state, choice)]
+    left = (*decision.left, *_dropped(decision, choices))
     used = sum(sum(choice.configuration.values()) for choice in choices)
     return PlanPublished(
         at=frame.at,
@@ -45,7 +47,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
         token=frame.token,
         made_from=frame.made_from,
         placements=tuple(_placement(state, choice, serial) for choice in choices),
-        left_out=_left_out(state, frame, choices, decision.left),
+        left_out=_left_out(state, frame, choices, left),
         idle_gpus=view.idle_gpus - used,
         stage=decision.stage,
         objective=decision.objective,
@@ -63,6 +65,16 @@ def _holds(state: State, choice: Choice) -> bool:
     """The job is still there, and so are the nodes."""
     nodes = (state.nodes.get(node_id) for node_id in choice.configuration)
     return choice.job_id in state.jobs and all(node is not None and node.usable for node in nodes)
+
+
+def _dropped(decision: Decision, kept: list[Choice]) -> list[Left]:
+    """The choices that are not kept, as jobs left out: a plan speaks of every job it was made from."""
+    jobs = {choice.job_id for choice in kept}
+    return [
+        Left(job_id=choice.job_id, reason=Waiting.NO_CONFIGURATION, detail=NODE_GONE)
+        for choice in decision.choices
+        if choice.job_id not in jobs
+    ]
 
 
 def _placement(state: State, choice: Choice, serial: str) -> Placement:

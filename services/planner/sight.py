@@ -7,6 +7,7 @@ from services.planner.view import Effort, Present, View, ViewJob, ViewNode
 from shared.domain.states import WAITING, JobState
 
 PLANNABLE = WAITING | {JobState.RUNNING}
+COMING = frozenset({JobState.SUBMITTED, JobState.PROFILED})
 
 
 def view_of(state: State, *, kind: PlanKind, at: float, round_s: float, policy: str, effort: Effort) -> View:
@@ -40,6 +41,11 @@ def waiting(state: State) -> list[JobId]:
     """Jobs without GPUs and without a promise of any."""
     placed = state.ledger.placements()
     return [job_id for job_id, job in state.jobs.items() if job.status in WAITING and job_id not in placed]
+
+
+def more_come(state: State) -> bool:
+    """Whether some job is on its way to the queue."""
+    return any(job.status in COMING for job in state.jobs.values())
 
 
 def idle_gpus(state: State) -> int:

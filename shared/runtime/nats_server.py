@@ -40,7 +40,7 @@ class NatsServer:
         password: str = "",
         sync_interval: str = "always",
     ) -> None:
-        """`sync_interval`: by default an acknowledged fact is on the disk; else a power cut takes the last."""
+        """`sync_interval`: by default an acknowledged fact is on the disk; else a power cut loses some."""
         self.host = host
         self.port = port or _free_port(host)
         self._folder = folder

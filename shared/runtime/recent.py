@@ -1,5 +1,6 @@
 """Ids seen lately."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 
@@ -8,12 +9,13 @@ class Recent:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._ids: dict[str, None] = {}
+        # In a plain dict the way to the oldest grows longer with every one that was deleted before it.
+        self._ids: OrderedDict[str, None] = OrderedDict()
 
     def add(self, value: str) -> None:
         self._ids[value] = None
         if len(self._ids) > self._limit:
-            del self._ids[next(iter(self._ids))]
+            self._ids.popitem(last=False)
 
     def __contains__(self, value: object) -> bool:
         return value in self._ids

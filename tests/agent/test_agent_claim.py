@@ -3,17 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from agent_bench import node
 
 from schemas.cluster import Node
 from schemas.ids import NodeId
+from schemas.settings import Settings
+from services.agent.build import build_claimed
 from services.agent.claim import Claim, ClaimLost, claim
+from services.agent.worlds import UnknownWorld
 from shared.runtime.bus import Unavailable
 from shared.runtime.clock import LoopClock
 from shared.runtime.memory import MemoryBus
-from shared.runtime.service import Inbox
+from shared.runtime.service import Inbox, Ports
 from shared.runtime.virtual import run
 
 NODES = (node(NodeId("n-0")), node(NodeId("n-1")))
@@ -64,6 +68,34 @@ def test_a_claim_that_is_renewed_stays() -> None:
             async with asyncio.timeout(100.0):
                 await take(bus, "b", NODES[:1])
         keeping.cancel()
+
+    played(scene)
+
+
+def test_a_claim_is_renewed_as_soon_as_the_service_runs() -> None:
+    """However long the service took to come up."""
+
+    async def scene(bus: MemoryBus) -> None:
+        held = await take(bus, "a", NODES[:1])
+        await asyncio.sleep(0.9 * LEASE_S)
+        keeping = asyncio.create_task(held.keep(INBOX))
+        await asyncio.sleep(0.3 * LEASE_S)
+        assert await bus.get("claim/n-0") is not None
+        keeping.cancel()
+
+    played(scene)
+
+
+def test_a_world_that_does_not_load_claims_no_node(tmp_path: Path) -> None:
+    async def scene(bus: MemoryBus) -> None:
+        cluster = tmp_path / "cluster.json"
+        cluster.write_text(
+            '{"name": "one", "nodes": [{"prefix": "n", "count": 1, "gpus": 1, "gpu_type": "t"}]}'
+        )
+        settings = Settings(cluster=str(cluster), world="nowhere")
+        with pytest.raises(UnknownWorld):
+            await build_claimed(settings, Ports(bus=bus, clock=LoopClock()))
+        assert await bus.get("claim/n-0") is None
 
     played(scene)
 

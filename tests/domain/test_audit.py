@@ -239,6 +239,20 @@ def test_a_fragment_plan_may_use_what_came_free(freed: Event) -> None:
     assert "node-overbooked" not in rules(*log, freed, fragment())
 
 
+def test_a_new_leader_need_not_know_what_the_old_one_planned_meanwhile() -> None:
+    log = [joined(gpus=4), *in_queue("a"), *in_queue("b"), plan(placement("a", on=config(node_1=4)))]
+    new = {"kind": PlanKind.FRAGMENT, "plan_id": PlanId("plan-2"), "token": 2}
+    wants = placement("b", place="pl-b")
+    assert rules(*log, plan(wants, **new, made_from=len(log) - 1)) == []
+    assert rules(*log, plan(wants, **new, made_from=len(log))) == ["node-overbooked"]
+
+
+def test_sequences_tell_what_a_plan_was_made_from_where_the_stream_holds_more() -> None:
+    log = [joined(), *in_queue(), plan(made_from=10)]
+    assert rules(*log) == ["job-lost"]
+    assert audit(log, seqs=[1, 2, 3, 11, 12]) == []
+
+
 def test_a_plan_must_not_place_a_job_twice() -> None:
     log = [joined(), *in_queue(), plan(placement(place="pl-1"), placement(place="pl-2"))]
     assert rules(*log) == ["placed-twice"]

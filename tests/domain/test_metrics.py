@@ -91,7 +91,7 @@ def test_jct_and_waiting_are_means_over_completed_jobs() -> None:
     found = figures(*two_jobs(), submitted("c"), cancelled("c", at=500))
     assert found["jct_s_mean"] == (60 + 130) / 2
     assert found["jct_s_max"] == 130
-    assert found["wait_s_mean"] == (10 + 30) / 2
+    assert found["wt_s_mean"] == (10 + 30) / 2
 
 
 def test_the_latency_ratio_is_waiting_over_age() -> None:

@@ -235,6 +235,16 @@ def test_a_plan_of_an_older_leader_is_refused() -> None:
     assert refused.reason == "the plan is of an older leader"
 
 
+def test_a_plan_of_an_older_leader_leaves_alone_what_runs() -> None:
+    bench = Bench()
+    running = place("p1", a=4)
+    bench.start(running)
+    bench.plan(running, token=7)
+    told = bench.plan(running, place("p2", OTHER, b=4), token=6)
+    assert only(PlacementRefused, told).placement_id == "p2"
+    assert bench.core.state.placements[running.placement_id].wanted
+
+
 @pytest.mark.parametrize(
     ("placement", "reason"),
     [
@@ -252,6 +262,31 @@ def test_a_fragment_plan_that_would_double_own_gpus_is_refused() -> None:
     bench.start(place("p1", a=3))
     told = bench.plan(place("p2", OTHER, a=2), kind=PlanKind.FRAGMENT)
     assert kinds(told) == [PlacementRefused]
+
+
+def test_a_job_that_came_to_its_end_is_placed_no_more_though_nobody_has_said_so() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    bench.stop(place("p1", a=4), A, Outcome.COMPLETED, samples=1e6)
+    refused = only(PlacementRefused, bench.plan(place("p2", b=4)))
+    assert refused.reason == "the job has come to its end"
+
+
+def test_a_move_that_crosses_the_jobs_end_starts_nothing() -> None:
+    bench = Bench()
+    old = place("p1", a=4)
+    bench.start(old)
+    bench.plan(place("p2", b=4))
+    assert bench.stop(old, A, Outcome.COMPLETED, samples=1e6) == []
+
+
+def test_a_placement_never_starts_again_though_a_plan_keeps_it() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    bench.tell(NodeJoined(at=60.0, node_id=A, node=node(A), life="2"))
+    refused = [only(PlacementRefused, bench.plan(place("p1", a=4))) for _ in range(2)]
+    assert refused[0].reason == "the placement has ended since the plan was made"
+    assert refused[0].event_id != refused[1].event_id  # each plan is told
 
 
 def test_a_lost_node_ends_its_gangs_with_the_last_checkpoint() -> None:

@@ -17,6 +17,7 @@ from fact_builders import (
     profile_run,
     returned,
     started,
+    submitted,
     worker_started,
     worker_stopped,
 )
@@ -174,9 +175,15 @@ def two_jobs() -> Stage:
     return stage
 
 
-def test_a_job_that_arrives_starts_on_idle_gpus_after_facts_have_settled() -> None:
+def test_a_job_that_no_other_follows_starts_on_idle_gpus_at_once() -> None:
     stage = two_jobs()
     stage.tell(*in_queue("second", at=20.0, demand=(2, 4)))
+    assert (stage.plan.at, places(stage.plan)) == (20.0, {"second": config(node_1=4)})
+
+
+def test_a_job_that_another_follows_is_planned_after_facts_have_settled() -> None:
+    stage = two_jobs()
+    stage.tell(submitted("third", at=20.0), *in_queue("second", at=20.0, demand=(2, 4)))
     stage.until(20.9)
     assert len(stage.plans) == 1
     stage.until(21.0)
@@ -201,8 +208,8 @@ def test_gpus_that_come_free_are_planned_again() -> None:
 
 def test_nothing_changed_no_plan() -> None:
     stage = two_jobs()
-    stage.tell(*in_queue("elsewhere", at=20.0, demand=(1,)))
     stage.estimator = _unknown_to("elsewhere")
+    stage.tell(*in_queue("elsewhere", at=20.0, demand=(1,)))
     stage.until(350.0)
     assert kinds(stage) == [PlanKind.FIRST, PlanKind.FRAGMENT]
     assert stage.plan.left_out[0].reason == Waiting.NO_ESTIMATE
@@ -262,8 +269,8 @@ def test_no_two_plans_are_in_the_making() -> None:
 
 def test_a_fragment_plan_that_outlives_its_round_is_dropped() -> None:
     stage = two_jobs()
-    stage.tell(*in_queue("second", at=350.0, demand=(2,)))
     stage.work_s = 20.0
+    stage.tell(*in_queue("second", at=350.0, demand=(2,)))
     stage.until(375.0)
     stage.work_s = 0.0
     stage.until(400.0)
@@ -314,6 +321,7 @@ def test_a_node_lost_while_a_plan_is_made_is_in_no_placement() -> None:
     stage.tell(opened(at=1.0), lost(at=3.0))
     stage.until(7.0)
     assert places(stage.plan) == {}
+    assert [left.job_id for left in stage.plan.left_out] == ["job-1"]
 
 
 def test_no_nodes_and_no_jobs_are_planned_too() -> None:

@@ -139,6 +139,31 @@ def test_a_stolen_lease_ends_leading() -> None:
     simulated(scene)
 
 
+def test_a_renewal_that_was_stored_and_seemed_to_fail_changes_nothing() -> None:
+    async def scene(bus: MemoryBus) -> None:
+        async with candidates(bus, policies=("hops",)) as (one,):
+            one.begin()
+            await asyncio.sleep(5.0)
+            one.lease._bus = Unheard(bus)  # type: ignore[assignment]
+            await asyncio.sleep(1.0)
+            one.lease._bus = bus
+            await asyncio.sleep(60.0)
+            assert len(one.told) == 1
+
+    simulated(scene)
+
+
+class Unheard:
+    """A bus that stores, and whose answers are lost."""
+
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+
+    async def put(self, key: str, value: bytes, **options: Any) -> int:  # noqa: ANN401 - of `State.put`
+        await self._bus.put(key, value, **options)
+        raise Unavailable("no answer")
+
+
 def test_a_leader_set_to_another_policy_announces_it_and_one_set_alike_does_not() -> None:
     async def scene(bus: MemoryBus) -> None:
         async with candidates(bus, policies=("hops", "fifo", "fifo")) as planners:

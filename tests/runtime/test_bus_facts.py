@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from bus_build import cancelled, drained, jobs, next_records, read_all, until
+from bus_build import cancelled, drained, jobs, next_records, opened, read_all, until
 from bus_nets import JetStreamNet, LiveNats, Net
 
 from schemas.codec import encode
@@ -54,6 +54,13 @@ async def test_a_reader_gets_only_its_subjects(net: Net) -> None:
     await bus.publish([cancelled("a"), drained("n"), cancelled("b")])
     assert jobs(await read_all(bus, 2, facts_of("job"))) == ["a", "b"]
     assert [record.seq for record in await read_all(bus, 1, ["hopyard.node.n.*"])] == [2]
+
+
+async def test_a_reader_of_several_kinds_gets_those_and_no_others(net: Net) -> None:
+    bus = await net.client()
+    await bus.publish([cancelled("a"), drained("n"), *(opened(n) for n in range(600)), cancelled("b")])
+    records = await read_all(bus, 3, facts_of("job", "node"))
+    assert [record.seq for record in records] == [1, 2, 603]
 
 
 async def test_nothing_wakes_a_reader_of_other_subjects(net: Net) -> None:

@@ -1,6 +1,7 @@
 """Rules about GPUs and nodes: one owner each, gangs whole, plans within what is there and what is wanted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from schemas.base import Event
 from schemas.events import (
@@ -21,6 +22,16 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.plans import Configuration, Placement, PlanKind
 from shared.domain.audit.log import Log, Violation, broken
+
+
+class Planned(NamedTuple):
+    placement: Placement
+    seq: int
+    """of the plan in the stream"""
+    token: int
+
+
+Standing = dict[PlacementId, Planned]
 
 
 def gpus_have_one_owner(log: Log) -> Iterator[Violation]:
@@ -72,38 +83,42 @@ def gangs_are_whole(log: Log) -> Iterator[Violation]:
 def plans_fit_the_nodes(log: Log) -> Iterator[Violation]:
     """No plan, together with what still stands of its round's earlier plans, exceeds a node.
 
-    An earlier placement stands until anything ends it, or might: this errs towards silence.
+    An earlier placement stands until anything ends it, or might: this errs towards silence. What the leader
+    before planned while this plan was made, its maker did not know: the placer refuses one of the two.
     """
-    standing: dict[PlacementId, Placement] = {}
+    standing: Standing = {}
     token = 0
-    for _, fact in log.facts:
+    for seq, fact in log.facts:
         if not isinstance(fact, PlanPublished):
             _take_away(standing, fact)
         elif fact.token >= token:  # an older one is refused as a whole
             token = fact.token
             if fact.kind is PlanKind.FIRST:
                 standing.clear()
-            standing |= {placement.placement_id: placement for placement in fact.placements}
-            yield from _overbooked(log, fact, standing)
+            standing |= {
+                placement.placement_id: Planned(placement, seq, token) for placement in fact.placements
+            }
+            known = (one for one in standing.values() if one.token == token or one.seq <= fact.made_from)
+            yield from _overbooked(log, fact, (one.placement for one in known))
 
 
-def _take_away(standing: dict[PlacementId, Placement], fact: Event) -> None:
+def _take_away(standing: Standing, fact: Event) -> None:
     match fact:
         case JobPreempted() | PlacementRefused() | WorkerStopped():
             standing.pop(fact.placement_id, None)
         case JobCompleted() | JobFailed() | JobCancelled():
-            for key in [key for key, placement in standing.items() if placement.job_id == fact.job_id]:
+            for key in [key for key, one in standing.items() if one.placement.job_id == fact.job_id]:
                 del standing[key]
         case NodeLost() | NodeJoined():
-            for key in [key for key, found in standing.items() if fact.node_id in found.configuration]:
+            for key in [key for key, one in standing.items() if fact.node_id in one.placement.configuration]:
                 del standing[key]
         case _:
             pass
 
 
-def _overbooked(log: Log, plan: PlanPublished, standing: dict[PlacementId, Placement]) -> Iterator[Violation]:
+def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) -> Iterator[Violation]:
     wanted: dict[NodeId, int] = {}
-    for placement in standing.values():
+    for placement in standing:
         for node_id, gpus in placement.configuration.items():
             wanted[node_id] = wanted.get(node_id, 0) + gpus
     for node_id, gpus in wanted.items():

@@ -44,12 +44,14 @@ async def ensure(link: Link, timeout_s: float | None) -> None:
 
 
 async def _ensure(link: Link, config: StreamConfig) -> None:
+    tell = link.log.warning
     for pause in pauses():
         try:
             return await _create_or_update(link, config)
-        except (Error, OSError) as error:  # no leader yet, or the connection went
+        except (Error, OSError) as error:  # no leader yet, no room, or the connection went
             _raise_if_final(config, error)
-            link.log.debug("JetStream is not ready", stream=config.name, reason=str(error))
+            tell("waiting for JetStream", stream=config.name, reason=str(error))
+            tell = link.log.debug
         await asyncio.sleep(pause)
         await link.up()
     return None

@@ -59,6 +59,8 @@ class MemoryClient:
         self._broker = broker
         self._name = name
         self._closed = False
+        self._linked = asyncio.Event()
+        self._linked.set()
         self._ends: list[Callable[[], None]] = []
         self._answering: set[asyncio.Task[bytes]] = set()
 
@@ -66,9 +68,11 @@ class MemoryClient:
 
     async def publish(self, events: Sequence[Event]) -> None:
         letters = [_letter(event) for event in events]
-        await self._turn()
+        await self._link()
         for event_id, subject, data in letters:
             self._broker.log.tell(event_id, subject, data)
+            if self._broker.log.faults.one_by_one:
+                await self._link()
         self.counts.facts_published += len(letters)
 
     async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
@@ -78,6 +82,7 @@ class MemoryClient:
             with self._ending(reader.end):
                 while True:
                     records = self._records(await reader.take())
+                    await self._linked.wait()
                     if records:
                         yield records
                         if reader.comes_again():
@@ -115,6 +120,8 @@ class MemoryClient:
     async def send(self, sample: Sample) -> None:
         data = check_size("the sample", encode(sample), MAX_PAYLOAD_BYTES)
         self.counts.samples_sent += 1
+        if not self._linked.is_set():
+            return
         for hear in self._broker.listeners.get(_kind(type(sample)), ()):
             hear(data)
 
@@ -123,7 +130,8 @@ class MemoryClient:
         backlog: Backlog[bytes] = Backlog(self._broker.listener_queue)
 
         def hear(data: bytes) -> None:
-            self.counts.samples_lost += backlog.put(data)
+            if self._linked.is_set():
+                self.counts.samples_lost += backlog.put(data)
 
         lists = [self._broker.listeners.setdefault(_kind(kind), []) for kind in kinds]
         for listeners in lists:
@@ -172,6 +180,7 @@ class MemoryClient:
         return task
 
     async def _answer(self, server: _Server, data: bytes) -> bytes:
+        await self._linked.wait()
         async with server.slots:
             bound = log.bind(service=self._name)
             return await reply_to(data, server.answer, limit=MAX_PAYLOAD_BYTES, counts=self.counts, log=bound)
@@ -203,10 +212,18 @@ class MemoryClient:
     # ---- the connection
 
     def connected(self) -> bool:
-        return not self._closed
+        return self._linked.is_set() and not self._closed
+
+    def cut(self) -> None:
+        """Part it from the others, as a broken network would: facts wait on either side, samples are lost."""
+        self._linked.clear()
+
+    def mend(self) -> None:
+        self._linked.set()
 
     async def close(self) -> None:
         self._closed = True
+        self._linked.set()
         for end in self._ends:
             end()
         self._ends.clear()
@@ -214,10 +231,18 @@ class MemoryClient:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
+    async def _link(self) -> None:
+        """Let the others have their turn, as a real connection would, and wait while there is none."""
+        await asyncio.sleep(0)
+        await self._linked.wait()
+        self._check_open()
+
     async def _turn(self) -> None:
-        """Let the others have their turn, as a real connection would."""
+        """As `_link`, but for what is not worth waiting for. Raises Unavailable."""
         self._check_open()
         await asyncio.sleep(0)
+        if not self._linked.is_set():
+            raise Unavailable("the bus is out of reach")
 
     def _check_open(self) -> None:
         if self._closed:

@@ -28,6 +28,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """facts reach a reader up to so many loop seconds late; their order stays"""
     redeliver: float = 0.0
     """probability that a reader gets a batch again"""
+    one_by_one: bool = False
+    """facts of one publish are stored one by one: others come between them, and a kill leaves only the first"""
 
     def random(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")  # noqa: S311 - faults, not secrets

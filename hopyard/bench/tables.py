@@ -1,0 +1,39 @@
+"""A report for people. Pure."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from hopyard.bench.figures import Benchmark, Figure, Report
+from hopyard.tables import facts_table
+from hopyard.units import duration, number
+
+
+def report_table(report: Report) -> RenderableType:
+    """The figures, then what they were made on."""
+    return Group(*_parts(report))
+
+
+def _parts(report: Report) -> Iterator[RenderableType]:
+    for benchmark in report.benchmarks:
+        yield Text(benchmark.name, "bold underline")
+        yield Text(f"{benchmark.conditions}; took {duration(benchmark.wall_s)}", "dim")
+        yield _figures(benchmark)
+        yield ""
+    yield Text("machine", "bold underline")
+    yield facts_table(report.machine | report.versions)
+
+
+def _figures(benchmark: Benchmark) -> RenderableType:
+    return facts_table({figure.name: shown(figure) for figure in benchmark.figures})
+
+
+def shown(figure: Figure) -> str:
+    match figure.unit:
+        case "s":
+            return duration(figure.value)
+        case "1/s":
+            return f"{number(figure.value)}/s"
+        case _:
+            return number(figure.value)
