@@ -7,21 +7,30 @@ from services.placer.state import State
 
 def objection(state: State, placement: Placement) -> str:
     """Why the placement does not hold; empty: it does."""
-    if placement.job_id not in state.jobs:
+    return _of_the_job(state, placement) or _of_the_nodes(state, placement)
+
+
+def _of_the_job(state: State, placement: Placement) -> str:
+    job = state.jobs.get(placement.job_id)
+    if job is None:
         return "the job is not wanted any more"
-    if state.jobs[placement.job_id].over:
+    if job.over:
         return "the job has come to its end"
     if placement.placement_id in state.ended:
         return "the placement has ended since the plan was made"
+    for placed in state.of_job(placement.job_id):
+        if placed.wanted and not placed.profile:
+            return f"the job is placed as {placed.placement_id}"
+    return ""
+
+
+def _of_the_nodes(state: State, placement: Placement) -> str:
     for node_id, gpus in placement.configuration.items():
         known = state.nodes.get(node_id)
         if known is None or not known.alive:
             return f"node {node_id} is not there"
         if promised(state, node_id) + gpus > known.node.gpus:
             return f"node {node_id} has not {gpus} GPUs that are promised to nobody"
-    for placed in state.of_job(placement.job_id):
-        if placed.wanted and not placed.profile:
-            return f"the job is placed as {placed.placement_id}"
     return ""
 
 

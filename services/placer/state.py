@@ -10,7 +10,6 @@ from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec
 from schemas.plans import Configuration
 
-
 ENDED_REMEMBERED = 2_000
 """placements; a plan that still keeps one of them was made seconds after its end"""
 

@@ -64,7 +64,7 @@ class ComposeStack:
             well = not failed()
         finally:
             if not well:
-                print(self.logs())  # noqa: T201 - pytest shows it with the failure
+                print(self.logs())
             self.run("--profile", "load", "down", "--volumes", "--remove-orphans", "--timeout", "5")
 
     def run(self, *words: str, environ: dict[str, str] | None = None) -> str:

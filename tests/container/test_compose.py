@@ -1,7 +1,8 @@
 """The stack as `docker compose up` runs it: jobs go through it, it is swapped, killed, loaded, stopped."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import pytest
 from compose_stack import SERVICES, ComposeStack, command
@@ -32,6 +33,29 @@ LONG = [arrival.job for arrival in arrivals(load_scenario("tiny"))]
 SHORT = [replace(job, samples=(job.samples or 0.0) / 2) for job in LONG]
 LIMIT_S = 180.0
 LIFE = (JobSubmitted, JobProfiled, JobQueued, JobStarted, JobCompleted)
+
+
+HEAVY = ("duckdb", "ortools", "sklearn", "typer")
+FIND = "import sys; from importlib.util import find_spec; print(*filter(find_spec, sys.argv[1:]))"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComposeStack]:
+    """All images, and the stack that is not up yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("HOPYARD_", "COMPOSE_")):
+                patch.delenv(name)
+        stack = ComposeStack(tmp_path_factory.mktemp("compose"))
+        stack.build()
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def stack(built: ComposeStack, request: pytest.FixtureRequest) -> Iterator[ComposeStack]:
+    """The stack, up and healthy: one for all tests, which leave it without jobs."""
+    with built.up(failed=lambda: request.session.testsfailed):
+        yield built
 
 
 @pytest.fixture
@@ -75,6 +99,31 @@ async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:
     completed = [event.job_id for event in events if isinstance(event, JobCompleted)]
     assert set(jobs) <= set(completed)
     return events
+
+
+@pytest.mark.parametrize(
+    ("image", "own"),
+    [
+        ("admission", []),
+        ("profiler", ["sklearn"]),
+        ("estimator", ["duckdb"]),
+        ("planner", ["ortools"]),
+        ("placer", []),
+        ("monitor", []),
+        ("agent", []),
+        ("cli", ["typer"]),
+    ],
+)
+def test_an_image_has_only_the_libraries_of_its_part(built: ComposeStack, image: str, own: list[str]) -> None:
+    assert built
+    found = command("docker", "run", "--rm", "--entrypoint", "python", f"hopyard/{image}", "-c", FIND, *HEAVY)
+    assert found.split() == own
+
+
+@pytest.mark.parametrize("image", ["admission", "cli"])
+def test_nothing_runs_as_root(built: ComposeStack, image: str) -> None:
+    assert built
+    assert command("docker", "run", "--rm", "--entrypoint", "id", f"hopyard/{image}", "-u").strip() != "0"
 
 
 async def test_a_job_goes_in_at_one_end_and_trains_at_the_other(client: Client) -> None:

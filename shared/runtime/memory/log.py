@@ -29,7 +29,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     redeliver: float = 0.0
     """probability that a reader gets a batch again"""
     one_by_one: bool = False
-    """facts of one publish are stored one by one: others come between them, and a kill leaves only the first"""
+    """facts of one publish are stored one by one: others come between, and a kill leaves only the first"""
 
     def random(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")  # noqa: S311 - faults, not secrets

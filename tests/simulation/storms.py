@@ -1,0 +1,138 @@
+"""A small scenario that costs little, and storms over it: the bus errs by a seed, services are killed."""
+
+import asyncio
+from random import Random
+
+from loadgen.simulation import Simulated, simulate
+from loadgen.stack import MemoryStack
+from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
+from schemas.ids import GpuType
+from schemas.jobs import Checkpoint, GpuRange, JobFile, Workload
+from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
+from schemas.subjects import FACT_SUBJECTS
+from shared.runtime.memory import Faults
+
+XP, RTX = GpuType("titan-xp"), GpuType("rtx-3090")
+Gpus = int | list[int] | GpuRange
+
+SAMPLES_PER_S = 18_000.0
+"""of the storms' workload on one GPU, roughly"""
+
+CLUSTER = ClusterFile(
+    name="storm",
+    gpu_types={
+        XP: GpuTypeFile(link_bandwidth=4.7e9, network_bandwidth=2.7e9),
+        RTX: GpuTypeFile(link_bandwidth=3.2e9, network_bandwidth=2.6e9),
+    },
+    nodes=[
+        NodeGroup(prefix="xp", count=2, gpus=2, gpu_type=XP, server="w780-g"),
+        NodeGroup(prefix="rtx", count=2, gpus=2, gpu_type=RTX, server="yk8100"),
+    ],
+)
+"""eight GPUs of two types in four servers"""
+
+
+def arriving(
+    at_s: float, name: str, gpus: Gpus, gpu_s: float, types: list[GpuType] | None = None
+) -> ArrivingJob:
+    """`gpu_s`: its length on one GPU, roughly."""
+    job = JobFile(
+        name=name,
+        workload=Workload(model="resnet18", dataset="cifar10", batch_size=256),
+        gpus=gpus,
+        gpu_types=types,
+        samples=gpu_s * SAMPLES_PER_S,
+        checkpoint=Checkpoint(interval_s=60.0),
+    )
+    return ArrivingJob(at_s=at_s, job=job)
+
+
+SMALL = ScenarioFile(
+    name="storm",
+    cluster=CLUSTER,
+    workload=ListedWorkload(
+        jobs=[
+            arriving(0.0, "distributed", 4, 1200.0, [XP]),
+            arriving(5.0, "rigid", 2, 600.0),
+            arriving(10.0, "elastic", GpuRange(min=1, max=4, choices=4), 900.0),
+            arriving(130.0, "late", [1, 2], 500.0),
+            arriving(140.0, "short", 1, 200.0),
+            arriving(400.0, "last", [1, 2, 4], 600.0),
+        ]
+    ),
+    settings={
+        "round_s": 200.0,
+        "observe_every_s": 100.0,
+        "snapshot_every": 40,  # so that a life begins with a snapshot and a replay
+        "heartbeat_real_s": 10.0,
+        "node_lease_real_s": 40.0,
+        "lease_real_s": 10.0,
+    },
+)
+JOBS = 6
+
+FAULTS = Faults(duplicate=0.1, delay_s=0.5, redeliver=0.2, one_by_one=True)
+AWAY_S = (0.0, 0.5, 5.0, 60.0)
+"""the last is longer than a node's lease"""
+
+
+class Storm:
+    """Services and agents are killed, or parted from the bus, and come back, three at a time.
+
+    A strike follows some fact by some turns of the loop, so that it hits whoever is at work.
+    """
+
+    def __init__(self, seed: int, strikes: int = 12) -> None:
+        self._random = Random(f"storm/{seed}")
+        self._strikes = strikes
+        self._struck: set[str] = set()
+
+    async def __call__(self, stack: MemoryStack) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(self._strike(stack))
+
+    async def _strike(self, stack: MemoryStack) -> None:
+        for _ in range(self._strikes):
+            await self._moment(stack)
+            name = self._random.choice([name for name in stack.names if name not in self._struck])
+            self._struck.add(name)
+            away_s = self._random.choice(AWAY_S)
+            if self._random.random() < 0.5 and stack.shell(name).ready():
+                await part(stack, name, away_s)
+            else:
+                await kill(stack, name, away_s)
+            self._struck.discard(name)
+
+    async def _moment(self, stack: MemoryStack) -> None:
+        """Wait for some facts, then for some turns."""
+        facts = self._random.randrange(1, 60)
+        async for batch in stack.bus.read(await stack.bus.last_seq(), FACT_SUBJECTS):
+            facts -= len(batch)
+            if facts <= 0:
+                break
+        for _ in range(self._random.randrange(40)):
+            await asyncio.sleep(0)
+
+
+async def kill(stack: MemoryStack, name: str, away_s: float) -> None:
+    await stack.kill(name)
+    await asyncio.sleep(away_s)
+    stack.start(name)
+
+
+async def part(stack: MemoryStack, name: str, away_s: float) -> None:
+    stack.cut(name)
+    await asyncio.sleep(away_s)
+    stack.mend(name)
+
+
+def stormy(seed: int, policy: str | None = None) -> Simulated:
+    faults = Faults(
+        seed=seed,
+        duplicate=FAULTS.duplicate,
+        delay_s=FAULTS.delay_s,
+        redeliver=FAULTS.redeliver,
+        one_by_one=FAULTS.one_by_one,
+    )
+    return simulate(SMALL, policy=policy, seed=seed, faults=faults, disturb=Storm(seed))

@@ -1,0 +1,83 @@
+"""A run is a function of scenario, seed, policy and version, whatever process it runs in."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from storms import SMALL, stormy
+
+from loadgen.scenarios import load_scenario
+from loadgen.simulation import simulate
+from schemas.results import RunResult
+from shared.domain.audit import audit
+
+HERE = Path(__file__).parent
+
+PRINT_HASHES = """
+from storms import SMALL, stormy
+from loadgen.simulation import simulate
+print(simulate(SMALL).result.event_log_hash, stormy(1).result.event_log_hash)
+"""
+
+
+def hashes() -> str:
+    return f"{simulate(SMALL).result.event_log_hash} {stormy(1).result.event_log_hash}"
+
+
+def hashes_elsewhere(hash_seed: int, before: str = "") -> str:
+    """From a new process that did something `before`."""
+    environ = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": f"{HERE}:{HERE.parent.parent}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", before + PRINT_HASHES],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    return ran.stdout.split("\n")[-2]
+
+
+def test_the_same_run_twice_gives_the_same_event_log() -> None:
+    assert hashes() == hashes()
+
+
+@pytest.mark.parametrize(
+    ("hash_seed", "before"),
+    [(1, ""), (2, "import hopyard.cli, scipy.stats, xml.dom\nstrings = {str(n) for n in range(1000)}\n")],
+)
+def test_the_process_does_not_matter(hash_seed: int, before: str) -> None:
+    assert hashes_elsewhere(hash_seed, before) == hashes()
+
+
+def test_another_seed_is_another_run() -> None:
+    assert simulate(SMALL, seed=2).result.event_log_hash != simulate(SMALL, seed=1).result.event_log_hash
+
+
+GOLDEN: Mapping[str, Mapping[str, float]] = {
+    "hops": {"makespan_s": 2612.0, "jct_s_mean": 1416.0, "gru": 0.58},
+    "fifo": {"makespan_s": 5759.0, "jct_s_mean": 2159.0, "gru": 0.33},
+}
+"""of `tiny`: what a change of a policy may move a little, and a mistake a lot"""
+
+
+@pytest.mark.parametrize("policy", sorted(GOLDEN))
+def test_the_shipped_scenario_comes_to_the_known_figures(policy: str) -> None:
+    ran = simulate(load_scenario("tiny"), policy=policy)
+    assert audit(ran.events, drained=True, seqs=ran.seqs) == []
+    for name, value in GOLDEN[policy].items():
+        assert ran.result.metrics[name] == pytest.approx(value, rel=0.15), name
+
+
+def test_the_command_writes_the_result_that_every_run_has(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    command = [sys.executable, "-m", "hopyard.cli", "simulate", "--scenario", "tiny", "--json", str(file)]
+    subprocess.run(command, check=True, capture_output=True, timeout=100)
+    written = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
+    assert set(written) == set(RunResult.__struct_fields__)
+    result = msgspec.convert(written, RunResult)
+    assert result.jobs == {"submitted": 8, "completed": 8}

@@ -1,0 +1,215 @@
+"""The audit finds what is planted: a clean log of a whole run, spoilt in every place where it can be."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from storms import RTX, SMALL, XP
+
+from loadgen.simulation import simulate
+from schemas.base import Event
+from schemas.events import (
+    JobCompleted,
+    JobPreempted,
+    JobQueued,
+    JobStarted,
+    JobSubmitted,
+    NodeJoined,
+    PlanPublished,
+    StartOrdered,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import NodeId, PlacementId
+from schemas.plans import PlanKind
+from shared.domain.audit import audit
+
+Log = list[Event]
+E = TypeVar("E", bound=Event)
+Spoil = Callable[[Log], Iterator[Log]]
+"""a log → logs that are each spoilt in one place"""
+
+OTHER = PlacementId("planted")
+
+
+@cache
+def clean() -> tuple[Event, ...]:
+    return tuple(simulate(SMALL).events)
+
+
+def all_of(log: Log, kind: type[E]) -> Iterator[tuple[int, E]]:
+    return ((index, fact) for index, fact in enumerate(log) if isinstance(fact, kind))
+
+
+def without(log: Log, kind: type[Event]) -> Iterator[Log]:
+    return ([*log[:index], *log[index + 1 :]] for index, _ in all_of(log, kind))
+
+
+def changed(log: Log, index: int, **changes: Any) -> Log:  # noqa: ANN401 - any field of the fact
+    return [*log[:index], msgspec.structs.replace(log[index], **changes), *log[index + 1 :]]
+
+
+def followed(log: Log, index: int, fact: Event) -> Log:
+    """The log with one more fact, right after that one."""
+    return [*log[: index + 1], fact, *log[index + 1 :]]
+
+
+def plans(log: Log) -> Iterator[tuple[int, PlanPublished]]:
+    """Those that place a job."""
+    return ((index, plan) for index, plan in all_of(log, PlanPublished) if plan.placements)
+
+
+def completions_dropped(log: Log) -> Iterator[Log]:
+    return without(log, JobCompleted)
+
+
+def submissions_dropped(log: Log) -> Iterator[Log]:
+    return without(log, JobSubmitted)
+
+
+def queueings_dropped(log: Log) -> Iterator[Log]:
+    return without(log, JobQueued)
+
+
+def preemptions_dropped(log: Log) -> Iterator[Log]:
+    return without(log, JobPreempted)
+
+
+def nodes_dropped(log: Log) -> Iterator[Log]:
+    return without(log, NodeJoined)
+
+
+def jobs_started_again(log: Log) -> Iterator[Log]:
+    for index, fact in all_of(log, JobStarted):
+        yield followed(log, index, msgspec.structs.replace(fact, placement_id=OTHER))
+
+
+def jobs_planned_after_their_end(log: Log) -> Iterator[Log]:
+    for index, end in all_of(log, JobCompleted):
+        order = next(fact for _, fact in all_of(log, StartOrdered) if fact.placement_id == end.placement_id)
+        plan = next(plan for _, plan in plans(log) if end.placement_id in ids(plan))
+        one = next(one for one in plan.placements if one.placement_id == end.placement_id)
+        again = msgspec.structs.replace(one, placement_id=OTHER)
+        planted = [
+            msgspec.structs.replace(plan, plan_id=OTHER, placements=(again,), kind=PlanKind.FRAGMENT),
+            msgspec.structs.replace(order, placement_id=OTHER),
+        ]
+        yield [*log[: index + 1], *planted, *log[index + 1 :]]
+
+
+def ids(plan: PlanPublished) -> set[PlacementId]:
+    return {placement.placement_id for placement in plan.placements}
+
+
+def starts_without_a_plan(log: Log) -> Iterator[Log]:
+    return (changed(log, index, placement_id=OTHER) for index, _ in all_of(log, StartOrdered))
+
+
+def work_cut_short(log: Log) -> Iterator[Log]:
+    for index, fact in all_of(log, JobCompleted):
+        yield changed(log, index, samples_done=fact.samples_done * 0.999)
+
+
+def jobs_forgotten_by_a_plan(log: Log) -> Iterator[Log]:
+    for index, plan in all_of(log, PlanPublished):
+        if plan.kind is PlanKind.FIRST:
+            for job_id in [placement.job_id for placement in plan.placements]:
+                kept = tuple(one for one in plan.placements if one.job_id != job_id)
+                yield changed(log, index, placements=kept)
+            for job_id in [left.job_id for left in plan.left_out]:
+                yield changed(
+                    log, index, left_out=tuple(one for one in plan.left_out if one.job_id != job_id)
+                )
+
+
+def gpus_not_given_back(log: Log) -> Iterator[Log]:
+    """Where somebody takes them afterwards."""
+    for index, stopped in all_of(log, WorkerStopped):
+        if any(fact.node_id == stopped.node_id for at, fact in all_of(log, WorkerStarted) if at > index):
+            yield [*log[:index], *log[index + 1 :]]
+
+
+def gpus_that_are_not_there(log: Log) -> Iterator[Log]:
+    return (changed(log, index, gpu_indices=(2,)) for index, _ in all_of(log, WorkerStarted))
+
+
+def workers_missing_from_their_gang(log: Log) -> Iterator[Log]:
+    started = {fact.placement_id for _, fact in all_of(log, JobStarted)}
+    for index, fact in all_of(log, WorkerStarted):
+        if fact.placement_id in started:
+            yield [*log[:index], *log[index + 1 :]]
+
+
+def plans_larger_than_their_nodes(log: Log) -> Iterator[Log]:
+    for index, plan in plans(log):
+        first, *rest = plan.placements
+        larger = {node_id: gpus + 1 for node_id, gpus in first.configuration.items()}
+        if max(larger.values()) > 2:
+            wider = msgspec.structs.replace(first, configuration=larger)
+            yield changed(log, index, placements=(wider, *rest))
+
+
+def jobs_placed_twice(log: Log) -> Iterator[Log]:
+    for index, plan in plans(log):
+        again = msgspec.structs.replace(plan.placements[0], placement_id=OTHER)
+        yield changed(log, index, placements=(*plan.placements, again))
+
+
+def plans_of_a_leader_long_gone(log: Log) -> Iterator[Log]:
+    """Where it starts something new."""
+    index, _ = next(all_of(log, PlanPublished))
+    yield changed(log, index, token=10**9)
+
+
+def counts_outside_the_demand(log: Log) -> Iterator[Log]:
+    for index, fact in all_of(log, JobStarted):
+        yield changed(log, index, configuration=dict.fromkeys(fact.configuration, 7))
+
+
+def types_the_job_may_not_use(log: Log) -> Iterator[Log]:
+    wants_xp = {fact.job_id for _, fact in all_of(log, JobSubmitted) if fact.spec.gpu_types == (XP,)}
+    rtx = [fact.node_id for _, fact in all_of(log, NodeJoined) if fact.node.gpu_type == RTX]
+    for index, fact in all_of(log, JobStarted):
+        if fact.job_id in wants_xp:
+            yield changed(log, index, configuration=dict.fromkeys(rtx, 2))
+
+
+def nodes_nobody_knows(log: Log) -> Iterator[Log]:
+    for index, fact in all_of(log, JobStarted):
+        gpus = sum(fact.configuration.values())
+        yield changed(log, index, configuration={NodeId("nowhere"): gpus})
+
+
+SPOILT: dict[str, list[Spoil]] = {
+    "job-lost": [completions_dropped, jobs_forgotten_by_a_plan],
+    "state-table": [submissions_dropped, queueings_dropped],
+    "job-unknown": [submissions_dropped],
+    "started-twice": [jobs_started_again, preemptions_dropped],
+    "start-after-end": [jobs_planned_after_their_end],
+    "start-unplanned": [starts_without_a_plan],
+    "work-undone": [work_cut_short],
+    "gpu-two-owners": [gpus_not_given_back],
+    "gpu-unknown": [gpus_that_are_not_there],
+    "gang-broken": [workers_missing_from_their_gang],
+    "node-overbooked": [plans_larger_than_their_nodes],
+    "placed-twice": [jobs_placed_twice],
+    "stale-plan-followed": [plans_of_a_leader_long_gone],
+    "gpu-count": [counts_outside_the_demand],
+    "gpu-type": [types_the_job_may_not_use],
+    "node-unknown": [nodes_dropped, nodes_nobody_knows],
+}
+CASES = [pytest.param(spoil, rule, id=spoil.__name__) for rule, ways in SPOILT.items() for spoil in ways]
+
+
+def test_the_log_of_a_run_is_clean() -> None:
+    assert audit(clean(), drained=True) == []
+
+
+@pytest.mark.parametrize(("spoil", "rule"), CASES)
+def test_every_planted_violation_is_found(spoil: Spoil, rule: str) -> None:
+    logs = list(spoil(list(clean())))
+    assert logs, "the run gives no occasion"
+    for log in logs:
+        assert rule in {violation.rule for violation in audit(log, drained=True)}
