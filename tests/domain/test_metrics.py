@@ -274,5 +274,5 @@ def test_folding_a_hundred_thousand_facts() -> None:
     ledger = ledger_of(facts)
     folded = time.perf_counter()
     summary(ledger)
-    print(f"\n{len(facts)} facts in {folded - began:.2f} s, summary {time.perf_counter() - folded:.3f} s")  # noqa: T201
+    print(f"\n{len(facts)} facts in {folded - began:.2f} s, summary {time.perf_counter() - folded:.3f} s")
     assert len(ledger.jobs) == 9_100

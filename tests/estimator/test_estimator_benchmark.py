@@ -51,6 +51,6 @@ def test_twenty_five_thousand_configurations_are_estimated_in_well_under_a_secon
             found = estimate(asked, store, enough)
             times.append(time.perf_counter() - began)
         by_layer = np.bincount(found.layer, minlength=3).tolist()
-        print(f"{name}: {min(times):.3f} s at best, {max(times):.3f} s at worst, layers {by_layer}")  # noqa: T201
+        print(f"{name}: {min(times):.3f} s at best, {max(times):.3f} s at worst, layers {by_layer}")
         assert not np.isnan(found.throughput).any()
         assert min(times) < 1.0

@@ -22,7 +22,7 @@ def timed(name: str, work: Callable[[], T]) -> tuple[float, T]:
     began = time.perf_counter()
     result = work()
     seconds = time.perf_counter() - began
-    print(f"{name}: {seconds * 1000:.0f} ms")  # noqa: T201 - what a benchmark is for
+    print(f"{name}: {seconds * 1000:.0f} ms")
     return seconds, result
 
 
@@ -44,5 +44,5 @@ def test_planning_150_jobs_on_64_nodes_is_cheap() -> None:
     decide_s, decision = timed(
         "gains, program, greedy", lambda: policy.decide(view, wanted, estimates, lambda one, _: greedy(one))
     )
-    print(f"{len(wanted)} configurations, {len(decision.choices)} placements")  # noqa: T201
+    print(f"{len(wanted)} configurations, {len(decision.choices)} placements")
     assert view_s + wants_s + decide_s < 1.0

@@ -193,7 +193,5 @@ async def test_readers_of_other_subjects_cost_nothing() -> None:
     one = await _drain([next_records(alone.read(0, FACT_SUBJECTS), facts, 60.0)], alone, facts)
     agents = [next_records(crowd.read(0, [orders_to(f"n-{n}")]), 1, 60.0) for n in range(300)]
     many = await _drain([next_records(crowd.read(0, FACT_SUBJECTS), facts, 60.0), *agents], crowd, facts)
-    print(  # noqa: T201 - a benchmark shows its figures
-        f"{facts / one:,.0f} facts/s alone, {facts / many:,.0f} facts/s beside 300 agents"
-    )
+    print(f"{facts / one:,.0f} facts/s alone, {facts / many:,.0f} facts/s beside 300 agents")
     assert many < 3 * one
