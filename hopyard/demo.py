@@ -14,7 +14,7 @@ from hopyard.live import Glance, Show
 from hopyard.processes import Say
 from hopyard.scenario import cluster_of, valid
 from hopyard.stack import StackSpec, running_stack, settings_of
-from loadgen.replay import replay
+from loadgen.replay import next_round, replay
 from loadgen.results import run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from schemas.results import RunResult
@@ -103,8 +103,12 @@ class _Run:
     async def to_the_end(self, clock: ScaledClock) -> None:
         """Until every job has been submitted and has ended."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(replay(self._arrivals, self._submit, clock))
+            group.create_task(self._replay(clock))
             group.create_task(self._watch())
+
+    async def _replay(self, clock: ScaledClock) -> None:
+        await next_round(clock, self._round_s)
+        await replay(self._arrivals, self._submit, clock)
 
     async def _submit(self, arrival: Arrival) -> None:
         key = f"demo-{self._submitted}"

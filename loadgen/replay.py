@@ -6,6 +6,14 @@ from schemas.scenarios import Arrival
 from shared.runtime.clock import Clock
 
 
+async def next_round(clock: Clock, round_s: float) -> None:
+    """Sleep until a round begins.
+
+    A replay that begins with a round, as a simulation does, meets every later round at the same place.
+    """
+    await clock.sleep(round_s - clock.now() % round_s)
+
+
 async def replay(
     arrivals: Sequence[Arrival], submit: Callable[[Arrival], Awaitable[None]], clock: Clock
 ) -> None:

@@ -1,11 +1,14 @@
 """Wires the monitor: its core, what it reads, and an eye on the bus itself."""
 
+import asyncio
+
 from schemas.questions import MONITOR
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from services.monitor.core import Deaf, Monitor
 from services.monitor.gauges import gauges
+from shared.runtime.bus import Bus
 from shared.runtime.service import Inbox, Ports, Service
 
 LOOKS_PER_LEASE = 4
@@ -19,7 +22,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         """While the bus is away no heartbeat can come, and no node shall be lost for that."""
         while True:
             await ports.clock.sleep(lease_s / LOOKS_PER_LEASE)
-            if not ports.bus.connected():
+            if not await _answers(ports.bus, settings.node_lease_real_s / LOOKS_PER_LEASE):
                 inbox.tell(Deaf())
 
     return Service(
@@ -31,3 +34,15 @@ def build(settings: Settings, ports: Ports) -> Service:
         tasks=(watch_bus,),
         gauges=lambda: gauges(core.sight(ports.clock.now())),
     )
+
+
+async def _answers(bus: Bus, limit_real_s: float) -> bool:
+    """Whether the bus is there. It is asked, since a server that hangs looks connected for a while."""
+    if not bus.connected():
+        return False
+    try:
+        async with asyncio.timeout(limit_real_s):
+            await bus.last_seq()
+    except OSError:  # TimeoutError and Unavailable among them
+        return False
+    return True
