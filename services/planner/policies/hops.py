@@ -1,5 +1,8 @@
 """Hops (SoCC '24): service window, sensitivity adjustment, location-specific configurations, one ILP.
 
+Among plans of equal worth the one that leaves running jobs where they are is better: the gain of a
+running job's other configurations is multiplied by 1 − `TIE`.
+
 Beyond the paper: a running job that a first plan moves loses `moving_cost_s` of the round, so the gain
 of its other configurations is multiplied by 1 − moving_cost_s / round_s, and its present configuration
 is always among the candidates. With `moving_cost_s` 0 neither happens.
@@ -20,6 +23,9 @@ from services.planner.priority import power_of, ranked, weights
 from services.planner.problem import NOTHING, Floats, Solution, Solve, problem_of
 from services.planner.view import View, ViewJob
 from services.planner.window import adjusted, service_window
+
+TIE = 1e-7
+"""far below the tolerated gap, above the solver's rounding"""
 
 
 class Hops:
@@ -87,7 +93,7 @@ class Hops:
         running = {job.job_id for job in view.jobs if job.present is not None}
         moves = np.array([job_id in running for job_id in wanted.jobs], dtype=bool)[wanted.job]
         moves &= ~np.isin(hashes(wanted), hashes(explicit(present, view.nodes)))
-        return np.where(moves, 1.0 - self._moving_share(view), 1.0)
+        return np.where(moves, 1.0 - max(self._moving_share(view), TIE), 1.0)
 
     def _again_at(
         self, view: View, wanted: Configurations, chosen: Sequence[int], window: Sequence[ViewJob]
