@@ -35,6 +35,11 @@ def encode(message: Message) -> bytes:
     return _ZLIB + zlib.compress(data, 1) if len(data) > COMPRESS_ABOVE_BYTES else data
 
 
+def encode_plain(message: Message) -> bytes:
+    """Never compressed: for questions and replies, whose columns are large and for which somebody waits."""
+    return _encoder.encode(message)
+
+
 def decode_fact(data: bytes) -> Event | None:
     """The fact, or None for a fact of a later version."""
     plain = _expand(data)

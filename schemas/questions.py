@@ -2,12 +2,24 @@
 
 from typing import ClassVar
 
+from schemas.accuracy import AccuracyReport
 from schemas.base import Message, Question
-from schemas.ids import JobId, NodeId
+from schemas.calibration import AllReduceTimes, Calibration, Gang
+from schemas.events import DataMode
+from schemas.ids import Fingerprint, JobId, NodeId
 from schemas.views import JobPage, JobView, NodePage, StatusView, WhyView
 
 ESTIMATOR = "hopyard.ask.estimator"
 MONITOR = "hopyard.ask.monitor"
+PROFILER = "hopyard.ask.profiler"
+
+
+def agent_of(node_id: NodeId) -> str:
+    """Where the agent of a node answers."""
+    return f"hopyard.ask.agent-{node_id}"
+
+
+# ---- the estimator
 
 
 class Estimates(Message, frozen=True, kw_only=True):
@@ -36,11 +48,98 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
     subject: ClassVar[str] = ESTIMATOR
 
     jobs: tuple[JobId, ...]
+    workloads: tuple[Fingerprint, ...] = ()
+    """by job, what it trains; where given, the estimator need not know the job"""
     nodes: tuple[NodeId, ...]
     job: bytes
     start: bytes
     node: bytes
     gpus: bytes
+
+
+class ShowAccuracy(Question, frozen=True, kw_only=True, tag="accuracy"):
+    """How near estimates came to what then ran."""
+
+    subject: ClassVar[str] = ESTIMATOR
+
+    by: tuple[str, ...] = ("layer",)
+    """names of `shared.domain.accuracy.KEYS`"""
+    shortest_s: float = 60.0
+    """executions that ran for less are left out"""
+
+
+class Calibrate(Question, frozen=True, kw_only=True, tag="calibrate"):
+    """Measure the paths of gradients on nodes that are idle, or show what was measured before."""
+
+    subject: ClassVar[str] = ESTIMATOR
+
+    measure: bool = True
+
+
+class ExportStore(Question, frozen=True, kw_only=True, tag="export-store"):
+    """A page of what the estimator's store knows, as JSON lines."""
+
+    subject: ClassVar[str] = ESTIMATOR
+
+    after: int = 0
+    """`next` of the page before"""
+    limit: int = 20_000
+
+
+class StorePage(Message, frozen=True, kw_only=True):
+    lines: tuple[bytes, ...]
+    next: int | None
+    """None: this was the last page"""
+
+
+class ImportStore(Question, frozen=True, kw_only=True, tag="import-store"):
+    """Enter lines of an export. What the store has already is skipped."""
+
+    subject: ClassVar[str] = ESTIMATOR
+
+    lines: tuple[bytes, ...]
+
+
+class Imported(Message, frozen=True, kw_only=True):
+    entered: int
+    known: int
+    """were there already"""
+    wrong: tuple[int, str] | None = None
+    """index of the first line that cannot be read, and why; then nothing of the page is entered"""
+
+
+# ---- the profiler
+
+
+class FitLoading(Question, frozen=True, kw_only=True, tag="fit-loading"):
+    """The data-loading mixture (Hops eq. 3) behind some measured times."""
+
+    subject: ClassVar[str] = PROFILER
+
+    data_s: tuple[float, ...]
+
+
+class FittedLoading(Message, frozen=True, kw_only=True):
+    data: tuple[DataMode, ...]
+
+
+# ---- the agents
+
+
+class TimeAllReduce(Question, frozen=True, kw_only=True, tag="time-all-reduce"):
+    """Time all-reduces of a gang whose first node the agent stands for; refused unless its GPUs are free."""
+
+    gang: Gang
+    sizes: tuple[float, ...]
+    """bytes"""
+    repeats: int
+
+    @property
+    def subject(self) -> str:  # type: ignore[override]  # one for each node
+        return agent_of(self.gang.members[0][0].node_id)
+
+
+# ---- the monitor
 
 
 class ShowStatus(Question, frozen=True, kw_only=True, tag="status"):
@@ -80,6 +179,12 @@ class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refuse
 
 REPLIES: dict[type[Question], type[Message]] = {
     EstimateQuestion: Estimates,
+    ShowAccuracy: AccuracyReport,
+    Calibrate: Calibration,
+    ExportStore: StorePage,
+    ImportStore: Imported,
+    FitLoading: FittedLoading,
+    TimeAllReduce: AllReduceTimes,
     ShowStatus: StatusView,
     ListJobs: JobPage,
     ShowJob: JobView,
@@ -87,4 +192,9 @@ REPLIES: dict[type[Question], type[Message]] = {
     ListNodes: NodePage,
 }
 
-Asked = EstimateQuestion | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
+Asked = (
+    EstimateQuestion | ShowAccuracy | Calibrate | ExportStore | ImportStore
+    | FitLoading
+    | TimeAllReduce
+    | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
+)  # fmt: skip

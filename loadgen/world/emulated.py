@@ -3,7 +3,8 @@
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
 from loadgen.world.gang import timing
-from loadgen.world.iterations import draw
+from loadgen.world.iterations import STEP_NOISE, draw
+from loadgen.world.servers import traits
 from schemas.cluster import Node
 from schemas.jobs import JobSpec
 from services.agent.world import Gang, Measured, Stretch
@@ -48,4 +49,14 @@ class EmulatedWorld:
             update_s=tuple(drawn.update_s[:, 0].tolist()),
             iteration_s=tuple(drawn.iteration_s.tolist()),
             parameters=parts.model.parameters,
+        )
+
+    def all_reduce(self, gang: Gang, *, size: float, repeats: int, key: str) -> tuple[float, ...]:
+        """Each time another share of the network is taken by others, and the clock's grain shows."""
+        random = generator(self._seed, "all-reduce", key)
+        paths = [traits(self._seed, node.node_id).network for node, _ in gang]
+        draws = zip(random.random(repeats).tolist(), random.standard_normal(repeats).tolist(), strict=True)
+        return tuple(
+            all_reduce_s(gang, size, paths, rivals) * (1.0 + STEP_NOISE * abs(noise))
+            for rivals, noise in draws
         )

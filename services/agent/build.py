@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
 from schemas.cluster import ClusterFile, Node
+from schemas.questions import agent_of
 from schemas.settings import Settings
 from schemas.subjects import orders_to
 from services.agent.claim import Claim, claim
 from services.agent.core import Agent
 from services.agent.emulated import EmulatedRunner
 from services.agent.heartbeat import heartbeat
-from services.agent.runner import Runner, StartWorker, StopWorker, TrainWorker
+from services.agent.runner import Runner, StartWorker, StopWorker, Timed, TimePaths, TrainWorker
 from services.agent.worlds import find_world
 from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
@@ -49,6 +50,7 @@ def build(
         name=f"agent-{node.node_id}",
         core=Agent(node, life),
         facts=(orders_to(node.node_id), f"hopyard.node.{node.node_id}.joined"),
+        answers=agent_of(node.node_id),
         workers=_workers(runner),
         tasks=[_running(runner), beat, *([held.keep] if held else [])],
     )
@@ -109,4 +111,7 @@ def _workers(runner: Runner) -> dict[type, Worker]:
     async def stop(task: StopWorker) -> None:
         runner.stop(task.placement_id)
 
-    return {StartWorker: start, TrainWorker: train, StopWorker: stop}
+    async def time_paths(task: TimePaths) -> Timed:
+        return Timed(task.ticket, await runner.all_reduces(task.question))
+
+    return {StartWorker: start, TrainWorker: train, StopWorker: stop, TimePaths: time_paths}

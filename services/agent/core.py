@@ -15,10 +15,11 @@ from schemas.events import (
     WorkerEvent,
     WorkerStopped,
 )
+from schemas.questions import Refused, TimeAllReduce
 from services.agent.reports import told
-from services.agent.runner import Report, StartWorker, StopWorker, TrainWorker
+from services.agent.runner import Report, StartWorker, StopWorker, Timed, TimePaths, TrainWorker
 from services.agent.state import State, fold, gpus_wanted
-from shared.domain.core import Effects, Input, Publish, Work
+from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 
 
 class Superseded(RuntimeError):
@@ -35,12 +36,18 @@ class Agent:
 
     def handle(self, message: Input, now: float) -> Effects:
         """Raises Superseded."""
-        if isinstance(message, Event):
-            return self._fact(message, now)
-        if isinstance(message, Report):
-            worker = self.state.workers.get(message.placement_id)
-            return told(worker, message, now) if worker else []
-        return []
+        match message:
+            case Event():
+                return self._fact(message, now)
+            case Asked():
+                return [self._asked(message)]
+            case Timed() | WorkFailed(TimePaths()):
+                return [_timed(message)]
+            case _ if isinstance(message, Report):
+                worker = self.state.workers.get(message.placement_id)
+                return told(worker, message, now) if worker else []
+            case _:
+                return []
 
     def next_wakeup(self) -> float | None:
         return None
@@ -51,6 +58,20 @@ class Agent:
     def resume(self, now: float) -> Effects:
         joined = NodeJoined(at=now, node_id=self._node.node_id, node=self._node, life=self._life)
         return [Publish(joined)]
+
+    # ---- questions
+
+    def _asked(self, asked: Asked) -> Effect:
+        """Times only free GPUs: a job must not be slowed down, nor the measurement by a job."""
+        match asked.question:
+            case TimeAllReduce(gang=gang) as question if gang.members[0][0].node_id == self._node.node_id:
+                wanted, free = gang.members[0][1], len(self.state.free(self._node.gpus))
+                if 1 <= wanted <= free:
+                    return Work(TimePaths(asked.ticket, question))
+                return Reply(asked.ticket, Refused(reason=f"{wanted} GPUs wanted, {free} free"))
+            case _:
+                reason = f"the agent of {self._node.node_id} times all-reduces that its node leads"
+                return Reply(asked.ticket, Refused(reason=reason))
 
     # ---- orders
 
@@ -88,6 +109,15 @@ class Agent:
         # Whoever orders it believes in a worker: without an answer it would wait for ever. Where the
         # worker's own end was told, this has the same id and is dropped.
         return [Publish(_not_here(order, now, Outcome.CHECKPOINTED, "no such worker"))]
+
+
+def _timed(result: Timed | WorkFailed) -> Reply:
+    match result:
+        case Timed(ticket, times):
+            return Reply(ticket, times)
+        case WorkFailed(TimePaths(ticket=ticket), reason):
+            return Reply(ticket, Refused(reason=reason))
+    raise AssertionError(result)
 
 
 def _not_here(order: WorkerEvent, now: float, outcome: Outcome, reason: str) -> WorkerStopped:

@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
+from schemas.questions import TimeAllReduce
 from services.agent.runner import (
     Completed,
     Failed,
@@ -108,6 +110,16 @@ class EmulatedRunner:
             worker.progress.settle(self._clock.now())
             worker.progress.rate = 0.0
         worker.task = self._group.create_task(self._wind_up(worker))
+
+    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
+        gang = question.gang.members
+        where = ",".join(f"{node.node_id}={gpus}" for node, gpus in gang)
+        seconds = tuple(
+            self._world.all_reduce(gang, size=size, repeats=question.repeats, key=f"{where}/{size:.0f}")
+            for size in question.sizes
+        )
+        await self._clock.sleep(sum(map(sum, seconds)))
+        return AllReduceTimes(seconds=seconds)
 
     def running(self) -> tuple[PlacementId, ...]:
         return tuple(self._workers)

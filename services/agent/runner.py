@@ -8,8 +8,10 @@ from typing import Protocol
 
 import msgspec
 
+from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
+from schemas.questions import TimeAllReduce
 from services.agent.world import Measured, Stretch
 
 # ---- work
@@ -30,7 +32,21 @@ class StopWorker(msgspec.Struct, frozen=True):
     placement_id: PlacementId
 
 
+class TimePaths(msgspec.Struct, frozen=True):
+    """Time all-reduces on idle GPUs, and say it to whoever asked."""
+
+    ticket: int
+    question: TimeAllReduce
+
+
 # ---- reports
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """The all-reduces are timed."""
+
+    ticket: int
+    times: AllReduceTimes
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -107,6 +123,10 @@ class Runner(Protocol):
 
     def stop(self, placement_id: PlacementId) -> None:
         """Checkpoint and end."""
+        ...
+
+    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
+        """Time them, one after the other."""
         ...
 
     def running(self) -> tuple[PlacementId, ...]: ...

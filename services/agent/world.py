@@ -53,6 +53,10 @@ class World(Protocol):
         """Raises DoesNotFit."""
         ...
 
+    def all_reduce(self, gang: Gang, *, size: float, repeats: int, key: str) -> tuple[float, ...]:
+        """Seconds that a gang takes to reduce `size` bytes, each time."""
+        ...
+
 
 class WorldFactory(Protocol):
     """What `HOPYARD_WORLD` names."""

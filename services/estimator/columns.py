@@ -2,14 +2,12 @@
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from schemas.questions import EstimateQuestion, Estimates
+from services.estimator.table import Whole
 from shared.domain.iteration import Column
-
-Whole = npt.NDArray[np.int64]
 
 
 class Unreadable(ValueError):

@@ -1,29 +1,105 @@
 """Does the estimator's work on the store, one task at a time."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
 import numpy as np
 
+from schemas.base import Message
+from schemas.calibration import BandwidthRow, Calibration
 from schemas.cluster import Node
+from schemas.events import DataMode
 from schemas.ids import Fingerprint, GpuType, NodeId
-from schemas.questions import Refused
+from schemas.questions import Calibrate, ExportStore, ImportStore, Refused, ShowAccuracy
+from schemas.samples import ThroughputObserved
 from services.estimator import tasks
 from services.estimator.ageing import age_s, sensitivity, shares
+from services.estimator.archive import enter, page
+from services.estimator.calibration import Timing, bandwidths
 from services.estimator.columns import Unreadable, Wanted, estimates, wanted
 from services.estimator.lookup import Enough, estimate
+from services.estimator.refinement import due, refined
 from services.estimator.store import Store
+from shared.domain.accuracy import KEYS, report, worth_measuring
 
 
 class Desk:
     def __init__(self, store: Store, enough: Enough) -> None:
         self._store = store
         self._enough = enough
+        self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
+        """observations since this start that have loading times"""
 
-    def record(self, task: tasks.Record) -> None:
+    def record(self, task: tasks.Record) -> tasks.Recorded:
         """Raises StoreUnavailable; then nothing of the task is written."""
         self._store.add(task.observations)
+        return tasks.Recorded(tuple(self._due(task.observations)))
+
+    def _due(self, observations: Iterable[ThroughputObserved]) -> Iterator[tuple[Fingerprint, GpuType]]:
+        for seen in observations:
+            if seen.data_s:
+                key = seen.fingerprint, seen.gpu_type
+                self._running[key] += 1
+                if due(self._running[key]):
+                    yield key
+
+    def log(self, task: tasks.Log) -> None:
+        """Raises StoreUnavailable."""
+        self._store.log(task.executions)
+
+    # ---- refinement and calibration
+
+    def running(self, task: tasks.Refine) -> Sequence[ThroughputObserved]:
+        """Raises StoreUnavailable."""
+        return self._store.running(task.fingerprint, task.node.gpu_type)
+
+    def refine(
+        self, task: tasks.Refine, data: tuple[DataMode, ...], observations: Sequence[ThroughputObserved]
+    ) -> None:
+        """Raises StoreUnavailable."""
+        gpu_type = task.node.gpu_type
+        theory = self._store.theory([task.fingerprint]).get(task.fingerprint)
+        if theory is not None and gpu_type in theory.modules:
+            known = self._store.bandwidths().get(gpu_type)
+            loading = refined(theory.modules[gpu_type], data, observations, task.node, known)
+            self._store.refine(task.fingerprint, gpu_type, loading)
+
+    def calibrate(
+        self, task: tasks.Measure, timings: Sequence[Timing], left_out: dict[NodeId, str]
+    ) -> tasks.Answered:
+        """Raises StoreUnavailable."""
+        self._store.calibrate(bandwidths(timings, task.now))
+        return tasks.Answered(task.ticket, self._calibration(left_out))
+
+    def _calibration(self, left_out: dict[NodeId, str]) -> Calibration:
+        rows = (
+            BandwidthRow(gpu_type=gpu_type, **msgspec.structs.asdict(known))
+            for gpu_type, known in sorted(self._store.bandwidths().items())
+        )
+        return Calibration(rows=tuple(rows), left_out=left_out)
+
+    # ---- questions
+
+    def look(self, task: tasks.Look) -> tasks.Answered:
+        """Raises StoreUnavailable."""
+        match task.question:
+            case ShowAccuracy() as question:
+                answer: Message = self._accuracy(question)
+            case Calibrate():
+                answer = self._calibration({})
+            case ExportStore() as question:
+                answer = page(self._store, question)
+            case ImportStore() as question:
+                answer = enter(self._store, question)
+        return tasks.Answered(task.ticket, answer)
+
+    def _accuracy(self, question: ShowAccuracy) -> Message:
+        unknown = [name for name in question.by if name not in KEYS]
+        if unknown:
+            return Refused(reason=f"not a key: {', '.join(unknown)}; there are {', '.join(KEYS)}")
+        return report(worth_measuring(self._store.executions(), question.shortest_s), question.by)
 
     def answer(self, task: tasks.Answer) -> tasks.Answered:
         """The estimates, or Refused for a question that cannot be read. Raises StoreUnavailable."""

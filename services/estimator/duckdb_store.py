@@ -1,8 +1,9 @@
 """The store of record, in one DuckDB file. The one door to DuckDB.
 
-Three tables: `observations` (every one, as it came), `evidence` (their sums: the entity and the type layer,
-aggregated and distributed, told apart by columns) and `theory`. The workloads in use are read into memory
-and reckoned there; every change is in the file before `add` or `keep` returns, and after a failed write
+`observations` has every one as it came, `evidence` their sums (the entity and the type layer, aggregated and
+distributed, told apart by columns), `theory` what was profiled, `loading` what running taught about it,
+`bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are read into
+memory and reckoned there; every change is in the file before a method returns, and after a failed write
 memory is read anew from it. Used by one thread.
 """
 
@@ -14,71 +15,37 @@ import duckdb
 import msgspec
 import numpy as np
 
+from schemas.accuracy import Execution
 from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
 from schemas.samples import ThroughputObserved
-from services.estimator.memory_store import MemoryStore, Sums
-from services.estimator.store import Evidence, Keys, StoreUnavailable, Theory, places, table_of
+from services.estimator.memory_store import MemoryStore, rows_of
+from services.estimator.store import (
+    RUNNING,
+    Bandwidth,
+    Evidence,
+    Keys,
+    Loading,
+    StoreUnavailable,
+    Theory,
+    identity_of,
+)
+from services.estimator.tables import (
+    FORMAT,
+    SCHEMA,
+    SUMS,
+    TABLES,
+    Row,
+    as_json,
+    execution_of,
+    execution_row,
+    observation_of,
+    observation_row,
+)
 
-FORMAT = 1
 WORKLOADS_IN_MEMORY = 5_000
 """the first read is dropped first"""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS hopyard_store (format INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS evidence (
-    fingerprint VARCHAR, layer VARCHAR, place VARCHAR, distributed BOOLEAN, size INTEGER,
-    count BIGINT NOT NULL, seconds DOUBLE NOT NULL,
-    weight DOUBLE NOT NULL, first DOUBLE NOT NULL, second DOUBLE NOT NULL, seen_at DOUBLE NOT NULL,
-    PRIMARY KEY (fingerprint, layer, place, distributed, size));
-CREATE TABLE IF NOT EXISTS observations (
-    seen_at DOUBLE NOT NULL, fingerprint VARCHAR NOT NULL, job_id VARCHAR NOT NULL,
-    placement_id VARCHAR NOT NULL, node_id VARCHAR NOT NULL, gpu_type VARCHAR NOT NULL,
-    gpus_on_node INTEGER NOT NULL, configuration VARCHAR NOT NULL, seconds DOUBLE NOT NULL,
-    throughput DOUBLE NOT NULL, data_s VARCHAR NOT NULL, wait_s VARCHAR NOT NULL);
-CREATE TABLE IF NOT EXISTS theory (
-    fingerprint VARCHAR, gpu_type VARCHAR, batch_size INTEGER NOT NULL, modules VARCHAR NOT NULL,
-    PRIMARY KEY (fingerprint, gpu_type));
-"""
-_EVIDENCE: dict[str, Any] = {
-    "fingerprint": object,
-    "layer": object,
-    "place": object,
-    "distributed": np.bool_,
-    "size": np.int32,
-    "count": np.int64,
-    "seconds": np.float64,
-    "weight": np.float64,
-    "first": np.float64,
-    "second": np.float64,
-    "seen_at": np.float64,
-}
-_OBSERVATIONS: dict[str, Any] = {
-    "seen_at": np.float64,
-    "fingerprint": object,
-    "job_id": object,
-    "placement_id": object,
-    "node_id": object,
-    "gpu_type": object,
-    "gpus_on_node": np.int32,
-    "configuration": object,
-    "seconds": np.float64,
-    "throughput": np.float64,
-    "data_s": object,
-    "wait_s": object,
-}
-"""configuration, data_s and wait_s as JSON"""
-_THEORY: dict[str, Any] = {
-    "fingerprint": object,
-    "gpu_type": object,
-    "batch_size": np.int32,
-    "modules": object,
-}
-
-
-Batch = tuple[Mapping[str, Any], Sequence[tuple[Any, ...]]]
-"""columns with their types, and rows"""
 
 
 class DuckDbStore:
@@ -96,23 +63,37 @@ class DuckDbStore:
             self._connection.close()
             raise
 
+    # ---- evidence
+
     def add(self, observations: Sequence[ThroughputObserved]) -> None:
-        touched = {seen.fingerprint: None for seen in observations}
+        if not observations:
+            return
+        touched = list(dict.fromkeys(seen.fingerprint for seen in observations))
         self._load(touched)
-        self._memory.add(observations)
-        rows = dict.fromkeys(
-            (seen.fingerprint, layer, place, *table_of(seen))
-            for seen in observations
-            for layer, place in places(seen)
-        )
-        sums = self._memory.sums
-        evidence = [(row[0], *row[1:], *msgspec.structs.astuple(sums[row[0]][row[1:]])) for row in rows]
-        observed = [_observation_row(seen) for seen in observations]
-        self._write({"observations": (_OBSERVATIONS, observed), "evidence": (_EVIDENCE, evidence)}, touched)
+        self._memory.fold(observations)
+        rows = list(dict.fromkeys(row for seen in observations for row in rows_of(seen)))
+        sums = self._memory.table.find(self._memory.keys(rows)).tolist()
+        evidence = [(*row, *numbers) for row, numbers in zip(rows, sums, strict=True)]
+        observed = [observation_row(seen) for seen in observations]
+        self._write({"observations": observed, "evidence": evidence}, touched)
 
     def find(self, keys: Keys) -> Evidence:
-        self._load(dict.fromkeys(keys.fingerprint))
+        self._load(keys.fingerprints)
         return self._memory.find(keys)
+
+    def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
+        with self._told("read"):
+            rows = self._connection.execute(_PAGE, [limit, after]).fetchall()
+        return [observation_of(row) for row in rows]
+
+    def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
+        asked = {identity_of(one): one for one in observations}
+        with self._told("read"):
+            placements = list({placement for placement, _, _ in asked})
+            known = set(self._connection.execute(_KNOWN, [placements]).fetchall())
+        return [one for identity, one in asked.items() if identity not in known]
+
+    # ---- theory
 
     def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
         fingerprint = workload.fingerprint
@@ -120,16 +101,51 @@ class DuckDbStore:
         known = before.modules if before else {}
         news = {gpu_type: one for gpu_type, one in modules.items() if known.get(gpu_type) != one}
         self._memory.keep(workload, news)
-        rows = [
-            (fingerprint, gpu_type, workload.batch_size, msgspec.json.encode(one).decode())
-            for gpu_type, one in news.items()
-        ]
-        self._write({"theory": (_THEORY, rows)}, {fingerprint: None})
+        rows = [(fingerprint, gpu_type, workload.batch_size, as_json(one)) for gpu_type, one in news.items()]
+        self._write({"theory": rows}, [fingerprint])
 
     def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
-        wanted = dict.fromkeys(fingerprints)
+        wanted = list(fingerprints)
         self._load(wanted)
         return self._memory.theory(wanted)
+
+    def workloads(self) -> list[Fingerprint]:
+        with self._told("read"):
+            rows = self._connection.execute("SELECT DISTINCT fingerprint FROM theory ORDER BY ALL").fetchall()
+        return [fingerprint for (fingerprint,) in rows]
+
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
+        with self._told("read"):
+            rows = self._connection.execute(_NEWEST, [fingerprint, gpu_type]).fetchall()
+        return tuple(observation_of(row) for row in reversed(rows))
+
+    def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
+        self._load([fingerprint])
+        self._memory.refine(fingerprint, gpu_type, loading)
+        self._write({"loading": [(fingerprint, gpu_type, as_json(loading))]}, [fingerprint])
+
+    def bandwidths(self) -> dict[GpuType, Bandwidth]:
+        return self._memory.bandwidths()
+
+    def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
+        self._write({"bandwidths": [(gpu_type, as_json(one)) for gpu_type, one in measured.items()]}, [])
+        self._memory.calibrate(measured)
+
+    # ---- the prediction log
+
+    def log(self, executions: Sequence[Execution]) -> int:
+        with self._told("read"):
+            ids = [one.placement_id for one in executions]
+            rows = self._connection.execute(_LOGGED, [ids]).fetchall()
+        known = {placement_id for (placement_id,) in rows}
+        news = {one.placement_id: one for one in executions if one.placement_id not in known}
+        self._write({"executions": [execution_row(one) for one in news.values()]}, [])
+        return len(news)
+
+    def executions(self) -> list[Execution]:
+        with self._told("read"):
+            rows = self._connection.execute('SELECT * FROM executions ORDER BY "at", placement_id').fetchall()
+        return [execution_of(row) for row in rows]
 
     def close(self) -> None:
         self._connection.close()
@@ -140,65 +156,72 @@ class DuckDbStore:
         tables = {name for (name,) in self._connection.execute("SHOW TABLES").fetchall()}
         if tables and "hopyard_store" not in tables:
             raise StoreUnavailable(f"{self._path} is a DuckDB file of something else: name another path")
-        self._connection.execute(_SCHEMA)
+        self._connection.execute(SCHEMA)
         formats = self._connection.execute("SELECT format FROM hopyard_store").fetchall()
         if not formats:
             self._connection.execute("INSERT INTO hopyard_store VALUES (?)", [FORMAT])
         elif formats != [(FORMAT,)]:
             raise StoreUnavailable(f"{self._path} has store format {formats[0][0]}, this is {FORMAT}")
+        bandwidths = self._connection.execute("SELECT * FROM bandwidths").fetchall()
+        self._memory.calibrate({one: msgspec.json.decode(text, type=Bandwidth) for one, text in bandwidths})
 
-    def _load(self, fingerprints: Mapping[Fingerprint, None]) -> None:
+    def _load(self, fingerprints: Sequence[Fingerprint]) -> None:
         """Bring what the file has of these workloads into memory."""
-        missing = [one for one in fingerprints if one not in self._loaded]
+        missing = list(dict.fromkeys(one for one in fingerprints if one not in self._loaded))
         if not missing:
             return
         with self._told("read"):
-            evidence = self._select("evidence", missing)
-            theory = self._select("theory", missing)
-        for fingerprint, layer, place, distributed, size, *sums in evidence:
-            rows = self._memory.sums.setdefault(fingerprint, {})
-            rows[layer, place, distributed, size] = Sums(*sums)
+            evidence = self._select("evidence", missing).fetchnumpy()
+            theory = self._select("theory", missing).fetchall()
+            loading = self._select("loading", missing).fetchall()
+        self._memory.enter(
+            evidence["fingerprint"].tolist(),
+            list(zip(evidence["layer"], evidence["place"], strict=True)),
+            evidence["distributed"],
+            evidence["size"].astype(np.int64),
+            np.stack([np.asarray(evidence[name], dtype=np.float64) for name in SUMS], axis=1),
+        )
         for fingerprint, gpu_type, batch_size, modules in theory:
-            known = self._memory.theories.setdefault(fingerprint, Theory(batch_size, {}))
+            known = self._memory.theories.setdefault(fingerprint, Theory(batch_size, {}, {}))
             known.modules[gpu_type] = msgspec.json.decode(modules, type=TimeModules)
+        for fingerprint, gpu_type, refined in loading:
+            self._memory.refine(fingerprint, gpu_type, msgspec.json.decode(refined, type=Loading))
         self._loaded.update(dict.fromkeys(missing))
-        for one in [one for one in self._loaded if one not in fingerprints][: self._too_many()]:
-            self._forget(one)
+        asked = set(fingerprints)
+        idle = [one for one in self._loaded if one not in asked]
+        self._forget(idle[: max(len(self._loaded) - WORKLOADS_IN_MEMORY, 0)])
 
-    def _too_many(self) -> int:
-        return max(len(self._loaded) - WORKLOADS_IN_MEMORY, 0)
-
-    def _select(self, table: str, fingerprints: list[Fingerprint]) -> list[Any]:
+    def _select(self, table: str, fingerprints: list[Fingerprint]) -> Any:  # noqa: ANN401 - DuckDB has no types
         wanted = f"SELECT * FROM {table} WHERE fingerprint IN (SELECT unnest(?)) ORDER BY ALL"  # noqa: S608 - ours
-        return self._connection.execute(wanted, [fingerprints]).fetchall()
+        return self._connection.execute(wanted, [fingerprints])
 
-    def _write(self, tables: Mapping[str, Batch], of: Iterable[Fingerprint]) -> None:
+    def _write(self, tables: Mapping[str, Sequence[Row]], of: Sequence[Fingerprint]) -> None:
         """Write rows into tables, all or none."""
         try:
             with self._told("written"):
                 self._connection.begin()
-                for table, (columns, rows) in tables.items():
-                    self._insert(table, columns, rows)
+                for table, rows in tables.items():
+                    self._insert(table, rows)
                 self._connection.commit()
         except StoreUnavailable:
-            for fingerprint in of:
-                self._forget(fingerprint)
+            self._forget(of)
             raise
 
-    def _insert(self, table: str, columns: Mapping[str, Any], rows: Sequence[tuple[Any, ...]]) -> None:
+    def _insert(self, table: str, rows: Sequence[Row]) -> None:
         if not rows:
             return
-        values = zip(columns.items(), zip(*rows, strict=True), strict=True)
+        values = zip(TABLES[table].items(), zip(*rows, strict=True), strict=True)
         batch = {name: np.array(column, dtype=kind) for (name, kind), column in values}
         self._connection.register("batch", batch)
         insert = "INSERT" if table == "observations" else "INSERT OR REPLACE"
         self._connection.execute(f"{insert} INTO {table} SELECT * FROM batch")  # noqa: S608 - ours
         self._connection.unregister("batch")
 
-    def _forget(self, fingerprint: Fingerprint) -> None:
-        self._loaded.pop(fingerprint, None)
-        self._memory.sums.pop(fingerprint, None)
-        self._memory.theories.pop(fingerprint, None)
+    def _forget(self, fingerprints: Sequence[Fingerprint]) -> None:
+        for one in fingerprints:
+            self._loaded.pop(one, None)
+        if fingerprints:
+            self._memory.forget(fingerprints)
 
     @contextmanager
     def _told(self, verb: str) -> Iterator[None]:
@@ -209,13 +232,16 @@ class DuckDbStore:
             raise StoreUnavailable(f"store {self._path} cannot be {verb}: {error}. {remedy}") from error
 
 
-def _observation_row(seen: ThroughputObserved) -> tuple[Any, ...]:
-    plain = msgspec.structs.asdict(seen) | {"seen_at": seen.at}
-    as_json = {
-        name: msgspec.json.encode(plain[name]).decode() for name in ("configuration", "data_s", "wait_s")
-    }
-    return tuple((plain | as_json)[name] for name in _OBSERVATIONS)
+_NEWEST = f"""
+SELECT * FROM observations WHERE fingerprint = ? AND gpu_type = ? AND data_s <> '[]'
+ORDER BY seen_at DESC, placement_id, node_id LIMIT {RUNNING}
+"""  # noqa: S608 - ours
 
+_PAGE = "SELECT * FROM observations ORDER BY rowid LIMIT ? OFFSET ?"
+_KNOWN = """
+SELECT placement_id, node_id, seen_at FROM observations WHERE placement_id IN (SELECT unnest(?))
+"""
+_LOGGED = "SELECT placement_id FROM executions WHERE placement_id IN (SELECT unnest(?))"
 
 _REMEDIES = (
     ("lock", "Another process has it open: stop that one, or set HOPYARD_STORE to another path"),

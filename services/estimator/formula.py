@@ -7,14 +7,31 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.events import DataMode, TimeModules
+from services.estimator.store import Loading
 from services.estimator.waiting import slowest_s
 from shared.domain.iteration import OVERLAPPED, Column, busy_s, communication_s, iteration_s
+
+
+class Modules(msgspec.Struct, frozen=True):
+    """What an iteration is made of as profiled, and what running taught about its loading."""
+
+    times: TimeModules
+    loading: Loading | None = None
+
+    @property
+    def data(self) -> tuple[DataMode, ...]:
+        return self.loading.data if self.loading else self.times.data
+
+    @property
+    def waiting(self) -> tuple[float, float]:
+        """Factor on the T_w that draws from the mixture give, and what comes on top, seconds."""
+        return (self.loading.wait_factor, self.loading.wait_s) if self.loading else (1.0, 0.0)
 
 
 class Gangs(msgspec.Struct, frozen=True):
     """Processes that train together, one row a gang."""
 
-    modules: Sequence[TimeModules]
+    modules: Sequence[Modules]
     """those that occur"""
     which: npt.NDArray[np.int64]
     """index into `modules`, by row"""
@@ -35,49 +52,71 @@ def per_gpu_throughput(gangs: Gangs) -> Column:
 def expected_iteration_s(gangs: Gangs) -> Column:
     """Eq. 4: E(T_iter) = p_cache · E(T_iter | hit) + p_load · E(T_iter | miss), seconds.
 
-    In both conditions T_d is the mean of its component; how far the slowest of N processes lies
-    beyond is T_w (see `waiting`).
+    In both conditions T_d is the mean of its component, and T_w what all of a gang wait on average: as
+    drawn, times the factor and with the addition that running taught.
     """
-    forward, backward, update, parameters, pattern = _fixed(gangs.modules)[gangs.which].T
-    probability, mean, std = (column[gangs.which] for column in _mixtures(gangs.modules))
+    parts = _parts(gangs)
+    factor, extra = np.array([one.waiting for one in gangs.modules])[gangs.which].T
+    wait = factor * drawn_wait_s(gangs) + np.where(gangs.gpus > 1, extra, 0.0)
+    given = iteration_s(
+        data_s=parts.mean,
+        forward_s=parts.forward[:, None],
+        backward_s=parts.backward[:, None],
+        update_s=parts.update[:, None],
+        communication_s=parts.exchange[:, None],
+        wait_s=wait[:, None],
+        pattern=parts.pattern[:, None],
+    )
+    return np.asarray((parts.probability * given).sum(axis=1), dtype=np.float64)
+
+
+def drawn_wait_s(gangs: Gangs) -> Column:
+    """How far the slowest of N independent draws from the mixture lies beyond a process's own, seconds."""
+    parts = _parts(gangs)
+    busy = busy_s(backward_s=parts.backward, update_s=parts.update, communication_s=parts.exchange)
+    floor = np.where(parts.pattern == OVERLAPPED, busy, 0.0)
+    slowest = slowest_s(
+        probability=parts.probability,
+        mean_s=parts.mean,
+        std_s=parts.std,
+        processes=gangs.gpus,
+        floor_s=floor,
+    )
+    own = (parts.probability * np.maximum(parts.mean, floor[:, None])).sum(axis=1)
+    return np.asarray(np.maximum(slowest - own, 0.0), dtype=np.float64)
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """T_f, T_b, T_u, T_c and the pattern by row; the mixture of T_d by row and component."""
+
+    forward: Column
+    backward: Column
+    update: Column
+    exchange: Column
+    pattern: Column
+    probability: Column
+    mean: Column
+    std: Column
+
+
+def _parts(gangs: Gangs) -> _Parts:
+    times = [one.times for one in gangs.modules]
+    fixed = np.array(
+        [(one.forward_s, one.backward_s, one.update_s, one.parameters, one.pattern) for one in times]
+    )
+    modes = np.array(
+        [[(mode.probability, mode.mean_s, mode.std_s) for mode in _pair(one.data)] for one in gangs.modules]
+    )
+    forward, backward, update, parameters, pattern = fixed[gangs.which].T
     exchange = communication_s(
         parameters=parameters, gpus=gangs.gpus, distributed=gangs.distributed, bandwidth=gangs.bandwidth
     )
-    busy = busy_s(backward_s=backward, update_s=update, communication_s=exchange)
-    floor = np.where(pattern == OVERLAPPED, busy, 0.0)
-    slowest = slowest_s(probability=probability, mean_s=mean, std_s=std, processes=gangs.gpus, floor_s=floor)
-    wait = np.maximum(slowest - (probability * np.maximum(mean, floor[:, None])).sum(axis=1), 0.0)
-    given = iteration_s(
-        data_s=mean,
-        forward_s=forward[:, None],
-        backward_s=backward[:, None],
-        update_s=update[:, None],
-        communication_s=exchange[:, None],
-        wait_s=wait[:, None],
-        pattern=pattern[:, None],
-    )
-    return np.asarray((probability * given).sum(axis=1), dtype=np.float64)
-
-
-def _fixed(modules: Sequence[TimeModules]) -> Column:
-    """T_f, T_b, T_u, the parameters and the pattern: (modules, 5)."""
-    return np.array(
-        [(one.forward_s, one.backward_s, one.update_s, one.parameters, one.pattern) for one in modules],
-        dtype=np.float64,
-    )
-
-
-def _mixtures(modules: Sequence[TimeModules]) -> tuple[Column, Column, Column]:
-    """Eq. 3: probabilities, means and standard deviations, each (modules, 2)."""
-    rows = [_pair(one.data) for one in modules]
-    columns = np.array(
-        [[(mode.probability, mode.mean_s, mode.std_s) for mode in row] for row in rows], dtype=np.float64
-    )
-    return columns[..., 0], columns[..., 1], columns[..., 2]
+    probability, mean, std = np.moveaxis(modes[gangs.which], -1, 0)
+    return _Parts(forward, backward, update, exchange, pattern, probability, mean, std)
 
 
 def _pair(data: tuple[DataMode, ...]) -> tuple[DataMode, DataMode]:
-    """A stable loader as a mixture whose second component never happens."""
+    """A stable loader as a mixture whose second component never happens (eq. 3)."""
     if len(data) == 1:
         return data[0], DataMode(probability=0.0, mean_s=data[0].mean_s, std_s=data[0].std_s)
     hit, miss = data

@@ -4,22 +4,24 @@ Per node of a configuration: what this server showed, else what its GPU type sho
 
     throughput = min over nodes of the per-GPU throughput there · all GPUs
 
-Rows that ask for the same thing are looked up once.
+Nodes that are asked about in the same way, in whatever configuration and for whatever job of a workload,
+are looked up once: a million configurations of a large cluster are some ten thousand such cells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from schemas.cluster import Node
-from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.questions import LAYERS
-from services.estimator.columns import Answer, Wanted, Whole
-from services.estimator.formula import Gangs, per_gpu_throughput
-from services.estimator.store import Evidence, Keys, Names, Store, Theory
+from services.estimator.columns import Answer, Wanted
+from services.estimator.distinct import distinct
+from services.estimator.formula import Gangs, Modules, per_gpu_throughput
+from services.estimator.store import Bandwidth, Evidence, Keys, Store, Theory
+from services.estimator.table import Whole
 from shared.domain.iteration import Column
 
 ENTITY, TYPE, THEORY = (LAYERS.index(name) for name in ("entity", "type", "theory"))
@@ -32,25 +34,22 @@ class Enough(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class _Rows(msgspec.Struct, frozen=True):
-    """One row a node of a configuration."""
+class _Cells(msgspec.Struct, frozen=True):
+    """What is asked about nodes, each thing once: a row a cell."""
 
     workload: Whole
-    """code of the fingerprint; −1: not known"""
+    """code of the fingerprint"""
     node: Whole
     """index into the wanted nodes"""
-    kind: Whole
-    """code of the node's type and bandwidths; −1: not known"""
-    distributed: Whole
-    """0 or 1"""
+    distributed: npt.NDArray[np.bool_]
     size: Whole
     """row in the table: GPUs on the node, or nodes when distributed"""
     gpus: Whole
     """N of the whole configuration"""
 
 
-class _Found(msgspec.Struct):
-    """Filled in from the top layer down, one row a node of a configuration."""
+class _Found(msgspec.Struct, frozen=True):
+    """Filled in from the top layer down, one row a cell."""
 
     mean: Column
     """samples/s per GPU"""
@@ -65,119 +64,93 @@ def estimate(wanted: Wanted, store: Store, enough: Enough) -> Answer:
         nothing = np.zeros(0)
         return Answer(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
     fingerprints = [one for one in dict.fromkeys(wanted.fingerprints) if one is not None]
-    kinds = list(dict.fromkeys(_kind(node) for node in wanted.nodes if node is not None))
-    rows = _rows(wanted, fingerprints, kinds)
-    found = _nothing(len(rows.node))
-    look = _Look(store, fingerprints, enough)
-    node_ids = _names([node.node_id if node else "" for node in wanted.nodes])
-    _from_evidence(found, rows, look, ENTITY, _Places(node_ids, rows.node))
-    _from_evidence(found, rows, look, TYPE, _types(wanted, rows))
-    _from_theory(found, rows, store.theory(fingerprints), fingerprints, kinds)
-    return _per_configuration(wanted, found)
+    cells, which = _cells(wanted, fingerprints)
+    found = _nothing(len(cells.node))
+    asked = _Asked(fingerprints, wanted.nodes, store)
+    for layer in (ENTITY, TYPE):
+        _from_evidence(found, cells, asked, layer, enough)
+    _from_theory(found, cells, asked)
+    return _per_configuration(wanted, found, which)
 
 
-# ---- rows
-
-_Kind = tuple[GpuType, float, float]
-"""GPU type, link and network bandwidth: what theory tells nodes apart by"""
+# ---- cells
 
 
-def _kind(node: Node) -> _Kind:
-    return node.gpu_type, node.link_bandwidth, node.network_bandwidth
+class _Asked(msgspec.Struct, frozen=True):
+    fingerprints: list[Fingerprint]
+    nodes: Sequence[Node | None]
+    store: Store
 
 
-def _names(names: Sequence[str]) -> Names:
-    column = np.empty(len(names), dtype=object)
-    column[:] = names
-    return column
-
-
-def _rows(wanted: Wanted, fingerprints: list[Fingerprint], kinds: list[_Kind]) -> _Rows:
+def _cells(wanted: Wanted, fingerprints: list[Fingerprint]) -> tuple[_Cells, Whole]:
+    """The distinct cells, and which of them each node of each configuration is."""
     widths = np.diff(wanted.start)
-    configuration = np.repeat(np.arange(len(widths)), widths)
-    workload_codes = {one: code for code, one in enumerate(fingerprints)}
-    kind_codes = {one: code for code, one in enumerate(kinds)}
-    workload = [workload_codes[one] if one is not None else -1 for one in wanted.fingerprints]
-    kind = [kind_codes[_kind(node)] if node else -1 for node in wanted.nodes]
-    distributed = widths[configuration] > 1
-    return _Rows(
-        workload=np.array(workload, dtype=np.int64)[wanted.job[configuration]],
-        node=wanted.node,
-        kind=np.array(kind, dtype=np.int64)[wanted.node],
-        distributed=distributed.astype(np.int64),
-        size=np.where(distributed, widths[configuration], wanted.gpus),
-        gpus=np.add.reduceat(wanted.gpus, wanted.start[:-1])[configuration],
+    codes = {one: code for code, one in enumerate(fingerprints)}
+    unknown = len(fingerprints)
+    of_job = np.array([codes.get(one, unknown) for one in wanted.fingerprints], dtype=np.int64)  # type: ignore[arg-type]
+    workload, gpus = of_job[wanted.job], _gpus(wanted)
+    nodes = np.where(widths > 1, widths, 0)
+    if len(wanted.node) > len(widths):
+        workload, gpus, nodes = (np.repeat(column, widths) for column in (workload, gpus, nodes))
+    # One node: the whole configuration's GPUs are the node's, so N and `nodes` say all.
+    first, which = distinct((workload, wanted.node, nodes, gpus))
+    workload, nodes, gpus = workload[first], nodes[first], gpus[first]
+    cells = _Cells(
+        workload=workload,
+        node=wanted.node[first],
+        distributed=nodes > 0,
+        size=np.where(nodes > 0, nodes, gpus),
+        gpus=gpus,
     )
+    return cells, which
 
 
-def _nothing(rows: int) -> _Found:
+def _nothing(cells: int) -> _Found:
     return _Found(
-        mean=np.full(rows, np.nan),
-        variance=np.full(rows, np.nan),
-        count=np.zeros(rows, dtype=np.int64),
-        layer=np.full(rows, THEORY),
+        mean=np.full(cells, np.nan),
+        variance=np.full(cells, np.nan),
+        count=np.zeros(cells, dtype=np.int64),
+        layer=np.full(cells, THEORY),
     )
 
 
-def _open(found: _Found, rows: _Rows) -> Whole:
-    """Indices of the rows that no layer has answered and some may."""
-    return np.flatnonzero(np.isnan(found.mean) & (rows.workload >= 0) & (rows.kind >= 0))
-
-
-def _unique(*columns: Whole) -> tuple[Whole, Whole]:
-    """First row of each distinct combination, and for every row which combination it is."""
-    key = columns[0].copy()
-    for column in columns[1:]:
-        key = key * (int(column.max()) + 1) + column
-    _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    return first, which
+def _open(found: _Found, cells: _Cells, asked: _Asked) -> Whole:
+    """Indices of the cells that no layer has answered and some may."""
+    there = np.array([node is not None for node in asked.nodes], dtype=np.bool_)
+    return np.flatnonzero(
+        np.isnan(found.mean) & (cells.workload < len(asked.fingerprints)) & there[cells.node]
+    )
 
 
 # ---- evidence
 
 
-class _Look(msgspec.Struct, frozen=True):
-    store: Store
-    fingerprints: list[Fingerprint]
-    enough: Enough
-
-
-class _Places(msgspec.Struct, frozen=True):
-    """Where a layer keeps its records."""
-
-    names: Names
-    of_row: Whole
-    """index into `names`"""
-
-
-def _types(wanted: Wanted, rows: _Rows) -> _Places:
-    gpu_types = [node.gpu_type if node else "" for node in wanted.nodes]
-    codes = {gpu_type: code for code, gpu_type in enumerate(dict.fromkeys(gpu_types))}
-    of_node = np.array([codes[gpu_type] for gpu_type in gpu_types], dtype=np.int64)
-    return _Places(_names(list(codes)), of_node[rows.node])
-
-
-def _from_evidence(found: _Found, rows: _Rows, look: _Look, layer: int, places: _Places) -> None:
-    todo = _open(found, rows)
+def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int, enough: Enough) -> None:
+    todo = _open(found, cells, asked)
     if not len(todo):
         return
-    columns = (rows.workload[todo], places.of_row[todo], rows.distributed[todo], rows.size[todo])
-    first, which = _unique(*columns)
-    workload, place, distributed, size = (column[first] for column in columns)
     keys = Keys(
         layer=LAYERS[layer],
-        fingerprint=_names(look.fingerprints)[workload],
-        place=places.names[place],
-        distributed=distributed.astype(np.bool_),
-        size=size.astype(np.int32),
+        fingerprints=asked.fingerprints,
+        places=[_place(node, layer) for node in asked.nodes],
+        workload=cells.workload[todo],
+        place=cells.node[todo],
+        distributed=cells.distributed[todo],
+        size=cells.size[todo],
     )
-    evidence = look.store.find(keys)
-    answered = _enough(evidence, look.enough)[which]
-    at, source = todo[answered], which[answered]
-    found.mean[at] = evidence.mean[source]
-    found.variance[at] = evidence.variance[source]
-    found.count[at] = evidence.count[source]
+    evidence = asked.store.find(keys)
+    answered = _enough(evidence, enough)
+    at = todo[answered]
+    found.mean[at] = evidence.mean[answered]
+    found.variance[at] = evidence.variance[answered]
+    found.count[at] = evidence.count[answered]
     found.layer[at] = layer
+
+
+def _place(node: Node | None, layer: int) -> str:
+    if node is None:
+        return ""
+    return node.node_id if layer == ENTITY else node.gpu_type
 
 
 def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
@@ -187,70 +160,81 @@ def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
 
 # ---- theory
 
-
-class _Known(msgspec.Struct, frozen=True):
-    """Time modules by workload and kind of node."""
-
-    index: Whole
-    """(workloads, kinds) into `modules`; −1: none"""
-    modules: list[TimeModules]
+_Kind = tuple[GpuType, float, float]
+"""GPU type, link and network bandwidth: what theory tells nodes apart by"""
 
 
-def _from_theory(
-    found: _Found,
-    rows: _Rows,
-    theory: dict[Fingerprint, Theory],
-    fingerprints: list[Fingerprint],
-    kinds: list[_Kind],
-) -> None:
-    known = _known(theory, fingerprints, kinds)
-    todo = _open(found, rows)
-    todo = todo[known.index[rows.workload[todo], rows.kind[todo]] >= 0] if known.modules else todo[:0]
+def _from_theory(found: _Found, cells: _Cells, asked: _Asked) -> None:
+    measured = asked.store.bandwidths()
+    kinds = [_kind(node, measured) for node in asked.nodes]
+    codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds))}
+    kind_of = np.array([codes[kind] for kind in kinds], dtype=np.int64)
+    theory = asked.store.theory(asked.fingerprints)
+    index, modules = _known(theory, asked.fingerprints, list(codes))
+    todo = _open(found, cells, asked)
+    todo = todo[index[cells.workload[todo], kind_of[cells.node[todo]]] >= 0] if modules else todo[:0]
     if not len(todo):
         return
-    columns = (rows.workload[todo], rows.kind[todo], rows.distributed[todo], rows.gpus[todo])
-    first, of_row = _unique(*columns)
-    workloads, kinds_asked, distributed, gpus = (column[first] for column in columns)
-    batches = np.array([theory[one].batch_size if one in theory else 0 for one in fingerprints])
-    link, network = np.array([bandwidths for _, *bandwidths in kinds], dtype=np.float64).T
+    workload, kind, gpus = cells.workload[todo], kind_of[cells.node[todo]], cells.gpus[todo]
+    first, of_cell = distinct((workload, kind, cells.distributed[todo].astype(np.int64), gpus))
+    workload, kind, distributed = workload[first], kind[first], cells.distributed[todo[first]]
+    batches = np.array([theory[one].batch_size if one in theory else 0 for one in asked.fingerprints])
+    link, network = np.array([bandwidths for _, *bandwidths in codes], dtype=np.float64).T
     gangs = Gangs(
-        modules=known.modules,
-        which=known.index[workloads, kinds_asked],
-        batch_size=batches[workloads],
-        gpus=gpus,
-        distributed=distributed.astype(np.bool_),
-        bandwidth=np.where(distributed, network[kinds_asked], link[kinds_asked]),
+        modules=modules,
+        which=index[workload, kind],
+        batch_size=batches[workload],
+        gpus=gpus[first],
+        distributed=distributed,
+        bandwidth=np.where(distributed, network[kind], link[kind]),
     )
-    found.mean[todo] = per_gpu_throughput(gangs)[of_row]
+    found.mean[todo] = per_gpu_throughput(gangs)[of_cell]
 
 
-def _known(theory: dict[Fingerprint, Theory], fingerprints: list[Fingerprint], kinds: list[_Kind]) -> _Known:
-    known = _Known(np.full((len(fingerprints), len(kinds)), -1), [])
+def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth]) -> _Kind:
+    """With the bandwidths that were measured; those that the cluster file states, while none were."""
+    if node is None:
+        return GpuType(""), 1.0, 1.0
+    known = measured.get(node.gpu_type)
+    link, network = (known.link, known.network) if known else (None, None)
+    return node.gpu_type, link or node.link_bandwidth, network or node.network_bandwidth
+
+
+def _known(
+    theory: dict[Fingerprint, Theory], fingerprints: list[Fingerprint], kinds: list[_Kind]
+) -> tuple[Whole, list[Modules]]:
+    """Time modules by workload and kind: indices into the list, −1 where there are none."""
+    index, known = np.full((len(fingerprints) + 1, len(kinds)), -1), list[Modules]()
     for workload, fingerprint in enumerate(fingerprints):
-        by_type = theory[fingerprint].modules if fingerprint in theory else {}
+        of_workload = theory.get(fingerprint)
         for kind, (gpu_type, _, _) in enumerate(kinds):
-            if gpu_type in by_type:
-                known.index[workload, kind] = len(known.modules)
-                known.modules.append(by_type[gpu_type])
-    return known
+            if of_workload is not None and gpu_type in of_workload.modules:
+                index[workload, kind] = len(known)
+                known.append(Modules(of_workload.modules[gpu_type], of_workload.loading.get(gpu_type)))
+    return index, known
 
 
 # ---- configurations
 
 
-def _per_configuration(wanted: Wanted, found: _Found) -> Answer:
-    """The slowest node decides: its throughput, its layer, its evidence."""
-    first, widths = wanted.start[:-1], np.diff(wanted.start)
-    slowest_mean = np.minimum.reduceat(found.mean, first)  # NaN wins: one unknown node, nothing known
-    is_slowest = found.mean == np.repeat(slowest_mean, widths)
-    index = np.where(is_slowest, np.arange(len(found.mean)), len(found.mean))
-    slowest = np.minimum.reduceat(index, first)
-    slowest = np.where(np.isnan(slowest_mean), first, slowest)
-    unknown = np.isnan(slowest_mean)
-    gpus = np.add.reduceat(wanted.gpus, first)
+def _per_configuration(wanted: Wanted, found: _Found, which: Whole) -> Answer:
+    """The slowest node decides: its throughput, its layer, its evidence. One unknown: nothing is known."""
+    gpus = _gpus(wanted)
+    slowest = which
+    if len(which) > len(gpus):
+        order = np.argsort(np.where(np.isnan(found.mean), -np.inf, found.mean), kind="stable")
+        rank = np.empty(len(order), dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        slowest = order[np.minimum.reduceat(rank[which], wanted.start[:-1])]
     return Answer(
-        throughput=slowest_mean * gpus,
-        variance=np.where(unknown, np.nan, found.variance[slowest] * gpus.astype(np.float64) ** 2),
-        count=np.where(unknown, 0, found.count[slowest]),
-        layer=np.where(unknown, THEORY, found.layer[slowest]),
+        throughput=found.mean[slowest] * gpus,
+        variance=found.variance[slowest] * np.square(gpus, dtype=np.float64),
+        count=found.count[slowest],
+        layer=found.layer[slowest],
     )
+
+
+def _gpus(wanted: Wanted) -> Whole:
+    """Of each configuration, over its nodes."""
+    upto = np.concatenate([[0], np.cumsum(wanted.gpus)])
+    return np.asarray(upto[wanted.start[1:]] - upto[wanted.start[:-1]], dtype=np.int64)

@@ -10,32 +10,38 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from schemas.events import TimeModules
+from schemas.accuracy import Execution
+from schemas.events import DataMode, TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
 from schemas.samples import ThroughputObserved
+from services.estimator.table import Whole
 from shared.domain.iteration import Column
 
-Names = npt.NDArray[np.object_]
-"""a column of strings"""
+RUNNING = 64
+"""observations of a workload on a type from which its loading is refined"""
 
 
 class StoreUnavailable(OSError):
     """The store cannot be opened, read or written; the text names the file and what to do."""
 
 
-class Keys(msgspec.Struct, frozen=True):
-    """Rows of one table of one layer that are asked for.
+class Keys(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of one layer that are asked for; names once, and columns of indices into them.
 
-    `place` is a node's id in the entity layer and a GPU type in the type layer. `size` is the number of
+    A place is a node's id in the entity layer and a GPU type in the type layer. `size` is the number of
     GPUs in an aggregated table, and of nodes in a distributed one.
     """
 
     layer: str
-    fingerprint: Names
-    place: Names
+    fingerprints: Sequence[Fingerprint]
+    places: Sequence[str]
+    workload: Whole
+    """index into `fingerprints`"""
+    place: Whole
+    """index into `places`"""
     distributed: npt.NDArray[np.bool_]
-    size: npt.NDArray[np.int32]
+    size: Whole
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -50,11 +56,38 @@ class Evidence(msgspec.Struct, frozen=True):
     """of the observations around that mean"""
 
 
+class Loading(msgspec.Struct, frozen=True, kw_only=True):
+    """What running taught about loading and waiting (Hops eq. 3). It stands before the profile."""
+
+    data: tuple[DataMode, ...]
+    wait_factor: float
+    """mean T_w that was measured / mean T_w that independent draws from `data` would give"""
+    wait_s: float
+    """mean T_w that no loading explains, seconds"""
+    iterations: int
+    """that it was fitted to"""
+
+
+class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured paths of a GPU type's gradients (Hops eq. 2), bytes/s. None: nothing was measured."""
+
+    link: float | None
+    network: float | None
+    at: float
+    """cluster time of the measurement"""
+    measurements: int
+    error: float
+    """mean |T_c measured − T_c by eq. 2| / T_c measured"""
+
+
 class Theory(msgspec.Struct, frozen=True):
     """The lowest layer of one workload."""
 
     batch_size: int
     modules: dict[GpuType, TimeModules]
+    """as profiled"""
+    loading: dict[GpuType, Loading]
+    """as running refined it, where it did"""
 
 
 class Store(Protocol):
@@ -66,6 +99,18 @@ class Store(Protocol):
 
     def find(self, keys: Keys) -> Evidence: ...
 
+    def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
+        """In the order in which they came, the first `after` left out."""
+        ...
+
+    def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
+        """Those that it does not have, each once: known by placement, node and time."""
+        ...
+
+    def workloads(self) -> list[Fingerprint]:
+        """All whose theory is known, in alphabetical order."""
+        ...
+
     def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
         """Write the theory layer of a workload; types it does not mention stay as they are."""
         ...
@@ -74,12 +119,36 @@ class Store(Protocol):
         """The theory layers that are known."""
         ...
 
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
+        """The newest observations of a workload on a type, at most `RUNNING`, oldest first."""
+        ...
+
+    def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
+        """Write what running taught about a workload's loading."""
+        ...
+
+    def bandwidths(self) -> dict[GpuType, Bandwidth]: ...
+
+    def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
+        """Write measured bandwidths; types it does not mention stay as they are."""
+        ...
+
+    def log(self, executions: Sequence[Execution]) -> int:
+        """Write executions to the prediction log, and say how many it did not have."""
+        ...
+
+    def executions(self) -> list[Execution]:
+        """The prediction log, in the order in which gangs formed."""
+        ...
+
     def close(self) -> None: ...
 
 
-def fading(later: float, earlier: float, half_life_s: float) -> float:
-    """How much an observation counts once time has gone on: 2^(−Δt / half-life)."""
-    return float(2.0 ** (-max(later - earlier, 0.0) / half_life_s))
+Identity = tuple[str, str, float]
+
+
+def identity_of(observation: ThroughputObserved) -> Identity:
+    return observation.placement_id, observation.node_id, observation.at
 
 
 def places(observation: ThroughputObserved) -> tuple[tuple[str, str], tuple[str, str]]:

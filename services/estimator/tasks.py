@@ -2,19 +2,56 @@
 
 import msgspec
 
+from schemas.accuracy import Execution
 from schemas.base import Message
 from schemas.cluster import Node
 from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType, JobId
 from schemas.jobs import JobSpec
-from schemas.questions import EstimateQuestion
+from schemas.questions import Calibrate, EstimateQuestion, ExportStore, ImportStore, ShowAccuracy
 from schemas.samples import ThroughputObserved
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Work: write observations. Nothing comes back."""
+    """Work: write observations."""
 
     observations: tuple[ThroughputObserved, ...]
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """Written. Of these workloads and types there is enough news to refine their loading."""
+
+    due: tuple[tuple[Fingerprint, GpuType], ...]
+
+
+class Refine(msgspec.Struct, frozen=True, kw_only=True):
+    """Work: fit a workload's loading on a type to what ran. Nothing comes back."""
+
+    fingerprint: Fingerprint
+    node: Node
+    """any of the type"""
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Work: write executions to the prediction log. Nothing comes back."""
+
+    executions: tuple[Execution, ...]
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """Work: have nodes time their paths, and keep the bandwidths that follow."""
+
+    ticket: int | None
+    """None: nobody waits for the answer"""
+    nodes: tuple[Node, ...]
+    now: float
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Work: answer a question from the store alone."""
+
+    ticket: int
+    question: ShowAccuracy | Calibrate | ExportStore | ImportStore
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +66,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    ticket: int
+    ticket: int | None
     message: Message
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import importlib
 
+from schemas.questions import PROFILER
 from schemas.settings import Settings
 from schemas.subjects import facts_of
-from services.profiler.core import Fit, Fitted, Profiler
+from services.profiler.core import Fit, Fitted, FittedTimes, FitTimes, Profiler
 from services.profiler.modules import fitted
 from shared.runtime.service import Inbox, Ports, Service
 
@@ -19,7 +20,8 @@ def build(settings: Settings, ports: Ports) -> Service:
             attempts=settings.profile_attempts,
         ),
         facts=facts_of("job", "round", "profile", "placement", "node", "worker"),
-        workers={Fit: _fit_inline if ports.simulated else _fit_aside},
+        answers=PROFILER,
+        workers=dict.fromkeys((Fit, FitTimes), _fit_inline if ports.simulated else _fit_aside),
         tasks=() if ports.simulated else (_warm_up,),
     )
 
@@ -36,9 +38,19 @@ def fit(task: Fit) -> Fitted:
     return Fitted(task.fingerprint, task.gpu_type, modules)
 
 
-async def _fit_inline(task: Fit) -> Fitted:
-    return fit(task)
+def fit_times(task: FitTimes) -> FittedTimes:
+    from services.profiler.mixture import data_modes  # noqa: PLC0415 - as above
+
+    return FittedTimes(task.ticket, data_modes(task.data_s))
 
 
-async def _fit_aside(task: Fit) -> Fitted:
-    return await asyncio.to_thread(fit, task)
+def _fit(task: Fit | FitTimes) -> Fitted | FittedTimes:
+    return fit(task) if isinstance(task, Fit) else fit_times(task)
+
+
+async def _fit_inline(task: Fit | FitTimes) -> Fitted | FittedTimes:
+    return _fit(task)
+
+
+async def _fit_aside(task: Fit | FitTimes) -> Fitted | FittedTimes:
+    return await asyncio.to_thread(_fit, task)

@@ -5,11 +5,13 @@ has the same id and is dropped by the shell.
 """
 
 from collections.abc import Iterator
+from math import inf
 
 import msgspec
 
 from schemas.base import Event
 from schemas.events import (
+    DataMode,
     JobCancelled,
     JobProfiled,
     JobRejected,
@@ -23,13 +25,14 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import Fingerprint, GpuType, JobId, PlacementId
+from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode
 from services.profiler.needs import Needs, needs_of, open_types
 from services.profiler.runs import plan_runs
 from services.profiler.state import Job, Measurement, Run, State
 from shared.domain.cluster import round_at
-from shared.domain.core import Effect, Effects, Input, Publish, Work, WorkFailed
+from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -46,6 +49,20 @@ class Fitted(msgspec.Struct, frozen=True):
     fingerprint: Fingerprint
     gpu_type: GpuType
     modules: TimeModules
+
+
+class FitTimes(msgspec.Struct, frozen=True):
+    """Work: the mixture behind somebody else's loading times."""
+
+    ticket: int
+    data_s: tuple[float, ...]
+
+
+class FittedTimes(msgspec.Struct, frozen=True):
+    """Its answer."""
+
+    ticket: int
+    data: tuple[DataMode, ...]
 
 
 ABOUT_RUNS = (WorkerStarted, WorkerStopped, PlacementRefused)
@@ -72,6 +89,8 @@ class Profiler:
                 return self._fitted(fingerprint, gpu_type, modules, now)
             case Event() if type(message) in FOLDS:
                 return self._learn(message, now)
+            case Asked() | FittedTimes() | WorkFailed(FitTimes()):
+                return [_about_loading(message)]
             case _:
                 return []
 
@@ -204,6 +223,21 @@ class Profiler:
             elif needs.failed:
                 reason = "; ".join(f"{gpu_type}: {why}" for gpu_type, why in needs.out.items())
                 yield Publish(JobRejected(at=now, job_id=job_id, reason=f"it runs on no GPU type: {reason}"))
+
+
+def _about_loading(message: Asked | FittedTimes | WorkFailed) -> Effect:
+    match message:
+        case Asked(ticket, FitLoading(data_s=times)) if times and all(0 <= one < inf for one in times):
+            return Work(FitTimes(ticket, times))
+        case Asked(ticket, _):
+            return Reply(
+                ticket, Refused(reason="the profiler fits loading times: some, finite, none below 0")
+            )
+        case FittedTimes(ticket, data):
+            return Reply(ticket, FittedLoading(data=data))
+        case WorkFailed(FitTimes(ticket=ticket), reason):
+            return Reply(ticket, Refused(reason=reason))
+    raise AssertionError(message)
 
 
 def _profiled(job_id: JobId, job: Job, needs: Needs, now: float) -> JobProfiled:

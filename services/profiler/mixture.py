@@ -36,7 +36,9 @@ def data_modes(data_s: Sequence[float]) -> tuple[DataMode, ...]:
 
 
 def _fit(scaled: Column, components: int) -> GaussianMixture:
-    mixture = GaussianMixture(components, random_state=0, n_init=2, max_iter=200, reg_covar=1e-4)
+    mixture = GaussianMixture(
+        components, random_state=0, n_init=2, max_iter=200, reg_covar=1e-4, init_params="k-means++"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # `converged_` says it, and is looked at
         return mixture.fit(scaled)

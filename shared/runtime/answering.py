@@ -2,19 +2,17 @@
 
 from structlog.typing import FilteringBoundLogger
 
-from schemas.codec import Malformed, decode_question, encode
+from schemas.codec import Malformed, decode_question, encode_plain
 from schemas.questions import Refused
 from shared.runtime.bus import Answer
 from shared.runtime.counts import Counts
-from shared.runtime.limits import REASON_CHARS, check_size
+from shared.runtime.limits import QUESTION_MAX_BYTES, REASON_CHARS, check_size
 
 
-async def reply_to(
-    data: bytes, answer: Answer, *, limit: int, counts: Counts, log: FilteringBoundLogger
-) -> bytes:
+async def reply_to(data: bytes, answer: Answer, *, counts: Counts, log: FilteringBoundLogger) -> bytes:
     """The encoded reply; `Refused` for a question that is malformed or whose answer raised."""
     try:
-        reply = check_size("the reply", encode(await answer(decode_question(data))), limit)
+        reply = check_size("the reply", encode_plain(await answer(decode_question(data))), QUESTION_MAX_BYTES)
     except Malformed as error:
         counts.malformed += 1
         log.warning("malformed question", reason=str(error))
@@ -29,4 +27,4 @@ async def reply_to(
 
 def _refused(reason: str, counts: Counts) -> bytes:
     counts.questions_refused += 1
-    return encode(Refused(reason=reason[:REASON_CHARS]))
+    return encode_plain(Refused(reason=reason[:REASON_CHARS]))

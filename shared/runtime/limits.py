@@ -4,8 +4,12 @@ import re
 
 MAX_PAYLOAD_BYTES = 1_048_576
 """of one message with its headers: the server's default"""
+QUESTION_MAX_BYTES = 64 * 1_048_576
+"""of a question or a reply, which may travel in parts"""
 READ_BATCH = 500
 """facts handed to a reader at once"""
+READ_AGAIN = 10_000
+"""facts that a process keeps decoded for its other readers"""
 ANSWERS_AT_ONCE = 256
 """questions that one server of a subject works on at the same time"""
 DEAD_LETTERS = 1_000

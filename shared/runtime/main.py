@@ -6,7 +6,7 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
@@ -38,19 +38,21 @@ def run(name: str, build: Build) -> None:
 async def _run(name: str, build: Build, settings: Settings) -> None:
     """Until cancelled; also while it still waits for NATS, or for a node to stand for."""
     _cancel_at_signals(asyncio.current_task())
-    bus = await JetStreamBus.connect(settings, name)
+    with _starting(name):
+        bus = await JetStreamBus.connect(settings, name)
     try:
-        await _serve(build, settings, bus)
+        await _serve(name, build, settings, bus)
     finally:
         await bus.close()
 
 
-async def _serve(build: Build, settings: Settings, bus: JetStreamBus) -> None:
+async def _serve(name: str, build: Build, settings: Settings, bus: JetStreamBus) -> None:
     ports = Ports(bus=bus, clock=ScaledClock(origin=settings.clock_origin, speed=settings.speed))
-    built = build(settings, ports)
-    service = await built if inspect.isawaitable(built) else built
-    shell = Shell(service, ports, settings)
-    web = await serve(settings, service, shell, bus)
+    with _starting(name):
+        built = build(settings, ports)
+        service = await built if inspect.isawaitable(built) else built
+        shell = Shell(service, ports, settings)
+        web = await serve(settings, service, shell, bus)
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
     try:
         await shell.run()
@@ -58,6 +60,16 @@ async def _serve(build: Build, settings: Settings, bus: JetStreamBus) -> None:
         await web.close()
         if service.close is not None:
             await service.close()
+
+
+@contextlib.contextmanager
+def _starting(name: str) -> Iterator[None]:
+    """Within, what the outside makes impossible ends the process with one line that says what it was."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError) as error:
+        structlog.get_logger().debug("cannot start", exc_info=True)
+        raise SystemExit(f"hopyard {name}: {error}") from None
 
 
 def _cancel_at_signals(task: asyncio.Task[None] | None) -> None:

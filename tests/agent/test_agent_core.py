@@ -5,6 +5,8 @@ import pytest
 from agent_bench import HERE, LIFE, THERE, Bench, E, formed, joined, node, start, stop
 
 from schemas.base import Event
+from schemas.calibration import AllReduceTimes, Gang
+from schemas.cluster import Node
 from schemas.events import (
     NodeJoined,
     Outcome,
@@ -15,6 +17,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import NodeId, PlacementId
+from schemas.questions import Refused, TimeAllReduce
 from schemas.samples import ThroughputObserved
 from services.agent.core import Agent, Superseded
 from services.agent.runner import (
@@ -27,10 +30,13 @@ from services.agent.runner import (
     StartWorker,
     Stopped,
     StopWorker,
+    Timed,
+    TimePaths,
     TrainWorker,
 )
 from services.agent.state import ENDED_REMEMBERED, State, WorkerState
 from services.agent.world import Measured, Stretch
+from shared.domain.core import Asked, Reply, Work
 
 P1 = PlacementId("p1")
 
@@ -313,3 +319,32 @@ def test_the_joined_node_is_the_agent_s_own() -> None:
     [fact] = Bench(gpus=8).log
     assert isinstance(fact, NodeJoined)
     assert (fact.node_id, fact.node.gpus) == (NodeId("here"), 8)
+
+
+# ---- questions
+
+
+def asked(gpus: int = 2, leader: Node | None = None) -> Asked:
+    gang = Gang(members=((leader or node(), gpus),))
+    return Asked(7, TimeAllReduce(gang=gang, sizes=(1e6,), repeats=2))
+
+
+def test_free_gpus_may_time_their_paths() -> None:
+    core, question = Bench().core, asked()
+    assert isinstance(question.question, TimeAllReduce)
+    assert core.handle(question, 0.0) == [Work(TimePaths(7, question.question))]
+    times = AllReduceTimes(seconds=((0.1, 0.1),))
+    assert core.handle(Timed(7, times), 1.0) == [Reply(7, times)]
+
+
+def test_gpus_in_use_time_nothing() -> None:
+    bench = Bench()
+    up(bench, gpus=3)
+    [reply] = bench.core.handle(asked(gpus=2), 0.0)
+    assert reply == Reply(7, Refused(reason="2 GPUs wanted, 1 free"))
+
+
+def test_an_agent_measures_for_nobody_else() -> None:
+    [reply] = Bench().core.handle(asked(leader=node(THERE)), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Refused)

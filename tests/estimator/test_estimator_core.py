@@ -3,17 +3,22 @@
 import msgspec
 import numpy as np
 import pytest
-from estimator_builders import joined, node, observed, profiled, question, submitted
+from estimator_builders import joined, node, observed, profiled, question, spec, submitted
+from fact_builders import whole_life
 
+from schemas.accuracy import AccuracyReport
 from schemas.base import Event, Sample
 from schemas.events import JobCancelled, JobCompleted, JobQueued, NodeLost
 from schemas.ids import JobId, NodeId, PlacementId
-from schemas.questions import EstimateQuestion, Estimates, Refused, ShowStatus
+from schemas.plans import Layer
+from schemas.questions import EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
 from services.estimator.core import BATCH, Estimator, State
 from services.estimator.desk import Desk
 from services.estimator.lookup import Enough
 from services.estimator.memory_store import MemoryStore
-from services.estimator.tasks import Answer, Learn, Record
+from services.estimator.refinement import FIRST_AT
+from services.estimator.tasks import Answer, Learn, Log, Look, Measure, Record, Refine
+from shared.domain.accuracy import executions_of
 from shared.domain.core import Asked, Effect, Effects, Publish, Reply, Work, WorkFailed
 
 FLUSH_S = 10.0
@@ -49,6 +54,10 @@ class Driver:
                 self.replies.append(message)
             case Work(Record() as task):
                 self.desk.record(task)
+            case Work(Log() as task):
+                self.desk.log(task)
+            case Work(Look() as task):
+                self.perform(self.core.handle(self.desk.look(task), 5.0))
             case Work(Answer() as task):
                 self.perform(self.core.handle(self.desk.answer(task), 5.0))
             case Work(Learn() as task):
@@ -125,6 +134,14 @@ def test_unknown_jobs_and_nodes_get_no_number() -> None:
 )
 def test_columns_that_do_not_fit_are_refused(asked: EstimateQuestion) -> None:
     assert isinstance(ready().ask(asked), Refused)
+
+
+def test_a_question_may_say_what_its_jobs_train() -> None:
+    """The planner asks once for all jobs of a workload, and about jobs the estimator has not heard of yet."""
+    driver, asked = ready(), question(jobs=("j9",))
+    assert np.isnan(throughput(driver.ask(asked))).all()
+    given = msgspec.structs.replace(asked, workloads=(spec().workload.fingerprint,))
+    assert throughput(driver.ask(given)) == pytest.approx([100.0])
 
 
 def test_other_questions_are_refused() -> None:
@@ -211,3 +228,58 @@ def test_a_job_that_was_not_queued_before_the_restart_is_queued_after_it() -> No
         driver.core.handle(fact, fact.at)  # the effects are dropped
     driver.perform(driver.core.resume(100.0))
     assert [type(fact) for fact in driver.told] == [JobQueued]
+
+
+# ---- the prediction log, refinement, calibration
+
+
+def test_an_execution_goes_to_the_prediction_log() -> None:
+    driver = Driver().tell(*whole_life())
+    driver.perform(driver.core.wake(5.0 + FLUSH_S))
+    [execution] = driver.store.executions()
+    assert (execution.estimated, execution.measured, execution.layer) == (10.0, 10.0, Layer.THEORY)
+
+
+def test_executions_that_a_crash_kept_from_the_log_are_written_at_the_next_start() -> None:
+    driver = Driver().tell(*whole_life())
+    assert driver.store.executions() == []
+    driver.perform(driver.core.resume(200.0))
+    assert len(driver.store.executions()) == 1
+
+
+def test_executions_that_could_not_be_written_are_tried_again() -> None:
+    core, lost = Estimator(flush_s=FLUSH_S), Log(tuple(executions_of(whole_life())))
+    core.handle(WorkFailed(lost, "disk full"), 0.0)
+    assert core.wake(FLUSH_S) == [Work(lost)]
+
+
+def test_accuracy_is_a_question() -> None:
+    driver = Driver().tell(*whole_life(), Asked(1, ShowAccuracy(by=("model",))))
+    [report] = driver.replies
+    assert isinstance(report, AccuracyReport)
+    assert [(row.key, row.accuracy) for row in report.rows] == [(("resnet-18",), 1.0)]
+
+
+def test_accuracy_by_nothing_known_is_refused() -> None:
+    driver = Driver().tell(Asked(1, ShowAccuracy(by=("moon",))))
+    assert isinstance(driver.replies[-1], Refused)
+
+
+def test_enough_news_about_a_workload_on_a_type_have_its_loading_refined() -> None:
+    driver = ready()
+    seen = msgspec.structs.replace(observed(), data_s=(0.1,) * 8, wait_s=(0.0,) * 8)
+    recorded = driver.desk.record(Record((seen,) * FIRST_AT))
+    [work] = driver.core.handle(recorded, 5.0)
+    assert work == Work(Refine(fingerprint=seen.fingerprint, node=node()))
+
+
+def test_types_that_join_are_measured_once_where_that_is_wanted() -> None:
+    core = Estimator(flush_s=FLUSH_S, calibrates=True)
+    for one in (node("a0"), node("a1"), node("b0", "B")):
+        core.handle(joined(one), 0.0)
+    [work] = core.wake(FLUSH_S)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, Measure)
+    assert [one.node_id for one in work.task.nodes] == ["a0", "a1", "b0"]
+    core.handle(joined(node("a2")), 20.0)
+    assert core.next_wakeup() is None

@@ -7,16 +7,22 @@ import pytest
 from estimator_builders import GIGA, mode, modules
 
 from schemas.events import TimeModules
-from services.estimator.formula import Gangs, expected_iteration_s, per_gpu_throughput
+from services.estimator.formula import Gangs, Modules, expected_iteration_s, per_gpu_throughput
+from services.estimator.store import Loading
 from services.estimator.waiting import slowest_s
 from shared.domain.iteration import communication_s, iteration_s
 
 
 def gangs(
-    one: TimeModules, *, gpus: int = 1, distributed: bool = False, bandwidth: float = 10 * GIGA
+    one: TimeModules,
+    *,
+    gpus: int = 1,
+    distributed: bool = False,
+    bandwidth: float = 10 * GIGA,
+    loading: Loading | None = None,
 ) -> Gangs:
     return Gangs(
-        modules=[one],
+        modules=[Modules(one, loading)],
         which=np.array([0]),
         batch_size=np.array([100]),
         gpus=np.array([gpus]),

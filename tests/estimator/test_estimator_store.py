@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import msgspec
 import numpy as np
 import pytest
-from estimator_builders import modules, observed, workload
+from estimator_builders import mode, modules, observed, workload
 
 from schemas.ids import GpuType
 from services.estimator.duckdb_store import DuckDbStore
 from services.estimator.memory_store import MemoryStore
-from services.estimator.store import Keys, Names, Store, StoreUnavailable
+from services.estimator.store import RUNNING, Bandwidth, Keys, Loading, Store, StoreUnavailable
 
 HALF_LIFE_S = 1000.0
 A, B = GpuType("A"), GpuType("B")
@@ -30,15 +31,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def keys(*rows: tuple[str, bool, int], layer: str = "entity", model: str = "resnet18") -> Keys:
     return Keys(
         layer=layer,
-        fingerprint=names([workload(model).fingerprint] * len(rows)),
-        place=names([place for place, _, _ in rows]),
+        fingerprints=[workload(model).fingerprint],
+        places=[place for place, _, _ in rows],
+        workload=np.zeros(len(rows), dtype=np.int64),
+        place=np.arange(len(rows)),
         distributed=np.array([distributed for _, distributed, _ in rows], dtype=np.bool_),
-        size=np.array([size for _, _, size in rows], dtype=np.int32),
+        size=np.array([size for _, _, size in rows], dtype=np.int64),
     )
-
-
-def names(values: list[str]) -> Names:
-    return np.array(values, dtype=object)
 
 
 def test_nothing_is_found_where_nothing_was_seen(store: Store) -> None:
@@ -101,6 +100,34 @@ def test_time_modules_are_kept_by_type(store: Store) -> None:
     theory = known[workload().fingerprint]
     assert theory.batch_size == 100
     assert {gpu_type: one.forward_s for gpu_type, one in theory.modules.items()} == {A: 7.0, B: 9.0}
+
+
+def test_refined_loading_stands_beside_what_was_profiled(store: Store) -> None:
+    store.keep(workload(), {A: modules()})
+    loading = Loading(data=(mode(0.2),), wait_factor=1.0, wait_s=0.5, iterations=64)
+    store.refine(workload().fingerprint, A, loading)
+    store.keep(workload(), {B: modules()})
+    theory = store.theory([workload().fingerprint])[workload().fingerprint]
+    assert (theory.modules[A], theory.loading) == (modules(), {A: loading})
+
+
+def test_the_newest_observations_with_loading_times_are_there_for_a_fit(store: Store) -> None:
+    timed = [
+        msgspec.structs.replace(observed(at=float(at)), data_s=(0.1,), wait_s=(0.0,))
+        for at in range(RUNNING + 5)
+    ]
+    store.add([*timed, observed(at=1e6)])
+    assert list(store.running(workload().fingerprint, A)) == timed[5:]
+    assert list(store.running(workload().fingerprint, B)) == []
+
+
+def test_bandwidths_are_kept_by_type(store: Store) -> None:
+    first, second = (
+        Bandwidth(link=link, network=None, at=0.0, measurements=1, error=0.0) for link in (1e9, 2e9)
+    )
+    store.calibrate({A: first, B: first})
+    store.calibrate({A: second})
+    assert store.bandwidths() == {A: second, B: first}
 
 
 # ---- the file

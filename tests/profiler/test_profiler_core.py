@@ -26,9 +26,11 @@ from schemas.events import (
     ProfilingPlanned,
 )
 from schemas.ids import NodeId, PlanId
-from services.profiler.core import Fit, Profiler
+from schemas.questions import FitLoading, FittedLoading, Refused
+from services.profiler.build import fit_times
+from services.profiler.core import Fit, FitTimes, Profiler
 from services.profiler.state import State
-from shared.domain.core import Publish, Work, WorkFailed
+from shared.domain.core import Asked, Publish, Reply, Work, WorkFailed
 
 
 def test_the_round_under_way_is_opened_at_start_up() -> None:
@@ -303,3 +305,34 @@ def test_a_failure_seen_only_in_the_replay_is_told_at_resume() -> None:
         if isinstance(effect, Publish) and isinstance(effect.event, ProfileFailed)
     ]
     assert [fact.placement_id for fact in failures] == [run.placement_id]
+
+
+# ---- somebody else's loading times
+
+
+def test_loading_times_are_fitted_for_whoever_asks() -> None:
+    core, times = (
+        Profiler(round_s=ROUND_S, timeout_s=600, attempts=3),
+        (0.1, 0.11, 0.1, 0.09) * 8 + (2.0,) * 8,
+    )
+    [work] = core.handle(Asked(3, FitLoading(data_s=times)), 0.0)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, FitTimes)
+    [reply] = core.handle(fit_times(work.task), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, FittedLoading)
+    assert [mode.probability for mode in reply.message.data] == [0.8, 0.2]
+
+
+def test_times_that_are_none_are_refused() -> None:
+    core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
+    for times in ((), (-1.0,), (float("nan"),)):
+        [reply] = core.handle(Asked(3, FitLoading(data_s=times)), 0.0)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.message, Refused)
+
+
+def test_a_fit_that_failed_is_said() -> None:
+    core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
+    failed_fit = WorkFailed(FitTimes(3, (0.1,)), "no memory")
+    assert core.handle(failed_fit, 0.0) == [Reply(3, Refused(reason="no memory"))]

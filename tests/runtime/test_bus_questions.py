@@ -1,12 +1,14 @@
 import asyncio
+import random
 
 import pytest
 from bus_nets import JetStreamNet, LiveNats, Net
 
 from schemas.base import Message, Question
-from schemas.questions import ESTIMATOR, MONITOR, EstimateQuestion, ListJobs, ListNodes, Refused
+from schemas.questions import ESTIMATOR, MONITOR, EstimateQuestion, Estimates, ListJobs, ListNodes, Refused
 from schemas.views import JobPage
 from shared.runtime.bus import Bus, Unavailable
+from shared.runtime.limits import QUESTION_MAX_BYTES
 
 PAGE = JobPage(jobs=(), next="7")
 
@@ -103,16 +105,25 @@ async def test_a_closed_server_answers_no_more(net: Net) -> None:
         await client.ask(ListJobs(), 1.0)
 
 
-async def test_a_question_of_many_rows_travels_compressed(net: Net) -> None:
-    rows = bytes(4 * 400_000)
+async def test_a_question_and_a_reply_may_be_larger_than_a_message(net: Net) -> None:
+    """Of a million configurations: random bytes, so that no compression could help."""
+    rows = random.Random(1).randbytes(4_000_000)
     question = EstimateQuestion(jobs=(), nodes=(), job=rows, start=rows, node=rows, gpus=rows)
+    estimates = Estimates(throughput=rows * 2, variance=rows * 2, count=rows, layer=rows)
 
     async def answer(asked: Question) -> Message:
-        return Refused(reason="same" if asked == question else "other")
+        return estimates if asked == question else Refused(reason="another question arrived")
 
     bus = await net.client("estimator")
     await bus.serve("estimator", ESTIMATOR, answer)
-    assert await bus.ask(question, 5.0) == Refused(reason="same")
+    assert await bus.ask(question, 10.0) == estimates
+
+
+async def test_what_is_larger_than_any_question_is_refused(net: Net) -> None:
+    rows = bytes(QUESTION_MAX_BYTES)
+    bus = await net.client("estimator")
+    with pytest.raises(ValueError, match="at most"):
+        await bus.ask(EstimateQuestion(jobs=(), nodes=(), job=rows, start=b"", node=b"", gpus=b""), 1.0)
 
 
 async def test_a_malformed_question_is_refused(live: JetStreamNet) -> None:

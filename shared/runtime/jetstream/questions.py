@@ -1,4 +1,8 @@
-"""Questions over NATS request and reply, as a micro service that the ordinary NATS tools list."""
+"""Questions over NATS request and reply, as a micro service that the ordinary NATS tools list.
+
+What does not fit one message travels as a parcel (see `parcels`), uncompressed: the columns of a million
+estimates are copied in milliseconds, and compressing them would hold up everything else for a second.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -10,16 +14,20 @@ from nats.errors import Error
 from nats.micro.request import Request
 
 from schemas.base import Message, Question
-from schemas.codec import decode_reply, encode
+from schemas.codec import decode_reply, encode_plain
 from shared.runtime.answering import reply_to
 from shared.runtime.bus import Answer, Unavailable
 from shared.runtime.jetstream.link import Link, unavailable
-from shared.runtime.limits import ANSWERS_AT_ONCE, check_size
+from shared.runtime.jetstream.parcels import fetched, offered
+from shared.runtime.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
 
 if TYPE_CHECKING:
     from nats.micro.service import Service
 
 STOP_TIMEOUT_S = 1.0
+PART_TIMEOUT_S = 5.0
+PARCEL_LIFE_S = 30.0
+"""how long a large reply is held for whoever asked"""
 
 
 class JetStreamQuestions:
@@ -31,17 +39,26 @@ class JetStreamQuestions:
         self._served: list[Service] = []
 
     async def ask(self, question: Question, timeout_s: float) -> Message:
-        data = check_size("the question", encode(question), self._link.nats.max_payload)
+        data = check_size("the question", encode_plain(question), QUESTION_MAX_BYTES)
         self._link.counts.questions_asked += 1
         try:
             with unavailable(question.subject):
                 async with asyncio.timeout(timeout_s):
                     await self._link.up()
-                    reply = await self._link.nats.request(question.subject, data, timeout=timeout_s)
+                    reply = await self._request(question.subject, data, timeout_s)
         except Unavailable:
             self._link.counts.questions_unanswered += 1
             raise
-        return decode_reply(question, reply.data)
+        return decode_reply(question, reply)
+
+    async def _request(self, subject: str, data: bytes, timeout_s: float) -> bytes:
+        nats = self._link.nats
+        if len(data) <= nats.max_payload:
+            reply = await nats.request(subject, data, timeout=timeout_s)
+        else:
+            async with offered(nats, data) as parcel:
+                reply = await nats.request(subject, timeout=timeout_s, headers=parcel.headers)
+        return await fetched(nats, reply.data, reply.headers, timeout_s)
 
     async def serve(self, service: str, subject: str, answer: Answer) -> None:
         slots = asyncio.Semaphore(ANSWERS_AT_ONCE)
@@ -61,11 +78,16 @@ class JetStreamQuestions:
             await self._link.nats.flush()
 
     async def _answer(self, request: Request, answer: Answer) -> None:
-        link = self._link
-        limit = link.nats.max_payload
-        reply = await reply_to(request.data, answer, limit=limit, counts=link.counts, log=link.log)
-        with suppress(Error):  # gone meanwhile: whoever asked has a time limit
-            await request.respond(reply)
+        link, nats = self._link, self._link.nats
+        with suppress(Error, TimeoutError):  # gone meanwhile: whoever asked has a time limit
+            data = await fetched(nats, request.data, request.headers, PART_TIMEOUT_S)
+            reply = await reply_to(data, answer, counts=link.counts, log=link.log)
+            if len(reply) <= nats.max_payload:
+                await request.respond(reply)
+                return
+            async with offered(nats, reply) as parcel, asyncio.timeout(PARCEL_LIFE_S):
+                await request.respond(headers=parcel.headers)
+                await parcel.taken.wait()
 
     async def stop_answering(self) -> None:
         """Take no more questions, and drop those in work."""

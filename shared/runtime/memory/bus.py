@@ -4,23 +4,34 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from schemas.base import Event, Message, Question, Sample
-from schemas.codec import Malformed, decode_fact, decode_reply, decode_sample, encode
+from schemas.codec import Malformed, decode_fact, decode_reply, decode_sample, encode, encode_plain
 from shared.runtime.answering import reply_to
 from shared.runtime.backlog import Backlog
 from shared.runtime.bus import Answer, Record, Unavailable
 from shared.runtime.clock import Clock
 from shared.runtime.counts import Counts
-from shared.runtime.limits import ANSWERS_AT_ONCE, DEAD_LETTERS, MAX_PAYLOAD_BYTES, check_size
+from shared.runtime.limits import (
+    ANSWERS_AT_ONCE,
+    DEAD_LETTERS,
+    MAX_PAYLOAD_BYTES,
+    QUESTION_MAX_BYTES,
+    READ_AGAIN,
+    check_size,
+)
 from shared.runtime.memory.log import FactLog, Faults
 from shared.runtime.memory.state import Values
 
 log = structlog.get_logger()
+
+_read = lru_cache(READ_AGAIN)(decode_fact)
+"""facts are frozen, so that all who read one at about the same time may share it"""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -103,7 +114,7 @@ class MemoryClient:
     def _event(self, seq: int) -> Event | None:
         subject, data = self._broker.log.at(seq)
         try:
-            event = decode_fact(data)
+            event = _read(data)
         except Malformed as error:
             self._bury(subject, seq, data, str(error))
             return None
@@ -149,7 +160,7 @@ class MemoryClient:
     # ---- questions
 
     async def ask(self, question: Question, timeout_s: float) -> Message:
-        data = check_size("the question", encode(question), MAX_PAYLOAD_BYTES)
+        data = check_size("the question", encode_plain(question), QUESTION_MAX_BYTES)
         await self._turn()
         self.counts.questions_asked += 1
         servers = self._broker.servers.get(question.subject)
@@ -183,7 +194,7 @@ class MemoryClient:
         await self._linked.wait()
         async with server.slots:
             bound = log.bind(service=self._name)
-            return await reply_to(data, server.answer, limit=MAX_PAYLOAD_BYTES, counts=self.counts, log=bound)
+            return await reply_to(data, server.answer, counts=self.counts, log=bound)
 
     # ---- state
 

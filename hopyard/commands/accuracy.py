@@ -1,0 +1,64 @@
+"""accuracy."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from hopyard.asking import ask
+from hopyard.failures import Invalid
+from hopyard.options import AsJson
+from hopyard.tables import figures_table
+from hopyard.terminal import say, show
+from hopyard.units import share
+from schemas.accuracy import AccuracyReport, AccuracyRow
+from schemas.questions import ShowAccuracy
+from shared.domain.accuracy import KEYS, SHORTEST_S
+
+TIMEOUT_S = 30.0
+
+
+def accuracy(
+    *,
+    by: Annotated[
+        str, typer.Option("--by", metavar="KEYS", help=f"Of {', '.join(KEYS)}; several with commas.")
+    ] = "layer",
+    shortest: Annotated[
+        float, typer.Option("--shortest", min=0, help="Leave out what ran for less, seconds.")
+    ] = SHORTEST_S,
+    as_json: AsJson = False,
+) -> None:
+    """Say how near estimates came to what then ran.
+
+    Every placement is in the log: what it was expected to do when it was
+    placed, and what was measured until it was stopped or done.
+
+    $ hopyard accuracy
+    $ hopyard accuracy --by model,place
+    $ hopyard accuracy --by loader,number --json
+    """
+    keys = tuple(name.strip() for name in by.split(","))
+    unknown = [name for name in keys if name not in KEYS]
+    if unknown:
+        raise Invalid(f"--by: not a key: {', '.join(unknown)}; there are {', '.join(KEYS)}")
+    report = ask(ShowAccuracy(by=keys, shortest_s=shortest), AccuracyReport, TIMEOUT_S)
+    show(report, accuracy_table(report), as_json=as_json)
+    if report.overall is None and not as_json:
+        say("nothing has run for so long yet")
+
+
+def accuracy_table(report: AccuracyReport) -> Table:
+    columns = (*report.by, ">executions", ">accuracy", ">error p50", ">error p95", ">bias")
+    rows = [(*row.key, *_figures(row)) for row in report.rows]
+    if report.overall is not None:
+        rows.append(("all", *("" for _ in report.by[1:]), *_figures(report.overall)))
+    return figures_table(columns, rows)
+
+
+def _figures(row: AccuracyRow) -> tuple[str, ...]:
+    shares = (row.accuracy, row.error_p50, row.error_p95)
+    return (str(row.executions), *map(share, shares), f"{row.bias:+.1%}")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("accuracy")(accuracy)

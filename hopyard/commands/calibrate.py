@@ -1,0 +1,56 @@
+"""calibrate."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from hopyard.asking import ask
+from hopyard.failures import Failure
+from hopyard.options import AsJson
+from hopyard.tables import figures_table
+from hopyard.terminal import say, show
+from hopyard.units import duration, share
+from schemas.calibration import BandwidthRow, Calibration
+from schemas.questions import Calibrate
+
+TIMEOUT_S = 600.0
+GIGA = 1e9
+
+
+def calibrate(
+    *,
+    only_show: Annotated[
+        bool, typer.Option("--show", help="Measure nothing; show what was measured before.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the paths of gradients, and predict with them from then on.
+
+    The first idle nodes of every GPU type time all-reduces of several sizes,
+    alone and in pairs; from these follow the bandwidths of Hops eq. 2. Nodes
+    that are in use are left out: drain them first if it shall be these.
+
+    $ hopyard calibrate
+    $ hopyard calibrate --show --json
+    """
+    found = ask(Calibrate(measure=not only_show), Calibration, TIMEOUT_S)
+    show(found, calibration_table(found), as_json=as_json)
+    for node_id, reason in sorted(found.left_out.items()):
+        say(f"{node_id} did not measure: {reason}")
+    if not found.rows and not only_show:
+        raise Failure("no node could measure")
+
+
+def calibration_table(found: Calibration) -> Table:
+    columns = ("type", ">link GB/s", ">network GB/s", ">measured at", ">measurements", ">error of eq. 2")
+    return figures_table(columns, [_cells(row) for row in found.rows])
+
+
+def _cells(row: BandwidthRow) -> tuple[str, ...]:
+    speeds = (f"{one / GIGA:.3g}" if one else "" for one in (row.link, row.network))
+    return (row.gpu_type, *speeds, duration(row.at), str(row.measurements), share(row.error))
+
+
+def register(app: typer.Typer) -> None:
+    app.command("calibrate")(calibrate)

@@ -1,0 +1,113 @@
+"""store export, store import."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hopyard.asking import ask
+from hopyard.failures import Invalid
+from hopyard.options import AsJson
+from hopyard.tables import facts_table
+from hopyard.terminal import show
+from schemas.archive import VERSION, Header, encoded, entry_of, header_of
+from schemas.base import Message
+from schemas.questions import ExportStore, Imported, ImportStore, StorePage
+
+TIMEOUT_S = 120.0
+LINES_AT_ONCE = 10_000
+
+store = typer.Typer(
+    help="Take what the estimator has learnt out, or into another stack.", no_args_is_help=True
+)
+
+
+class Exported(Message, frozen=True, kw_only=True):
+    file: str
+    lines: int
+
+
+@store.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(dir_okay=False, metavar="FILE", help="Written anew.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Write all that a running estimator knows into a file, as JSON lines.
+
+    Observations, time modules, refined loading, bandwidths, and the
+    prediction log.
+
+    $ hopyard store export lab.jsonl
+    """
+    draft = file.with_name(file.name + ".draft")
+    lines = 0
+    try:
+        with draft.open("wb") as out:
+            out.write(encoded(Header(version=VERSION)) + b"\n")
+            for page in _pages():
+                out.writelines(line + b"\n" for line in page.lines)
+                lines += len(page.lines)
+        draft.replace(file)
+    except OSError as error:
+        raise Invalid(f"{file}: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+    done = Exported(file=str(file), lines=lines)
+    show(done, facts_table({"file": done.file, "lines": str(lines)}), as_json=as_json)
+
+
+@store.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="An export.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Let a running estimator learn from an exported file.
+
+    What it has already is skipped, so a second import changes nothing. A
+    file that is damaged anywhere is refused before any of it is taken in.
+    Times are those of the stack that the file came from.
+
+    $ hopyard store import lab.jsonl
+    """
+    for _ in _lines(file):
+        pass
+    entered = known = 0
+    rest = _lines(file)
+    while lines := tuple(islice(rest, LINES_AT_ONCE)):
+        taken = ask(ImportStore(lines=lines), Imported, TIMEOUT_S)
+        if taken.wrong is not None:
+            raise Invalid(f"{file}: the estimator refuses a line: {taken.wrong[1]}")
+        entered, known = entered + taken.entered, known + taken.known
+    total = Imported(entered=entered, known=known)
+    show(total, facts_table({"entered": str(entered), "known before": str(known)}), as_json=as_json)
+
+
+def _pages() -> Iterator[StorePage]:
+    after: int | None = 0
+    while after is not None:
+        page = ask(ExportStore(after=after, limit=LINES_AT_ONCE), StorePage, TIMEOUT_S)
+        yield page
+        after = page.next
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    """The entries, each looked at. Raises Invalid, with the line."""
+    with file.open("rb") as lines:
+        try:
+            header_of(next(lines, b""))
+        except ValueError as error:
+            raise Invalid(f"{file}:1: {error}") from None
+        for number, line in enumerate(lines, start=2):
+            try:
+                entry_of(line)
+            except ValueError as error:
+                raise Invalid(f"{file}:{number}: {error}") from None
+            yield line.rstrip(b"\n")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(store, name="store")

@@ -1,0 +1,66 @@
+"""Estimates against what then ran: one execution, and figures over many."""
+
+from schemas.base import Message
+from schemas.ids import Fingerprint, JobId, PlacementId
+from schemas.plans import Layer
+
+
+class Execution(Message, frozen=True, kw_only=True):
+    """A placement that ran: what it was expected to do when it was placed, and what it did."""
+
+    placement_id: PlacementId
+    job_id: JobId
+    fingerprint: Fingerprint
+    model: str
+    gpu_type: str
+    """where the configuration has several: all, joined by `+`"""
+    gpus: int
+    nodes: int
+    layer: Layer
+    """that the estimate came from"""
+    estimated: float
+    """samples/s of the whole configuration"""
+    measured: float
+    """samples/s: samples done / time from the gang's forming to the order that stopped it, or its end"""
+    at: float
+    """cluster time at which the gang formed"""
+    seconds: float
+    number: int
+    """1: the first execution of the workload that the log has"""
+    unstable: bool
+    """the profiler found two components in its loading times (Hops eq. 3)"""
+
+    @property
+    def distributed(self) -> bool:
+        return self.nodes > 1
+
+    @property
+    def error(self) -> float:
+        """|estimated − measured| / measured."""
+        return abs(self.estimated - self.measured) / self.measured
+
+    @property
+    def bias(self) -> float:
+        """(estimated − measured) / measured: above 0, too hopeful."""
+        return (self.estimated - self.measured) / self.measured
+
+
+class AccuracyRow(Message, frozen=True, kw_only=True):
+    """Figures over the executions that share `key`; shares of the measured throughput."""
+
+    key: tuple[str, ...]
+    executions: int
+    accuracy: float
+    """1 − mean error, at least 0 (Hops fig. 6)"""
+    error_p50: float
+    error_p95: float
+    bias: float
+    """mean of the signed errors"""
+
+
+class AccuracyReport(Message, frozen=True, kw_only=True):
+    by: tuple[str, ...]
+    """what the rows' keys are"""
+    rows: tuple[AccuracyRow, ...]
+    overall: AccuracyRow | None
+    """None: nothing has run yet"""

@@ -1,0 +1,119 @@
+"""The lines of an exported store: JSON, one thing a line, the first of them the header."""
+
+from math import inf
+
+import msgspec
+
+from schemas.accuracy import Execution
+from schemas.calibration import BandwidthRow
+from schemas.events import DataMode, TimeModules
+from schemas.ids import Fingerprint, GpuType
+from schemas.jobs import Workload
+from schemas.samples import ThroughputObserved
+
+VERSION = 1
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
+    pass
+
+
+class Header(Line, frozen=True, kw_only=True, tag="hopyard-store"):
+    version: int
+
+
+class ObservationLine(Line, frozen=True, kw_only=True, tag="observation"):
+    """The entity layer and the type layer follow from these."""
+
+    seen: ThroughputObserved
+
+
+class TheoryLine(Line, frozen=True, kw_only=True, tag="theory"):
+    """As profiled."""
+
+    fingerprint: Fingerprint
+    gpu_type: GpuType
+    modules: TimeModules
+
+
+class LoadingLine(Line, frozen=True, kw_only=True, tag="loading"):
+    """As running refined it."""
+
+    fingerprint: Fingerprint
+    gpu_type: GpuType
+    data: tuple[DataMode, ...]
+    wait_factor: float
+    wait_s: float
+    iterations: int
+
+
+class BandwidthLine(Line, frozen=True, kw_only=True, tag="bandwidth"):
+    row: BandwidthRow
+
+
+class ExecutionLine(Line, frozen=True, kw_only=True, tag="execution"):
+    execution: Execution
+
+
+Entry = ObservationLine | TheoryLine | LoadingLine | BandwidthLine | ExecutionLine
+
+_header = msgspec.json.Decoder(Header)
+_entry = msgspec.json.Decoder(Entry)
+
+
+def encoded(line: Line) -> bytes:
+    return msgspec.json.encode(line)
+
+
+def header_of(line: bytes) -> Header:
+    """Raises ValueError for a file of something else, or of another version."""
+    try:
+        header = _header.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not an exported store: {error}") from None
+    if header.version != VERSION:
+        raise ValueError(f"an export of version {header.version}, this reads {VERSION}")
+    return header
+
+
+def entry_of(line: bytes) -> Entry:
+    """Raises ValueError."""
+    try:
+        entry: Entry = _entry.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from None
+    _check(entry)
+    return entry
+
+
+def _check(entry: Entry) -> None:
+    """What the types cannot say. Raises ValueError."""
+    match entry:
+        case ObservationLine(seen=seen):
+            wrong = not (0 < seen.throughput < inf and 0 < seen.seconds < inf and seen.configuration)
+        case TheoryLine(fingerprint=fingerprint, modules=modules):
+            workload_of(fingerprint)
+            wrong = len(modules.data) not in {1, 2} or modules.pattern not in {1, 2}
+        case LoadingLine(data=data):
+            wrong = len(data) not in {1, 2}
+        case ExecutionLine(execution=execution):
+            wrong = not (execution.measured > 0 and execution.seconds > 0)
+        case BandwidthLine(row=row):
+            wrong = any(value is not None and value <= 0 for value in (row.link, row.network))
+    if wrong:
+        raise ValueError("numbers that cannot have been measured")
+
+
+def workload_of(fingerprint: Fingerprint) -> Workload:
+    """The workload that has this fingerprint. Raises ValueError."""
+    parts = [part.replace("%7C", "|").replace("%25", "%") for part in fingerprint.split("|")]
+    if len(parts) != 5 or not parts[2].isdecimal():  # noqa: PLR2004 - the parts of a fingerprint
+        raise ValueError(f"{fingerprint!r} is no fingerprint of a workload")
+    model, dataset, batch_size, optimizer, code_version = parts
+    return Workload(
+        model=model,
+        dataset=dataset,
+        batch_size=int(batch_size),
+        optimizer=optimizer,
+        code_version=code_version,
+    )

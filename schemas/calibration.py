@@ -1,0 +1,48 @@
+"""Measured paths of gradients: what was timed, and the bandwidths that follow (Hops eq. 2)."""
+
+from schemas.base import Message
+from schemas.cluster import Node
+from schemas.ids import GpuType, NodeId
+
+
+class AllReduceTimes(Message, frozen=True, kw_only=True):
+    """What an agent timed: one all-reduce for each size and repetition."""
+
+    seconds: tuple[tuple[float, ...], ...]
+    """by size, in the order asked"""
+
+
+class Gang(Message, frozen=True, kw_only=True):
+    """Nodes with the GPUs that take part, the leader first."""
+
+    members: tuple[tuple[Node, int], ...]
+
+    @property
+    def gpus(self) -> int:
+        return sum(gpus for _, gpus in self.members)
+
+    @property
+    def distributed(self) -> bool:
+        return len(self.members) > 1
+
+
+class BandwidthRow(Message, frozen=True, kw_only=True):
+    """The paths of one GPU type, bytes/s; None: nothing was measured."""
+
+    gpu_type: GpuType
+    link: float | None
+    """B_link: an all-reduce inside one node"""
+    network: float | None
+    """B_net: an all-reduce between nodes"""
+    at: float
+    """cluster time of the measurement"""
+    measurements: int
+    error: float
+    """mean |T_c measured − T_c by eq. 2| / T_c measured"""
+
+
+class Calibration(Message, frozen=True, kw_only=True):
+    rows: tuple[BandwidthRow, ...]
+    """all types that were ever measured, in alphabetical order"""
+    left_out: dict[NodeId, str] = {}
+    """nodes that did not measure this time, and why"""

@@ -1,0 +1,102 @@
+"""Which all-reduces to have timed, and the bandwidths of eq. 2 that come nearest to what they took. Pure.
+
+Eq. 2 has one number for a node's own paths and one for those between nodes, and no latency:
+
+    T_c = bytes / B_link · (N − 1) / N          T_c = bytes / B_net
+
+Real paths depend on the size, on how many GPUs take part and on who else uses them. B is fitted to
+gradients as they occur and to the gangs that are placed, by least squares of the relative error:
+
+    minimise Σ ((x·b − T) / T)²   over b = 1 / B,  with x = bytes · (N − 1)/N or bytes
+    b = Σ (x / T) / Σ (x / T)²
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from schemas.calibration import AllReduceTimes, Gang
+from schemas.cluster import Node
+from schemas.ids import GpuType
+from services.estimator.store import Bandwidth
+
+SIZES = (32e6, 128e6, 512e6, 1.5e9)
+"""bytes: gradients of 8 to 375 million parameters"""
+REPEATS = 3
+NODES_PER_TYPE = 4
+"""as many are measured, the first idle ones of the type"""
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """A gang, and what it took."""
+
+    gang: Gang
+    times: AllReduceTimes
+
+
+def inside(nodes: Iterable[Node]) -> list[Gang]:
+    """Gangs of one node: 2, 4, 8 … GPUs and all of them. A node with one GPU has no such paths."""
+    chosen = [node for of_type in _by_type(nodes) for node in of_type]
+    return [Gang(members=((node, gpus),)) for node in chosen for gpus in _counts(node.gpus, least=2)]
+
+
+def between(nodes: Iterable[Node]) -> list[Gang]:
+    """Gangs of two nodes of a type: 1, 2, 4 … GPUs on each and all of them. No node is in two pairs."""
+    pairs = [pair for of_type in _by_type(nodes) for pair in zip(of_type[::2], of_type[1::2], strict=False)]
+    return [
+        Gang(members=((a, gpus), (b, gpus)))
+        for a, b in pairs
+        for gpus in _counts(min(a.gpus, b.gpus), least=1)
+    ]
+
+
+def bandwidths(timings: Sequence[Timing], now: float) -> dict[GpuType, Bandwidth]:
+    """By type, from what was timed."""
+    types = sorted({timing.gang.members[0][0].gpu_type for timing in timings})
+    return {
+        gpu_type: _bandwidth([one for one in timings if _is_of(one, gpu_type)], now) for gpu_type in types
+    }
+
+
+def _is_of(timing: Timing, gpu_type: GpuType) -> bool:
+    return timing.gang.members[0][0].gpu_type == gpu_type
+
+
+def _bandwidth(timings: Sequence[Timing], now: float) -> Bandwidth:
+    link, link_errors = _fit([one for one in timings if not one.gang.distributed])
+    network, network_errors = _fit([one for one in timings if one.gang.distributed])
+    errors = [*link_errors, *network_errors]
+    return Bandwidth(
+        link=link, network=network, at=now, measurements=len(errors), error=float(np.mean(errors))
+    )
+
+
+def _fit(timings: Sequence[Timing]) -> tuple[float | None, list[float]]:
+    """B, and the relative error of each measurement."""
+    moved = np.array([_moved(one.gang) * size for one in timings for size in SIZES for _ in range(REPEATS)])
+    taken = np.array([seconds for one in timings for row in one.times.seconds for seconds in row])
+    if not len(taken):
+        return None, []
+    speed = moved / taken
+    inverse = float(speed.sum() / np.square(speed).sum())
+    return 1.0 / inverse, np.abs(speed * inverse - 1.0).tolist()
+
+
+def _moved(gang: Gang) -> float:
+    """Bytes over the path for each byte of gradients, by eq. 2."""
+    return 1.0 if gang.distributed else (gang.gpus - 1) / gang.gpus
+
+
+def _by_type(nodes: Iterable[Node]) -> list[list[Node]]:
+    """Those to be measured, in the order of their ids."""
+    by_type: dict[GpuType, list[Node]] = {}
+    for node in sorted(nodes, key=lambda node: (node.gpu_type, node.node_id)):
+        by_type.setdefault(node.gpu_type, []).append(node)
+    return [of_type[:NODES_PER_TYPE] for of_type in by_type.values()]
+
+
+def _counts(gpus: int, least: int) -> list[int]:
+    """Powers of two from `least` up, and all."""
+    powers = [2**k for k in range(gpus.bit_length()) if least <= 2**k < gpus]
+    return [*powers, gpus] if gpus >= least else []

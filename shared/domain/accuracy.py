@@ -1,0 +1,222 @@
+"""How near estimates come to what then runs: executions out of facts, and figures over them. Pure.
+
+An execution is a placement from the forming of its gang to the order that stops it, or to its end. The
+estimate is that of the plan that placed it; measured is what the leader had done, over the time it took.
+Restoring and checkpointing are no part of it. The estimator keeps its prediction log with this fold, and
+an experiment reads the log of a run with it: there is no second way to say what was measured.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import fsum
+from typing import Any
+
+import msgspec
+
+from schemas.accuracy import AccuracyReport, AccuracyRow, Execution
+from schemas.base import Event
+from schemas.events import (
+    GangFormed,
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    Outcome,
+    PlanPublished,
+    StartOrdered,
+    StopOrdered,
+    WorkerStopped,
+)
+from schemas.ids import Fingerprint, PlacementId
+from schemas.plans import Layer, Placement, PlanKind
+from shared.domain.metrics import percentile
+
+SHORTEST_S = 60.0
+"""an execution shorter than that measures the start of its processes more than anything else"""
+
+RAN = (Outcome.CHECKPOINTED, Outcome.COMPLETED)
+
+# ---- executions
+
+
+class Running(msgspec.Struct, kw_only=True):
+    """A placement under way."""
+
+    order: StartOrdered
+    """to its leader"""
+    placement: Placement
+    """as the plan that placed it had it"""
+    began_at: float | None = None
+    stopped_at: float | None = None
+    """when it was told to stop: what it takes to write its checkpoint is no running"""
+
+
+class Executions(msgspec.Struct, kw_only=True):
+    """What the fold remembers."""
+
+    planned: dict[PlacementId, Placement] = {}
+    """of the round's plans"""
+    running: dict[PlacementId, Running] = {}
+    numbers: dict[Fingerprint, int] = {}
+    """executions so far, by workload"""
+    unstable: dict[Fingerprint, bool] = {}
+
+
+def executions_of(facts: Iterable[Event]) -> list[Execution]:
+    """All executions of a log, in the order in which they ended."""
+    known = Executions()
+    return [one for fact in facts if (one := fold(known, fact)) is not None]
+
+
+def fold(known: Executions, fact: Event) -> Execution | None:
+    """Enter one fact; the execution that it ends. Facts of other kinds are passed over."""
+    enter = _ENTRIES.get(type(fact))
+    return enter(known, fact) if enter else None
+
+
+def _profile(known: Executions, fact: JobProfiled) -> None:
+    if fact.modules:
+        modes = (len(modules.data) for modules in fact.modules.values())
+        known.unstable[fact.workload.fingerprint] = max(modes) > 1
+
+
+def _plan(known: Executions, fact: PlanPublished) -> None:
+    if fact.kind is PlanKind.FIRST:
+        known.planned = {}
+    known.planned |= {placement.placement_id: placement for placement in fact.placements}
+
+
+def _order(known: Executions, fact: StartOrdered) -> None:
+    placement = known.planned.get(fact.placement_id)
+    leads = fact.gang[0][0].node_id == fact.node_id
+    if leads and placement is not None and fact.placement_id not in known.running:
+        known.running[fact.placement_id] = Running(order=fact, placement=placement)
+
+
+def _begin(known: Executions, fact: GangFormed) -> None:
+    running = known.running.get(fact.placement_id)
+    if running is not None and running.began_at is None:
+        running.began_at = fact.at
+
+
+def _stop(known: Executions, fact: StopOrdered) -> None:
+    running = known.running.get(fact.placement_id)
+    if running is not None and running.stopped_at is None and fact.node_id == running.order.node_id:
+        running.stopped_at = fact.at
+
+
+def _end(known: Executions, fact: WorkerStopped) -> Execution | None:
+    running = known.running.get(fact.placement_id)
+    if running is None or not fact.leads:
+        return None
+    del known.running[fact.placement_id]
+    return _execution(known, running, fact) if fact.outcome in RAN else None
+
+
+def _drop(known: Executions, fact: JobPreempted | JobCompleted | JobFailed) -> None:
+    """Its node is lost, or it never came up: nothing was measured."""
+    known.running.pop(fact.placement_id, None)
+
+
+def _withdraw(known: Executions, fact: JobCancelled) -> None:
+    """A placement that never formed will not say that it ended."""
+    for placement_id in [one for one, running in known.running.items() if _idle(running, fact)]:
+        del known.running[placement_id]
+
+
+def _idle(running: Running, fact: JobCancelled) -> bool:
+    return running.order.job_id == fact.job_id and running.began_at is None
+
+
+def _execution(known: Executions, running: Running, end: WorkerStopped) -> Execution | None:
+    order, placement = running.order, running.placement
+    if running.began_at is None or not 0 < placement.throughput < float("inf"):
+        return None
+    seconds = (end.at if running.stopped_at is None else running.stopped_at) - running.began_at
+    samples = end.samples_done - order.samples_done
+    if seconds <= 0 or samples <= 0:
+        return None
+    fingerprint = order.spec.workload.fingerprint
+    known.numbers[fingerprint] = number = known.numbers.get(fingerprint, 0) + 1
+    return Execution(
+        placement_id=order.placement_id,
+        job_id=order.job_id,
+        fingerprint=fingerprint,
+        model=order.spec.workload.model,
+        gpu_type="+".join(sorted({node.gpu_type for node, _ in order.gang})),
+        gpus=placement.gpus,
+        nodes=len(order.gang),
+        layer=placement.layer,
+        estimated=placement.throughput,
+        measured=samples / seconds,
+        at=running.began_at,
+        seconds=seconds,
+        number=number,
+        unstable=known.unstable.get(fingerprint, False),
+    )
+
+
+_ENTRIES: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
+    JobProfiled: _profile,
+    PlanPublished: _plan,
+    StartOrdered: _order,
+    GangFormed: _begin,
+    StopOrdered: _stop,
+    WorkerStopped: _end,
+    JobPreempted: _drop,
+    JobCompleted: _drop,
+    JobFailed: _drop,
+    JobCancelled: _withdraw,
+}
+
+# ---- figures
+
+PERIOD_S = 3600.0
+
+KEYS: Mapping[str, Callable[[Execution], str]] = {
+    "layer": lambda one: one.layer.value,
+    "model": lambda one: one.model,
+    "type": lambda one: one.gpu_type,
+    "place": lambda one: "distributed" if one.distributed else "aggregated",
+    "loader": lambda one: "unstable" if one.unstable else "stable",
+    "number": lambda one: f"{one.number:04d}",
+    "hour": lambda one: f"{int(one.at // PERIOD_S):04d}",
+}
+"""what executions can be grouped by"""
+
+
+def worth_measuring(executions: Iterable[Execution], shortest_s: float = SHORTEST_S) -> list[Execution]:
+    return [one for one in executions if one.seconds >= shortest_s]
+
+
+def report(executions: Sequence[Execution], by: Sequence[str]) -> AccuracyReport:
+    """A row for each combination of keys that occurs, in their order. Raises KeyError for an unknown key."""
+    keys = [KEYS[name] for name in by]
+    groups: dict[tuple[str, ...], list[Execution]] = {}
+    for one in executions:
+        groups.setdefault(tuple(key(one) for key in keys), []).append(one)
+    rows = tuple(_row(key, group) for key, group in sorted(groups.items()))
+    return AccuracyReport(by=tuple(by), rows=rows, overall=_row((), executions) if executions else None)
+
+
+def theory_accuracy(executions: Iterable[Execution]) -> AccuracyReport:
+    """Of the theory layer, by model and by aggregated or distributed (Hops fig. 6)."""
+    theory = [one for one in executions if one.layer is Layer.THEORY]
+    return report(theory, ("model", "place"))
+
+
+def error_by_number(executions: Iterable[Execution], *, unstable: bool = True) -> AccuracyReport:
+    """By how often the workload had run, unstable loaders or stable ones, any layer (Hops fig. 7)."""
+    return report([one for one in executions if one.unstable is unstable], ("number",))
+
+
+def _row(key: tuple[str, ...], group: Sequence[Execution]) -> AccuracyRow:
+    errors = [one.error for one in group]
+    return AccuracyRow(
+        key=key,
+        executions=len(group),
+        accuracy=max(1.0 - fsum(errors) / len(errors), 0.0),
+        error_p50=percentile(errors, 0.5) or 0.0,
+        error_p95=percentile(errors, 0.95) or 0.0,
+        bias=fsum(one.bias for one in group) / len(group),
+    )

@@ -1,0 +1,77 @@
+"""Questions and replies larger than one message of the server: told of, and fetched part by part.
+
+The sender holds the bytes under a subject of its own and sends an empty message whose header names that
+subject and the number of parts. Whoever gets it asks there for each part, a few at once, so that nothing
+is sent faster than it is taken.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from schemas.codec import Malformed
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+HEADER = "Hopyard-Parcel"
+PART_ROOM_BYTES = 1_024
+"""of a message's limit, left for headers"""
+PARTS_AT_ONCE = 4
+PARTS_AT_MOST = 1_024
+
+
+class Parcel:
+    """Bytes that are offered for as long as the block of `offered` lasts."""
+
+    def __init__(self, parts: list[bytes], subject: str) -> None:
+        self.headers = {HEADER: f"{subject} {len(parts)}"}
+        self._parts = parts
+        self._left = set(range(len(parts)))
+        self.taken = asyncio.Event()
+        """set once every part was asked for"""
+
+    async def hand_over(self, msg: "Msg") -> None:
+        index = int(msg.data)
+        await msg.respond(self._parts[index])
+        self._left.discard(index)
+        if not self._left:
+            self.taken.set()
+
+
+@asynccontextmanager
+async def offered(nats: "Client", data: bytes) -> AsyncIterator[Parcel]:
+    size = nats.max_payload - PART_ROOM_BYTES
+    parcel = Parcel([data[at : at + size] for at in range(0, len(data), size)], nats.new_inbox())
+    subject, _ = parcel.headers[HEADER].split()
+    subscription = await nats.subscribe(subject, cb=parcel.hand_over)
+    try:
+        await nats.flush()
+        yield parcel
+    finally:
+        await subscription.unsubscribe()
+
+
+async def fetched(nats: "Client", data: bytes, headers: Mapping[str, str] | None, timeout_s: float) -> bytes:
+    """The bytes that a message brought, or tells of. Raises what NATS raises, and Malformed."""
+    told = (headers or {}).get(HEADER)
+    if told is None:
+        return data
+    subject, parts = _address(told)
+    slots = asyncio.Semaphore(PARTS_AT_ONCE)
+
+    async def part(index: int) -> bytes:
+        async with slots:
+            reply = await nats.request(subject, str(index).encode(), timeout=timeout_s)
+            return bytes(reply.data)
+
+    return b"".join(await asyncio.gather(*(part(index) for index in range(parts))))
+
+
+def _address(told: str) -> tuple[str, int]:
+    subject, _, parts = told.partition(" ")
+    if not parts.isdecimal() or not 1 <= int(parts) <= PARTS_AT_MOST:
+        raise Malformed(f"a parcel of {parts!r} parts")
+    return subject, int(parts)
