@@ -13,12 +13,21 @@ class Figure(Message, frozen=True, kw_only=True):
     """`s`, `1/s`, or empty for a plain number"""
 
 
+class Grid(Message, frozen=True, kw_only=True):
+    """Figures side by side."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | None, ...], ...]
+    """None: there is no such figure"""
+
+
 class Benchmark(Message, frozen=True, kw_only=True):
     """The figures of one measurement, and what they hold for."""
 
     name: str
     conditions: str
     figures: tuple[Figure, ...]
+    grid: Grid | None = None
     wall_s: float = 0.0
     """that the measurement took, real seconds"""
 

@@ -10,6 +10,7 @@ from hopyard.bench import dispatch, latency, restart, submissions
 from hopyard.bench.figures import Benchmark, Report
 from hopyard.bench.machine import machine_facts
 from hopyard.bench.simulation import simulation
+from hopyard.bench.solver import Trials, solver
 from hopyard.failures import Interrupted
 from hopyard.processes import Say
 from hopyard.signals import run_until_stopped
@@ -21,6 +22,8 @@ class Run(msgspec.Struct, frozen=True):
     scale: float
     """how many jobs and facts, in multiples of the usual number"""
     say: Say
+    trials: Trials = Trials()
+    """of the solver"""
 
     def scaled(self, usual: int) -> int:
         return max(round(usual * self.scale), 1)
@@ -51,20 +54,33 @@ def _simulation(_: Run) -> Benchmark | None:
     return simulation()
 
 
+def _solver(run: Run) -> Benchmark | None:
+    return solver(run.data, run.say, run.trials)
+
+
 BENCHMARKS: Mapping[str, Measure] = {
     "latency": _latency,
     "submissions": _submissions,
     "dispatch": _dispatch,
     "restart": _restart,
     "simulation": _simulation,
+    "solver": _solver,
 }
 
 
-def report(names: Iterable[str], versions: dict[str, str], data: Path, scale: float, say: Say) -> Report:
+def report(
+    names: Iterable[str],
+    versions: dict[str, str],
+    data: Path,
+    scale: float,
+    say: Say,
+    *,
+    trials: Trials | None = None,
+) -> Report:
     """Raises Failure when a part does not work, Interrupted."""
     data.mkdir(parents=True, exist_ok=True)
     machine = machine_facts(data)
-    done = [_timed(name, Run(data / name, scale, say)) for name in names]
+    done = [_timed(name, Run(data / name, scale, say, trials or Trials())) for name in names]
     return Report(machine=machine, versions=versions, benchmarks=tuple(done))
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from hopyard.bench.figures import Benchmark, Figure, Report
+from hopyard.bench.figures import Benchmark, Figure, Grid, Report
 from hopyard.tables import facts_table
 from hopyard.units import duration, number
 
@@ -19,7 +20,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     for benchmark in report.benchmarks:
         yield Text(benchmark.name, "bold underline")
         yield Text(f"{benchmark.conditions}; took {duration(benchmark.wall_s)}", "dim")
-        yield _figures(benchmark)
+        yield _figures(benchmark) if benchmark.grid is None else _side_by_side(benchmark.grid)
         yield ""
     yield Text("machine", "bold underline")
     yield facts_table(report.machine | report.versions)
@@ -27,6 +28,15 @@ def _parts(report: Report) -> Iterator[RenderableType]:
 
 def _figures(benchmark: Benchmark) -> RenderableType:
     return facts_table({figure.name: shown(figure) for figure in benchmark.figures})
+
+
+def _side_by_side(grid: Grid) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in grid.columns:
+        table.add_column(column, justify="left" if column in grid.columns[:2] else "right")
+    for row in grid.rows:
+        table.add_row(*(cell if isinstance(cell, str) else number(cell) for cell in row))
+    return table
 
 
 def shown(figure: Figure) -> str:

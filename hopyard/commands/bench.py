@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from hopyard.commands.about import versions
+from hopyard.commands.solve import Backend
+from hopyard.failures import Invalid
 from hopyard.folder import empty_folder
 from hopyard.options import JsonFile
 from hopyard.terminal import say, show_made
@@ -21,13 +23,18 @@ class Subject(StrEnum):
     DISPATCH = "dispatch"
     RESTART = "restart"
     SIMULATION = "simulation"
+    SOLVER = "solver"
+
+
+SHORT = tuple(subject for subject in Subject if subject != Subject.SOLVER)
+"""measured unless others are named: a few minutes in all"""
 
 
 def bench(
     *,
     subjects: Annotated[
         list[Subject] | None,
-        typer.Argument(metavar="[FIGURE]...", help=f"Of {', '.join(Subject)}. Default: all."),
+        typer.Argument(metavar="[FIGURE]...", help=f"Of {', '.join(Subject)}. Default: all but solver."),
     ] = None,
     json_file: JsonFile = None,
     data: Annotated[
@@ -43,6 +50,25 @@ def bench(
         float,
         typer.Option("--scale", min=0.001, max=100, help="Times as many jobs and facts. Not the simulation."),
     ] = 1.0,
+    gpus: Annotated[
+        str, typer.Option("--gpus", metavar="N,N,...", help="Solver: sizes of cluster.")
+    ] = "64,512,1024,2048,4096,8192",
+    instances: Annotated[
+        int, typer.Option("--instances", min=1, help="Solver: problems of each size and kind.")
+    ] = 1,
+    deadline_s: Annotated[
+        float, typer.Option("--deadline", metavar="SECONDS", min=0, help="Solver: for each solve.")
+    ] = 20.0,
+    gap: Annotated[float, typer.Option("--gap", min=0, max=1, help="Solver: stop at this gap.")] = 0.01,
+    problems: Annotated[
+        Path | None,
+        typer.Option(
+            "--problems", exists=True, file_okay=False, help="Solver: the largest saved problems from here."
+        ),
+    ] = None,
+    backends: Annotated[
+        str, typer.Option("--backends", metavar="NAME,...", help="Solver: which.")
+    ] = "hopyard,highs,scip,cp-sat",
 ) -> None:
     """Measure what the system does on this machine: real processes, a real disk, a few minutes.
 
@@ -51,18 +77,47 @@ def bench(
     dispatch: facts a second from one process to the next.
     restart: each service from kill -9 to ready, with 10,000 jobs in the log.
     simulation: the scenario hops-64 from the first job to the last.
+    solver: back ends side by side on problems of many sizes, up to an hour.
 
     $ hopyard bench
     $ hopyard bench latency submissions --json figures.json
+    $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
     """
+    from hopyard.bench.solver import Trials  # noqa: PLC0415 - brings numpy
     from hopyard.bench.suite import report  # noqa: PLC0415 - brings every service
     from hopyard.bench.tables import report_table  # noqa: PLC0415 - as above
     from shared.runtime.logs import configure_logs  # noqa: PLC0415 - as above
 
     configure_logs(Settings(log_level="error", log_format="console"))
+    trials = Trials(
+        sizes=_sizes(gpus),
+        instances=instances,
+        deadline_s=deadline_s,
+        gap=gap,
+        problems=problems,
+        backends=_known(backends),
+    )
     with empty_folder(data) as folder:
-        made = report(subjects or list(Subject), versions(), folder, scale, say)
+        made = report(subjects or SHORT, versions(), folder, scale, say, trials=trials)
     show_made(made, report_table(made), json_file)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise Invalid(f"--gpus {text}: not numbers") from None
+    if min(sizes) < 1:
+        raise Invalid(f"--gpus {text}: at least 1")
+    return sizes
+
+
+def _known(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in tuple(Backend):
+            raise Invalid(f"--backends {text}: {name} is not one of {', '.join(Backend)}")
+    return names
 
 
 def register(app: typer.Typer) -> None:

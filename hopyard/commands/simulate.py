@@ -27,6 +27,10 @@ def simulate(
         Path | None,
         typer.Option("--events", dir_okay=False, help="Write the event log here, a JSON document a line."),
     ] = None,
+    dump_problems: Annotated[
+        Path | None,
+        typer.Option("--dump-problems", file_okay=False, help="Save every plan's problem in this folder."),
+    ] = None,
 ) -> None:
     """Run a workload through the services in virtual time: hours in seconds, the same twice.
 
@@ -40,7 +44,11 @@ def simulate(
 
     configure_logs(Settings(log_level="warning", log_format="console"))
     check_policy(policy)
-    simulated = run(chosen_scenario(scenario, trace), policy=policy, seed=seed)
+    chosen = chosen_scenario(scenario, trace)
+    if dump_problems is not None:
+        settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
+        chosen = msgspec.structs.replace(chosen, settings=settings)
+    simulated = run(chosen, policy=policy, seed=seed)
     if events_file is not None:
         _write_events(events_file, simulated.events)
     show_result(simulated.result, json_file)

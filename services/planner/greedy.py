@@ -7,15 +7,24 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.plans import Stage
-from services.planner.problem import NOTHING, Problem, Solution, best_by_job, worth
+from services.planner.configurations import Ints
+from services.planner.problem import NOTHING, Problem, Solution, best_by_job, subset, worth
 
 
-def greedy(problem: Problem) -> Solution:
-    """Jobs in the order of their weights, then as they come; each gets its best gain that fits."""
+def greedy(problem: Problem, chosen: Ints | None = None) -> Solution:
+    """Jobs in the order of their weights, then as they come; each gets its best gain that fits.
+
+    Jobs of the configurations `chosen` have theirs.
+    """
     free = problem.capacity.astype(np.int64)
     choice = np.full(problem.jobs, NOTHING, dtype=np.int32)
+    if chosen is not None:
+        choice[problem.job[chosen]] = chosen
+        _, taken = subset(problem.start, chosen)
+        np.subtract.at(free, problem.node[taken], problem.gpus[taken])
     edges = np.searchsorted(problem.job, np.arange(problem.jobs + 1)).tolist()
-    for job in np.argsort(-problem.weight, kind="stable").tolist():
+    open_ = choice == NOTHING
+    for job in [job for job in np.argsort(-problem.weight, kind="stable").tolist() if open_[job]]:
         row = _first_fit(problem, free, edges[job], edges[job + 1])
         if row != NOTHING:
             choice[job] = row

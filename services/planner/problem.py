@@ -70,6 +70,10 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 Solve = Callable[[Problem, Effort], Solution]
 
 
+class SolverFailed(RuntimeError):
+    """A back end raised; the text says which and what. A plan can still be made without solving."""
+
+
 def problem_of(wanted: Configurations, capacity: Ints, weight: Floats, gain: Floats) -> tuple[Problem, Ints]:
     """The program over the configurations whose gain is known, and the row of each in `wanted`.
 
@@ -85,7 +89,7 @@ def problem_of(wanted: Configurations, capacity: Ints, weight: Floats, gain: Flo
         gain=gain,
     )
     rows = np.flatnonzero(gain > 0).astype(np.int32)
-    return restricted(whole, rows), rows
+    return (whole if len(rows) == len(whole) else restricted(whole, rows)), rows
 
 
 def restricted(problem: Problem, rows: Ints) -> Problem:
@@ -112,7 +116,8 @@ def subset(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 def worth(problem: Problem, choice: Ints) -> float:
     """The objective of a choice."""
-    return float(problem.value[choice[choice != NOTHING]].sum())
+    rows = choice[choice != NOTHING]
+    return float((problem.weight[problem.job[rows]] * problem.gain[rows]).sum())
 
 
 def best_by_job(problem: Problem) -> Floats:

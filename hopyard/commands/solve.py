@@ -1,0 +1,94 @@
+"""solve: a saved problem of the planner, again."""
+
+import os
+import sys
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hopyard.failures import Invalid
+from hopyard.options import JsonFile
+from hopyard.tables import facts_table
+from hopyard.terminal import show_made
+from hopyard.units import duration
+from schemas.problems import SolveResult
+
+
+class Backend(StrEnum):
+    """Who solves."""
+
+    HOPYARD = "hopyard"
+    HIGHS = "highs"
+    SCIP = "scip"
+    CP_SAT = "cp-sat"
+
+
+def solve(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, help="A saved problem: JSON, plain or gzipped."
+        ),
+    ],
+    *,
+    backend: Annotated[Backend, typer.Option("--backend", help="Who solves.")] = Backend.HOPYARD,
+    gap: Annotated[
+        float, typer.Option("--gap", min=0, max=1, help="Stop at this proven relative gap.")
+    ] = 0.01,
+    deadline_s: Annotated[
+        float,
+        typer.Option("--deadline", metavar="SECONDS", min=0, max=86_400, help="Stop after so many seconds."),
+    ] = 10.0,
+    json_file: JsonFile = None,
+) -> None:
+    """Solve a saved problem, with a proven bound, under a deadline.
+
+    Plans save theirs with `hopyard simulate --dump-problems DIR`, and live
+    with the setting dump_problems. docs/solving.md describes the format.
+
+    $ hopyard solve 000012-first-0000.json.gz
+    $ hopyard solve problem.json --backend highs --gap 0.001 --deadline 60 --json -
+    """
+    from services.planner.saved import read_problem, result_of  # noqa: PLC0415 - brings numpy
+    from services.planner.solver import load  # noqa: PLC0415 - as above
+    from services.planner.solver import solve as run  # noqa: PLC0415 - as above
+    from services.planner.view import Effort  # noqa: PLC0415 - as above
+
+    try:
+        saved = read_problem(file)
+    except (ValueError, OSError) as error:
+        raise Invalid(str(error)) from None
+    load(backend)
+    before = threading.active_count()
+    solution = run(saved.problem, Effort(gap=gap, budget_s=deadline_s, backend=backend))
+    result = result_of(saved, solution, backend)
+    show_made(result, facts_table(_facts(result)), json_file)
+    if threading.active_count() > before:
+        _leave()
+
+
+def _facts(result: SolveResult) -> dict[str, str]:
+    placed = sum(index is not None for index in result.choice)
+    return {
+        "objective": f"{result.objective:.6g}",
+        "bound": f"{result.bound:.6g}",
+        "gap": f"{result.gap:.3%}",
+        "time": duration(result.seconds),
+        "back end": result.backend,
+        "stage": result.stage.value,
+        "jobs placed": f"{placed} of {len(result.choice)}",
+    }
+
+
+def _leave() -> None:
+    """A solver that did not heed its deadline still runs in a thread, and would hold up or abort the exit."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("solve")(solve)

@@ -1,0 +1,42 @@
+"""What a search may still spend: seconds of the wall clock, or modelled ones."""
+
+from services.planner.solver.direct import Search
+
+LP_STEP_S = 5e-9
+"""modelled seconds of one simplex iteration, for each column of the program"""
+LP_FLAT = 6_000
+"""columns that an iteration costs beside those"""
+INTERIOR_S = 5e-6
+"""of an interior point, for each column"""
+PRICE_S = 6e-8
+"""of pricing one configuration"""
+
+
+class Spent(Exception):
+    """The effort is spent: what has been found so far is the answer."""
+
+
+class Clock:
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._modelled = search.effort.modelled
+
+    def left_s(self) -> float | None:
+        """Seconds for the next step; None where only work counts. Raises Spent."""
+        search = self._search
+        if search.stopped.is_set() or self._left_s() <= 0:
+            raise Spent
+        return None if self._modelled else search.left_s
+
+    def charge_lp(self, steps: int, columns: int) -> None:
+        self._search.work_s += steps * (LP_FLAT + columns) * LP_STEP_S
+
+    def charge_interior(self, columns: int) -> None:
+        self._search.work_s += columns * INTERIOR_S
+
+    def charge_pricing(self, configurations: int) -> None:
+        self._search.work_s += configurations * PRICE_S
+
+    def _left_s(self) -> float:
+        search = self._search
+        return search.effort.budget_s - search.work_s if self._modelled else search.left_s

@@ -1,0 +1,100 @@
+"""Whole numbers, by branch and bound: HiGHS on the configurations that can still beat the incumbent.
+
+At the relaxation's prices a choice that holds configuration c is worth at most bound − (best_i − net_c). One
+for which that is not above the incumbent is left out, and nothing is lost. With the facets in it the
+program is so tight that HiGHS needs few branches. It stops as soon as the gap is tolerated.
+"""
+
+from typing import Protocol
+
+import highspy
+import numpy as np
+
+from services.planner.configurations import Ints
+from services.planner.problem import NOTHING, Floats
+from services.planner.solver.clock import Clock
+from services.planner.solver.columns import Columns
+from services.planner.solver.direct import HALF, Search
+from services.planner.solver.master import Master
+from services.planner.solver.relaxation import Bounded
+
+TINY = 1e-9
+
+
+class _Event(Protocol):
+    data_out: highspy.cb.HighsCallbackOutput
+
+    def interrupt(self, interrupt_value: bool = True) -> None: ...  # noqa: FBT001, FBT002 - theirs
+
+
+def undecided(columns: Columns, found: Bounded, objective: float) -> Ints:
+    """The configurations that a choice worth more than `objective` may hold."""
+    reach = found.bound - found.best[columns.problem.job] + found.net
+    return np.flatnonzero(reach > objective + TINY * found.bound).astype(np.int32)
+
+
+def tightened(columns: Columns, rows: Ints, clock: Clock) -> Master:
+    """A master over some configurations, with all facets that its relaxation breaks. Raises Spent."""
+    master = Master(columns, clock)
+    master.join(rows)
+    while master.cut(master.solve().x, columns.problem.capacity, np.ones(len(rows), dtype=bool)):
+        pass
+    return master
+
+
+def branch(search: Search, master: Master, clock: Clock, *, nodes: int | None, whole: bool) -> None:
+    """Branch over the columns of a master. `whole`: it holds all that is undecided, so its bound counts.
+
+    Raises Spent.
+    """
+    highs, rows = master.integer(), master.rows
+    _limit(highs, search, clock, nodes)
+    _listen(highs, search, rows, whole=whole)
+    start = highspy.HighsSolution()
+    start.col_value = np.isin(rows, search.best.choice[search.best.choice != NOTHING]).astype(float)
+    highs.setSolution(start)
+    highs.run()
+    info = highs.getInfo()
+    clock.charge_lp(max(info.simplex_iteration_count, 0), len(rows))
+    if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+        search.offer(_chosen(rows, highs.getSolution().col_value))
+    if whole:
+        search.tighten(_bound(search, info.mip_dual_bound))
+
+
+def _limit(highs: highspy.Highs, search: Search, clock: Clock, nodes: int | None) -> None:
+    highs.setOptionValue("mip_rel_gap", search.relative_gap)
+    limit_s = clock.left_s()
+    if limit_s is not None:
+        highs.setOptionValue("time_limit", limit_s)
+    if nodes is not None:
+        highs.setOptionValue("mip_max_nodes", nodes)
+
+
+def _listen(highs: highspy.Highs, search: Search, rows: Ints, *, whole: bool) -> None:
+    """Hear of choices and bounds as they are found; stop it when told to, or when the gap is tolerated."""
+
+    def improved(event: _Event) -> None:
+        search.offer(_chosen(rows, event.data_out.mip_solution))
+
+    def asked(event: _Event) -> None:
+        if whole:
+            search.tighten(_bound(search, event.data_out.mip_dual_bound))
+        event.interrupt(search.stopped.is_set() or search.done)
+
+    def asked_within_simplex(event: _Event) -> None:
+        event.interrupt(search.stopped.is_set())
+
+    highs.cbMipImprovingSolution += improved
+    highs.cbMipInterrupt += asked
+    highs.cbSimplexInterrupt += asked_within_simplex
+
+
+def _bound(search: Search, dual_bound: float) -> float:
+    """What was left out cannot beat the incumbent, so the program's bound holds for the whole."""
+    bound = -dual_bound * search.scale
+    return max(bound, search.best.objective) if np.isfinite(bound) else np.inf
+
+
+def _chosen(rows: Ints, value: Floats) -> Ints:
+    return rows[np.flatnonzero(np.asarray(value) > HALF)]

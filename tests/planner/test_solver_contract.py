@@ -1,0 +1,182 @@
+"""What every back end keeps to, and that they agree: with trying everything, and with each other."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from planner_builders import job, linear, nodes, view
+from solver_builders import Row, by_hand, chosen, drawn, is_sound, permuted, problem, problems
+
+from schemas.plans import Stage
+from schemas.settings import Settings
+from services.planner.configurations import Configurations
+from services.planner.greedy import greedy
+from services.planner.planning import Decide, Failed, Want, decided_by, wanted_by
+from services.planner.problem import NOTHING, Problem, SolverFailed, restricted
+from services.planner.registry import Registry
+from services.planner.solver import BACKENDS, solve
+from services.planner.solver.direct import Search, directly
+from services.planner.view import Effort
+
+GAP = 0.01
+WHOLE_NODE: list[Row] = [
+    (0, {0: 2}, 1.0),
+    (0, {1: 4}, 3.0),
+    (1, {0: 4}, 2.5),
+    (1, {1: 4}, 2.5),
+    (2, {0: 1}, 1.0),
+]
+
+CASES: dict[str, tuple[Problem, float]] = {
+    "nothing at all": (problem([], [], []), 0.0),
+    "no jobs": (problem([4, 4], [], []), 0.0),
+    "no configurations": (problem([8], [1.0], []), 0.0),
+    "a job without configurations": (problem([1], [1.0, 2.0], [(1, {0: 1}, 2.0)]), 4.0),
+    "one GPU, two who want it": (problem([1], [1.0, 1.5], [(0, {0: 1}, 1.0), (1, {0: 1}, 1.0)]), 1.5),
+    "weight 0 throughout": (problem([1], [0.0, 0.0], [(0, {0: 1}, 1.0), (1, {0: 1}, 1.0)]), 0.0),
+    "weight 0 beside others": (problem([1], [0.0, 2.0], [(0, {0: 1}, 9.0), (1, {0: 1}, 1.0)]), 2.0),
+    "all alike": (problem([2, 2], [1.0] * 6, [(job, {n: 1}, 1.0) for job in range(6) for n in (0, 1)]), 4.0),
+    "a node without GPUs": (problem([0, 2], [1.0], [(0, {0: 1}, 5.0), (0, {1: 1}, 1.0)]), 1.0),
+    "nothing fits": (problem([1], [1.0], [(0, {0: 2}, 1.0)]), 0.0),
+    "spread over nodes": (problem([2, 2], [1.0, 1.0], [(0, {0: 2, 1: 2}, 5.0), (1, {0: 2}, 3.0)]), 5.0),
+    "a node for one of two": (problem([4, 4], [1.0, 1.0, 1.0], WHOLE_NODE), 5.5),
+    "huge weights": (problem([4, 4], [1e12] * 3, WHOLE_NODE), 5.5e12),
+    "tiny weights": (problem([4, 4], [1e-12] * 3, WHOLE_NODE), 5.5e-12),
+    "weights far apart": (problem([4, 4], [1e6, 1.0, 1e-3], WHOLE_NODE), 3e6 + 2.5),
+    "the same twice": (problem([1], [1.0], [(0, {0: 1}, 2.0), (0, {0: 1}, 2.0)]), 2.0),
+}
+
+every_back_end = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def effort(backend: str, gap: float = 0.0) -> Effort:
+    return Effort(gap=gap, modelled=True, node_limit=1_000, backend=backend)
+
+
+@every_back_end
+@pytest.mark.parametrize("case", CASES)
+def test_a_back_end_solves(backend: str, case: str) -> None:
+    instance, best = CASES[case]
+    solution = solve(instance, effort(backend))
+    is_sound(instance, solution)
+    assert solution.objective == pytest.approx(best, rel=1e-6)
+    assert solution.gap <= 1e-6
+    assert solution.seconds >= 0
+
+
+@every_back_end
+@given(instance=problems())
+@limits(max_examples=40, deadline=None)
+def test_a_back_end_finds_what_trying_everything_finds(backend: str, instance: Problem) -> None:
+    solution = solve(instance, effort(backend))
+    is_sound(instance, solution)
+    assert solution.objective == pytest.approx(by_hand(instance), rel=1e-6, abs=1e-9)
+    assert solution.gap <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ours_and_highs_agree_within_the_gap(seed: int) -> None:
+    instance = drawn(seed, unlike=0.02 if seed % 2 else 0.0)
+    ours, theirs = (solve(instance, effort(name, GAP)) for name in ("hopyard", "highs"))
+    for one, other in ((ours, theirs), (theirs, ours)):
+        is_sound(instance, one)
+        assert one.stage == Stage.OPTIMAL
+        assert one.gap <= GAP
+        assert one.objective <= other.bound
+
+
+@every_back_end
+def test_the_same_twice_gives_the_same_answer(backend: str) -> None:
+    one, other = (solve(drawn(3), effort(backend, GAP)) for _ in range(2))
+    assert one.choice.tolist() == other.choice.tolist()
+    assert (one.objective, one.bound, one.seconds) == (other.objective, other.bound, other.seconds)
+
+
+@every_back_end
+def test_the_order_of_jobs_and_nodes_decides_only_among_equals(backend: str) -> None:
+    instance, random = drawn(5, jobs=8, nodes=4), np.random.default_rng(1)
+    best = solve(instance, effort(backend, 1e-6)).objective
+    for _ in range(3):
+        turned = permuted(instance, random.permutation(8).tolist(), random.permutation(4).tolist())
+        solution = solve(turned, effort(backend, 1e-6))
+        is_sound(turned, solution)
+        assert solution.objective == pytest.approx(best, rel=1e-5)
+
+
+@every_back_end
+def test_a_back_end_does_not_solve_when_it_is_not_to(backend: str) -> None:
+    instance = drawn(1)
+    solution = solve(instance, Effort(greedy=True, backend=backend))
+    is_sound(instance, solution)
+    assert solution.stage == Stage.GREEDY
+
+
+@every_back_end
+def test_too_little_work_gives_no_less_than_greedy_and_a_bound_that_holds(backend: str) -> None:
+    instance = drawn(2, jobs=20, nodes=8)
+    least = Effort(gap=0.0, budget_s=0.0, modelled=True, node_limit=1, backend=backend)
+    solution = solve(instance, least)
+    is_sound(instance, solution)
+    assert solution.objective >= greedy(instance).objective
+    assert solution.bound >= (1 - 1e-6) * solve(instance, effort("highs")).objective
+
+
+def test_nobody_answers_to_another_name() -> None:
+    with pytest.raises(KeyError):
+        solve(drawn(1), Effort(backend="gurobi"))
+
+
+def test_a_back_end_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    for backend in BACKENDS:
+        for seed in range(3):
+            solve(drawn(seed), effort(backend, GAP))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("modelled", [True, False])
+def test_a_back_end_that_raises_is_told_and_the_plan_can_be_made_without(modelled: bool) -> None:  # noqa: FBT001 - a parameter
+    def broken(_: Search) -> None:
+        raise ZeroDivisionError("no pivot")
+
+    with pytest.raises(SolverFailed, match="highs: ZeroDivisionError: no pivot"):
+        directly(drawn(1), Effort(gap=0.0, modelled=modelled, backend="highs"), broken)
+
+    seen = view(
+        [job(f"j{index}", (2, 3, 8)) for index in range(6)],
+        nodes(8, 8),
+        effort=Effort(gap=0.0, modelled=modelled),
+    )
+    wanted = wanted_by(Registry(Settings()), Want(policy="hops", view=seen))
+    assert isinstance(wanted, Configurations)
+    step = Decide(policy="hops", view=seen, wanted=wanted, estimates=linear(wanted))
+    answer = decided_by(Registry(Settings()), step, lambda one, asked: directly(one, asked, broken))
+    assert isinstance(answer, Failed)
+    assert answer.crashed
+
+
+def test_a_plan_that_needs_no_search_takes_no_modelled_time() -> None:
+    lone = problem([4], [1.0], [(0, {0: 4}, 2.0)])
+    assert solve(lone, effort("hopyard")).seconds == 0.0
+
+
+# ---- greedy
+
+
+@given(problems())
+@limits(max_examples=60, deadline=None)
+def test_a_greedy_plan_is_sound_and_its_bound_holds(instance: Problem) -> None:
+    solution = greedy(instance)
+    is_sound(instance, solution)
+    assert solution.bound >= by_hand(instance) - 1e-9
+
+
+def test_greedy_serves_the_heaviest_job_first_and_with_its_best() -> None:
+    rows: list[Row] = [(0, {0: 2}, 1.0), (0, {0: 4}, 9.0), (1, {0: 1}, 1.0), (1, {0: 3}, 2.0)]
+    assert greedy(problem([4], [1.0, 2.0], rows)).choice.tolist() == [NOTHING, 3]
+
+
+def test_a_part_of_a_problem_is_worth_no_more() -> None:
+    instance = drawn(4)
+    part = restricted(instance, np.arange(0, len(instance), 3, dtype=np.int32))
+    assert solve(part, effort("highs", GAP)).objective <= solve(instance, effort("highs", GAP)).bound
+    assert len(chosen(solve(part, effort("highs", GAP)))) <= instance.jobs
