@@ -16,15 +16,15 @@ import numpy as np
 from schemas.ids import JobId
 from schemas.plans import PlanKind, Waiting
 from schemas.settings import Settings
-from services.planner.configurations import Configurations, Ints, configurations_for, explicit
-from services.planner.estimates import Estimated, hashes
+from services.planner.configurations import Configurations, Ints, configurations_for, held
+from services.planner.estimates import Estimated
 from services.planner.policies.contract import Choice, Decision, Left, Trigger
 from services.planner.priority import power_of, ranked, weights
 from services.planner.problem import NOTHING, Floats, Solution, Solve, problem_of
 from services.planner.view import View, ViewJob
 from services.planner.window import adjusted, service_window
 
-TIE = 1e-7
+TIE = 1e-3
 """far below the tolerated gap, above the solver's rounding"""
 
 
@@ -41,16 +41,18 @@ class Hops:
 
     def wants(self, view: View) -> Configurations:
         return configurations_for(
-            self._window(view),
+            self._window(view, self._ranks(view)),
             view.nodes,
             self._settings.sensitivity_threshold,
             stay=self._moving_share(view) > 0,
         )
 
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
-        window = self._window(view)
-        gain = gains(wanted, estimates.throughput) * self._staying(view, wanted)
-        weight = self._weights(view, window)
+        ranks = self._ranks(view)
+        window = self._window(view, ranks)
+        gain = gains(wanted, estimates.throughput)
+        self._discount_moves(gain, view, wanted)
+        weight = self._weights(ranks, window)
         capacity = np.array([node.idle for node in view.nodes], dtype=np.int32)
         problem, rows = problem_of(wanted, capacity, weight, gain)
         solution = solve(problem, view.effort)
@@ -63,18 +65,20 @@ class Hops:
             again_at=self._again_at(view, wanted, chosen, window),
         )
 
-    def _window(self, view: View) -> list[ViewJob]:
+    def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
+        return ranked(view, self._settings.priority_rule)
+
+    def _window(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
         """The jobs of this plan, in the order of the queue."""
-        queue = [job for job, _ in ranked(view, self._settings.priority_rule)]
+        queue = [job for job, _ in ranks]
         length = service_window(queue, view.idle_gpus * self._settings.window_factor)
         if view.kind == PlanKind.FRAGMENT:
             return adjusted(queue, length, view.idle_gpus)
         return queue[:length]
 
-    def _weights(self, view: View, window: Sequence[ViewJob]) -> Floats:
-        rule = self._settings.priority_rule
-        priorities = {job.job_id: value for job, value in ranked(view, rule)}
-        power = power_of(rule, self._settings.priority_power)
+    def _weights(self, ranks: Sequence[tuple[ViewJob, float]], window: Sequence[ViewJob]) -> Floats:
+        priorities = {job.job_id: value for job, value in ranks}
+        power = power_of(self._settings.priority_rule, self._settings.priority_power)
         factor = np.array([job.priority for job in window])
         result: Floats = weights([priorities[job.job_id] for job in window], power) * factor
         return result
@@ -82,18 +86,15 @@ class Hops:
     def _moving_share(self, view: View) -> float:
         return min(self._settings.moving_cost_s / view.round_s, 1.0)
 
-    def _staying(self, view: View, wanted: Configurations) -> Floats:
-        """By configuration: the share of the round that a job would train for in it."""
-        nodes = {node.node_id for node in view.nodes}
-        present = [
-            (job.job_id, job.present.configuration)
-            for job in view.jobs
-            if job.present is not None and nodes.issuperset(job.present.configuration)
-        ]
-        running = {job.job_id for job in view.jobs if job.present is not None}
-        moves = np.array([job_id in running for job_id in wanted.jobs], dtype=bool)[wanted.job]
-        moves &= ~np.isin(hashes(wanted), hashes(explicit(present, view.nodes)))
-        return np.where(moves, 1.0 - max(self._moving_share(view), TIE), 1.0)
+    def _discount_moves(self, gain: Floats, view: View, wanted: Configurations) -> None:
+        """Multiply the gain of what would move a job by the share of the round that is left to it."""
+        present = {job.job_id: job.present.configuration for job in view.jobs if job.present is not None}
+        moves = np.array([job_id in present for job_id in wanted.jobs], dtype=bool)
+        share = np.where(moves, 1.0 - max(self._moving_share(view), TIE), 1.0)
+        stays = held(wanted, present)
+        kept = gain[stays]
+        gain *= share[wanted.job]
+        gain[stays] = kept
 
     def _again_at(
         self, view: View, wanted: Configurations, chosen: Sequence[int], window: Sequence[ViewJob]
@@ -128,10 +129,12 @@ def _choice(wanted: Configurations, estimates: Estimated, row: int) -> Choice:
 def _left(
     view: View, window: Sequence[ViewJob], wanted: Configurations, estimated: Ints
 ) -> dict[JobId, Left]:
-    """Why each job would be left out. `estimated`: the jobs, by position, that have an estimate."""
+    """Why each job would be left out. `estimated`: of each configuration with an estimate, its job."""
     reasons = dict.fromkeys((job.job_id for job in window), Waiting.NO_CONFIGURATION)
-    reasons |= {window[index].job_id: Waiting.NO_ESTIMATE for index in np.unique(wanted.job)}
-    reasons |= {window[index].job_id: Waiting.OUTWEIGHED for index in np.unique(estimated)}
+    for rows, reason in ((wanted.job, Waiting.NO_ESTIMATE), (estimated, Waiting.OUTWEIGHED)):
+        has = np.zeros(len(window), dtype=bool)
+        has[rows] = True
+        reasons |= {window[index].job_id: reason for index in np.flatnonzero(has).tolist()}
     return {
         job.job_id: Left(job_id=job.job_id, reason=reasons.get(job.job_id, Waiting.OUTSIDE_WINDOW))
         for job in view.jobs
