@@ -16,9 +16,11 @@ import msgspec
 
 from schemas.settings import Settings
 from services.planner.configurations import Configurations
+from services.planner.dump import Dump
 from services.planner.planning import Decide, Failed, Want, decided_by, wanted_by
 from services.planner.policies.contract import Decision
 from services.planner.registry import Registry
+from services.planner.solver import load, solve
 
 START_REAL_S = 30.0
 READY = "ready"
@@ -106,10 +108,9 @@ class Aside:
 
 def _serve(pipe: Connection, settings: Settings) -> None:
     """The life of the process: it ends with its parent."""
-    from services.planner.solver import solve  # noqa: PLC0415 - half a second, for this process alone
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    registry = Registry(settings)
+    registry, dump = Registry(settings), Dump(settings.dump_problems)
+    load(settings.solver)
     with contextlib.suppress(EOFError, BrokenPipeError):
         pipe.send(READY)
         while True:
@@ -118,5 +119,9 @@ def _serve(pipe: Connection, settings: Settings) -> None:
                 case Want():
                     answer: Answer = wanted_by(registry, request)
                 case _:
-                    answer = decided_by(registry, request, solve)
-            pipe.send(_Said(answer, threading.active_count() > 1))
+                    answer = decided_by(registry, request, dump.watching(request, solve))
+            spent = threading.active_count() > 1
+            if spent:
+                dump.write()  # the process ends with its answer
+            pipe.send(_Said(answer, spent))
+            dump.write()

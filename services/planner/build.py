@@ -5,6 +5,7 @@ from schemas.subjects import facts_of
 from services.planner.aside import Aside
 from services.planner.core import Planner
 from services.planner.desk import Desk, build_runner
+from services.planner.gauges import gauges
 from services.planner.lease import Lease
 from services.planner.registry import Registry
 from services.planner.tasks import Prepare, Resolve
@@ -42,6 +43,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         facts=facts_of(*FACTS),
         workers={Prepare: desk.prepare, Resolve: desk.resolve},
         tasks=(lease.keep, warm),
+        gauges=lambda: gauges(desk.spared),
         close=close,
     )
 
@@ -53,4 +55,5 @@ def effort_of(settings: Settings, *, modelled: bool) -> Effort:
         budget_s=settings.solve_deadline_real_s,
         node_limit=settings.solve_node_limit if modelled else None,
         modelled=modelled,
+        backend=settings.solver,
     )

@@ -1,7 +1,8 @@
 """The configurations a plan may choose from, as columns; no object per configuration. Pure.
 
 Configuration c is for `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]`,
-k = start[c] … start[c + 1] − 1 (compressed sparse rows). Rows of one job are adjacent.
+k = start[c] … start[c + 1] − 1 (compressed sparse rows). Rows of one job are adjacent. At 8,192 GPUs
+there are 12 million rows, so a column is int32 and nothing is copied that need not be.
 
 Per type and per R_k (Hops section 3.6):
 
@@ -15,7 +16,7 @@ Per type and per R_k (Hops section 3.6):
   paper prints "less than", which would spread just the jobs that fit one node.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -28,6 +29,15 @@ from services.planner.view import ViewJob, ViewNode
 Ints = npt.NDArray[np.int32]
 
 
+class Pieces(msgspec.Struct, frozen=True):
+    """Runs of rows: one job's for one GPU count on one type. Those of equal shape have equal cells."""
+
+    start: Ints
+    """first row of each piece, and the end of the last"""
+    shape: Ints
+    """by piece"""
+
+
 class Configurations(msgspec.Struct, frozen=True, kw_only=True):
     """See the module for what the columns mean. All are int32."""
 
@@ -37,14 +47,19 @@ class Configurations(msgspec.Struct, frozen=True, kw_only=True):
     start: Ints
     node: Ints
     gpus: Ints
+    pieces: Pieces | None = None
+    """None: nothing is known of rows that repeat one another"""
 
     def __len__(self) -> int:
         return len(self.job)
 
     def at(self, row: int) -> Configuration:
-        cells = slice(self.start[row], self.start[row + 1])
-        pairs = zip(self.node[cells].tolist(), self.gpus[cells].tolist(), strict=True)
-        return {self.nodes[node]: gpus for node, gpus in pairs}
+        return {self.nodes[node]: gpus for node, gpus in self.cells(row).items()}
+
+    def cells(self, row: int) -> dict[int, int]:
+        """GPUs by position of the node."""
+        part = slice(self.start[row], self.start[row + 1])
+        return dict(zip(self.node[part].tolist(), self.gpus[part].tolist(), strict=True))
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -65,6 +80,10 @@ class _Pool(msgspec.Struct, frozen=True):
     """GPUs of the largest node, idle or not"""
 
 
+_Wish = tuple[GpuType, int, bool]
+"""some GPUs of one type: on one node, or spread"""
+
+
 def configurations_for(
     jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float, *, stay: bool = False
 ) -> Configurations:
@@ -74,18 +93,18 @@ def configurations_for(
     generates (twice, if something does).
     """
     pools = _pools(nodes)
-    blocks: dict[tuple[GpuType, int, bool], list[_Block]] = {}
-    owned: list[tuple[int, _Block]] = []
+    blocks: list[_Block] = []
+    known: dict[_Wish, range] = {}
+    owned: list[tuple[int, int]] = []
+    """positions of jobs, and of the blocks that each of them may choose from"""
     for index, job in enumerate(jobs):
-        sensitive = job.sensitivity > threshold
         if stay:
-            owned.extend((index, block) for block in _present(job, nodes))
-        for gpu_type, gpus in _wishes(job, pools):
-            key = (gpu_type, gpus, sensitive)
-            if key not in blocks:
-                blocks[key] = list(_blocks(pools[gpu_type], gpus, sensitive=sensitive))
-            owned.extend((index, block) for block in blocks[key])
-    return _joined(jobs, nodes, owned)
+            owned.extend((index, number) for number in _shelved(blocks, _present(job, nodes)))
+        for wish in _wishes(job, pools, sensitive=job.sensitivity > threshold):
+            if wish not in known:
+                known[wish] = _shelved(blocks, _block(pools, *wish))
+            owned.extend((index, number) for number in known[wish])
+    return _joined(jobs, nodes, blocks, owned)
 
 
 def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[ViewNode]) -> Configurations:
@@ -102,12 +121,41 @@ def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[View
     )
 
 
+def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints:
+    """The rows that are the present configuration of their job. Rows come in the order of the jobs."""
+    position = {node_id: index for index, node_id in enumerate(wanted.nodes)}
+    edges = np.searchsorted(wanted.job, np.arange(len(wanted.jobs) + 1)).tolist()
+    rows: list[int] = []
+    for index, job_id in enumerate(wanted.jobs):
+        place = present.get(job_id, {})
+        if place and all(node_id in position for node_id in place):
+            cells = {position[node_id]: gpus for node_id, gpus in place.items()}
+            rows.extend(_same(wanted, edges[index], edges[index + 1], cells))
+    return _ints(rows)
+
+
+def _same(wanted: Configurations, begin: int, end: int, cells: Mapping[int, int]) -> Iterator[int]:
+    """The rows from `begin` to before `end` that take just these GPUs by node."""
+    node, gpus = next(iter(cells.items()))
+    part = slice(wanted.start[begin], wanted.start[end])
+    hits = np.flatnonzero((wanted.node[part] == node) & (wanted.gpus[part] == gpus)) + part.start
+    rows = np.searchsorted(wanted.start, hits, side="right") - 1
+    return (row for row in rows.tolist() if wanted.cells(row) == cells)
+
+
 def spread(idle: Ints, gpus: int) -> Iterator[dict[int, int]]:
     """The distributed configurations of `gpus` GPUs over nodes of one type: GPUs by position."""
     block = _distributed(idle, gpus)
     ends = np.cumsum(block.cells).tolist()
     for begin, end in zip([0, *ends], ends, strict=False):
         yield dict(zip(block.node[begin:end].tolist(), block.gpus[begin:end].tolist(), strict=True))
+
+
+def _shelved(blocks: list[_Block], news: Iterable[_Block]) -> range:
+    """Put blocks with the others; their numbers."""
+    before = len(blocks)
+    blocks.extend(news)
+    return range(before, len(blocks))
 
 
 def _pools(nodes: Sequence[ViewNode]) -> dict[GpuType, _Pool]:
@@ -125,19 +173,20 @@ def _pool(nodes: Sequence[ViewNode], positions: list[int]) -> _Pool:
     )
 
 
-def _wishes(job: ViewJob, pools: dict[GpuType, _Pool]) -> Iterator[tuple[GpuType, int]]:
+def _wishes(job: ViewJob, pools: dict[GpuType, _Pool], *, sensitive: bool) -> Iterator[_Wish]:
     for gpu_type in job.gpu_types:
         if gpu_type in pools:
-            yield from ((gpu_type, gpus) for gpus in job.demand)
+            for gpus in job.demand:
+                yield gpu_type, gpus, False
+                if not sensitive or gpus > pools[gpu_type].largest:
+                    yield gpu_type, gpus, True
 
 
-def _blocks(pool: _Pool, gpus: int, *, sensitive: bool) -> Iterator[_Block]:
-    found = [_aggregated(pool.idle, gpus)]
-    if not sensitive or gpus > pool.largest:
-        found.append(_distributed(pool.idle, gpus))
-    for block in found:
-        if len(block.cells):
-            yield _Block(pool.position[block.node], block.gpus, block.cells)
+def _block(pools: dict[GpuType, _Pool], gpu_type: GpuType, gpus: int, spread: bool) -> Iterator[_Block]:  # noqa: FBT001 - a wish, spelt out
+    pool = pools[gpu_type]
+    block = _distributed(pool.idle, gpus) if spread else _aggregated(pool.idle, gpus)
+    if len(block.cells):
+        yield _Block(pool.position[block.node], block.gpus, block.cells)
 
 
 def _present(job: ViewJob, nodes: Sequence[ViewNode]) -> Iterator[_Block]:
@@ -180,20 +229,24 @@ def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, lengt
 
 
 def _joined(
-    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], owned: list[tuple[int, _Block]]
+    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], blocks: list[_Block], owned: list[tuple[int, int]]
 ) -> Configurations:
     none = np.empty(0, dtype=np.int32)
-    owner = np.array([index for index, _ in owned], dtype=np.int32)
-    counts = np.array([len(block.cells) for _, block in owned], dtype=np.int64)
+    owner, shape = np.array(owned, dtype=np.int32).reshape(-1, 2).T
+    rows = np.array([len(block.cells) for block in blocks], dtype=np.int32)[shape]
+    pieces = [blocks[number] for number in shape.tolist()]
     return Configurations(
         jobs=tuple(job.job_id for job in jobs),
         nodes=tuple(node.node_id for node in nodes),
-        job=np.repeat(owner, counts),
-        start=_starts(np.concatenate([none, *(block.cells for _, block in owned)])),
-        node=np.concatenate([none, *(block.node for _, block in owned)]),
-        gpus=np.concatenate([none, *(block.gpus for _, block in owned)]),
+        job=np.repeat(owner, rows),
+        start=_starts(np.concatenate([none, *(block.cells for block in pieces)])),
+        node=np.concatenate([none, *(block.node for block in pieces)]),
+        gpus=np.concatenate([none, *(block.gpus for block in pieces)]),
+        pieces=Pieces(_starts(rows), shape.copy()),
     )
 
 
-def _starts(cells: Ints) -> Ints:
-    return np.concatenate(([0], np.cumsum(cells))).astype(np.int32)
+def _starts(lengths: Ints) -> Ints:
+    starts = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, dtype=np.int32, out=starts[1:])
+    return starts

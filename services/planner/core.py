@@ -31,6 +31,7 @@ from schemas.events import (
     PlacementRefused,
     PlanPublished,
     PolicyChosen,
+    PreemptReason,
     ProfileFailed,
     ProfileMeasured,
     WorkerStopped,
@@ -135,7 +136,7 @@ class Planner:
             self._see_plan(fact)
             trigger = Trigger.FREED if _leaves_more(fact) else None
         if trigger is not None:
-            self._call(trigger, now)
+            self._call(trigger, fact, now)
 
     def _see_plan(self, plan: PlanPublished) -> None:
         """Ours is out; or another planner leads, and the lease will tell so."""
@@ -153,9 +154,9 @@ class Planner:
         self.state.notes.append(f"there is no policy {fact.policy}; {self._policy()} goes on")
         return False
 
-    def _call(self, trigger: Trigger, now: float) -> None:
+    def _call(self, trigger: Trigger, fact: Event, now: float) -> None:
         kind = self._calls().get(trigger)
-        if kind is None:
+        if kind is None or (kind == PlanKind.FIRST and _is_a_plans_own(fact)):
             return
         if trigger is Trigger.ARRIVAL and not more_come(self.state):
             self._timetable.expect(kind, now)
@@ -288,6 +289,12 @@ class Planner:
         self._notes = (reason,)
         self._timetable.hold(now)
         self._timetable.settle(making.view.kind, now)
+
+
+def _is_a_plans_own(fact: Event) -> bool:
+    """A plan, or what carries it out: no news to a first plan, lest those made at events call each other."""
+    by_plan = isinstance(fact, JobPreempted) and fact.reason is PreemptReason.PLAN
+    return by_plan or isinstance(fact, PlanPublished | WorkerStopped)
 
 
 def _leaves_more(plan: PlanPublished) -> bool:

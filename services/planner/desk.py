@@ -8,11 +8,14 @@ from schemas.questions import Estimates
 from schemas.settings import Settings
 from services.planner.aside import Answer, Aside, Crashed
 from services.planner.configurations import Configurations
-from services.planner.estimates import Estimated, Remembered, estimated, question, unknown
+from services.planner.dump import Dump
+from services.planner.estimates import Estimated, Inquiry, Remembered, estimated, inquiry, question, unknown
+from services.planner.gauges import Spared
 from services.planner.planning import Decide, Failed, Want, decided_by, wanted_by
 from services.planner.policies.contract import Decision
 from services.planner.policies.fifo import Fifo
 from services.planner.registry import Registry
+from services.planner.solver import solve
 from services.planner.tasks import Prepare, Prepared, Resolve, Resolved
 from services.planner.view import View
 from shared.runtime.bus import Unavailable
@@ -36,15 +39,15 @@ class Inline:
     """In the caller's own process, to the end: for simulation, where seconds must not decide."""
 
     def __init__(self, settings: Settings) -> None:
-        from services.planner.solver import solve  # noqa: PLC0415 - half a second, where it is needed
-
-        self._solve = solve
         self._registry = Registry(settings)
+        self._dump = Dump(settings.dump_problems)
 
     async def call(self, request: Want | Decide, deadline_s: float) -> Answer:  # noqa: ARG002
         if isinstance(request, Want):
             return wanted_by(self._registry, request)
-        return decided_by(self._registry, request, self._solve)
+        answer = decided_by(self._registry, request, self._dump.watching(request, solve))
+        self._dump.write()
+        return answer
 
 
 class Desk:
@@ -56,10 +59,11 @@ class Desk:
         self._runner = runner
         self._remembered = Remembered()
         self._stand_in = Fifo(settings)
+        self.spared = Spared()
 
     async def prepare(self, task: Prepare) -> Prepared:
         wanted, policy, notes = await self._wanted(task)
-        estimates, more = await self._estimates(wanted)
+        estimates, more = await self._estimates(wanted, task.view)
         return Prepared(
             number=task.number, policy=policy, wanted=wanted, estimates=estimates, notes=(*notes, *more)
         )
@@ -76,6 +80,7 @@ class Desk:
         answer = await self._run(Want(policy=task.policy, view=task.view), WANT_DEADLINE_REAL_S)
         if isinstance(answer, Configurations):
             return answer, task.policy, ()
+        self.spared.stood_in += 1
         return self._stand_in.wants(task.view), STAND_IN, (_replaced(answer),)
 
     async def _decision(self, task: Resolve) -> Decision:
@@ -83,16 +88,19 @@ class Desk:
         answer = await self._run(step, task.view.effort.budget_s + GRACE_REAL_S)
         notes: tuple[str, ...] = ()
         if isinstance(answer, Failed) and answer.crashed:
+            self.spared.unsolved += 1
             notes = (f"{answer.reason}; planned without solving",)
             answer = await self._run(_without_solving(step), GRACE_REAL_S)
         if not isinstance(answer, Decision):
+            self.spared.stood_in += 1
             notes = (_replaced(answer),)
             answer = self._stand_in_decides(task.view)
         return msgspec.structs.replace(answer, notes=(*notes, *answer.notes))
 
     def _stand_in_decides(self, view: View) -> Decision:
         wanted = self._stand_in.wants(view)
-        decision = self._stand_in.decide(view, wanted, self._remembered.recall(wanted))
+        about = inquiry(wanted, view)
+        decision = self._stand_in.decide(view, wanted, self._remembered.recall(about).at(about.which))
         return msgspec.structs.replace(decision, memory=view.memory)
 
     async def _run(self, request: Want | Decide, deadline_s: float) -> Answer:
@@ -103,22 +111,24 @@ class Desk:
 
     # ---- estimates
 
-    async def _estimates(self, wanted: Configurations) -> tuple[Estimated, tuple[str, ...]]:
+    async def _estimates(self, wanted: Configurations, view: View) -> tuple[Estimated, tuple[str, ...]]:
         if not len(wanted):
             return unknown(0), ()
+        about = inquiry(wanted, view)
         try:
-            fresh = await self._ask(wanted)
+            fresh = await self._ask(about)
         except (Unavailable, TimeoutError, ValueError) as error:
-            return self._remembered.recall(wanted), (f"estimates of earlier plans: {error}",)
-        self._remembered.learn(wanted, fresh)
-        return fresh, ()
+            recalled = self._remembered.recall(about)
+            return recalled.at(about.which), (f"estimates of earlier plans: {error}",)
+        self._remembered.learn(about, fresh)
+        return fresh.at(about.which), ()
 
-    async def _ask(self, wanted: Configurations) -> Estimated:
+    async def _ask(self, about: Inquiry) -> Estimated:
         timeout_s = self._settings.estimate_timeout_real_s
-        reply = await self._ports.bus.ask(question(wanted), timeout_s)
+        reply = await self._ports.bus.ask(question(about), timeout_s)
         if not isinstance(reply, Estimates):
             raise Unavailable(getattr(reply, "reason", "the estimator refused"))
-        return estimated(reply, len(wanted))
+        return estimated(reply, len(about.asked))
 
 
 def build_runner(settings: Settings, ports: Ports) -> Inline | Aside:

@@ -9,7 +9,7 @@ from schemas.plans import PlanKind, Waiting
 from services.planner.configurations import Configurations
 from services.planner.estimates import Estimated
 from services.planner.policies.contract import Choice, Decision, Left, fault
-from services.planner.problem import Solve
+from services.planner.problem import Solve, SolverFailed
 from services.planner.registry import Registry
 from services.planner.view import View
 
@@ -49,6 +49,9 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Fai
     try:
         policy = registry.find(step.policy)
         decision = policy.decide(step.view, step.wanted, step.estimates, solve)
+        msgspec.convert(msgspec.to_builtins(decision), Decision)  # what cannot be published is no decision
+    except SolverFailed as error:
+        return Failed(reason=f"the solver failed: {error}", crashed=True)
     except Exception as error:  # noqa: BLE001 - a policy is somebody else's code
         return Failed(reason=f"{step.policy} failed: {type(error).__name__}: {error}")
     broken = fault(step.view, decision)

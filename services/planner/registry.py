@@ -1,6 +1,7 @@
 """Finds a policy by name: an entry point of `hopyard.policies`, or `module:attribute`."""
 
 import importlib
+from functools import cache
 from importlib.metadata import entry_points
 from typing import cast
 
@@ -33,6 +34,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(point.name for point in entry_points(group=GROUP)))
 
 
+@cache
 def _factory(name: str) -> PolicyFactory:
     try:
         for point in entry_points(group=GROUP, name=name):

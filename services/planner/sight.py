@@ -86,6 +86,8 @@ def _job(
         samples=job.samples,
         samples_done=_done(job, placement, at),
         priority=job.priority,
+        project=job.project,
+        workload=job.workload,
         present=_present(job, placement),
     )
 
@@ -111,4 +113,5 @@ def _present(job: JobRecord, placement: Placement | None) -> Present | None:
         configuration=placement.configuration,
         throughput=placement.throughput,
         layer=placement.layer,
+        starting=job.running != placement.configuration,
     )

@@ -26,7 +26,7 @@ from schemas.events import (
     ProfilingPlanned,
     WorkerCheckpointed,
 )
-from schemas.ids import GpuType, JobId, NodeId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId
 from schemas.plans import Configuration, PlanKind
 from services.planner.ledger import Ledger
 from shared.domain.states import ENDED, IllegalMove, JobState, next_state
@@ -39,6 +39,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
     demand: tuple[int, ...]
     samples: float
     priority: float
+    project: str = "default"
+    workload: Fingerprint = Fingerprint("")
     status: JobState = JobState.SUBMITTED
     age_s: float = 0.0
     sensitivity: float = 1.0
@@ -128,7 +130,14 @@ def _fold_job(state: State, fact: JobEvent) -> None:
 
 def _submitted(fact: JobSubmitted) -> JobRecord:
     spec = fact.spec
-    return JobRecord(submitted_at=fact.at, demand=spec.demand, samples=spec.samples, priority=spec.priority)
+    return JobRecord(
+        submitted_at=fact.at,
+        demand=spec.demand,
+        samples=spec.samples,
+        priority=spec.priority,
+        project=spec.project,
+        workload=spec.workload.fingerprint,
+    )
 
 
 def _change(state: State, job: JobRecord, fact: JobEvent) -> None:

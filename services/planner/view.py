@@ -5,7 +5,7 @@ Nodes come in the order of their ids, jobs in the order of their submission (the
 
 import msgspec
 
-from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.plans import Configuration, Layer, PlanKind
 
 
@@ -28,6 +28,8 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     throughput: float
     """samples/s, as estimated when it was planned"""
     layer: Layer
+    starting: bool = False
+    """it does not run there yet"""
 
 
 class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,9 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     """as told last, and from then on as estimated"""
     priority: float = 1.0
     """the user's factor on the job's weight"""
+    project: str = "default"
+    workload: Fingerprint = Fingerprint("")
+    """jobs of one workload train at the same speed on the same GPUs; empty: like no other"""
     present: Present | None = None
 
 
@@ -74,6 +79,8 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """seconds are reckoned from the work done, so that the answer does not depend on the machine"""
     greedy: bool = False
     """do not solve at all"""
+    backend: str = "hopyard"
+    """which solver, by its name in `solver.BACKENDS`"""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -101,10 +101,14 @@ def silent(wanted: Configurations) -> Estimated:
 
 
 def decide(
-    policy: str, seen: View, settings: Settings | None = None, estimator: Estimator = linear
+    policy: str,
+    seen: View,
+    settings: Settings | None = None,
+    estimator: Estimator = linear,
+    registry: Registry | None = None,
 ) -> Decision:
-    """One decision of a policy, from the view to the end."""
-    registry = Registry(settings or Settings())
+    """One decision of a policy, from the view to the end; without a registry, of one built for it."""
+    registry = registry or Registry(settings or Settings())
     wanted = wanted_by(registry, Want(policy=policy, view=seen))
     assert isinstance(wanted, Configurations), wanted
     step = Decide(policy=policy, view=seen, wanted=wanted, estimates=estimator(wanted))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
+import numpy as np
 
 from schemas.plans import PlanKind
 from schemas.settings import Settings
@@ -28,6 +29,14 @@ class Greedy(Hops):
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
         decision = super().decide(view, wanted, estimates, solve)
         return msgspec.structs.replace(decision, choices=decision.choices * 2)
+
+
+class Numbers(Hops):
+    """Gives numbers of a kind that no message can hold."""
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        decision = super().decide(view, wanted, estimates, solve)
+        return msgspec.structs.replace(decision, gap=np.float32(0.5))
 
 
 class Crashes(Hops):

@@ -2,7 +2,7 @@ import numpy as np
 from planner_builders import FAST, SLOW, job, node, nodes, place_on, present
 
 from schemas.plans import Configuration
-from services.planner.configurations import configurations_for, explicit
+from services.planner.configurations import configurations_for, explicit, held
 from services.planner.view import ViewJob, ViewNode
 
 SENSITIVE, LOW = 1.5, 1.2
@@ -98,6 +98,22 @@ def test_it_may_not_stay_where_its_gpus_or_nodes_are_gone() -> None:
     one = job(demand=(4,), sensitivity=SENSITIVE, present=present(a0=2, a2=2))
     assert found(one, nodes(8, 8, 1), stay=True) == found(one, nodes(8, 8, 1))
     assert found(one, nodes(8, 8), stay=True) == found(one, nodes(8, 8))
+
+
+def test_the_rows_that_leave_jobs_where_they_are() -> None:
+    jobs = [job(name, (2, 4), sensitivity=LOW) for name in "xyz"]
+    columns = configurations_for(jobs, nodes(4, 4, 2, 2), 1.4)
+    present = {jobs[0].job_id: place_on(a1=2), jobs[2].job_id: place_on(a3=2, a2=2)}
+    assert {
+        (columns.jobs[columns.job[row]], tuple(sorted(columns.at(row).items())))
+        for row in held(columns, present)
+    } == {("x", (("a1", 2),)), ("z", (("a2", 2), ("a3", 2)))}
+
+
+def test_where_nothing_offers_the_present_place_no_row_holds_it() -> None:
+    columns = configurations_for([job("x", (4,), sensitivity=SENSITIVE)], nodes(4, 4), 1.4)
+    for place in (place_on(a0=2, a1=2), place_on(gone=4), place_on()):
+        assert not len(held(columns, {job("x").job_id: place}))
 
 
 def test_given_configurations_become_columns() -> None:

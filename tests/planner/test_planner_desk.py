@@ -14,6 +14,7 @@ from schemas.settings import Settings
 from services.planner.aside import Aside
 from services.planner.configurations import Configurations
 from services.planner.desk import Desk, Inline, Runner
+from services.planner.gauges import gauges
 from services.planner.policies.contract import Decision
 from services.planner.tasks import Prepare, Prepared, Resolve
 from services.planner.view import Effort, View
@@ -100,10 +101,12 @@ async def test_an_estimator_that_refuses_on_the_first_plan_leaves_nothing_known(
 
 async def test_a_policy_that_raises_is_stood_in_for(bus: MemoryBus) -> None:
     await bus.serve("estimator", ESTIMATOR, answer)
-    ready, decision = await planned(desk(bus), "planner_policies:Raises")
+    one = desk(bus)
+    ready, decision = await planned(one, "planner_policies:Raises")
     assert ready.policy == "fifo"
     assert "out of ideas" in ready.notes[0]
     assert chosen(decision) == {"x": place_on(a0=2), "y": place_on(a0=2)}
+    assert gauges(one.spared)[0].value == 1.0
 
 
 async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> None:
@@ -113,6 +116,21 @@ async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> 
         "planner_policies:Greedy decided wrongly: 2 configurations for job x; planned by fifo",
     )
     assert decision.stage == Stage.QUEUE
+
+
+async def test_a_decision_that_cannot_be_published_is_stood_in_for(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, decision = await planned(desk(bus), "planner_policies:Numbers")
+    assert "numpy.float32" in decision.notes[0]
+    assert decision.stage == Stage.QUEUE
+
+
+async def test_a_stand_in_keeps_the_memory_of_the_policy_that_failed(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = msgspec.structs.replace(SEEN, memory=b"mine")
+    for policy in ("Raises", "Greedy"):
+        _, decision = await planned(desk(bus), f"planner_policies:{policy}", seen)
+        assert decision.memory == b"mine"
 
 
 async def test_a_policys_memory_comes_back_in_its_next_decision(bus: MemoryBus) -> None:
@@ -138,7 +156,9 @@ async def test_a_process_that_ends_or_hangs_costs_nothing_but_quality(
 ) -> None:
     await bus.serve("estimator", ESTIMATOR, answer)
     seen = msgspec.structs.replace(SEEN, effort=LIVE)
-    _, decision = await planned(desk(bus, aside), f"planner_policies:{policy}", seen)
+    one = desk(bus, aside)
+    _, decision = await planned(one, f"planner_policies:{policy}", seen)
+    assert (one.spared.stood_in, one.spared.unsolved) == (0, 1)
     assert complaint in decision.notes[0]
     assert "without solving" in decision.notes[0]
     assert (decision.stage, len(decision.choices)) == (Stage.GREEDY, 2)

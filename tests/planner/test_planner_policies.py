@@ -1,5 +1,8 @@
-"""What every policy must keep to, whatever it is asked."""
+"""What every policy must keep to, whatever it is asked. A policy that is installed is tested by that."""
 
+from importlib.metadata import entry_points
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as limits
@@ -10,10 +13,36 @@ from schemas.ids import PlacementId
 from schemas.plans import Layer, PlanKind, Waiting
 from schemas.settings import Settings
 from services.planner.policies.contract import Choice, Decision, fault
-from services.planner.registry import Registry, UnknownPolicy, names
+from services.planner.registry import GROUP, Registry, UnknownPolicy, names
 from services.planner.view import Present, View, ViewJob, ViewNode
 
-POLICIES = [*names(), "services.planner.policies.fifo:Fifo"]
+HERE = "services.planner.policies."
+NOT_YET_INSTALLED = [
+    "fifo:FifoSkipping",
+    "sjf:Sjf",
+    "srtf:Srtf",
+    "srsf:Srsf",
+    "las:Las",
+    "yarn_cs:YarnCs",
+    "tiresias:Tiresias",
+    "sia:Sia",
+    "sia:SiaPowers",
+    "sia:SiaFaithful",
+    "gavel:gavel",
+    "gavel:gavel_ftf",
+    "gavel:gavel_makespan",
+    "gavel:gavel_throughput",
+    "gavel:gavel_fifo",
+    "gavel:gavel_agnostic",
+    "gavel:gavel_ftf_agnostic",
+    "gavel:gavel_makespan_agnostic",
+    "gavel:gavel_throughput_agnostic",
+    "gavel:gavel_fifo_agnostic",
+]
+"""entry points that were added after the environment was made, each once"""
+INSTALLED = {point.value for point in entry_points(group=GROUP)}
+POLICIES = [*names(), *(HERE + name for name in NOT_YET_INSTALLED if HERE + name not in INSTALLED)]
+GARBAGE = [b"null", b"[]", b"{}", b'{"jobs": 1}', msgspec.msgpack.encode([[["j0", 0, 0, 0]] * 2, [], []])]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
@@ -45,14 +74,22 @@ def _job(draw: st.DrawFn, index: int, cluster: list[ViewNode], kind: PlanKind) -
         sensitivity=draw(st.floats(1.0, 3.0)),
         wait_s=draw(st.floats(0.0, 1000.0)),
         age_s=draw(st.floats(1.0, 1000.0)),
+        attained_gpu_s=draw(st.floats(0.0, 10_000.0)),
+        samples_done=draw(st.floats(0.0, 1000.0)),
+        project=draw(st.sampled_from(["default", "other"])),
         submitted_at=float(index),
         present=here,
     )
 
 
+def told(decision: Decision) -> list[str]:
+    """The jobs that a decision speaks of."""
+    return sorted([choice.job_id for choice in decision.choices] + [left.job_id for left in decision.left])
+
+
 @every_policy
 @given(seen=views())
-@limits(max_examples=40, deadline=None)
+@limits(max_examples=15, deadline=None)
 def test_a_decision_is_sound(policy: str, seen: View) -> None:
     decision = decide(policy, seen)  # which checks capacity, gangs, one configuration a job
     assert fault(seen, decision) is None
@@ -60,23 +97,49 @@ def test_a_decision_is_sound(policy: str, seen: View) -> None:
 
 @every_policy
 @given(seen=views())
-@limits(max_examples=25, deadline=None)
+@limits(max_examples=6, deadline=None)
 def test_every_job_is_placed_or_has_a_reason(policy: str, seen: View) -> None:
-    decision = decide(policy, seen)
-    told = [choice.job_id for choice in decision.choices] + [left.job_id for left in decision.left]
-    assert sorted(told) == sorted(job.job_id for job in seen.jobs)
+    assert told(decide(policy, seen)) == sorted(job.job_id for job in seen.jobs)
 
 
 @every_policy
 @given(seen=views())
-@limits(max_examples=25, deadline=None)
+@limits(max_examples=6, deadline=None)
 def test_the_same_view_gives_the_same_decision(policy: str, seen: View) -> None:
     assert decide(policy, seen) == decide(policy, seen)
 
 
 @every_policy
+@given(first=views(), then=views())
+@limits(max_examples=6, deadline=None)
+def test_memory_survives_a_restart_of_the_planner(policy: str, first: View, then: View) -> None:
+    """All a policy knows of earlier plans is in the view: one built anew decides as the old one would."""
+    registry = Registry(Settings())
+    memory = decide(policy, first, registry=registry).memory
+    again = msgspec.structs.replace(then, at=first.at + 60.0, memory=memory)
+    assert decide(policy, again, registry=registry) == decide(policy, again)
+
+
+@every_policy
+@given(seen=views(), garbage=st.binary(max_size=30) | st.sampled_from(GARBAGE))
+@limits(max_examples=6, deadline=None)
+def test_memory_that_makes_no_sense_is_harmless(policy: str, seen: View, garbage: bytes) -> None:
+    decision = decide(policy, msgspec.structs.replace(seen, memory=garbage))
+    assert fault(seen, decision) is None
+    assert told(decision) == sorted(job.job_id for job in seen.jobs)
+
+
+@every_policy
 @given(seen=views())
-@limits(max_examples=15, deadline=None)
+@limits(max_examples=6, deadline=None)
+def test_it_is_asked_again_later_or_not_at_all(policy: str, seen: View) -> None:
+    again_at = decide(policy, seen).again_at
+    assert again_at is None or again_at > seen.at
+
+
+@every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
 def test_a_silent_estimator_breaks_nothing(policy: str, seen: View) -> None:
     assert fault(seen, decide(policy, seen, estimator=silent)) is None
 
@@ -107,7 +170,7 @@ def test_each_broken_rule_is_named(choices: list[Choice], complaint: str | None)
 def test_a_policy_is_found_by_name_or_by_module_and_attribute() -> None:
     registry = Registry(Settings())
     assert registry.find("fifo") is registry.find("fifo")
-    assert type(registry.find("services.planner.policies.hops:Hops")) is type(registry.find("hops"))
+    assert type(registry.find(f"{HERE}hops:Hops")) is type(registry.find("hops"))
 
 
 @pytest.mark.parametrize("name", ["nonsense", "no.such.module:Policy", "services.planner:Nothing"])
