@@ -1,0 +1,186 @@
+"""experiment, compare: grids of simulations over several seeds, and reports of them."""
+
+from enum import StrEnum
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hopyard.commands.about import versions
+from hopyard.failures import Failure, Invalid
+from hopyard.options import Scenario, Trace
+from hopyard.terminal import console, say
+
+if TYPE_CHECKING:
+    from hopyard.experiments.grids import Options
+    from hopyard.experiments.suite import Experiment
+
+FOLDER = Path("experiments")
+QUICK_SEEDS = 2
+NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools", "pyarrow", "scipy", "sklearn")
+
+
+class Name(StrEnum):
+    """What there is to find out."""
+
+    ACCURACY = "accuracy"
+    TABLE3 = "table3"
+    TABLE4 = "table4"
+    PRIORITIES = "priorities"
+    ARRIVAL_RATES = "arrival-rates"
+    SCALABILITY = "scalability"
+
+
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        "--seeds",
+        min=1,
+        max=1000,
+        help="Run everything with seeds 1 to this.",
+        show_default="5; scalability 3",
+    ),
+]
+Policies = Annotated[
+    str | None,
+    typer.Option(
+        "--policies",
+        metavar="A,B,…",
+        help="Policies, the one to compare with first; NAME+SETTING=VALUE changes settings.",
+        show_default="the experiment's",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        file_okay=False,
+        help="Folder of the report, and of the runs it is made from: the same command goes on from there.",
+        show_default="experiments/NAME",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, max=1024, help="Runs at once.", show_default="all cores"),
+]
+Events = Annotated[bool, typer.Option("--events", help="Keep each run's event log beside its outcome.")]
+
+
+def experiment(
+    name: Annotated[Name, typer.Argument(metavar="NAME", help=f"One of {', '.join(Name)}.")],
+    *,
+    seeds: Seeds = None,
+    policies: Policies = None,
+    trace: Trace = None,
+    out: Out = None,
+    jobs: Jobs = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The scenario tiny and two seeds: does it all work?")
+    ] = False,
+    events: Events = False,
+) -> None:
+    """Repeat an experiment of the Hops paper over several seeds, and set the figures beside the paper's.
+
+    accuracy: predicted against measured throughput (figures 6 and 7).
+    table3: 25 jobs on 64 GPUs. table4: 500 jobs on 512 GPUs.
+    priorities: one policy with other rules of its queue (figure 13).
+    arrival-rates: 30 to 1200 jobs an hour (figure 13).
+    scalability: how long the integer programs take (figures 14 and 15).
+
+    $ hopyard experiment table3
+    $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4
+    """
+    needed()
+    from hopyard.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services
+
+    chosen = EXPERIMENTS[name]
+    options = _options(
+        scenario="tiny" if quick else chosen.scenario,
+        policies=policies or ",".join(chosen.policies),
+        seeds=seeds or (QUICK_SEEDS if quick else chosen.seeds),
+        trace=trace,
+        quick=quick,
+    )
+    _perform(name, chosen, options, out=out, jobs=jobs, events=events)
+
+
+def compare(
+    *,
+    scenario: Scenario = "hops-512",
+    policies: Policies = None,
+    seeds: Seeds = None,
+    trace: Trace = None,
+    out: Out = None,
+    jobs: Jobs = None,
+    events: Events = False,
+) -> None:
+    """Compare policies on one workload: the same jobs, costs and seeds; a table, plots, and data.
+
+    Every policy runs as the Hops paper set it up, and as its own authors do. Policies of your own are
+    compared by their entry point, or as `module:attribute`; `+` gives one settings of its own.
+
+    $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
+    $ hopyard compare --scenario hops-64 --policies hops,mine:Greedy --trace philly.csv
+    $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
+    """
+    needed()
+    from hopyard.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
+
+    chosen = policies or ",".join(COMPARE.policies)
+    options = _options(scenario=scenario, policies=chosen, seeds=seeds or COMPARE.seeds, trace=trace)
+    _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events)
+
+
+def needed() -> None:
+    """Raises Failure when the packages that run and show experiments are not here."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise Failure(f"{', '.join(missing)} missing: pip install 'hopyard[experiments]'")
+
+
+def _options(
+    *, scenario: str, policies: str, seeds: int, trace: Path | None, quick: bool = False
+) -> "Options":
+    """Raises Invalid."""
+    from hopyard.experiments.baselines import contender  # noqa: PLC0415 - as below
+    from hopyard.experiments.grids import Options  # noqa: PLC0415 - brings numpy
+    from hopyard.scenario import check_policy, chosen_scenario, valid  # noqa: PLC0415 - as above
+
+    texts = dict.fromkeys(text.strip() for text in policies.split(",") if text.strip())
+    named = tuple(valid(partial(contender, text)) for text in texts)
+    if not named:
+        raise Invalid("--policies names none")
+    for each in named:
+        check_policy(each.policy)
+    chosen = chosen_scenario(scenario, trace)
+    return Options(scenario=chosen, policies=named, seeds=tuple(range(1, seeds + 1)), quick=quick)
+
+
+def _perform(
+    name: str, chosen: "Experiment", options: "Options", *, out: Path | None, jobs: int | None, events: bool
+) -> None:
+    from hopyard.bench.machine import machine_facts  # noqa: PLC0415 - brings numpy
+    from hopyard.experiments.suite import Plan, perform  # noqa: PLC0415 - brings matplotlib
+
+    folder = out or FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = machine_facts(folder)
+    plan = Plan(
+        name=name,
+        experiment=chosen,
+        options=options,
+        out=folder,
+        workers=jobs or int(machine["cores"]),
+        events=events,
+        about=machine | versions(),
+    )
+    for path in perform(plan, say):
+        console().print(str(path))
+
+
+def register(app: typer.Typer) -> None:
+    app.command("experiment")(experiment)
+    app.command("compare")(compare)

@@ -1,0 +1,143 @@
+"""Experiments that are grids of simulations: which arms each has, and the runs they make. Pure.
+
+An arm is a curve or a row of the report: a policy with its settings. Arms of one group are compared
+among each other.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from hopyard.experiments.baselines import AUTHORS, PAPER, Contender, Setup, setup_of
+from hopyard.experiments.paper import ARRIVAL_RATES
+from hopyard.experiments.trials import Simulated, Simulation, Trial
+from hopyard.failures import Invalid
+from loadgen.scenarios import arrivals
+from schemas.scenarios import ArrivingJob, ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload
+
+HOUR_S = 3600.0
+HOPS = Contender("hops", "hops")
+PRIORITIES = ("lr", "las", "sjf", "srtf", "ftf", "fifo")
+QUICK_RATES = (20.0, 80.0)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line chose."""
+
+    scenario: ScenarioFile
+    policies: tuple[Contender, ...]
+    seeds: tuple[int, ...]
+    quick: bool = False
+    """small, to see that everything works"""
+
+    @property
+    def traced(self) -> bool:
+        return isinstance(self.scenario.workload, TraceWorkload)
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of an experiment and where it belongs in the report."""
+
+    group: str
+    arm: str
+    trial: Trial
+    at: float | None = None
+    """place on the axis of a sweep"""
+
+    @property
+    def seed(self) -> int:
+        return self.trial.seed
+
+
+class Made(msgspec.Struct, frozen=True):
+    case: Case
+    outcome: Simulated
+
+
+def comparison(options: Options) -> Iterator[Case]:
+    """Every policy in both settings; and hops by finish-time fairness, as in section 4.4 of the paper."""
+    for setting in (PAPER, AUTHORS):
+        for policy in options.policies:
+            yield from _seeded(options, setting, policy.label, setup_of(setting, policy))
+    if HOPS in options.policies:
+        yield from _seeded(options, PAPER, "hops, priority ftf", _by_priority(HOPS, "ftf"))
+
+
+def priorities(options: Options) -> Iterator[Case]:
+    """The first policy under every rule of the queue."""
+    policy = options.policies[0]
+    for rule in PRIORITIES:
+        yield from _seeded(options, f"{policy.label} by priority", rule, _by_priority(policy, rule))
+
+
+def arrival_rates(options: Options) -> Iterator[Case]:
+    """The same number of jobs, arriving faster and faster."""
+    for rate in QUICK_RATES if options.quick else ARRIVAL_RATES:
+        for seed in options.seeds:
+            here = msgspec.structs.replace(
+                options, scenario=at_rate(options.scenario, rate, seed), seeds=(seed,)
+            )
+            for policy in options.policies:
+                yield from _seeded(here, PAPER, policy.label, setup_of(PAPER, policy), at=rate)
+
+
+def _by_priority(policy: Contender, rule: str) -> Setup:
+    setup = setup_of(PAPER, policy)
+    return Setup(setup.policy, {**setup.overrides, "priority_rule": rule})
+
+
+def _seeded(
+    options: Options, group: str, arm: str, setup: Setup, *, at: float | None = None
+) -> Iterator[Case]:
+    for seed in options.seeds:
+        trial = Simulation(
+            scenario=options.scenario, policy=setup.policy, seed=seed, overrides=setup.overrides
+        )
+        yield Case(group=group, arm=arm, trial=trial, at=at)
+
+
+def at_rate(scenario: ScenarioFile, rate: float, seed: int) -> ScenarioFile:
+    """The scenario with its jobs arriving at `rate` an hour in the mean; those of a trace closer together.
+
+    Raises Invalid when all come at once.
+    """
+    workload = scenario.workload
+    if isinstance(workload, PoissonWorkload):
+        faster = msgspec.structs.replace(workload, rate_per_hour=rate)
+        return msgspec.structs.replace(scenario, workload=faster)
+    found = arrivals(scenario, seed=seed)
+    span_s = max((arrival.at_s for arrival in found), default=0.0)
+    if span_s == 0:
+        raise Invalid(f"{scenario.name}: all jobs arrive at once, so there is no rate to change")
+    factor = len(found) / rate * HOUR_S / span_s
+    jobs = [ArrivingJob(at_s=arrival.at_s * factor, job=arrival.job) for arrival in found]
+    return msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=jobs))
+
+
+def groups_of(made: Iterable[Made]) -> dict[str, list[Made]]:
+    """In the order of their first appearance, as all that follow."""
+    found: dict[str, list[Made]] = {}
+    for one in made:
+        found.setdefault(one.case.group, []).append(one)
+    return found
+
+
+def arms_of(made: Iterable[Made]) -> dict[str, list[Simulated]]:
+    found: dict[str, list[Simulated]] = {}
+    for one in made:
+        found.setdefault(one.case.arm, []).append(one.outcome)
+    return found
+
+
+def places_of(made: Iterable[Made]) -> dict[float, list[Made]]:
+    found: dict[float, list[Made]] = {}
+    for one in made:
+        if one.case.at is not None:
+            found.setdefault(one.case.at, []).append(one)
+    return dict(sorted(found.items()))
+
+
+def values_of(outcomes: Sequence[Simulated], metric: str) -> list[float]:
+    """One a seed; runs that have no such figure are left out."""
+    found = (outcome.result.metrics.get(metric) for outcome in outcomes)
+    return [value for value in found if value is not None]

@@ -1,0 +1,93 @@
+"""The integer programs that a scenario leads to, and how long the solver takes over each.
+
+The programs are the planner's own: the services run on virtual time until the wanted rounds are over,
+under the policy below, which is `hops` but for one thing. It notes the program of every round's first
+plan and takes the greedy choice, so that getting there costs no solving.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from hopyard.experiments.trials import Solved, SolveRow, Solving
+from loadgen.simulation import simulate
+from loadgen.stack import MemoryStack
+from schemas.plans import PlanKind
+from schemas.settings import Settings
+from services.planner.configurations import Configurations
+from services.planner.estimates import Estimated
+from services.planner.policies.contract import Decision
+from services.planner.policies.hops import Hops
+from services.planner.problem import Problem, Solution, Solve
+from services.planner.solver import solve
+from services.planner.view import Effort, View
+
+OVERRUN_LIMIT_S = 600.0
+"""how long we wait for an abandoned solve, which would slow the next measurement"""
+
+noted: list[Problem] = []
+"""a round each; a policy is built by name, so there is no other way to hand them on"""
+
+
+class NotedHops(Hops):
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        def note(problem: Problem, effort: Effort) -> Solution:
+            if view.kind == PlanKind.FIRST:
+                noted.append(problem)
+            return solve(problem, msgspec.structs.replace(effort, greedy=True))
+
+        return super().decide(view, wanted, estimates, note)
+
+
+class EnoughError(Exception):
+    """The wanted rounds are over."""
+
+
+def solved(trial: Solving) -> Solved:
+    """Raises LookupError when the scenario was over before the wanted rounds were."""
+    programs = _programs(trial)
+    if len(programs) < trial.rounds:
+        raise LookupError(f"{trial.scenario.name}: {len(programs)} programs instead of {trial.rounds}")
+    return Solved(rows=tuple(row for program in programs for row in _timed(trial, program)))
+
+
+def _programs(trial: Solving) -> list[Problem]:
+    """The last programs before the end of the wanted rounds."""
+    settings = msgspec.convert(trial.overrides, Settings)
+    noted.clear()
+
+    async def enough(_: MemoryStack) -> None:
+        await asyncio.sleep(settings.round_s * (trial.warm_rounds + trial.rounds))
+        raise EnoughError
+
+    with contextlib.suppress(EnoughError):
+        simulate(
+            trial.scenario,
+            policy=f"{__name__}:{NotedHops.__name__}",
+            seed=trial.seed,
+            overrides={**trial.overrides, "round_s": settings.round_s},
+            disturb=enough,
+        )
+    return noted[-trial.rounds :]
+
+
+def _timed(trial: Solving, program: Problem) -> Iterator[SolveRow]:
+    backend = msgspec.convert(trial.overrides, Settings).solver
+    for gap in trial.gaps:
+        others = set(threading.enumerate())
+        began = time.perf_counter()
+        solution = solve(program, Effort(gap=gap, budget_s=trial.budget_s, backend=backend))
+        seconds = time.perf_counter() - began
+        for thread in set(threading.enumerate()) - others:  # of a solve abandoned at its deadline
+            thread.join(OVERRUN_LIMIT_S)
+        yield SolveRow(
+            configurations=len(program),
+            tolerated=gap,
+            seconds=seconds,
+            gap=solution.gap,
+            stage=solution.stage.value,
+        )

@@ -1,0 +1,93 @@
+import msgspec
+import pytest
+from experiment_builders import options
+
+from hopyard.experiments import grids, paper, scalability
+from hopyard.experiments.baselines import AUTHORS, PAPER, SETUPS, Setup, contender
+from hopyard.experiments.grids import HOUR_S, at_rate
+from hopyard.experiments.measures import HEADLINE
+from hopyard.experiments.trials import Simulation
+from hopyard.failures import Invalid
+from loadgen.scenarios import arrivals, cluster_of, load_scenario
+from schemas.scenarios import ListedWorkload
+from schemas.settings import Settings
+from services.planner.registry import Registry
+
+
+def test_a_comparison_runs_every_policy_in_both_settings_with_every_seed() -> None:
+    cases = [
+        (case.group, case.arm, case.seed) for case in grids.comparison(options(policies=("fifo", "sia")))
+    ]
+    assert cases == [
+        (group, arm, seed) for group in (PAPER, AUTHORS) for arm in ("fifo", "sia") for seed in (1, 2)
+    ]
+
+
+def test_hops_runs_by_finish_time_fairness_too() -> None:
+    arms = {case.arm for case in grids.comparison(options()) if case.group == PAPER}
+    assert arms == {"hops", "fifo", "hops, priority ftf"}
+
+
+@pytest.mark.parametrize("setups", SETUPS.values(), ids=SETUPS.keys())
+def test_the_settings_and_variants_of_baselines_exist(setups: dict[str, Setup]) -> None:
+    for setup in setups.values():
+        settings = msgspec.convert(setup.overrides, Settings)
+        if ":" in setup.policy:
+            assert Registry(settings).find(setup.policy)
+
+
+def test_a_contender_may_have_settings_of_its_own() -> None:
+    (case, _, _, _) = grids.comparison(options(policies=("gavel+gavel_queue=weights+gap=0.5",)))
+    assert isinstance(case.trial, Simulation)
+    assert case.arm == "gavel+gavel_queue=weights+gap=0.5"
+    assert (case.trial.policy, case.trial.overrides) == ("gavel", {"gavel_queue": "weights", "gap": 0.5})
+
+
+@pytest.mark.parametrize("text", ["hops+nothing=1", "hops+gap=much", "hops+gap"])
+def test_a_setting_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Expected|unknown field"):
+        contender(text)
+
+
+def test_priorities_change_nothing_but_the_rule() -> None:
+    rules = [
+        case.trial.overrides
+        for case in grids.priorities(options(seeds=(1,)))
+        if isinstance(case.trial, Simulation)
+    ]
+    assert rules == [{"priority_rule": rule} for rule in grids.PRIORITIES]
+
+
+def test_at_another_rate_the_same_jobs_come_faster() -> None:
+    scenario = load_scenario("tiny")
+    usual, faster = (arrivals(at_rate(scenario, rate, 1), seed=1) for rate in (40.0, 80.0))
+    assert [one.job for one in faster] == [one.job for one in usual]
+    assert [one.at_s for one in faster] == pytest.approx([one.at_s / 2 for one in usual])
+
+
+def test_listed_jobs_come_faster_too() -> None:
+    found = arrivals(load_scenario("tiny"), seed=1)
+    jobs = [{"at_s": one.at_s, "job": msgspec.to_builtins(one.job)} for one in found]
+    listed = msgspec.structs.replace(
+        load_scenario("tiny"), workload=msgspec.convert({"arrivals": "listed", "jobs": jobs}, ListedWorkload)
+    )
+    times = [one.at_s for one in arrivals(at_rate(listed, 100.0, 1), seed=1)]
+    assert len(times) / times[-1] * HOUR_S == pytest.approx(100.0)
+
+
+def test_jobs_that_come_at_once_have_no_rate() -> None:
+    crowd = scalability.crowded(load_scenario("tiny"), jobs=8, gpus=12, seed=1)
+    with pytest.raises(Invalid, match="at once"):
+        at_rate(crowd, 100.0, 1)
+
+
+def test_a_crowd_waits_from_the_start_on_a_cluster_in_proportion() -> None:
+    scenario = scalability.crowded(load_scenario("hops-512"), jobs=30, gpus=128, seed=1)
+    assert [one.at_s for one in arrivals(scenario)] == [0.0] * 30
+    assert [group.count for group in cluster_of(scenario).nodes] == [4, 4, 4, 2, 2]
+
+
+def test_the_paper_is_quoted_in_measures_that_are_shown() -> None:
+    shown = {measure.metric for measure in HEADLINE}
+    for _, table in paper.TABLES.values():
+        assert all(shown >= figures.keys() for figures in table.values())
