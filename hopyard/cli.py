@@ -4,7 +4,23 @@ from collections.abc import Sequence
 
 import typer
 
-from hopyard.commands import about, bench, diag, jobs, logs, nodes, policy, replay, run, simulate
+from hopyard.commands import (
+    about,
+    accuracy,
+    bench,
+    calibrate,
+    diag,
+    experiment,
+    jobs,
+    logs,
+    nodes,
+    policy,
+    replay,
+    run,
+    simulate,
+    solve,
+    store,
+)
 from hopyard.failures import Failure
 from hopyard.terminal import complain
 
@@ -25,6 +41,7 @@ Compare policies on one workload, in virtual time:
 
   $ hopyard simulate --scenario hops-64 --policy hops
   $ hopyard simulate --scenario hops-64 --policy fifo
+  $ hopyard compare --scenario hops-64 --policies hops,fifo
 
 Exit codes:
 
@@ -35,7 +52,23 @@ Exit codes:
   130  interrupted
 """
 
-GROUPS = (run, replay, jobs, nodes, logs, policy, diag, simulate, bench, about)
+GROUPS = (
+    run,
+    replay,
+    jobs,
+    nodes,
+    logs,
+    policy,
+    diag,
+    simulate,
+    experiment,
+    solve,
+    accuracy,
+    calibrate,
+    store,
+    bench,
+    about,
+)
 
 
 def application() -> typer.Typer:

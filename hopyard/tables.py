@@ -205,6 +205,14 @@ def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:
     return table
 
 
+def figures_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    """Any columns, those of numbers with a > before their name."""
+    table = _table(*columns)
+    for row in rows:
+        _add(table, *row)
+    return table
+
+
 def _workload(workload: Workload) -> str:
     match workload:
         case PoissonWorkload(count=count, rate_per_hour=rate):

@@ -11,7 +11,7 @@ from shared.domain.audit import event_log_hash
 from shared.domain.ledger import ledger_of
 from shared.domain.metrics import job_counts, plan_figures, summary
 
-WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "log_", "nats_", "node", "store", "web_")
+WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
 """beginnings of the settings that say where a run happened and not what it was"""
 
 

@@ -11,6 +11,7 @@ import msgspec
 from schemas.cluster import ClusterFile
 from schemas.events import Fact
 from schemas.jobs import JobFile
+from schemas.problems import SavedProblem, SolveResult
 from schemas.questions import REPLIES, Asked
 from schemas.results import RunResult
 from schemas.samples import Reading
@@ -29,6 +30,8 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "scenario": (ScenarioFile,),
     "settings": (Settings,),
     "result": (RunResult,),
+    "problem": (SavedProblem,),
+    "solution": (SolveResult,),
 }
 """file name → the types it describes"""
 

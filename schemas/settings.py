@@ -86,6 +86,8 @@ class Settings(File, frozen=True, kw_only=True):
     """a layer answers with at least so many observations, or so many seconds of running"""
     evidence_half_life_s: Seconds = 7 * 86_400.0
     """after so long an observation counts half"""
+    calibrate: bool = False
+    """have the paths of gradients measured on the first idle nodes of every GPU type that joins"""
 
     # ---- planner
     queue_refresh_s: Seconds = 30.0
@@ -104,10 +106,48 @@ class Settings(File, frozen=True, kw_only=True):
     solve_deadline_real_s: Seconds = 10.0
     solve_node_limit: Whole = 200
     """branch-and-bound nodes: the limit in simulation, where seconds must not decide"""
+    solver: Literal["hopyard", "highs", "scip", "cp-sat"] = "hopyard"
+    """what solves the program: our own, or a solver that is given the full model"""
+    dump_problems: str = ""
+    """save the problem of every plan in this folder, for `hopyard solve`; empty: do not"""
     estimate_timeout_real_s: Seconds = 2.0
     lease_real_s: Seconds = 3.0
     """how long a planner leads without renewing"""
     raqlr_window_s: Seconds = 4 * 3600.0
+
+    # ---- planner: policies without elasticity
+    rigid_demand: Literal["median", "min", "max"] = "median"
+    """which of a job's GPU counts it gets from a policy that cannot choose; of two medians the smaller"""
+    yarn_capacities: Annotated[str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$")] = ""
+    """relative capacities of the projects' queues, as `vision=3 speech=1`; those not named have 1"""
+
+    # ---- planner: tiresias
+    tiresias_thresholds: Annotated[str, Meta(pattern=r"^\d+(\.\d+)?( +\d+(\.\d+)?)*$")] = "3250 7200"
+    """where each queue but the last ends, ascending: GPU·s of attained service"""
+    tiresias_service: Literal["gpu-time", "time"] = "gpu-time"
+    """what service is; with `time`, the thresholds are seconds"""
+    tiresias_order: Literal["fifo", "gittins"] = "fifo"
+    """within a queue: by start, or by the Gittins index of the attained service"""
+    tiresias_promote_knob: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    """a job that has waited so many times as long as it ran goes back to the first queue; 0: never"""
+    tiresias_faithful: bool = False
+    """with the quirks of the authors' simulator"""
+
+    # ---- planner: sia
+    sia_power: Annotated[float, Meta(ge=-10, le=10)] = -0.5
+    """p: below 0 the smaller, the fairer; above 0 the larger, the more for jobs that gain most"""
+    sia_penalty: Annotated[float, Meta(ge=0, le=1e6)] = 1.1
+    """|λ|: what a job without GPUs costs"""
+    sia_scale_up: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
+    """a job gets at most so many times the GPUs it has run with, or its next larger GPU count"""
+
+    # ---- planner: gavel
+    gavel_reset_s: Annotated[float, Meta(ge=0, le=1e8)] = 1920.0
+    """shares of time hold for at least so long, whoever comes or goes"""
+    gavel_queue: Literal["all", "window", "weights"] = "all"
+    """`window`: only the service window by `priority_rule` takes part; `weights`: the rule weighs all"""
+    gavel_faithful: bool = False
+    """with the quirks of the authors' scheduler"""
 
     # ---- placer
     start_timeout_real_s: Seconds = 60.0

@@ -12,6 +12,8 @@ from storms import SMALL, stormy
 
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
+from loadgen.stack import MemoryStack
+from schemas.codec import decode_fact
 from schemas.results import RunResult
 from shared.domain.audit import audit
 
@@ -54,6 +56,18 @@ def test_the_process_does_not_matter(hash_seed: int, before: str) -> None:
     assert hashes_elsewhere(hash_seed, before) == hashes()
 
 
+def test_no_service_changes_a_fact_that_others_read_too() -> None:
+    """On the memory bus its readers share it."""
+    seen: list[MemoryStack] = []
+
+    async def look(stack: MemoryStack) -> None:
+        seen.append(stack)
+
+    ran = simulate(SMALL, disturb=look)
+    log = seen[0].bus._broker.log
+    assert [decode_fact(log.at(seq)[1]) for seq in ran.seqs] == ran.events
+
+
 def test_another_seed_is_another_run() -> None:
     assert simulate(SMALL, seed=2).result.event_log_hash != simulate(SMALL, seed=1).result.event_log_hash
 
@@ -73,11 +87,10 @@ def test_the_shipped_scenario_comes_to_the_known_figures(policy: str) -> None:
         assert ran.result.metrics[name] == pytest.approx(value, rel=0.15), name
 
 
-def test_the_command_writes_the_result_that_every_run_has(tmp_path: Path) -> None:
-    file = tmp_path / "result.json"
-    command = [sys.executable, "-m", "hopyard.cli", "simulate", "--scenario", "tiny", "--json", str(file)]
-    subprocess.run(command, check=True, capture_output=True, timeout=100)
-    written = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
+def test_the_command_prints_the_result_that_every_run_has_and_nothing_else() -> None:
+    command = [sys.executable, "-m", "hopyard.cli", "simulate", "--scenario", "tiny", "--json", "-"]
+    ran = subprocess.run(command, check=True, capture_output=True, timeout=100)
+    written = msgspec.json.decode(ran.stdout, type=dict[str, object])
     assert set(written) == set(RunResult.__struct_fields__)
     result = msgspec.convert(written, RunResult)
     assert result.jobs == {"submitted": 8, "completed": 8}
