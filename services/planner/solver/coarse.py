@@ -13,34 +13,66 @@ from services.planner.problem import Floats, Problem, restricted
 from services.planner.solver.clock import Clock
 from services.planner.solver.columns import Columns, columns_of, largest
 from services.planner.solver.direct import Search
-from services.planner.solver.relaxation import Relaxation, beginning
+from services.planner.solver.master import Relaxed
+from services.planner.solver.relaxation import Bounded, Relaxation, beginning
 
 BLOCK = 8
 """nodes"""
 BEGIN = 24
 """columns a job begins with in the whole program: its best at these prices"""
-SPREAD = 1e-3
-"""of a job's best net value: columns that differ by less are as good as each other"""
-NEAR = 0.9
-"""of a job's best net value: what is below is no column to begin with"""
+SPREAD = 0.02
+"""of a job's largest value: as much as nodes of a block may differ"""
 
 
-def coarse_prices(columns: Columns, clock: Clock, search: Search) -> Ints:
-    """The configurations to begin with; tells the search the bound that the prices prove. Raises Spent."""
+class Coarse(msgspec.Struct, frozen=True):
+    found: Bounded
+    """the whole cluster at these prices"""
+    rows: Ints
+    """configurations that the program over blocks held"""
+    x: Floats
+    """how much of each is in use"""
+
+
+def coarse(columns: Columns, clock: Clock, search: Search) -> Coarse:
+    """Raises Spent."""
     problem = columns.problem
     block = (np.cumsum(problem.capacity > 0) - 1).clip(0) // BLOCK
-    small = columns_of(_merged(restricted(problem, _sample(problem)), block))
-    relaxation = Relaxation(small, clock, gap=search.effort.gap, told=_nobody, begin=beginning(small))
-    price = relaxation.relax().relaxed.price[:, 1][block][:, None] * np.arange(problem.gpus.max() + 1)
+    rows = _sample(problem)
+    small = columns_of(_merged(restricted(problem, rows), block))
+    relaxation = Relaxation(
+        small, clock, gap=search.effort.gap, told=_nobody, begin=beginning(small), interior=True
+    )
+    priced = relaxation.relax()
+    held = rows[relaxation.master.rows]
+    return Coarse(_priced(columns, clock, priced.relaxed, block), held, relaxation.shares(priced))
+
+
+def _priced(columns: Columns, clock: Clock, relaxed: Relaxed, block: npt.NDArray[np.int64]) -> Bounded:
+    """All configurations at the prices of their blocks."""
+    problem = columns.problem
     clock.charge_pricing(len(problem))
+    gpu = relaxed.price[block, 1]
+    price: Floats = gpu[:, None] * np.arange(float(problem.gpus.max() + 1))
     net = columns.net(price)
-    best = columns.best(net)
-    search.tighten(float(price[:, 1] @ problem.capacity + best.sum()))
-    return _spread(columns, net, best)
+    whole = msgspec.structs.replace(relaxed, price=price, whole=float(gpu @ problem.capacity))
+    return Bounded(whole, net, columns.best(net))
 
 
-def _nobody(_: float) -> None:
+def spread(columns: Columns, found: Bounded) -> Ints:
+    """Columns for the program over nodes to begin with: each job's best at these prices.
+
+    Among nearly as good ones every job has others, so that no node is crowded.
+    """
+    job, net = columns.problem.job, found.net
+    worth = columns.best(columns.value) * SPREAD
+    near = np.flatnonzero(net >= (found.best - worth)[job]).astype(np.int32)
+    noise = np.random.default_rng(1).random(len(near))
+    return near[largest(net[near] + noise * worth[job[near]], job[near], BEGIN)]
+
+
+def _nobody(_: float) -> bool:
     """The bound of a sample proves nothing."""
+    return False
 
 
 def _sample(problem: Problem) -> Ints:
@@ -62,12 +94,3 @@ def _merged(problem: Problem, block: npt.NDArray[np.int64]) -> Problem:
         node=(cells % count).astype(np.int32),
         gpus=np.bincount(cell, weights=problem.gpus).astype(np.int32),
     )
-
-
-def _spread(columns: Columns, net: Floats, best: Floats) -> Ints:
-    """Each job's best configurations; among as good ones of every job others, so that none are crowded."""
-    job = columns.problem.job
-    near = np.flatnonzero(net >= best[job] * NEAR).astype(np.int32)
-    noise = np.random.default_rng(1).random(len(near)) * SPREAD
-    key = net[near] + noise * best[job[near]]
-    return np.union1d(near[largest(key, job[near], BEGIN)], columns.dearest()).astype(np.int32)

@@ -22,6 +22,8 @@ class Columns(msgspec.Struct, frozen=True):
     """of each job that has any: its first configuration"""
     owner: Ints
     """of each job that has any: the job"""
+    head: Ints
+    """by configuration: its first node"""
 
     def cells(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Row pointers, nodes and sizes of the gangs of some configurations."""
@@ -59,7 +61,7 @@ class Columns(msgspec.Struct, frozen=True):
 def columns_of(problem: Problem) -> Columns:
     """Of a problem with at least one configuration."""
     first = np.flatnonzero(np.diff(problem.job, prepend=-1)).astype(np.int32)
-    return Columns(problem, problem.value, first, problem.job[first])
+    return Columns(problem, problem.value, first, problem.job[first], problem.node[problem.start[:-1]])
 
 
 def sampled(columns: Columns, each: int) -> Ints:

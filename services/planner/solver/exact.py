@@ -49,6 +49,8 @@ def branch(search: Search, master: Master, clock: Clock, *, nodes: int | None, w
     """
     highs, rows = master.integer(), master.rows
     _limit(highs, search, clock, nodes)
+    if whole:  # a good plan is known, and what is left is to prove it
+        highs.setOptionValue("mip_heuristic_effort", 0.0)
     _listen(highs, search, rows, whole=whole)
     start = highspy.HighsSolution()
     start.col_value = np.isin(rows, search.best.choice[search.best.choice != NOTHING]).astype(float)

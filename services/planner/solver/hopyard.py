@@ -19,7 +19,7 @@ import numpy as np
 from services.planner.configurations import Ints
 from services.planner.problem import NOTHING, Problem
 from services.planner.solver.clock import Clock, Spent
-from services.planner.solver.coarse import coarse_prices
+from services.planner.solver.coarse import Coarse, coarse, spread
 from services.planner.solver.columns import Columns, columns_of
 from services.planner.solver.direct import Search
 from services.planner.solver.dive import completed, dive, rounded
@@ -30,6 +30,10 @@ from services.planner.solver.relaxation import Bounded, Relaxation, beginning
 
 LARGE = 128
 """nodes, above which a cluster is planned in parts"""
+FIRST_ROUNDS = 5
+"""of facets, for a large cluster"""
+COARSEST = 0.015
+"""tolerated gap, from which on parts are dived into without the facets of whole nodes"""
 FEW = 4_000
 """undecided configurations that are branched over at once; else first those that the relaxation holds"""
 
@@ -44,43 +48,50 @@ def run(search: Search) -> None:
 
 def _stages(search: Search) -> Iterator[None]:
     columns, clock = columns_of(search.problem), Clock(search)
-    nodes = int((search.problem.capacity > 0).sum())
-    begin = beginning(columns) if nodes <= LARGE else coarse_prices(columns, clock, search)
-    relaxation = Relaxation(columns, clock, gap=search.effort.gap, told=search.tighten, begin=begin)
+    large = int((search.problem.capacity > 0).sum()) > LARGE
+    begin = beginning(columns)
+
+    def told(bound: float) -> bool:
+        search.tighten(bound)
+        return search.done
+
+    if large:
+        rough = coarse(columns, clock, search)
+        search.tighten(rough.found.bound)
+        search.offer(rounded(columns, rough.rows, rough.x))
+        yield
+        search.offer(_in_parts(search, columns, rough, clock))
+        yield
+        begin = np.union1d(begin, spread(columns, rough.found)).astype(np.int32)
+    relaxation = Relaxation(columns, clock, gap=search.effort.gap, told=told, begin=begin, interior=large)
     found = relaxation.relax()
     search.offer(rounded(columns, relaxation.master.rows, relaxation.shares(found)))
     yield
-    if nodes <= LARGE:
+    if large:
+        yield from _improved(search, columns, found, clock)
+        found = relaxation.tighten(found, FIRST_ROUNDS)
+        yield
+    else:
         found = relaxation.tighten(found)
         yield
         search.offer(dive(relaxation.master, found))
-    else:
-        search.offer(_in_parts(search, relaxation, found, clock))
         yield
-        yield from _improved(search, columns, found, clock)
-        found = relaxation.tighten(found)
-    yield
     yield from _improved(search, columns, found, clock)
     yield from _branched(search, relaxation, found, clock)
 
 
-def _in_parts(search: Search, relaxation: Relaxation, found: Bounded, clock: Clock) -> Ints:
+def _in_parts(search: Search, columns: Columns, rough: Coarse, clock: Clock) -> Ints:
     """Every part dived into by itself; then what is left of all parts together."""
-    columns = relaxation.columns
     chosen = np.empty(0, dtype=np.int32)
-    parts = divided(columns, relaxation.master.rows, relaxation.shares(found))
-    try:
-        for jobs, free in parts:
-            part = part_of(columns, jobs, free)
-            if part is not None:
-                chosen = np.append(chosen, part.rows[_planned(part.problem, search, clock, tight=False)])
+    with contextlib.suppress(Spent):
+        tight = search.effort.gap < COARSEST
+        for part in divided(columns, rough.rows, rough.x):
+            chosen = np.append(chosen, part.rows[_planned(part.problem, search, clock, tight=tight)])
         waiting = np.ones(columns.problem.jobs, dtype=bool)
         waiting[columns.problem.job[chosen]] = False
         rest = part_of(columns, waiting, free_beside(columns.problem, chosen))
         if rest is not None:
             chosen = np.append(chosen, rest.rows[_planned(rest.problem, search, clock, tight=True)])
-    except Spent:
-        pass
     return completed(columns, chosen)
 
 
@@ -88,7 +99,7 @@ def _planned(problem: Problem, search: Search, clock: Clock, *, tight: bool) -> 
     """A good plan of a small problem. Raises Spent."""
     columns = columns_of(problem)
     relaxation = Relaxation(
-        columns, clock, gap=search.effort.gap, told=lambda _: None, begin=beginning(columns)
+        columns, clock, gap=search.effort.gap, told=lambda _: False, begin=beginning(columns)
     )
     found = relaxation.relax()
     return dive(relaxation.master, relaxation.tighten(found) if tight else found)

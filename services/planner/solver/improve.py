@@ -23,26 +23,30 @@ NODES = 16
 WORTH = 0.005
 """of the distance between bound and plan: what a job must have lost to be looked at"""
 
+LEAST = 0.1
+"""of that distance: a sweep that gains less is the last"""
+
 Planned = Callable[[Problem], Ints]
 """the rows of a good plan for a small problem"""
 
 
 def improvements(columns: Columns, found: Bounded, choice: Ints, plan: Planned) -> Iterator[Ints]:
-    """Better and better choices, each by job; ends when no neighbourhood gains. Raises Spent."""
-    gained = True
-    while gained:
-        gained = False
+    """Better and better choices, each by job; ends when a sweep gains little. Raises Spent."""
+    gain = np.inf
+    while gain > LEAST * (found.bound - _value(columns, choice)):
+        before = _value(columns, choice)
         for job in _losers(columns, found, choice):
             better = _replanned(columns, choice, _neighbourhood(columns, found, choice, job), plan)
             if better is not None:
-                choice, gained = better, True
+                choice = better
                 yield choice
+        gain = _value(columns, choice) - before
 
 
 def _losers(columns: Columns, found: Bounded, choice: Ints) -> list[int]:
     """The jobs that lost most, most first."""
     loss = found.best - np.where(choice == NOTHING, 0.0, found.net[choice])
-    distance = found.bound - float(columns.value[choice[choice != NOTHING]].sum())
+    distance = found.bound - _value(columns, choice)
     order = np.argsort(-loss, kind="stable")
     return [int(job) for job in order[loss[order] > WORTH * distance]]
 
@@ -87,6 +91,10 @@ def _replanned(columns: Columns, choice: Ints, inside: Flags, plan: Planned) -> 
     better = np.where(moving, NOTHING, choice).astype(np.int32)
     better[problem.job[rows]] = rows
     return better
+
+
+def _value(columns: Columns, choice: Ints) -> float:
+    return _worth(columns, choice[choice != NOTHING])
 
 
 def _worth(columns: Columns, rows: Ints) -> float:

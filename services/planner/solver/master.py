@@ -25,8 +25,8 @@ OPTIONS: dict[str, bool | int | str] = {
     "threads": 1,
     "presolve": "off",
 }
-INTERIOR_ABOVE = 128
-"""nodes: from there on an interior point comes sooner than a vertex"""
+INTERIOR_ABOVE = 600
+"""jobs and nodes: from there on an interior point comes sooner than a vertex"""
 INTERIOR: dict[str, str | float] = {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-4}
 VIOLATED = 0.02
 """a facet joins when it is broken by more"""
@@ -46,7 +46,8 @@ class Relaxed(msgspec.Struct, frozen=True):
 
 
 class Master:
-    def __init__(self, columns: Columns, clock: Clock) -> None:
+    def __init__(self, columns: Columns, clock: Clock, *, interior: bool = False) -> None:
+        """`interior`: by an interior point, for a large program that is not dived into."""
         problem = columns.problem
         self.columns = columns
         self.rows = np.empty(0, dtype=np.int32)
@@ -59,7 +60,7 @@ class Master:
         self._facet_node = np.empty(0, dtype=np.int32)
         self._facet = np.empty((0, self._sizes))
         self._known: set[tuple[int, int, int]] = set()
-        self._interior = int((problem.capacity > 0).sum()) > INTERIOR_ABOVE
+        self._interior = interior and self._jobs + self._nodes > INTERIOR_ABOVE
         self._highs = highspy.Highs()
         for name, value in {**OPTIONS, **(INTERIOR if self._interior else {})}.items():
             self._highs.setOptionValue(name, value)

@@ -4,6 +4,8 @@ A large cluster is planned in parts of neighbouring nodes, every job in the part
 of it; and a plan is improved by planning a neighbourhood anew, everything else staying where it is.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +25,15 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def part_of(columns: Columns, jobs: Flags, free: Ints) -> Part | None:
-    """The configurations of some jobs that fit the free GPUs; None if there is none.
-
-    Only jobs and nodes that occur are in it.
-    """
+    """The configurations of some jobs that fit the free GPUs; None if there is none."""
     whole = columns.problem
-    rows = np.flatnonzero(jobs[whole.job]).astype(np.int32)
-    rows = rows[columns.fits(rows, free)]
+    rows = np.flatnonzero((free > 0)[columns.head] & jobs[whole.job]).astype(np.int32)
+    return _part(columns, rows[columns.fits(rows, free)], free)
+
+
+def _part(columns: Columns, rows: Ints, free: Ints) -> Part | None:
+    """A program of its own over some configurations: only jobs and nodes that occur are in it."""
+    whole = columns.problem
     if not len(rows):
         return None
     start, cells = subset(whole.start, rows)
@@ -55,13 +59,19 @@ def free_beside(problem: Problem, rows: Ints) -> Ints:
     return free
 
 
-def divided(columns: Columns, rows: Ints, x: npt.NDArray[np.float64]) -> list[tuple[Flags, Ints]]:
-    """Jobs and GPUs of each part. `rows`, `x`: the relaxation's columns and how much of each is in use."""
+def divided(columns: Columns, rows: Ints, x: npt.NDArray[np.float64]) -> Iterator[Part]:
+    """The parts of a cluster. `rows`, `x`: a relaxation's columns, and how much of each is in use."""
     problem = columns.problem
-    used = np.cumsum(problem.capacity > 0) - 1
-    part = np.maximum(used, 0) // PART
+    part = ((np.cumsum(problem.capacity > 0) - 1).clip(0) // PART).astype(np.int16)
     count = int(part.max()) + 1
     mass = np.zeros((problem.jobs, count))
-    np.add.at(mass, (problem.job[rows], part[problem.node[problem.start[rows]]]), x)
-    home = np.where(mass.any(axis=1), mass.argmax(axis=1), -1)
-    return [(home == index, np.where(part == index, problem.capacity, 0)) for index in range(count)]
+    np.add.at(mass, (problem.job[rows], part[columns.head[rows]]), x)
+    home = np.where(mass.any(axis=1), mass.argmax(axis=1), -1).astype(np.int16)
+    at_home = np.flatnonzero(part[columns.head] == home[problem.job]).astype(np.int32)
+    of = home[problem.job[at_home]]
+    for index in range(count):
+        free = np.where(part == index, problem.capacity, 0).astype(np.int32)
+        mine = at_home[of == index]
+        found = _part(columns, mine[columns.fits(mine, free)], free)
+        if found is not None:
+            yield found

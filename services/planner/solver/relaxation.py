@@ -27,13 +27,15 @@ JOIN = 8
 """columns a job may add in one round"""
 NEAR = 0.5
 """of the way from a job's price to its best net value: a column below that is not worth adding"""
+ROUNDS = 30
+"""of facets, at most; the first few bring most"""
 MET = 0.1
 """the bound is met within this share of the tolerated gap"""
 FINEST = 1e-4
 TINY = 1e-7
 
-Told = Callable[[float], None]
-"""hears of every bound"""
+Told = Callable[[float], bool]
+"""hears of every bound, and says whether it is good enough"""
 
 
 class Bounded(msgspec.Struct, frozen=True):
@@ -53,10 +55,12 @@ class Bounded(msgspec.Struct, frozen=True):
 class Relaxation:
     """A master that grows: by columns, then by facets."""
 
-    def __init__(self, columns: Columns, clock: Clock, *, gap: float, told: Told, begin: Ints) -> None:
-        """`begin`: the configurations it begins with; `gap`: the tolerated relative gap."""
+    def __init__(
+        self, columns: Columns, clock: Clock, *, gap: float, told: Told, begin: Ints, interior: bool = False
+    ) -> None:
+        """`begin`: the configurations it begins with; `gap`: the tolerated relative gap; see `Master`."""
         self.columns = columns
-        self.master = Master(columns, clock)
+        self.master = Master(columns, clock, interior=interior)
         self._clock = clock
         self._met = max(gap * MET, FINEST)
         self._told = told
@@ -69,18 +73,18 @@ class Relaxation:
             relaxed = self.master.solve()
             found = self.bounded(relaxed)
             least = min(least, found.bound)
-            self._told(least)
             met = least - relaxed.objective <= self._met * least
-            if met or not self._price_in(found):
+            if self._told(least) or met or not self._price_in(found):
                 return found
 
-    def tighten(self, found: Bounded) -> Bounded:
+    def tighten(self, found: Bounded, rounds: int = ROUNDS) -> Bounded:
         """Add the facets that the relaxation breaks, until it breaks none. Raises Spent."""
-        while True:
+        for _ in range(rounds):
             x = self.shares(found)
             if not self.master.cut(x, self.columns.problem.capacity, np.ones(len(x), dtype=bool)):
-                return found
+                break
             found = self.relax()
+        return found
 
     def shares(self, found: Bounded) -> Floats:
         """By column of the master: how much of it is in use; nothing of those that joined since."""
