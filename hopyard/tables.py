@@ -45,7 +45,7 @@ def jobs_table(page: JobPage) -> Table:
             _gpus(job),
             placed(job.configuration),
             share(job.samples_done / job.spec.samples),
-            duration(job.wait_s),
+            _waited(job),
             number(job.latency_ratio),
             job.reason or _restarts(job),
         )
@@ -71,7 +71,7 @@ def job_table(job: JobView) -> Table:
             "submitted": duration(job.submitted_at),
             "started": duration(job.started_at),
             "ended": duration(job.ended_at),
-            "waited": duration(job.wait_s),
+            "waited": _waited(job),
             "expected to run": duration(job.age_s),
             "latency ratio": number(job.latency_ratio),
             "restarts": str(job.restarts),
@@ -88,7 +88,7 @@ def why_table(why: WhyView) -> Table:
             "in detail": why.detail,
             "GPUs went to": ", ".join(why.to),
             "plan": why.plan_id or "",
-            "expected to wait": duration(why.expected_wait_s),
+            "expected to wait": f"~{wait} in all" if (wait := duration(why.expected_wait_s)) else "",
         }
     )
 
@@ -169,7 +169,16 @@ def status_facts(status: StatusView) -> dict[str, str]:
         if plan is None
         else f"round {plan.round} {plan.kind.value}: {plan.placements} placed, {plan.left_out} left out, "
         f"gap {share(plan.gap)}, {plan.stage.value} in {duration(plan.solve_s)}",
+        "waiting": ""
+        if status.raqlr is None
+        else f"~{number(status.raqlr)} of the time a job runs, as the jobs that ended lately",
     }
+
+
+def status_table(status: StatusView) -> Table:
+    """At a glance, and every metric that has a value by now."""
+    metrics = {_label(name): measure(name, value) for name, value in status.metrics.items()}
+    return facts_table(status_facts(status) | metrics)
 
 
 def measure(name: str, value: float | None) -> str:
@@ -237,6 +246,12 @@ def _counts(demand: Iterable[int]) -> str:
 
 def _restarts(job: JobView) -> str:
     return {0: "", 1: "1 restart"}.get(job.restarts, f"{job.restarts} restarts")
+
+
+def _waited(job: JobView) -> str:
+    """So far, and in all as jobs of late have waited for their length."""
+    so_far = duration(job.wait_s)
+    return so_far if job.expected_wait_s is None else f"{so_far} of ~{duration(job.expected_wait_s)}"
 
 
 def _speed(job: JobView) -> str:

@@ -17,6 +17,8 @@ class JobView(Message, frozen=True, kw_only=True):
     wait_s: float = 0.0
     age_s: float | None = None
     latency_ratio: float | None = None
+    expected_wait_s: float | None = None
+    """while it waits: how long it will have waited in all, roughly (as in `WhyView`)"""
     samples_done: float = 0.0
     restarts: int = 0
     configuration: Configuration | None = None
@@ -37,7 +39,8 @@ class WhyView(Message, frozen=True, kw_only=True):
     to: tuple[JobId, ...] = ()
     plan_id: PlanId | None = None
     expected_wait_s: float | None = None
-    """rough: the mean latency ratio of the jobs that ended lately (Hops eq. 7) × this job's age"""
+    """rough, and what it has waited is part of it: the mean latency ratio of the jobs that ended lately
+    (RAQLR, Hops eq. 7) × this job's age; null unless it waits for GPUs"""
 
 
 class NodeView(Message, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""nodes; node drain, node restore."""
+"""status; nodes; node drain, node restore."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from hopyard.connect import call
 from hopyard.options import Api, AsJson
-from hopyard.tables import nodes_table
+from hopyard.tables import nodes_table, status_table
 from hopyard.terminal import say, show, show_json
 from schemas.ids import NodeId
 from schemas.views import NodeDrain
@@ -14,6 +14,16 @@ from schemas.views import NodeDrain
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node.")]
 
 node = typer.Typer(help="Take one node out of use, or back into it.", no_args_is_help=True)
+
+
+def status(*, api: Api = None, as_json: AsJson = False) -> None:
+    """Show the cluster at a glance: jobs, GPUs, the last plan, how long jobs wait, and every metric.
+
+    $ hopyard status
+    $ hopyard status --json | jq .metrics.gru
+    """
+    view = call(api, lambda client: client.status())
+    show(view, status_table(view), as_json=as_json)
 
 
 def nodes(*, api: Api = None, as_json: AsJson = False) -> None:
@@ -51,5 +61,6 @@ def _told(drained: NodeDrain, *, as_json: bool) -> None:
 
 
 def register(app: typer.Typer) -> None:
+    app.command("status")(status)
     app.command("nodes")(nodes)
     app.add_typer(node, name="node")

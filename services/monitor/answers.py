@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from itertools import islice
 
 import msgspec
@@ -14,14 +15,14 @@ from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView
 from services.monitor.reasons import why
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
-from shared.domain.metrics import jobs_by_state, latency_ratio, raqlr, summary
+from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, raqlr, summary
 from shared.domain.states import JobState
 
 PAGE_AT_MOST = 500
 """jobs"""
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class Sight(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that can be seen at a moment."""
 
     ledger: Ledger
@@ -31,7 +32,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """samples done by running jobs, as last heard"""
     silence_s: Callable[[NodeId, float], float | None]
 
-    @property
+    @cached_property
     def raqlr(self) -> float | None:
         return raqlr(self.ledger, now=self.now, window_s=self.raqlr_window_s)
 
@@ -119,6 +120,7 @@ def job_view(record: JobRecord, sight: Sight) -> JobView:
         wait_s=record.wait_s(sight.now),
         age_s=record.age_s,
         latency_ratio=latency_ratio(record, sight.now),
+        expected_wait_s=expected_wait_s(record, sight.raqlr),
         samples_done=max(record.samples_done, progress),
         restarts=record.restarts,
         configuration=run.configuration if run else None,

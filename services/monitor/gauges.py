@@ -6,6 +6,7 @@ from schemas.plans import Stage
 from schemas.views import PlanView
 from services.monitor.answers import Sight, gpus, nodes_by_state
 from shared.domain.metrics import jobs_by_state
+from shared.domain.metrics.use import cluster_throughput_now
 from shared.domain.states import JobState
 from shared.runtime.service import Gauge
 
@@ -28,7 +29,7 @@ def _jobs(sight: Sight) -> Iterator[Gauge]:
     if sight.raqlr is not None:
         yield Gauge(
             name="hopyard_latency_ratio_mean",
-            help="Mean latency ratio of the jobs completed lately.",
+            help="Mean latency ratio of the jobs that ended lately.",
             value=sight.raqlr,
         )
 
@@ -38,10 +39,17 @@ def _nodes(sight: Sight) -> Iterator[Gauge]:
         yield Gauge(
             name="hopyard_nodes", help="Nodes by state.", value=float(number), labels={"state": state}
         )
+    in_use = sum(1 for known in sight.ledger.nodes.values() if known.alive and known.workers)
+    yield Gauge(name="hopyard_nodes_busy", help="Nodes with a GPU in use.", value=float(in_use))
     for gpu_type, (busy, there) in gpus(sight.ledger).items():
         labels = {"type": gpu_type}
         yield Gauge(name="hopyard_gpus_busy", help="GPUs in use.", value=float(busy), labels=labels)
         yield Gauge(name="hopyard_gpus", help="GPUs of nodes alive.", value=float(there), labels=labels)
+    yield Gauge(
+        name="hopyard_cluster_throughput",
+        help="Samples/s of all running jobs as estimated, each in units of its single-GPU mean over types.",
+        value=cluster_throughput_now(sight.ledger),
+    )
 
 
 def _plans(sight: Sight) -> Iterator[Gauge]:

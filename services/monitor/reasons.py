@@ -5,6 +5,7 @@ from schemas.plans import Configuration, Waiting
 from schemas.views import WhyView
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord
+from shared.domain.metrics import expected_wait_s
 from shared.domain.states import JobState
 
 STARTING = "starting"
@@ -12,9 +13,7 @@ NO_NODES = "no-nodes"
 
 
 def why(ledger: Ledger, record: JobRecord, raqlr: float | None) -> WhyView:
-    """`expected_wait_s` is the mean latency ratio of the jobs that ended lately × the job's age."""
     reason, detail, to, plan_id = _reason(ledger, record)
-    open_ended = record.ended or record.state is JobState.RUNNING or raqlr is None or record.age_s is None
     return WhyView(
         job_id=record.job_id,
         state=record.state.value,
@@ -22,7 +21,7 @@ def why(ledger: Ledger, record: JobRecord, raqlr: float | None) -> WhyView:
         detail=detail,
         to=to,
         plan_id=plan_id,
-        expected_wait_s=None if open_ended else (raqlr or 0.0) * (record.age_s or 0.0),
+        expected_wait_s=expected_wait_s(record, raqlr),
     )
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from schemas.ids import GpuType
 from services.planner.view import View, ViewJob
+from shared.domain.metrics.fairness import isolated_s
 
 Floats = npt.NDArray[np.float64]
 Rule = Callable[[ViewJob, View], float]
@@ -28,16 +30,20 @@ def latency_ratio(job: ViewJob, _: View) -> float:
 def finish_time_fairness(job: ViewJob, view: View) -> float:
     """ρ = T_shared / T_isolated, were the job to run on its fair share from now on.
 
-    The fair share is 1/N of every type, N = jobs present, bounded by the job's demand:
-    g = clamp(GPUs / N, R_1, R_n). T_isolated = age · R_avg / g, because `age` is the running time on
-    R_avg GPUs with types mixed by their share. T_shared = time since submission + what is left of
-    T_isolated.
+    T_isolated as the metric has it (`shared.domain.metrics.fairness`), N = the jobs present now; T_shared
+    = time since submission + what is left of T_isolated. A job that no GPU is there for comes last.
     """
-    share = sum(node.gpus for node in view.nodes) / max(view.jobs_present, 1)
-    gpus = min(max(share, job.demand[0]), job.demand[-1])
-    mean_demand = sum(job.demand) / len(job.demand)
-    isolated_s = max(job.age_s * mean_demand / gpus, SHORTEST_AGE_S)
-    return (view.at - job.submitted_at + _left(job) * isolated_s) / isolated_s
+    gpus: dict[GpuType, int] = {}
+    for node in view.nodes:
+        gpus[node.gpu_type] = gpus.get(node.gpu_type, 0) + node.gpus
+    alone_s = isolated_s(
+        samples=job.samples,
+        largest=job.demand[-1],
+        single_gpu=job.single_gpu,
+        gpus=gpus,
+        sharers=max(view.jobs_present, 1),
+    )
+    return (view.at - job.submitted_at) / alone_s + _left(job) if alone_s else 0.0
 
 
 def least_attained_service(job: ViewJob, _: View) -> float:

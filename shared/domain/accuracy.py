@@ -28,7 +28,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import Fingerprint, PlacementId
-from schemas.plans import Layer, Placement, PlanKind
+from schemas.plans import Placement, PlanKind
 from shared.domain.metrics import percentile
 
 SHORTEST_S = 60.0
@@ -197,17 +197,6 @@ def report(executions: Sequence[Execution], by: Sequence[str]) -> AccuracyReport
         groups.setdefault(tuple(key(one) for key in keys), []).append(one)
     rows = tuple(_row(key, group) for key, group in sorted(groups.items()))
     return AccuracyReport(by=tuple(by), rows=rows, overall=_row((), executions) if executions else None)
-
-
-def theory_accuracy(executions: Iterable[Execution]) -> AccuracyReport:
-    """Of the theory layer, by model and by aggregated or distributed (Hops fig. 6)."""
-    theory = [one for one in executions if one.layer is Layer.THEORY]
-    return report(theory, ("model", "place"))
-
-
-def error_by_number(executions: Iterable[Execution], *, unstable: bool = True) -> AccuracyReport:
-    """By how often the workload had run, unstable loaders or stable ones, any layer (Hops fig. 7)."""
-    return report([one for one in executions if one.unstable is unstable], ("number",))
 
 
 def _row(key: tuple[str, ...], group: Sequence[Execution]) -> AccuracyRow:

@@ -233,6 +233,12 @@ def healthy(api: CannedApi) -> None:
     api.says_bytes("GET /v1/events", b"")
 
 
+def test_status_is_the_cluster_at_a_glance(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(raqlr=0.25))
+    assert "titan 12/16" in hopyard("status", "--api", api.url).out
+    assert json.loads(hopyard("status", "--json", "--api", api.url).out)["raqlr"] == 0.25
+
+
 def test_diag_is_content_with_a_healthy_stack(hopyard: Hopyard, api: CannedApi) -> None:
     healthy(api)
     ran = hopyard("diag", "--json", "--api", api.url)

@@ -2,7 +2,7 @@ from cli_builders import job_view, node_view, plan_view, run_result, status_view
 from rich.console import Console, RenderableType
 
 from hopyard.live import Glance, line, picture
-from hopyard.tables import job_table, jobs_table, nodes_table, result_table, why_table
+from hopyard.tables import job_table, jobs_table, nodes_table, result_table, status_table, why_table
 from schemas.ids import JobId, NodeId
 from schemas.plans import Layer
 from schemas.views import JobPage, NodePage, WhyView
@@ -28,6 +28,20 @@ def test_a_running_job_shows_where_it_runs_and_how_far_it_is() -> None:
 
 def test_a_waiting_job_shows_what_it_may_use() -> None:
     assert "(1/2/4)" in text_of(jobs_table(JobPage(jobs=(job_view(),))))
+
+
+def test_a_waiting_job_shows_how_long_it_waits_in_all_roughly() -> None:
+    waits = job_view(wait_s=60.0, expected_wait_s=720.0)
+    assert "1m 00s of ~12m 00s" in text_of(jobs_table(JobPage(jobs=(waits,))))
+    assert "1m 00s of ~12m 00s" in text_of(job_table(waits))
+    assert "~" not in text_of(job_table(job_view(wait_s=60.0)))
+
+
+def test_the_status_shows_how_long_jobs_wait_and_the_metrics() -> None:
+    shown = text_of(status_table(status_view(raqlr=0.25, metrics={"makespan_s": 3600.0, "gru": None})))
+    assert "~0.25 of the time a job runs" in shown
+    assert "makespan" in shown
+    assert "gru" not in shown
 
 
 def test_one_job_says_which_layer_its_estimate_comes_from() -> None:

@@ -23,13 +23,7 @@ from schemas.base import Event
 from schemas.events import DataMode, JobProfiled, Outcome, PreemptReason, TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.plans import Layer, PlanKind
-from shared.domain.accuracy import (
-    error_by_number,
-    executions_of,
-    report,
-    theory_accuracy,
-    worth_measuring,
-)
+from shared.domain.accuracy import executions_of, report, worth_measuring
 
 
 def one(*facts: Event) -> Execution:
@@ -160,18 +154,6 @@ def test_rows_come_by_every_combination_of_keys() -> None:
     ]
     assert made.overall is not None
     assert made.overall.executions == 3
-
-
-def test_the_theory_layer_is_judged_alone() -> None:
-    made = theory_accuracy([ran(estimated=10.0), ran(estimated=90.0, layer=Layer.ENTITY)])
-    assert [row.accuracy for row in made.rows] == [1.0]
-
-
-def test_unstable_loaders_are_followed_from_execution_to_execution() -> None:
-    seen = [ran(unstable=True, number=2, estimated=11.0), ran(unstable=True, estimated=12.0), ran()]
-    made = error_by_number(seen)
-    assert [row.key for row in made.rows] == [("0001",), ("0002",)]
-    assert [row.error_p50 for row in made.rows] == pytest.approx([0.2, 0.1])
 
 
 def test_short_executions_may_be_left_out() -> None:

@@ -2,7 +2,9 @@
 
 import math
 import time
+from typing import Any
 
+import msgspec
 import pytest
 from fact_builders import (
     K80,
@@ -14,6 +16,7 @@ from fact_builders import (
     joined,
     left_out,
     lost,
+    placement,
     plan,
     preempted,
     queued,
@@ -31,6 +34,7 @@ from schemas.ids import JobId
 from schemas.plans import Stage
 from shared.domain.ledger import Ledger, ledger_of
 from shared.domain.metrics import (
+    expected_wait_s,
     fragments_mean,
     gaps,
     job_counts,
@@ -40,8 +44,9 @@ from shared.domain.metrics import (
     raqlr,
     summary,
 )
-from shared.domain.metrics.curves import busy_gpus_curve, cdf, throughput_curve
+from shared.domain.metrics.curves import busy_gpus_curve, cdf, cru_curve, gru_curve, throughput_curve
 from shared.domain.metrics.fairness import isolated_s, jain
+from shared.domain.metrics.use import cluster_throughput_now
 
 
 def figures(*facts: Event) -> dict[str, float | None]:
@@ -110,6 +115,19 @@ def test_raqlr_looks_at_the_jobs_that_ended_lately() -> None:
     assert raqlr(ledger, now=160, window_s=5) is None
 
 
+def test_raqlr_counts_jobs_however_they_ended() -> None:
+    ledger = ledger_of([*two_jobs(), *in_queue("c", at=60), cancelled("c", at=150)])  # waited 90 s in vain
+    assert raqlr(ledger, now=160, window_s=50) == pytest.approx((0.3 + 0.9) / 2)
+
+
+def test_a_waiting_job_waits_roughly_as_long_as_jobs_of_late_did_for_their_length() -> None:
+    ledger = ledger_of([*two_jobs(), *in_queue("c", at=160), *in_queue("d", at=160), started("d", at=161)])
+    jobs = ledger.jobs
+    assert expected_wait_s(jobs[JobId("c")], 0.3) == pytest.approx(30)  # age 100 s
+    assert expected_wait_s(jobs[JobId("c")], None) is None
+    assert [expected_wait_s(jobs[JobId(name)], 0.3) for name in "ad"] == [None, None]
+
+
 def test_fragments_are_a_mean_over_rounds_of_the_mean_over_plans() -> None:
     waits = (left_out("a"),)
     ledger = ledger_of(
@@ -155,22 +173,26 @@ def test_fairness_counts_the_jobs_that_shared_the_cluster() -> None:
     assert found["jain_index"] == pytest.approx(jain([0.5, 200 / 150]))
 
 
+def alone_s(**fields: Any) -> float | None:  # noqa: ANN401 - arguments of isolated_s
+    defaults = {"samples": 1200.0, "largest": 100, "single_gpu": {V100: 10.0}, "sharers": 1.0}
+    return isolated_s(**{**defaults, **fields})
+
+
 def test_the_isolated_run_mixes_the_types_by_their_shares() -> None:
-    record = ledger_of(
-        [submitted("a", samples=1200.0, demand=(1, 100)), *in_queue("a")[1:2], queued("a")]
-    ).jobs[JobId("a")]
-    record.single_gpu = {V100: 10.0, K80: 2.0}
-    assert isolated_s(record, {V100: 4, K80: 4}, 2) == 1200 / (4 * 6)
+    assert alone_s(single_gpu={V100: 10.0, K80: 2.0}, gpus={V100: 4, K80: 4}, sharers=2) == 1200 / (4 * 6)
+    assert alone_s(single_gpu={V100: 10.0, K80: 2.0}, gpus={V100: 12, K80: 4}, sharers=4) == 1200 / (4 * 8)
+
+
+def test_a_share_below_the_smallest_demand_means_taking_turns() -> None:
+    assert alone_s(gpus={V100: 1}, sharers=4) == 1200 / (0.25 * 10)
 
 
 def test_the_isolated_run_uses_no_more_gpus_than_the_job_wants() -> None:
-    record = ledger_of(in_queue("a", demand=(1, 2))).jobs[JobId("a")]
-    assert isolated_s(record, {V100: 64}, 1) == 1000 / (2 * 10)
+    assert alone_s(largest=2, gpus={V100: 64}) == 1200 / (2 * 10)
 
 
 def test_a_job_that_runs_nowhere_has_no_isolated_time() -> None:
-    record = ledger_of(in_queue("a")).jobs[JobId("a")]
-    assert isolated_s(record, {K80: 64}, 1) is None
+    assert alone_s(gpus={K80: 64}) is None
 
 
 def test_gpu_use_is_busy_over_available_time() -> None:
@@ -204,6 +226,15 @@ def test_gpus_of_a_lost_node_are_not_available() -> None:
 def test_cluster_throughput_is_in_units_of_single_gpus() -> None:
     facts = [*in_queue("a"), started("a", at=0), completed("a", at=50)]  # 1000 samples at 10/s a GPU
     assert figures(*facts)["cluster_throughput_mean"] == pytest.approx(1000 / 10 / 50)
+
+
+def test_cluster_throughput_now_is_what_the_running_jobs_were_placed_for() -> None:
+    speeds = {V100: 10.0, K80: 2.0}  # 6 on the mean
+    facts = [submitted("a"), *in_queue("a")[1:2], queued("a", single_gpu=speeds), *in_queue("b")]
+    fast = msgspec.structs.replace(placement("a"), throughput=30.0)
+    running = [*facts, plan(fast), started("a", at=5)]
+    assert cluster_throughput_now(ledger_of(running)) == pytest.approx(30 / 6)
+    assert cluster_throughput_now(ledger_of([*running, completed("a", at=9)])) == 0
 
 
 def test_restarts_and_lost_work_are_summed_over_jobs() -> None:
@@ -242,8 +273,32 @@ def test_the_curve_of_throughput_counts_samples_that_were_kept() -> None:
     assert throughput_curve(ledger_of(facts), 10) == [(0, 2), (10, 2), (20, 0)]
 
 
+def test_use_over_time_is_of_what_is_alive() -> None:
+    facts = [
+        joined(gpus=4),
+        joined("node-2", gpus=4),
+        *in_queue("a"),
+        *in_queue("b"),
+        started("a", at=10, on=config(node_1=2)),
+        started("b", at=10, place="pl-2", on=config(node_1=2)),
+        lost("node-2", at=20),
+        completed("a", at=30),
+        completed("b", at=40, place="pl-2"),
+    ]
+    ledger = ledger_of(facts)
+    assert gru_curve(ledger, 10) == [(0, 0), (10, 0.5), (20, 1), (30, 0.5), (40, 0)]
+    assert cru_curve(ledger, 10) == [(0, 0), (10, 0.5), (20, 1), (30, 1), (40, 0)]
+
+
+def test_a_gang_busies_each_of_its_nodes_once() -> None:
+    facts = [joined(), joined("node-2"), *in_queue("a"), *in_queue("b")]
+    facts += [started("a", at=0, on=config(node_1=8, node_2=4)), completed("a", at=10)]
+    facts += [started("b", at=5, place="pl-2", on=config(node_2=4)), completed("b", at=20, place="pl-2")]
+    assert cru_curve(ledger_of(facts), 5) == [(0, 1), (5, 1), (10, 0.5), (15, 0.5), (20, 0)]
+
+
 def test_an_empty_ledger_has_empty_curves() -> None:
-    assert busy_gpus_curve(Ledger(), 10) == []
+    assert [curve(Ledger(), 10) for curve in (busy_gpus_curve, gru_curve, cru_curve)] == [[], [], []]
 
 
 def test_percentiles_lie_between_the_closest_ranks() -> None:

@@ -23,6 +23,7 @@ from fact_builders import (
     start_ordered,
     started,
     submitted,
+    whole_life,
     worker_started,
 )
 from monitor_world import World, heartbeat
@@ -41,6 +42,8 @@ from schemas.questions import (
     ShowStatus,
 )
 from schemas.views import JobPage, JobView, NodePage, StatusView, WhyView
+from shared.domain.ledger import ledger_of
+from shared.domain.metrics import summary
 
 
 def status(world: World) -> StatusView:
@@ -107,6 +110,12 @@ def test_the_status_carries_the_figures() -> None:
     view = status(world)
     assert view.metrics["jct_s_mean"] == 80
     assert view.raqlr == pytest.approx(0.3)
+
+
+def test_the_figures_while_it_runs_are_those_of_the_log_afterwards() -> None:
+    world = World(*whole_life(), *whole_life("job-2", at=200.0, place="pl-2"))
+    world.now = 400.0
+    assert status(world).metrics == summary(ledger_of(world.log), now=400.0, raqlr_window_s=3600.0)
 
 
 # ---- jobs
@@ -262,6 +271,16 @@ def test_an_ended_job_says_how_it_ended() -> None:
 def test_the_expected_wait_is_the_recent_latency_ratio_times_the_age() -> None:
     earlier = [*in_queue("a"), started("a", at=50), completed("a", at=60)]  # waited 50 s of an age of 100 s
     assert why(joined(), *earlier, *in_queue(), now=100).expected_wait_s == pytest.approx(50)
+
+
+def test_a_waiting_job_shows_its_expected_wait_wherever_it_is_listed() -> None:
+    earlier = [*in_queue("a"), started("a", at=50), completed("a", at=60)]
+    world = World(joined(), *earlier, *in_queue())
+    world.now = 100
+    found = page(world, ListJobs()).jobs
+    assert [view.expected_wait_s for view in found] == [None, pytest.approx(50)]
+    world.tell(started(at=100))
+    assert job(world).expected_wait_s is None
 
 
 def test_without_an_ended_job_nobody_knows_how_long_it_takes() -> None:

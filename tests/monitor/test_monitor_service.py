@@ -5,7 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from fact_builders import JOB, in_queue, joined, placement, plan, started, submitted, worker_stopped
+from fact_builders import (
+    JOB,
+    in_queue,
+    joined,
+    placement,
+    plan,
+    started,
+    submitted,
+    worker_started,
+    worker_stopped,
+)
 from monitor_world import heartbeat
 
 from schemas.questions import ShowStatus
@@ -135,13 +145,16 @@ def test_the_gauges_show_the_cluster() -> None:
     async def story() -> None:
         bus = MemoryBus(LoopClock())
         async with living(bus) as service:
-            await bus.publish([joined(gpus=4), *in_queue(), plan(placement(), gap=0.02)])
+            await bus.publish([joined(gpus=4), *in_queue(), *in_queue("b"), plan(placement("b"), gap=0.02)])
+            await bus.publish([worker_started("b"), started("b")])
             await asyncio.sleep(1)
             assert service.gauges is not None
             values = {(gauge.name, *gauge.labels.values()): gauge.value for gauge in service.gauges()}
             assert values["hopyard_jobs", "queued"] == 1
             assert values["hopyard_gpus", "v100"] == 4
             assert values["hopyard_nodes", "alive"] == 1
+            assert values["hopyard_nodes_busy",] == 1
+            assert values["hopyard_cluster_throughput",] == 1.0
             assert values["hopyard_plan_gap_ratio",] == 0.02
 
     run(story)

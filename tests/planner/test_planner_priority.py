@@ -1,5 +1,5 @@
 import pytest
-from planner_builders import job, nodes, view
+from planner_builders import FAST, SLOW, job, node, nodes, view
 
 from services.planner.priority import RULES, power_of, ranked, weights
 
@@ -12,16 +12,35 @@ from services.planner.priority import RULES, power_of, ranked, weights
         ("sjf", -200.0),
         ("srtf", -150.0),  # a quarter is done
         ("fifo", -40.0),
-        # 8 GPUs, one job with R = {2, 4}: a fair share of 4 GPUs, mean demand 3, so it alone would take
-        # 200 · 3 / 4 = 150 s; it has been there for 60 s, and three quarters of 150 s are left
-        ("ftf", (60.0 + 112.5) / 150.0),
+        # 8 GPUs and nobody else: it alone would use its largest demand, 4, and take 1000 / (4 · 2) = 125 s;
+        # it has been there for 60 s, and three quarters are left
+        ("ftf", (60.0 + 0.75 * 125.0) / 125.0),
     ],
 )
 def test_each_rule_by_hand(rule: str, priority: float) -> None:
     one = job(
-        demand=(2, 4), wait_s=100.0, age_s=200.0, attained_gpu_s=30.0, samples_done=250.0, submitted_at=40.0
+        demand=(2, 4),
+        wait_s=100.0,
+        age_s=200.0,
+        attained_gpu_s=30.0,
+        samples_done=250.0,
+        submitted_at=40.0,
+        single_gpu={FAST: 2.0},
     )
     assert RULES[rule](one, view([one], nodes(8))) == pytest.approx(priority)
+
+
+def test_finish_time_fairness_shares_with_all_who_are_present_and_mixes_the_types() -> None:
+    one = job(demand=(2, 4), submitted_at=40.0, single_gpu={FAST: 10.0, SLOW: 2.0})
+    cluster = (node("a0"), node("b0", gpu_type=SLOW), node("c0", gpu_type="not for it"))
+    crowd = view([one, *(job(str(other)) for other in range(7))], cluster)
+    # 16 GPUs of its types among 8 jobs: 2 of them, at 6 samples/s on the mean
+    assert RULES["ftf"](one, crowd) == pytest.approx(60.0 / (1000.0 / 12.0) + 1.0)
+
+
+def test_a_job_that_no_gpu_is_there_for_comes_last_in_finish_time_fairness() -> None:
+    away, here = job("away", single_gpu={SLOW: 2.0}), job("here", single_gpu={FAST: 2.0}, submitted_at=99.0)
+    assert [entry.job_id for entry, _ in ranked(view([away, here], nodes(8)), "ftf")] == ["here", "away"]
 
 
 def test_the_queue_begins_with_the_most_urgent_and_breaks_ties_by_submission_then_id() -> None:

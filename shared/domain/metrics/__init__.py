@@ -7,7 +7,7 @@
 | jct_s_mean …_max        | s       | completion − submission: mean, p50, p95, p99, max                     |
 | wt_s_mean               | s       | waiting time: without GPUs, profiling included                        |
 | lr_mean, lr_max         | 1       | latency ratio, wait / age (Hops eq. 8)                                |
-| raqlr                   | 1       | mean latency ratio of the jobs completed in the last h (eq. 7)        |
+| raqlr                   | 1       | mean latency ratio of the jobs that ended in the last h (eq. 7)       |
 | fragments_mean          | GPUs    | idle GPUs after a plan that left out a job that could run, else 0:    |
 |                         |         | mean over each round's plans, then over rounds                        |
 | ftf_rho_mean, …_max     | 1       | finish-time fairness, JCT / T_isolated                                |
@@ -24,6 +24,9 @@
 JCT, waiting and the ratios are about completed jobs. A figure with nothing to stand on is None, never NaN.
 "Available" and the mean throughput are taken from the first submission to the last completion, or to now
 while jobs are unfinished. A GPU is busy while a worker has it: profiling, start and checkpoint included.
+
+The monitor answers with them while the cluster runs, a run's result holds them afterwards. Figures over
+time and distributions are in `curves`.
 """
 
 import math
@@ -32,9 +35,10 @@ from collections.abc import Iterable, Sequence
 from schemas.plans import Stage
 from schemas.results import PlanFigures
 from shared.domain.ledger import Ledger
-from shared.domain.ledger.records import JobRecord, NodeRecord
-from shared.domain.metrics.fairness import ftf_rhos, jain, single_gpu_mean
-from shared.domain.states import JobState
+from shared.domain.ledger.records import JobRecord
+from shared.domain.metrics.fairness import ftf_rhos, jain
+from shared.domain.metrics.use import cluster_throughput_mean, cru, first_submission, gru, span_s
+from shared.domain.states import WAITING, JobState
 
 RAQLR_WINDOW_S = 4 * 3600.0
 
@@ -124,7 +128,7 @@ def jct_s(record: JobRecord) -> float:
 
 def makespan_s(ledger: Ledger) -> float | None:
     ends = [record.ended_at for record in completed(ledger) if record.ended_at is not None]
-    return max(ends) - _first_submission(ledger) if ends else None
+    return max(ends) - first_submission(ledger) if ends else None
 
 
 def ttd_s(ledger: Ledger) -> float | None:
@@ -147,9 +151,20 @@ def latency_ratios(records: Iterable[JobRecord]) -> list[float]:
 
 
 def raqlr(ledger: Ledger, *, now: float, window_s: float = RAQLR_WINDOW_S) -> float | None:
-    """Mean latency ratio of the jobs completed in the last `window_s` seconds (Hops eq. 7)."""
-    lately = [record for record in completed(ledger) if (record.ended_at or 0.0) >= now - window_s]
+    """Mean latency ratio of the jobs that ended in the last `window_s` seconds, however they did (eq. 7)."""
+    jobs = ledger.jobs.values()
+    lately = (job for job in jobs if job.ended_at is not None and job.ended_at >= now - window_s)
     return mean(latency_ratios(lately))
+
+
+def expected_wait_s(record: JobRecord, recent: float | None) -> float | None:
+    """How long a waiting job waits in all, roughly: RAQLR × age, seconds (Hops section 3.6).
+
+    What it has waited is part of it. `recent`: the RAQLR. None: the job does not wait, or nobody knows.
+    """
+    if record.state not in WAITING or recent is None or record.age_s is None:
+        return None
+    return recent * record.age_s
 
 
 def lost_work_gpu_s(ledger: Ledger) -> float:
@@ -188,46 +203,6 @@ def gaps(ledger: Ledger) -> list[float]:
     return [view.gap for view in views if math.isfinite(view.gap)]
 
 
-# ---- the cluster
-
-
-def gru(ledger: Ledger, now: float) -> float | None:
-    """Busy GPU time / available GPU time; a lost node's GPUs are not available."""
-    nodes = ledger.nodes.values()
-    busy = sum(node.gpu_busy_s + _unsettled_s(node, now) * node.gpus_in_use for node in nodes)
-    return _use(ledger, now, busy, [float(node.node.gpus) for node in nodes])
-
-
-def cru(ledger: Ledger, now: float) -> float | None:
-    """Time of nodes with a busy GPU / time of nodes (Hadar's definition)."""
-    nodes = ledger.nodes.values()
-    busy = sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
-    return _use(ledger, now, busy, [1.0 for _ in nodes])
-
-
-def _use(ledger: Ledger, now: float, busy_s: float, weights: Sequence[float]) -> float | None:
-    if not ledger.jobs:
-        return None
-    span = span_s(ledger, now)
-    nodes = ledger.nodes.values()
-    there = sum(weight * _up_s(node, span) for node, weight in zip(nodes, weights, strict=True))
-    use = _share(busy_s, there)
-    return None if use is None else min(use, 1.0)  # the last gang's workers end after its job did
-
-
-def cluster_throughput_mean(ledger: Ledger, now: float) -> float | None:
-    """Σ over jobs of samples/s ÷ single-GPU mean, averaged over the span.
-
-    The integral of throughput is the number of samples, so no sampling interval enters. Samples count
-    once they are in a checkpoint or the job is complete; what had to be recomputed counts once.
-    """
-    if not ledger.jobs:
-        return None
-    first, last = span_s(ledger, now)
-    work = sum(record.samples_done / single_gpu_mean(record) for record in estimated(ledger))
-    return _share(work, last - first)
-
-
 # ---- statistics
 
 
@@ -244,39 +219,3 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     low = math.floor(place)
     high = min(low + 1, len(ranked) - 1)
     return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
-
-
-# ---- the span of a workload
-
-
-def span_s(ledger: Ledger, now: float) -> tuple[float, float]:
-    """From the first submission to the last end, or to `now` while jobs are unfinished. Needs a job."""
-    ends = [record.ended_at for record in ledger.jobs.values()]
-    finished = [end for end in ends if end is not None]
-    first = _first_submission(ledger)
-    last = max(finished) if len(finished) == len(ends) else now
-    return first, max(first, last)
-
-
-def _first_submission(ledger: Ledger) -> float:
-    return min(record.submitted_at for record in ledger.jobs.values())
-
-
-def estimated(ledger: Ledger) -> list[JobRecord]:
-    """Jobs whose single-GPU speeds are known."""
-    return [record for record in ledger.jobs.values() if record.single_gpu]
-
-
-def _unsettled_s(node: NodeRecord, now: float) -> float:
-    """Length of the use that is not added up yet."""
-    return max(now - node.settled_at, 0.0) if node.alive and node.workers else 0.0
-
-
-def _up_s(node: NodeRecord, span: tuple[float, float]) -> float:
-    first, last = span
-    spells = [*node.up, (node.up_since, last)] if node.alive else node.up
-    return sum(max(min(end, last) - max(start, first), 0.0) for start, end in spells)
-
-
-def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole > 0 else None

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from schemas.ids import GpuType
@@ -23,27 +23,41 @@ def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
     for record in records:
         if record.ended_at is None:
             continue
-        alone_s = isolated_s(record, gpus, present.mean(record.submitted_at, record.ended_at))
+        alone_s = isolated_s(
+            samples=record.spec.samples,
+            largest=max(record.spec.demand),
+            single_gpu=record.single_gpu,
+            gpus=gpus,
+            sharers=present.mean(record.submitted_at, record.ended_at),
+        )
         if alone_s is not None:
             rhos.append((record.ended_at - record.submitted_at) / alone_s)
     return rhos
 
 
-def isolated_s(record: JobRecord, gpus: dict[GpuType, int], sharers: float) -> float | None:
+def isolated_s(
+    *,
+    samples: float,
+    largest: int,
+    single_gpu: Mapping[GpuType, float],
+    gpus: Mapping[GpuType, int],
+    sharers: float,
+) -> float | None:
     """T_isolated, seconds: the job alone on 1/N of every GPU type it can run on.
 
         k = min(Σ_j N_j / N, R_max),   T = samples / (k · Σ_j N_j·v_j / Σ_j N_j)
 
-    N_j GPUs of type j, v_j the job's samples/s on one of them, N = `sharers`, R_max its largest demand.
-    So its GPUs are a share-weighted mix of types and scale linearly: no communication is charged to
-    the isolated run, and a share below R_min means taking turns. None: no estimate, or no GPUs.
+    N_j GPUs of type j (`gpus`), v_j the job's samples/s on one of them (`single_gpu`), N = `sharers`,
+    R_max its `largest` demand. So its GPUs are a share-weighted mix of types and scale linearly: no
+    communication is charged to the isolated run, and a share below R_min means taking turns. None: no
+    estimate, or no GPUs.
     """
-    usable = sum(gpus.get(kind, 0) for kind in record.single_gpu)
+    usable = sum(gpus.get(kind, 0) for kind in single_gpu)
     if not usable or sharers <= 0:
         return None
-    speed = sum(gpus.get(kind, 0) * rate for kind, rate in record.single_gpu.items()) / usable
-    rate = min(usable / sharers, max(record.spec.demand)) * speed
-    return record.spec.samples / rate if rate > 0 else None
+    speed = sum(gpus.get(kind, 0) * rate for kind, rate in single_gpu.items()) / usable
+    rate = min(usable / sharers, largest) * speed
+    return samples / rate if rate > 0 else None
 
 
 def single_gpu_mean(record: JobRecord) -> float:

@@ -1,0 +1,86 @@
+"""How much of the cluster was used, and for how long: GRU, CRU, cluster throughput. Pure."""
+
+from collections.abc import Sequence
+
+from shared.domain.ledger import Ledger
+from shared.domain.ledger.records import JobRecord, NodeRecord
+from shared.domain.metrics.fairness import single_gpu_mean
+
+
+def gru(ledger: Ledger, now: float) -> float | None:
+    """Busy GPU time / available GPU time; a lost node's GPUs are not available."""
+    nodes = ledger.nodes.values()
+    busy = sum(node.gpu_busy_s + _unsettled_s(node, now) * node.gpus_in_use for node in nodes)
+    return _use(ledger, now, busy, [float(node.node.gpus) for node in nodes])
+
+
+def cru(ledger: Ledger, now: float) -> float | None:
+    """Time of nodes with a busy GPU / time of nodes (Hadar's definition)."""
+    nodes = ledger.nodes.values()
+    busy = sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
+    return _use(ledger, now, busy, [1.0 for _ in nodes])
+
+
+def _use(ledger: Ledger, now: float, busy_s: float, weights: Sequence[float]) -> float | None:
+    if not ledger.jobs:
+        return None
+    span = span_s(ledger, now)
+    nodes = ledger.nodes.values()
+    there = sum(weight * _up_s(node, span) for node, weight in zip(nodes, weights, strict=True))
+    use = _share(busy_s, there)
+    return None if use is None else min(use, 1.0)  # the last gang's workers end after its job did
+
+
+def cluster_throughput_mean(ledger: Ledger, now: float) -> float | None:
+    """Σ over jobs of samples/s ÷ single-GPU mean, averaged over the span.
+
+    The integral of throughput is the number of samples, so no sampling interval enters. Samples count
+    once they are in a checkpoint or the job is complete; what had to be recomputed counts once.
+    """
+    if not ledger.jobs:
+        return None
+    first, last = span_s(ledger, now)
+    work = sum(record.samples_done / single_gpu_mean(record) for record in estimated(ledger))
+    return _share(work, last - first)
+
+
+def cluster_throughput_now(ledger: Ledger) -> float:
+    """Σ over running jobs of samples/s, as estimated when placed, ÷ single-GPU mean."""
+    running = ((record, record.present) for record in estimated(ledger))
+    return sum((run.throughput or 0.0) / single_gpu_mean(record) for record, run in running if run)
+
+
+# ---- the span of a workload
+
+
+def span_s(ledger: Ledger, now: float) -> tuple[float, float]:
+    """From the first submission to the last end, or to `now` while jobs are unfinished. Needs a job."""
+    ends = [record.ended_at for record in ledger.jobs.values()]
+    finished = [end for end in ends if end is not None]
+    first = first_submission(ledger)
+    last = max(finished) if len(finished) == len(ends) else now
+    return first, max(first, last)
+
+
+def first_submission(ledger: Ledger) -> float:
+    return min(record.submitted_at for record in ledger.jobs.values())
+
+
+def estimated(ledger: Ledger) -> list[JobRecord]:
+    """Jobs whose single-GPU speeds are known."""
+    return [record for record in ledger.jobs.values() if record.single_gpu]
+
+
+def _unsettled_s(node: NodeRecord, now: float) -> float:
+    """Length of the use that is not added up yet."""
+    return max(now - node.settled_at, 0.0) if node.alive and node.workers else 0.0
+
+
+def _up_s(node: NodeRecord, span: tuple[float, float]) -> float:
+    first, last = span
+    spells = [*node.up, (node.up_since, last)] if node.alive else node.up
+    return sum(max(min(end, last) - max(start, first), 0.0) for start, end in spells)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
