@@ -75,16 +75,20 @@ class MemoryStack:
 
     async def _live(self, name: str) -> None:
         client = self._clients[name] = self.bus.client(name)
-        ports = Ports(bus=client, clock=LoopClock(), simulated=True)
-        service = self._makers[name](ports, str(self._lives[name]))
-        self._shells[name] = Shell(service, ports, self._settings)
         try:
-            await self._shells[name].run()
+            await self._run(name, Ports(bus=client, clock=LoopClock(), simulated=True))
         except Exception as error:  # noqa: BLE001 - handed to whoever watches
             if not self._trouble.done():
                 self._trouble.set_exception(error)
         finally:
             await client.close()
+
+    async def _run(self, name: str, ports: Ports) -> None:
+        service = self._makers[name](ports, str(self._lives[name]))
+        shell = self._shells[name] = Shell(service, ports, self._settings)
+        try:
+            await shell.run()
+        finally:
             if service.close is not None:
                 await service.close()
 

@@ -1,14 +1,12 @@
 """The small web server of every service: health, readiness, metrics, and the service's own routes.
 
-Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded. A handler reads its body with
-`read_json` and refuses with `Refusal`.
+Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded. A handler refuses with `Refusal`.
 """
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -24,10 +22,8 @@ from shared.runtime.metrics import CountsCollector, GaugesCollector
 from shared.runtime.service import Service
 
 SHUTDOWN_S = 2.0
-T = TypeVar("T")
 
 log = structlog.get_logger()
-_FIELD = re.compile(r" - at `(?P<field>[^`]+)`$")
 
 
 class Refusal(Exception):
@@ -91,25 +87,8 @@ def application(
     return app
 
 
-async def read_json(request: web.Request, kind: type[T]) -> T:
-    """The body as a `kind`. Raises Refusal that names the field."""
-    try:
-        return msgspec.json.decode(await request.read(), type=kind)
-    except msgspec.ValidationError as error:
-        detail, field = split_field(str(error))
-        raise Refusal(422, detail, field) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from None
-
-
 def json_response(body: object, status: int = 200, content_type: str = "application/json") -> web.Response:
     return web.Response(body=msgspec.json.encode(body), status=status, content_type=content_type)
-
-
-def split_field(text: str) -> tuple[str, str | None]:
-    """What msgspec says of a wrong value, and the path of the field it says it of."""
-    found = _FIELD.search(text)
-    return (text[: found.start()], found["field"]) if found else (text, None)
 
 
 def _own_routes(ready: Callable[[], bool], registry: CollectorRegistry) -> list[web.RouteDef]:

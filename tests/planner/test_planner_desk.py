@@ -30,8 +30,15 @@ LIVE = Effort(budget_s=0.5)
 async def answer(question: Question) -> Message:
     """An estimator: what `linear` says."""
     assert isinstance(question, EstimateQuestion)
-    columns = {name: _column(getattr(question, name)) for name in ("job", "start", "node", "gpus")}
-    estimates = linear(Configurations(jobs=question.jobs, nodes=question.nodes, **columns))
+    asked = Configurations(
+        jobs=question.jobs,
+        nodes=question.nodes,
+        job=_column(question.job),
+        start=_column(question.start),
+        node=_column(question.node),
+        gpus=_column(question.gpus),
+    )
+    estimates = linear(asked)
     return Estimates(
         throughput=estimates.throughput.tobytes(), variance=b"", count=b"", layer=estimates.layer.tobytes()
     )

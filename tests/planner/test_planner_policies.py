@@ -1,7 +1,5 @@
 """What every policy must keep to, whatever it is asked. A policy that is installed is tested by that."""
 
-from importlib.metadata import entry_points
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -13,37 +11,12 @@ from schemas.ids import PlacementId
 from schemas.plans import Layer, PlanKind, Waiting
 from schemas.settings import Settings
 from services.planner.policies.contract import Choice, Decision, fault
-from services.planner.registry import GROUP, Registry, UnknownPolicy, names
+from services.planner.registry import Registry, UnknownPolicy, names
 from services.planner.view import Present, View, ViewJob, ViewNode
 
 HERE = "services.planner.policies."
-NOT_YET_INSTALLED = [
-    "fifo:FifoSkipping",
-    "sjf:Sjf",
-    "srtf:Srtf",
-    "srsf:Srsf",
-    "las:Las",
-    "yarn_cs:YarnCs",
-    "tiresias:Tiresias",
-    "sia:Sia",
-    "sia:SiaPowers",
-    "sia:SiaFaithful",
-    "gavel:gavel",
-    "gavel:gavel_ftf",
-    "gavel:gavel_makespan",
-    "gavel:gavel_throughput",
-    "gavel:gavel_fifo",
-    "gavel:gavel_agnostic",
-    "gavel:gavel_ftf_agnostic",
-    "gavel:gavel_makespan_agnostic",
-    "gavel:gavel_throughput_agnostic",
-    "gavel:gavel_fifo_agnostic",
-]
-"""entry points that were added after the environment was made, each once"""
-INSTALLED = {point.value for point in entry_points(group=GROUP)}
-POLICIES = [*names(), *(HERE + name for name in NOT_YET_INSTALLED if HERE + name not in INSTALLED)]
 GARBAGE = [b"null", b"[]", b"{}", b'{"jobs": 1}', msgspec.msgpack.encode([[["j0", 0, 0, 0]] * 2, [], []])]
-every_policy = pytest.mark.parametrize("policy", POLICIES)
+every_policy = pytest.mark.parametrize("policy", names())
 
 
 @st.composite

@@ -126,7 +126,7 @@ def test_a_dive_is_feasible_and_better_than_rounding(seed: int) -> None:
     dived = dive(relaxation.master, relaxation.tighten(found))
     for rows in (at_once, dived):
         assert len(np.unique(instance.job[rows])) == len(rows)
-        start, node, size = columns.cells(rows)
+        _, node, size = columns.cells(rows)
         assert (np.bincount(node, weights=size, minlength=12) <= instance.capacity).all()
     assert columns.value[dived].sum() >= columns.value[at_once].sum() * 0.999
 
