@@ -35,7 +35,7 @@ LIMIT_S = 180.0
 LIFE = (JobSubmitted, JobProfiled, JobQueued, JobStarted, JobCompleted)
 
 
-HEAVY = ("duckdb", "ortools", "sklearn", "typer")
+HEAVY = ("duckdb", "highspy", "ortools", "sklearn", "typer")
 FIND = "import sys; from importlib.util import find_spec; print(*filter(find_spec, sys.argv[1:]))"
 
 
@@ -87,6 +87,11 @@ def drained(status: StatusView) -> bool:
     return all(state in ENDED for state, count in status.jobs.items() if count)
 
 
+async def planned_by(client: Client, policy: str) -> None:
+    """Until the last plan is that policy's."""
+    await until(client, lambda status: status.plan is not None and status.plan.policy == policy)
+
+
 async def running(client: Client) -> set[JobId]:
     return {job.job_id for job in (await client.jobs(state="running")).jobs}
 
@@ -107,7 +112,7 @@ async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:
         ("admission", []),
         ("profiler", ["sklearn"]),
         ("estimator", ["duckdb"]),
-        ("planner", ["ortools"]),
+        ("planner", ["highspy", "ortools"]),
         ("placer", []),
         ("monitor", []),
         ("agent", []),
@@ -148,13 +153,15 @@ async def test_an_agent_that_is_added_takes_the_node_that_one_left(
 
 
 async def test_the_policy_is_changed_while_jobs_run(client: Client) -> None:
-    jobs = await submit(client, SHORT, key="change")
-    await until(client, busy)
-    await client.set_policy(PolicyChoice(policy="fifo"))
-    await until(client, lambda status: status.policy == "fifo")
-    await client.set_policy(PolicyChoice(policy="hops"))
+    jobs: list[JobId] = []
+    chosen = ["sia", "gavel", "tiresias", "hops"]
+    for policy in chosen:
+        jobs += await submit(client, SHORT, key=f"change-to-{policy}")
+        await until(client, busy)
+        await client.set_policy(PolicyChoice(policy=policy))
+        await planned_by(client, policy)
     events = await ended_well(client, jobs)
-    assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
+    assert [event.policy for event in events if isinstance(event, PolicyChosen)] == chosen
 
 
 async def test_jobs_run_on_while_one_planner_takes_the_place_of_another(
@@ -164,11 +171,11 @@ async def test_jobs_run_on_while_one_planner_takes_the_place_of_another(
     await until(client, busy)
     stack.run("stop", "planner")
     assert await running(client)
-    stack.run("up", "--detach", "--no-deps", "planner", environ={"HOPYARD_POLICY": "fifo"})
-    await until(client, lambda status: status.policy == "fifo")
+    stack.run("up", "--detach", "--no-deps", "planner", environ={"HOPYARD_POLICY": "sia"})
+    await planned_by(client, "sia")
     events = await ended_well(client, jobs)
     plans = [event.policy for event in events if isinstance(event, PlanPublished)]
-    assert plans[-1] == "fifo"
+    assert plans[-1] == "sia"
 
 
 async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(
