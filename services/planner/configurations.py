@@ -107,6 +107,22 @@ def configurations_for(
     return _joined(jobs, nodes, blocks, owned)
 
 
+def placeable(jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float) -> list[ViewJob]:
+    """Those that have a configuration on the idle GPUs, in the order given."""
+    pools = _pools(nodes)
+    most = {gpu_type: (int(pool.idle.max()), int(pool.idle.sum())) for gpu_type, pool in pools.items()}
+
+    def fits(gpu_type: GpuType, gpus: int, spread: bool) -> bool:  # noqa: FBT001 - a wish, spelt out
+        on_one, on_all = most[gpu_type]
+        return gpus <= (on_all if spread else on_one)
+
+    return [
+        job
+        for job in jobs
+        if any(fits(*wish) for wish in _wishes(job, pools, sensitive=job.sensitivity > threshold))
+    ]
+
+
 def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[ViewNode]) -> Configurations:
     """Columns of configurations given one by one, a job each, on nodes among `nodes`."""
     position = {node.node_id: index for index, node in enumerate(nodes)}

@@ -2,7 +2,7 @@ import numpy as np
 from planner_builders import FAST, SLOW, job, node, nodes, place_on, present
 
 from schemas.plans import Configuration
-from services.planner.configurations import configurations_for, explicit, held
+from services.planner.configurations import configurations_for, explicit, held, placeable
 from services.planner.view import ViewJob, ViewNode
 
 SENSITIVE, LOW = 1.5, 1.2
@@ -120,3 +120,17 @@ def test_given_configurations_become_columns() -> None:
     given = [(job("x").job_id, place_on(a0=1)), (job("y").job_id, place_on(a0=2, a1=3))]
     columns = explicit(given, nodes(8, 8))
     assert [columns.at(row) for row in range(2)] == [place for _, place in given]
+
+
+def test_a_job_is_placeable_if_it_has_a_configuration_on_the_idle_gpus() -> None:
+    cluster = nodes(2, 2, 0)
+    jobs = [
+        job("on-one-node", (2,)),
+        job("spread", (4,), sensitivity=LOW),
+        job("sensitive", (4,), sensitivity=SENSITIVE),
+        job("too-large", (5,), sensitivity=LOW),
+        job("elsewhere", (1,), gpu_types=(SLOW,)),
+    ]
+    fitting = placeable(jobs, cluster, 1.4)
+    assert [one.job_id for one in fitting] == ["on-one-node", "spread"]
+    assert fitting == [one for one in jobs if found(one, cluster)]

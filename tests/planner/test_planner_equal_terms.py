@@ -5,7 +5,6 @@ import pytest
 from fact_builders import in_queue, joined, opened, placement, plan, profile_run, queued, submitted
 from planner_builders import MODELLED, job, nodes, view
 from test_planner_desk import answer
-from test_planner_policies import POLICIES
 
 from schemas.plans import PlanKind
 from schemas.questions import ESTIMATOR
@@ -13,7 +12,7 @@ from schemas.settings import Settings
 from services.placer.core import Placer
 from services.planner.core import Planner
 from services.planner.desk import Desk, Inline
-from services.planner.registry import Registry
+from services.planner.registry import Registry, names
 from services.planner.tasks import Leadership, Prepare, Resolve
 from services.planner.view import View
 from services.profiler.build import build as build_profiler
@@ -43,12 +42,12 @@ def shown(policy: str) -> View:
     return task.view
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", names())
 def test_every_policy_is_shown_the_same(policy: str) -> None:
     assert shown(policy) == shown("hops")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", names())
 async def test_every_decision_takes_the_time_that_it_is_reckoned_to_take(policy: str) -> None:
     slept: list[float] = []
 

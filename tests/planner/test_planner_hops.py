@@ -126,3 +126,10 @@ def test_moving_costs_its_share_of_the_round() -> None:
 def test_an_empty_cluster_and_an_empty_queue_give_an_empty_plan() -> None:
     assert decide("hops", view([], nodes(8))).choices == ()
     assert reasons(decide("hops", view([job("x")], ()))) == {"x": Waiting.NO_CONFIGURATION}
+
+
+def test_a_job_that_fits_nowhere_keeps_no_fragment_from_the_next() -> None:
+    head = job("head", (4,), wait_s=90.0, sensitivity=2.0)
+    decision = decide("hops", view([head, job("next", (1,))], nodes(1, 1, 1), kind=PlanKind.FRAGMENT))
+    assert list(chosen(decision)) == ["next"]
+    assert reasons(decision) == {"head": Waiting.NO_CONFIGURATION}

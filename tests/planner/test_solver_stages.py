@@ -167,7 +167,8 @@ def test_a_neighbourhood_planned_anew_is_worth_more_each_time() -> None:
 
     def plan(small: Problem) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         choice = solve(small, Effort(gap=0.02, modelled=True)).choice
-        return choice[choice != NOTHING]
+        chosen: np.ndarray[tuple[int], np.dtype[np.int32]] = choice[choice != NOTHING]
+        return chosen
 
     values = [worth(instance, choice) for choice in improvements(columns, found, start, plan)]
     assert values

@@ -16,7 +16,7 @@ import numpy as np
 from schemas.ids import JobId
 from schemas.plans import PlanKind, Waiting
 from schemas.settings import Settings
-from services.planner.configurations import Configurations, Ints, configurations_for, held
+from services.planner.configurations import Configurations, Ints, configurations_for, held, placeable
 from services.planner.estimates import Estimated
 from services.planner.policies.contract import Choice, Decision, Left, Trigger
 from services.planner.priority import power_of, ranked, weights
@@ -41,7 +41,7 @@ class Hops:
 
     def wants(self, view: View) -> Configurations:
         return configurations_for(
-            self._window(view, self._ranks(view)),
+            self._window(view, self._queue(view, self._ranks(view))),
             view.nodes,
             self._settings.sensitivity_threshold,
             stay=self._moving_share(view) > 0,
@@ -49,7 +49,8 @@ class Hops:
 
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
         ranks = self._ranks(view)
-        window = self._window(view, ranks)
+        queue = self._queue(view, ranks)
+        window = self._window(view, queue)
         gain = gains(wanted, estimates.throughput)
         self._discount_moves(gain, view, wanted)
         weight = self._weights(ranks, window)
@@ -59,7 +60,7 @@ class Hops:
         chosen = [int(rows[row]) for row in solution.choice[solution.choice != NOTHING]]
         return _decision(
             [_choice(wanted, estimates, row) for row in chosen],
-            left=_left(view, window, wanted, problem.job),
+            left=_left(view, queue, window, wanted, problem.job),
             solution=solution,
             configurations=len(wanted),
             again_at=self._again_at(view, wanted, chosen, window),
@@ -68,13 +69,23 @@ class Hops:
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
         return ranked(view, self._settings.priority_rule)
 
-    def _window(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
-        """The jobs of this plan, in the order of the queue."""
+    def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
+        """Whom this plan could serve, the most urgent first.
+
+        In a fragment plan, jobs without any configuration on the idle GPUs are not in it: a few of them at
+        the head would fill the window and keep the GPUs from all others (docs/adr/0007).
+        """
         queue = [job for job, _ in ranks]
+        if view.kind == PlanKind.FRAGMENT:
+            return placeable(queue, view.nodes, self._settings.sensitivity_threshold)
+        return queue
+
+    def _window(self, view: View, queue: Sequence[ViewJob]) -> list[ViewJob]:
+        """The jobs of this plan, in the order of the queue."""
         length = service_window(queue, view.idle_gpus * self._settings.window_factor)
         if view.kind == PlanKind.FRAGMENT:
             return adjusted(queue, length, view.idle_gpus)
-        return queue[:length]
+        return list(queue[:length])
 
     def _weights(self, ranks: Sequence[tuple[ViewJob, float]], window: Sequence[ViewJob]) -> Floats:
         priorities = {job.job_id: value for job, value in ranks}
@@ -127,18 +138,21 @@ def _choice(wanted: Configurations, estimates: Estimated, row: int) -> Choice:
 
 
 def _left(
-    view: View, window: Sequence[ViewJob], wanted: Configurations, estimated: Ints
+    view: View,
+    queue: Sequence[ViewJob],
+    window: Sequence[ViewJob],
+    wanted: Configurations,
+    estimated: Ints,
 ) -> dict[JobId, Left]:
     """Why each job would be left out. `estimated`: of each configuration with an estimate, its job."""
-    reasons = dict.fromkeys((job.job_id for job in window), Waiting.NO_CONFIGURATION)
+    reasons = dict.fromkeys((job.job_id for job in view.jobs), Waiting.NO_CONFIGURATION)
+    reasons |= dict.fromkeys((job.job_id for job in queue), Waiting.OUTSIDE_WINDOW)
+    reasons |= dict.fromkeys((job.job_id for job in window), Waiting.NO_CONFIGURATION)
     for rows, reason in ((wanted.job, Waiting.NO_ESTIMATE), (estimated, Waiting.OUTWEIGHED)):
         has = np.zeros(len(window), dtype=bool)
         has[rows] = True
         reasons |= {window[index].job_id: reason for index in np.flatnonzero(has).tolist()}
-    return {
-        job.job_id: Left(job_id=job.job_id, reason=reasons.get(job.job_id, Waiting.OUTSIDE_WINDOW))
-        for job in view.jobs
-    }
+    return {job_id: Left(job_id=job_id, reason=reason) for job_id, reason in reasons.items()}
 
 
 def _decision(
