@@ -1,4 +1,4 @@
-"""policy show, policy set."""
+"""policy show, policy set, policy list."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ def show(*, api: Api = None, as_json: AsJson = False) -> None:
 
 @policy.command("set")
 def choose(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="hops, fifo, or any installed policy.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One that `policy list` names, or module:attribute.")],
     *,
     api: Api = None,
     as_json: AsJson = False,
@@ -41,6 +41,20 @@ def choose(
     $ hopyard policy set fifo
     """
     _tell(call(api, lambda client: client.set_policy(PolicyChoice(policy=name))), as_json=as_json)
+
+
+@policy.command("list")
+def installed(*, as_json: AsJson = False) -> None:
+    """List the policies that are installed here.
+
+    $ hopyard policy list
+    """
+    from services.planner.registry import names  # noqa: PLC0415 - brings numpy
+
+    if as_json:
+        show_json(names())
+    else:
+        console().print("\n".join(names()))
 
 
 def _tell(choice: PolicyChoice, *, as_json: bool) -> None:

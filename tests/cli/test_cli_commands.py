@@ -175,6 +175,11 @@ def test_a_node_is_drained_and_restored(hopyard: Hopyard, api: CannedApi) -> Non
     assert "in use" in hopyard("node", "restore", "titan-0", "--api", api.url).err
 
 
+def test_the_installed_policies_are_listed(hopyard: Hopyard) -> None:
+    assert {"hops", "sia", "gavel", "tiresias", "fifo"} <= set(hopyard("policy", "list").out.split())
+    assert json.loads(hopyard("policy", "list", "--json").out) == hopyard("policy", "list").out.split()
+
+
 def test_policy_is_shown_and_set(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/policy", PolicyChoice(policy="hops"))
     api.says("PUT /v1/policy", PolicyChoice(policy="fifo"))
