@@ -25,6 +25,8 @@ from schemas.plans import PlanKind
 from schemas.scenarios import Arrival, PoissonWorkload, ScenarioFile
 from schemas.settings import Settings
 from services.estimator.ageing import age_s, sensitivity, shares
+from services.planner.configurations import Configurations
+from services.planner.estimates import Estimated, unknown
 from services.planner.greedy import greedy
 from services.planner.policies.contract import Choice, Decision
 from services.planner.policies.hops import Hops
@@ -50,11 +52,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     kind: PlanKind = PlanKind.FIRST
     unlike: bool = False
     """servers of one type differ by a few per cent"""
+    load: float = 1.0
+    """times as many jobs in the same time"""
 
 
 def instance(shape: Shape, seed: int) -> Problem:
     """The problem of one plan."""
-    scene = _Scene(shape, seed)
+    scene = Scene(shape, seed)
     before = scene.plan(scene.view(PlanKind.FIRST, {}))[0]
     placed = {choice.job_id: choice for choice in before.choices}
     if shape.kind == PlanKind.FRAGMENT:
@@ -62,11 +66,11 @@ def instance(shape: Shape, seed: int) -> Problem:
     return scene.plan(scene.view(shape.kind, placed))[1]
 
 
-class _Scene:
+class Scene:
     """A cluster and its jobs at one instant."""
 
     def __init__(self, shape: Shape, seed: int) -> None:
-        scenario = _scaled(load_scenario(SCENARIO), shape.gpus)
+        scenario = _scaled(load_scenario(SCENARIO), shape.gpus, shape.load)
         self._seed = seed
         self._nodes = nodes_of(cluster_of(scenario))
         self._speeds = Speeds(self._nodes, seed=seed, unlike=shape.unlike)
@@ -88,12 +92,16 @@ class _Scene:
             return greedy(problem)
 
         wanted = self._policy.wants(view)
-        estimates = self._speeds.estimates(wanted, [self._workloads[job_id] for job_id in wanted.jobs])
-        return self._policy.decide(view, wanted, estimates, solve), posed[0]
+        return self._policy.decide(view, wanted, self.estimates(wanted), solve), posed[0]
+
+    def estimates(self, wanted: Configurations) -> Estimated:
+        if not len(wanted):
+            return unknown(0)
+        return self._speeds.estimates(wanted, [self._workloads[job_id] for job_id in wanted.jobs])
 
     def view(self, kind: PlanKind, placed: dict[JobId, Choice]) -> View:
         """`placed`: the jobs that run, and where."""
-        jobs = [_running(job, placed.get(job.job_id)) for job in self._jobs if job.job_id not in self._ended]
+        jobs = [running(job, placed.get(job.job_id)) for job in self._jobs if job.job_id not in self._ended]
         taken = _taken(placed) if kind == PlanKind.FRAGMENT else {}
         if kind == PlanKind.FRAGMENT:
             jobs = [job for job in jobs if job.present is None]
@@ -124,6 +132,7 @@ class _Scene:
         age = age_s(spec.samples, spec.demand, single, share)
         ratio = LATENCY_RATIO * generator(self._seed, "ratio", index).random()
         wait_s = min(ratio * age, present_s)
+        ran_s = present_s - wait_s
         return ViewJob(
             job_id=_job_id(index),
             submitted_at=arrival.at_s,
@@ -133,34 +142,35 @@ class _Scene:
             sensitivity=sensitivity(single, paired, share),
             age_s=age,
             wait_s=wait_s,
-            attained_gpu_s=(present_s - wait_s) * spec.demand[0],
-            received_s={},
+            attained_gpu_s=ran_s * spec.demand[0],
+            received_s={max(single, key=single.__getitem__): ran_s} if ran_s else {},
             restarts=0,
             samples=spec.samples,
-            samples_done=0.0,
+            samples_done=spec.samples * min(ran_s / age, 1.0),
             priority=spec.priority,
         )
 
 
-def _scaled(scenario: ScenarioFile, gpus: int) -> ScenarioFile:
-    """Cluster and workload times the same factor, no group of nodes left out."""
+def _scaled(scenario: ScenarioFile, gpus: int, load: float) -> ScenarioFile:
+    """Cluster and workload times the same factor, no group of nodes left out; the workload times `load`."""
     cluster, workload = cluster_of(scenario), scenario.workload
     assert isinstance(workload, PoissonWorkload), "the scenario draws its jobs"
     factor = gpus / sum(group.count * group.gpus for group in cluster.nodes)
     groups = [
         msgspec.structs.replace(group, count=max(round(group.count * factor), 1)) for group in cluster.nodes
     ]
-    load = msgspec.structs.replace(
+    work = msgspec.structs.replace(
         workload,
-        count=max(round(workload.count * factor), 2),
-        rate_per_hour=None if workload.rate_per_hour is None else workload.rate_per_hour * factor,
+        count=max(round(workload.count * factor * load), 2),
+        rate_per_hour=None if workload.rate_per_hour is None else workload.rate_per_hour * factor * load,
     )
     return msgspec.structs.replace(
-        scenario, cluster=msgspec.structs.replace(cluster, nodes=groups), workload=load
+        scenario, cluster=msgspec.structs.replace(cluster, nodes=groups), workload=work
     )
 
 
-def _running(job: ViewJob, choice: Choice | None) -> ViewJob:
+def running(job: ViewJob, choice: Choice | None) -> ViewJob:
+    """The job where a choice puts it; as it was without one."""
     if choice is None:
         return job
     present = Present(

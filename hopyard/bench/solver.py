@@ -41,7 +41,8 @@ MIB = 1024**2
 class Trials(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
-    sizes: Sequence[int] = SIZES
+    sizes: Sequence[int] = ()
+    """GPUs; none: the usual ones"""
     instances: int = 1
     """of every size and kind; of saved problems, the so many largest files"""
     deadline_s: float = 20.0
@@ -83,7 +84,7 @@ def _problems(asked: Trials) -> Iterator[tuple[str, Problem]]:
         for file in files[: asked.instances]:
             yield f"saved in {asked.problems.name}", read_problem(file).problem
         return
-    for gpus in asked.sizes:
+    for gpus in asked.sizes or SIZES:
         for kind in PlanKind:
             for unlike in (False, True):
                 group = f"{gpus} {kind.value} {'unlike' if unlike else 'alike'}"

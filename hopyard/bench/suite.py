@@ -9,6 +9,7 @@ import msgspec
 from hopyard.bench import dispatch, latency, restart, submissions
 from hopyard.bench.figures import Benchmark, Report
 from hopyard.bench.machine import machine_facts
+from hopyard.bench.policies import policies
 from hopyard.bench.simulation import simulation
 from hopyard.bench.solver import Trials, solver
 from hopyard.failures import Interrupted
@@ -23,7 +24,7 @@ class Run(msgspec.Struct, frozen=True):
     """how many jobs and facts, in multiples of the usual number"""
     say: Say
     trials: Trials = Trials()
-    """of the solver"""
+    """of the solver, and sizes and instances of the policies"""
 
     def scaled(self, usual: int) -> int:
         return max(round(usual * self.scale), 1)
@@ -58,6 +59,10 @@ def _solver(run: Run) -> Benchmark | None:
     return solver(run.data, run.say, run.trials)
 
 
+def _policies(run: Run) -> Benchmark | None:
+    return run_until_stopped(policies(run.say, run.trials.sizes, run.trials.instances))
+
+
 BENCHMARKS: Mapping[str, Measure] = {
     "latency": _latency,
     "submissions": _submissions,
@@ -65,6 +70,7 @@ BENCHMARKS: Mapping[str, Measure] = {
     "restart": _restart,
     "simulation": _simulation,
     "solver": _solver,
+    "policies": _policies,
 }
 
 

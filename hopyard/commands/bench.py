@@ -24,9 +24,11 @@ class Subject(StrEnum):
     RESTART = "restart"
     SIMULATION = "simulation"
     SOLVER = "solver"
+    POLICIES = "policies"
 
 
-SHORT = tuple(subject for subject in Subject if subject != Subject.SOLVER)
+LONG = {Subject.SOLVER, Subject.POLICIES}
+SHORT = tuple(subject for subject in Subject if subject not in LONG)
 """measured unless others are named: a few minutes in all"""
 
 
@@ -34,7 +36,9 @@ def bench(
     *,
     subjects: Annotated[
         list[Subject] | None,
-        typer.Argument(metavar="[FIGURE]...", help=f"Of {', '.join(Subject)}. Default: all but solver."),
+        typer.Argument(
+            metavar="[FIGURE]...", help=f"Of {', '.join(Subject)}. Default: all but the last two."
+        ),
     ] = None,
     json_file: JsonFile = None,
     data: Annotated[
@@ -51,10 +55,20 @@ def bench(
         typer.Option("--scale", min=0.001, max=100, help="Times as many jobs and facts. Not the simulation."),
     ] = 1.0,
     gpus: Annotated[
-        str, typer.Option("--gpus", metavar="N,N,...", help="Solver: sizes of cluster.")
-    ] = "64,512,1024,2048,4096,8192",
+        str | None,
+        typer.Option(
+            "--gpus",
+            metavar="N,N,...",
+            help="Solver, policies: sizes of cluster. Default: 64 to 8192; policies, 64,512,2048.",
+        ),
+    ] = None,
     instances: Annotated[
-        int, typer.Option("--instances", min=1, help="Solver: problems of each size and kind.")
+        int,
+        typer.Option(
+            "--instances",
+            min=1,
+            help="Solver: problems of each size and kind. Policies: clusters of each size.",
+        ),
     ] = 1,
     deadline_s: Annotated[
         float, typer.Option("--deadline", metavar="SECONDS", min=0, help="Solver: for each solve.")
@@ -78,10 +92,12 @@ def bench(
     restart: each service from kill -9 to ready, with 10,000 jobs in the log.
     simulation: the scenario hops-64 from the first job to the last.
     solver: back ends side by side on problems of many sizes, up to an hour.
+    policies: what each takes for a plan, and whether it is in time, some minutes.
 
     $ hopyard bench
     $ hopyard bench latency submissions --json figures.json
     $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
+    $ hopyard bench policies --gpus 512 --instances 3
     """
     from hopyard.bench.solver import Trials  # noqa: PLC0415 - brings numpy
     from hopyard.bench.suite import report  # noqa: PLC0415 - brings every service
@@ -90,7 +106,7 @@ def bench(
 
     configure_logs(Settings(log_level="error", log_format="console"))
     trials = Trials(
-        sizes=_sizes(gpus),
+        sizes=() if gpus is None else _sizes(gpus),
         instances=instances,
         deadline_s=deadline_s,
         gap=gap,

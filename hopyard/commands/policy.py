@@ -31,7 +31,9 @@ def show(*, api: Api = None, as_json: AsJson = False) -> None:
 
 @policy.command("set")
 def choose(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One that `policy list` names, or module:attribute.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="One that `policy list` names, or module:attribute.")
+    ],
     *,
     api: Api = None,
     as_json: AsJson = False,
