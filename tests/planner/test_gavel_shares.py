@@ -229,3 +229,9 @@ def most_for(case: Demand, job: int, floor: np.ndarray) -> float:
     ).solve()
     assert answer.state == "optimal"
     return -answer.objective
+
+
+def test_a_nearly_finished_job_keeps_a_share_of_the_makespan() -> None:
+    asked = demand((10.0, 5.0), (10.0, 5.0), (10.0, 5.0))
+    found = makespan(asked, np.array([1e-9, 1e9, 1e9]), Budget())
+    assert (found.share.sum(axis=1) > 0).all()

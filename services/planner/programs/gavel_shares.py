@@ -22,6 +22,8 @@ from services.planner.programs.linear import Floats, Matrix, Program
 LEAST_S = 1e-3
 """of work on the best type: a job with less to do counts as one with so much, since less time than the
 solver's tolerance is none"""
+LEAST_SHARE = 1e-7
+"""of the longest job's work: less, and a solver would round a nearly finished job's share to nothing"""
 LOWEST = 1e-12
 """level: its inverse is still a number"""
 
@@ -105,6 +107,7 @@ def makespan(demand: Demand, left: Floats, budget: Budget, *, fill: bool = True)
     """Objective: seconds until the last job ends, if all keep their shares; `left`: samples."""
     count = len(demand.gang)
     work = np.maximum(left / demand.best, LEAST_S)
+    work = np.maximum(work, LEAST_SHARE * work.max(initial=0.0))
     return _inverse(_levelled(demand, np.ones(count), np.zeros(count), work, budget, fill=fill))
 
 
