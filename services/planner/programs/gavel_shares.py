@@ -22,7 +22,7 @@ from services.planner.programs.linear import Floats, Matrix, Program
 LEAST_S = 1e-3
 """of work on the best type: a job with less to do counts as one with so much, since less time than the
 solver's tolerance is none"""
-LEAST_SHARE = 1e-7
+LEAST_SHARE = 5e-6
 """of the longest job's work: less, and a solver would round a nearly finished job's share to nothing"""
 LOWEST = 1e-12
 """level: its inverse is still a number"""
