@@ -15,7 +15,7 @@ from services.planner.planning import Decide, Failed, Want, decided_by, wanted_b
 from services.planner.problem import NOTHING, Problem, SolverFailed, restricted
 from services.planner.registry import Registry
 from services.planner.solver import BACKENDS, solve
-from services.planner.solver.direct import Search, directly
+from services.planner.solver.search import Search, drive
 from services.planner.view import Effort
 
 GAP = 0.01
@@ -139,7 +139,7 @@ def test_a_back_end_that_raises_is_told_and_the_plan_can_be_made_without(modelle
         raise ZeroDivisionError("no pivot")
 
     with pytest.raises(SolverFailed, match="highs: ZeroDivisionError: no pivot"):
-        directly(drawn(1), Effort(gap=0.0, modelled=modelled, backend="highs"), broken)
+        drive(drawn(1), Effort(gap=0.0, modelled=modelled, backend="highs"), broken)
 
     seen = view(
         [job(f"j{index}", (2, 3, 8)) for index in range(6)],
@@ -149,7 +149,7 @@ def test_a_back_end_that_raises_is_told_and_the_plan_can_be_made_without(modelle
     wanted = wanted_by(Registry(Settings()), Want(policy="hops", view=seen))
     assert isinstance(wanted, Configurations)
     step = Decide(policy="hops", view=seen, wanted=wanted, estimates=linear(wanted))
-    answer = decided_by(Registry(Settings()), step, lambda one, asked: directly(one, asked, broken))
+    answer = decided_by(Registry(Settings()), step, lambda one, asked: drive(one, asked, broken))
     assert isinstance(answer, Failed)
     assert answer.crashed
 

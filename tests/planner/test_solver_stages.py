@@ -15,12 +15,12 @@ from services.planner.solver import solve
 from services.planner.solver.clock import Clock
 from services.planner.solver.coarse import coarse
 from services.planner.solver.columns import columns_of
-from services.planner.solver.direct import Search
 from services.planner.solver.dive import dive, rounded
 from services.planner.solver.facets import facets
 from services.planner.solver.improve import improvements
 from services.planner.solver.parts import divided, part_of
 from services.planner.solver.relaxation import Bounded, Relaxation, beginning
+from services.planner.solver.search import Search
 from services.planner.view import Effort
 
 MODELLED = Effort(modelled=True)

@@ -1,13 +1,13 @@
 """Back ends by name, behind `problem.Solve`: ours, and others that are given the full model.
 
-Each is a module with a function `run`, which `direct` gives a search; imported when it is first asked for.
+Each is a module with a function `run`, which `search` drives; imported when it is first asked for.
 """
 
 from importlib import import_module
 from types import ModuleType
 
 from services.planner.problem import Problem, Solution, Solve
-from services.planner.solver.direct import directly
+from services.planner.solver.search import drive
 from services.planner.view import Effort
 
 MODULES = {"hopyard": "hopyard", "highs": "highs", "scip": "scip", "cp-sat": "cp_sat"}
@@ -25,7 +25,7 @@ def load(backend: str) -> ModuleType:
 
 def _back_end(name: str) -> Solve:
     def solved(problem: Problem, effort: Effort) -> Solution:
-        return directly(problem, effort, load(name).run)
+        return drive(problem, effort, load(name).run)
 
     return solved
 

@@ -1,6 +1,6 @@
 """What a search may still spend: seconds of the wall clock, or modelled ones."""
 
-from services.planner.solver.direct import Search
+from services.planner.solver.search import Search
 
 LP_STEP_S = 5e-9
 """modelled seconds of one simplex iteration, for each column of the program"""

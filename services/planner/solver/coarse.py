@@ -12,9 +12,9 @@ from services.planner.configurations import Ints
 from services.planner.problem import Floats, Problem, restricted
 from services.planner.solver.clock import Clock
 from services.planner.solver.columns import Columns, columns_of, largest
-from services.planner.solver.direct import Search
 from services.planner.solver.master import Relaxed
 from services.planner.solver.relaxation import Bounded, Relaxation, beginning
+from services.planner.solver.search import Search
 
 BLOCK = 8
 """nodes"""

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from services.planner.configurations import Ints
 from services.planner.problem import NOTHING, Problem
-from services.planner.solver.direct import SEED, Search
+from services.planner.solver.search import SEED, Search
 
 UNITS = 10_000_000
 """the largest value; what rounding costs is 1e-7 of it a job at most"""

@@ -14,9 +14,9 @@ from services.planner.configurations import Ints
 from services.planner.problem import NOTHING, Floats
 from services.planner.solver.clock import Clock
 from services.planner.solver.columns import Columns
-from services.planner.solver.direct import HALF, Search
 from services.planner.solver.master import Master
 from services.planner.solver.relaxation import Bounded
+from services.planner.solver.search import HALF, Search
 
 TINY = 1e-9
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from services.planner.configurations import Ints
 from services.planner.problem import Floats, Problem
-from services.planner.solver.direct import HALF, SEED, Search
 from services.planner.solver.model import modelled_s
+from services.planner.solver.search import HALF, SEED, Search
 
 OPTIONS: dict[str, bool | int | float | str] = {
     "output_flag": False,

@@ -21,12 +21,12 @@ from services.planner.problem import NOTHING, Problem
 from services.planner.solver.clock import Clock, Spent
 from services.planner.solver.coarse import Coarse, coarse, spread
 from services.planner.solver.columns import Columns, columns_of
-from services.planner.solver.direct import Search
 from services.planner.solver.dive import completed, dive, rounded
 from services.planner.solver.exact import branch, tightened, undecided
 from services.planner.solver.improve import improvements
 from services.planner.solver.parts import divided, free_beside, part_of
 from services.planner.solver.relaxation import Bounded, Relaxation, beginning
+from services.planner.solver.search import Search
 
 LARGE = 128
 """nodes, above which a cluster is planned in parts"""

@@ -9,8 +9,8 @@ import datetime as dt
 import numpy as np
 from ortools.math_opt.python import mathopt
 
-from services.planner.solver.direct import HALF, SEED, Search
 from services.planner.solver.model import model_of, modelled_s
+from services.planner.solver.search import HALF, SEED, Search
 
 BUILDING_S = 1.5e-5
 """a configuration takes about so long to hand over, and nobody can watch the deadline meanwhile: Python's

@@ -1,9 +1,8 @@
-"""The full model, handed to a solver as it is: what our own back end is measured against.
+"""The driver of every back end: a greedy start, a search in a thread, its best at the deadline.
 
-One driver for all: a greedy start, a search in a thread of its own, and whatever it has come to at the
-deadline. A search says each better choice and each tighter bound at once, so that one which does not heed
-the deadline can be left behind; the process that runs this is replaced when its thread outlives the call
-(see `aside`). In modelled effort there is no clock and no thread: work limits end a search.
+A search says each better choice and each tighter bound at once, so that one which does not heed the
+deadline can be left behind; the process that runs this is replaced when its thread outlives the call (see
+`aside`). In modelled effort there is no clock and no thread: work limits end a search.
 """
 
 import math
@@ -96,7 +95,7 @@ class Search:
 Run = Callable[[Search], None]
 
 
-def directly(problem: Problem, effort: Effort, run: Run) -> Solution:
+def drive(problem: Problem, effort: Effort, run: Run) -> Solution:
     """The best choice that `run` finds within the effort. Raises SolverFailed."""
     began = time.perf_counter()
     rows = fitting(problem)
