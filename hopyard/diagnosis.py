@@ -78,11 +78,15 @@ async def _api(client: Client) -> str:
 
 
 async def _nodes(client: Client) -> str:
+    """A lost node is a fault; one that drains does so because somebody wished it."""
     nodes = (await client.nodes()).nodes
-    out = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
-    if out or not nodes:
-        raise _Bad(", ".join(out) or "no node has announced itself")
-    return f"all {len(nodes)} alive"
+    if not nodes:
+        raise _Bad("no node has announced itself")
+    apart = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
+    told = ", ".join([f"{len(nodes) - len(apart)} of {len(nodes)} alive", *apart])
+    if any(view.state == "lost" for view in nodes):
+        raise _Bad(told)
+    return told
 
 
 async def _policy(client: Client) -> str:

@@ -21,11 +21,10 @@ LISTENER_QUEUE = 50
 
 
 class LiveNats:
-    """A running server that a test may kill and bring back. Its store and address stay."""
+    """A server that a test may start, kill and bring back. Its store and address stay."""
 
     def __init__(self, folder: Path, token: str = "") -> None:
         self._server = NatsServer(folder, token=token)
-        self._server.start_now()
 
     @property
     def url(self) -> str:
@@ -38,15 +37,15 @@ class LiveNats:
         """As kill -9."""
         self._server.kill()
 
-    def ensure_running(self) -> None:
-        """Bring it back if an earlier test left it dead."""
+    async def ensure_running(self) -> None:
+        """Start it, unless an earlier test has, and left it alive."""
         if not self._server.running():
-            self._server.start_now()
+            await self._server.start()
 
-    def restart(self) -> None:
+    async def restart(self) -> None:
         """Kill it, if it runs, and wait until it is back."""
         self._server.kill()
-        self._server.start_now()
+        await self._server.start()
 
 
 class MemoryNet:

@@ -9,7 +9,7 @@ from bus_nets import LISTENER_QUEUE, JetStreamNet, LiveNats, MemoryNet, Net
 
 @pytest.fixture(scope="session")
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNats]:
-    """A running server; its facts stay from test to test unless a test takes `live` or `net`."""
+    """A server, not yet started; its facts stay from test to test unless a test takes `live` or `net`."""
     server = LiveNats(tmp_path_factory.mktemp("nats"))
     yield server
     server.kill()
@@ -17,7 +17,7 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNats]:
 
 @asynccontextmanager
 async def _over(server: LiveNats) -> AsyncIterator[JetStreamNet]:
-    server.ensure_running()
+    await server.ensure_running()
     net = JetStreamNet(server.settings(listener_queue=LISTENER_QUEUE, publish_in_flight=64))
     await net.open()
     try:

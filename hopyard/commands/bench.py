@@ -31,58 +31,78 @@ LONG = {Subject.SOLVER, Subject.POLICIES}
 SHORT = tuple(subject for subject in Subject if subject not in LONG)
 """measured unless others are named: a few minutes in all"""
 
+Figures = Annotated[
+    list[Subject] | None,
+    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: all but the last two."),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        file_okay=False,
+        help="Write below this folder, on the disk that shall be measured. Default: a temporary one.",
+    ),
+]
+Scale = Annotated[
+    float,
+    typer.Option("--scale", min=0.001, max=100, help="Times as many jobs and facts. Not the simulation."),
+]
+
+BOTH = "Solver and policies"
+Sizes = Annotated[
+    str | None,
+    typer.Option(
+        "--gpus",
+        metavar="N,N,...",
+        help="Sizes of cluster. Default: 64 to 8192; policies, 64,512,2048.",
+        rich_help_panel=BOTH,
+    ),
+]
+Instances = Annotated[
+    int,
+    typer.Option(
+        "--instances",
+        min=1,
+        help="Solver: problems of each size and kind. Policies: clusters of each size.",
+        rich_help_panel=BOTH,
+    ),
+]
+
+SOLVER = "Solver"
+Deadline = Annotated[
+    float,
+    typer.Option("--deadline", metavar="SECONDS", min=0, help="For each solve.", rich_help_panel=SOLVER),
+]
+Gap = Annotated[float, typer.Option("--gap", min=0, max=1, help="Stop at this gap.", rich_help_panel=SOLVER)]
+Problems = Annotated[
+    Path | None,
+    typer.Option(
+        "--problems",
+        exists=True,
+        file_okay=False,
+        help="The largest saved problems from here.",
+        rich_help_panel=SOLVER,
+    ),
+]
+EVERY_BACKEND = ",".join(Backend)
+Backends = Annotated[
+    str, typer.Option("--backends", metavar="NAME,...", help="Which.", rich_help_panel=SOLVER)
+]
+
 
 def bench(
     *,
-    subjects: Annotated[
-        list[Subject] | None,
-        typer.Argument(
-            metavar="[FIGURE]...", help=f"Of {', '.join(Subject)}. Default: all but the last two."
-        ),
-    ] = None,
+    subjects: Figures = None,
     json_file: JsonFile = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="DIR",
-            file_okay=False,
-            help="Write below this folder, on the disk that shall be measured. Default: a temporary one.",
-        ),
-    ] = None,
-    scale: Annotated[
-        float,
-        typer.Option("--scale", min=0.001, max=100, help="Times as many jobs and facts. Not the simulation."),
-    ] = 1.0,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            "--gpus",
-            metavar="N,N,...",
-            help="Solver, policies: sizes of cluster. Default: 64 to 8192; policies, 64,512,2048.",
-        ),
-    ] = None,
-    instances: Annotated[
-        int,
-        typer.Option(
-            "--instances",
-            min=1,
-            help="Solver: problems of each size and kind. Policies: clusters of each size.",
-        ),
-    ] = 1,
-    deadline_s: Annotated[
-        float, typer.Option("--deadline", metavar="SECONDS", min=0, help="Solver: for each solve.")
-    ] = 20.0,
-    gap: Annotated[float, typer.Option("--gap", min=0, max=1, help="Solver: stop at this gap.")] = 0.01,
-    problems: Annotated[
-        Path | None,
-        typer.Option(
-            "--problems", exists=True, file_okay=False, help="Solver: the largest saved problems from here."
-        ),
-    ] = None,
-    backends: Annotated[
-        str, typer.Option("--backends", metavar="NAME,...", help="Solver: which.")
-    ] = "hopyard,highs,scip,cp-sat",
+    data: Data = None,
+    scale: Scale = 1.0,
+    gpus: Sizes = None,
+    instances: Instances = 1,
+    deadline_s: Deadline = 20.0,
+    gap: Gap = 0.01,
+    problems: Problems = None,
+    backends: Backends = EVERY_BACKEND,
 ) -> None:
     """Measure what the system does on this machine: real processes, a real disk, a few minutes.
 

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from hopyard.experiments.drawing import colour, drawn, line, logarithmic
 from hopyard.experiments.statistics import Summary
 from hopyard.experiments.trials import Simulated
+from shared.domain.metrics.curves import cdf
 
 Floats = npt.NDArray[np.float64]
 Curve = Sequence[tuple[float, float]]
@@ -168,9 +169,8 @@ def histograms(panels: Mapping[str, Sequence[float]], label: str) -> bytes:
 
 
 def _cdf(axis: Axes, arm: str, values: Sequence[float], arms: Sequence[str]) -> None:
-    ranked = np.sort(np.asarray(values, dtype=np.float64))
-    shares = np.arange(1, len(ranked) + 1) / len(ranked)
-    axis.step(np.r_[ranked[:1], ranked], np.r_[0.0, shares], where="post", **line(arm, arms))
+    reached, shares = np.transpose([(min(values), 0.0), *cdf(values)])
+    axis.step(reached, shares, where="post", **line(arm, arms))
 
 
 def sampled(curves: Sequence[Curve]) -> tuple[Floats, Floats]:

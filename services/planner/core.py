@@ -5,7 +5,7 @@ to know, estimated) → `Resolve` (the policy decides) → `PlanPublished`, whic
 through the stream. What is in the making is volatile: a restart begins it anew.
 
 A first plan opens the round when the profiler has, or after a grace without it. Fragment plans follow a
-change (see `TRIGGERS`), when GPUs are idle and jobs wait: `fragment_settle_s` after it, so that what
+change (see `triggers`), when GPUs are idle and jobs wait: `fragment_settle_s` after it, so that what
 happens together is planned together; at once for a job that no other one follows. Nothing changed, no
 plan. A first plan that outlasts its round is published all the same, and the present round is planned
 next; a fragment plan that does is dropped, since it would end with its round.
@@ -19,23 +19,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from schemas.base import Event
-from schemas.events import (
-    JobCancelled,
-    JobCompleted,
-    JobFailed,
-    JobPreempted,
-    JobQueued,
-    NodeJoined,
-    NodeRestored,
-    NodeReturned,
-    PlacementRefused,
-    PlanPublished,
-    PolicyChosen,
-    PreemptReason,
-    ProfileFailed,
-    ProfileMeasured,
-    WorkerStopped,
-)
+from schemas.events import PlanPublished, PolicyChosen
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.planning import kept
@@ -46,24 +30,10 @@ from services.planner.sight import idle_gpus, more_come, view_of, waiting
 from services.planner.state import State, fold
 from services.planner.tasks import Leadership, Prepare, Prepared, Resolve, Resolved
 from services.planner.timetable import Timetable
+from services.planner.triggers import is_a_plans_own, trigger_of
 from services.planner.view import Effort, View
 from shared.domain.cluster import round_at
 from shared.domain.core import Effects, Input, Publish, Work, WorkFailed
-
-TRIGGERS: dict[type[Event], Trigger] = {
-    JobQueued: Trigger.ARRIVAL,
-    JobPreempted: Trigger.FREED,
-    JobCompleted: Trigger.FREED,
-    JobFailed: Trigger.FREED,
-    JobCancelled: Trigger.FREED,
-    PlacementRefused: Trigger.FREED,
-    ProfileMeasured: Trigger.FREED,
-    ProfileFailed: Trigger.FREED,
-    WorkerStopped: Trigger.FREED,
-    NodeJoined: Trigger.NODE,
-    NodeReturned: Trigger.NODE,
-    NodeRestored: Trigger.NODE,
-}
 
 NO_ESTIMATES = "no estimates at all: what runs was kept"
 
@@ -131,10 +101,9 @@ class Planner:
         if isinstance(fact, PolicyChosen) and not self._learn_policy(fact):
             return
         fold(self.state, fact)
-        trigger = TRIGGERS.get(type(fact))
         if isinstance(fact, PlanPublished):
             self._see_plan(fact)
-            trigger = Trigger.FREED if _leaves_more(fact) else None
+        trigger = trigger_of(fact)
         if trigger is not None:
             self._call(trigger, fact, now)
 
@@ -156,7 +125,7 @@ class Planner:
 
     def _call(self, trigger: Trigger, fact: Event, now: float) -> None:
         kind = self._calls().get(trigger)
-        if kind is None or (kind == PlanKind.FIRST and _is_a_plans_own(fact)):
+        if kind is None or (kind == PlanKind.FIRST and is_a_plans_own(fact)):
             return
         if trigger is Trigger.ARRIVAL and not more_come(self.state):
             self._timetable.expect(kind, now)
@@ -289,14 +258,3 @@ class Planner:
         self._notes = (reason,)
         self._timetable.hold(now)
         self._timetable.settle(making.view.kind, now)
-
-
-def _is_a_plans_own(fact: Event) -> bool:
-    """A plan, or what carries it out: no news to a first plan, lest those made at events call each other."""
-    by_plan = isinstance(fact, JobPreempted) and fact.reason is PreemptReason.PLAN
-    return by_plan or isinstance(fact, PlanPublished | WorkerStopped)
-
-
-def _leaves_more(plan: PlanPublished) -> bool:
-    """Whether a plan is itself a change: what it left may serve jobs that it did not look at."""
-    return plan.kind == PlanKind.FIRST or bool(plan.placements)

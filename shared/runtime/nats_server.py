@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -62,25 +63,18 @@ class NatsServer:
         """Start and wait until it takes clients. Raises RuntimeError with the end of its log."""
         self.launch()
         try:
-            for _ in self._until_ready():
-                await asyncio.sleep(POLL_S)
+            await self._ready()
         except BaseException:
             self.kill()
             raise
-
-    def start_now(self) -> None:
-        """As `start`, where there is no event loop."""
-        self.launch()
-        for _ in self._until_ready():
-            time.sleep(POLL_S)
 
     async def stop(self) -> None:
         """End it in good order; after a while, in any."""
         if self._process is None:
             return
         self._process.terminate()
-        for _ in self._until_gone():
-            await asyncio.sleep(POLL_S)
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, STOP_TIMEOUT_S)
         self.kill()
 
     def kill(self) -> None:
@@ -102,19 +96,12 @@ class NatsServer:
             preexec_fn=_tie_to_parent(),  # noqa: PLW1509 - two system calls, prepared beforehand
         )
 
-    def _until_ready(self) -> Iterator[None]:
-        """Ends once the server takes clients; one step is one look."""
+    async def _ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._takes_clients():
             if not self.running() or time.monotonic() > deadline:
-                self.kill()
                 raise RuntimeError(f"nats-server did not start on {self.url}: {self._log_tail()}")
-            yield
-
-    def _until_gone(self) -> Iterator[None]:
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self.running() and time.monotonic() < deadline:
-            yield
+            await asyncio.sleep(POLL_S)
 
     def _takes_clients(self) -> bool:
         """Whether it greets: it does so only once JetStream has recovered its store."""

@@ -264,6 +264,14 @@ def test_diag_points_at_a_lost_node(hopyard: Hopyard, api: CannedApi) -> None:
     assert "titan-0 is lost" in ran.out
 
 
+def test_diag_shows_a_drained_node_and_finds_no_fault(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("GET /v1/nodes", NodePage(nodes=(node_view(), node_view("titan-1", state="draining"))))
+    ran = hopyard("diag", "--api", api.url)
+    assert ran.code == 0
+    assert "1 of 2 alive, titan-1 is draining" in ran.out
+
+
 def test_diag_points_at_a_dead_service_and_a_missing_nats(
     hopyard: Hopyard, api: CannedApi, tmp_path: Path
 ) -> None:
@@ -347,9 +355,16 @@ def test_a_replay_at_a_speed_there_is_not_is_code_2(
     assert "HOPYARD_SPEED" in ran.err
 
 
+@pytest.mark.parametrize("options", [("--gpus", "0"), ("--gpus", "many"), ("--backends", "nobody")])
+def test_a_bench_of_what_there_is_not_is_code_2(hopyard: Hopyard, options: tuple[str, str]) -> None:
+    ran = hopyard("bench", "solver", *options)
+    assert ran.code == 2
+    assert " ".join(options) in ran.err
+
+
 COMMANDS = (
     "demo", "up", "replay", "submit", "ps", "show", "why", "cancel", "nodes", "node drain", "node restore",
-    "logs", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "version",
+    "logs", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "bench", "version",
 )  # fmt: skip
 
 

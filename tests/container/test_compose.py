@@ -1,15 +1,15 @@
 """The stack as `docker compose up` runs it: jobs go through it, it is swapped, killed, loaded, stopped."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 from compose_stack import SERVICES, ComposeStack, command
 from msgspec.structs import replace
+from stack_watch import busy, log_of, until
 
 from hopyard.client import Client
-from hopyard.connect import connect, patiently
+from hopyard.connect import connect
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.base import Event
 from schemas.events import (
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.container
 
 LONG = [arrival.job for arrival in arrivals(load_scenario("tiny"))]
 SHORT = [replace(job, samples=(job.samples or 0.0) / 2) for job in LONG]
-LIMIT_S = 180.0
 LIFE = (JobSubmitted, JobProfiled, JobQueued, JobStarted, JobCompleted)
 
 
@@ -70,19 +69,6 @@ async def submit(client: Client, jobs: Sequence[JobFile], *, key: str) -> list[J
     return [each.job_id for each in told]
 
 
-async def until(client: Client, fine: Callable[[StatusView], bool]) -> StatusView:
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            status = await patiently(client.status)
-            if fine(status):
-                return status
-            await asyncio.sleep(0.1)
-
-
-def busy(status: StatusView) -> bool:
-    return status.jobs.get("running", 0) > 0
-
-
 def drained(status: StatusView) -> bool:
     return all(state in ENDED for state, count in status.jobs.items() if count)
 
@@ -99,7 +85,7 @@ async def running(client: Client) -> set[JobId]:
 async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:
     """The log of everything so far, once all has ended: no rule is broken, and these jobs are complete."""
     await until(client, drained)
-    events = [line.fact() async for line in client.events()]
+    events = await log_of(client)
     assert audit(events, drained=True) == []
     completed = [event.job_id for event in events if isinstance(event, JobCompleted)]
     assert set(jobs) <= set(completed)

@@ -54,13 +54,11 @@ def test_a_job_waits_from_its_submission_until_it_starts() -> None:
 def test_a_job_waits_again_after_a_preemption() -> None:
     record = job(*in_queue(), started(at=10), preempted(at=40))
     assert record.wait_s(now=45) == 15
-    assert record.waits(now=45) == [(0, 10), (40, 45)]
 
 
 def test_waiting_ends_with_the_job() -> None:
     record = job(*in_queue(), started(at=10), completed(at=110))
     assert record.wait_s(now=1000) == 10
-    assert record.waits(now=1000) == [(0, 10)]
 
 
 def test_a_cancelled_job_waited_until_it_was_cancelled() -> None:

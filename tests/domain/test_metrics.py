@@ -44,7 +44,7 @@ from shared.domain.metrics import (
     raqlr,
     summary,
 )
-from shared.domain.metrics.curves import busy_gpus_curve, cdf, cru_curve, gru_curve, throughput_curve
+from shared.domain.metrics.curves import busy_gpus_curve, cdf, throughput_curve
 from shared.domain.metrics.fairness import isolated_s, jain
 from shared.domain.metrics.use import cluster_throughput_now
 
@@ -273,32 +273,8 @@ def test_the_curve_of_throughput_counts_samples_that_were_kept() -> None:
     assert throughput_curve(ledger_of(facts), 10) == [(0, 2), (10, 2), (20, 0)]
 
 
-def test_use_over_time_is_of_what_is_alive() -> None:
-    facts = [
-        joined(gpus=4),
-        joined("node-2", gpus=4),
-        *in_queue("a"),
-        *in_queue("b"),
-        started("a", at=10, on=config(node_1=2)),
-        started("b", at=10, place="pl-2", on=config(node_1=2)),
-        lost("node-2", at=20),
-        completed("a", at=30),
-        completed("b", at=40, place="pl-2"),
-    ]
-    ledger = ledger_of(facts)
-    assert gru_curve(ledger, 10) == [(0, 0), (10, 0.5), (20, 1), (30, 0.5), (40, 0)]
-    assert cru_curve(ledger, 10) == [(0, 0), (10, 0.5), (20, 1), (30, 1), (40, 0)]
-
-
-def test_a_gang_busies_each_of_its_nodes_once() -> None:
-    facts = [joined(), joined("node-2"), *in_queue("a"), *in_queue("b")]
-    facts += [started("a", at=0, on=config(node_1=8, node_2=4)), completed("a", at=10)]
-    facts += [started("b", at=5, place="pl-2", on=config(node_2=4)), completed("b", at=20, place="pl-2")]
-    assert cru_curve(ledger_of(facts), 5) == [(0, 1), (5, 1), (10, 0.5), (15, 0.5), (20, 0)]
-
-
 def test_an_empty_ledger_has_empty_curves() -> None:
-    assert [curve(Ledger(), 10) for curve in (busy_gpus_curve, gru_curve, cru_curve)] == [[], [], []]
+    assert [curve(Ledger(), 10) for curve in (busy_gpus_curve, throughput_curve)] == [[], []]
 
 
 def test_percentiles_lie_between_the_closest_ranks() -> None:

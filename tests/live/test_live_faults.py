@@ -13,15 +13,8 @@ import aiohttp
 import nats
 import pytest
 import pytest_asyncio
-from test_live_stack import (
-    SPEED,
-    all_ended,
-    busy,
-    log_of,
-    stack_and_client,
-    submit_all,
-    until,
-)
+from live_builders import SPEED, all_ended, stack_and_client, submit_all
+from stack_watch import busy, log_of, until
 
 from hopyard.client import Client
 from hopyard.stack import Stack

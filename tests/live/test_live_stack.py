@@ -4,72 +4,23 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
+from live_builders import all_ended, stack_and_client, submit_all
+from stack_watch import busy, log_of, until
 
-from hopyard.client import Client
-from hopyard.connect import connect, patiently
 from hopyard.failures import Failure
 from hopyard.processes import Restarts
 from hopyard.scenario import cluster_of
 from hopyard.stack import SERVICES, Stack, StackSpec, running_stack
-from loadgen.scenarios import arrivals, load_scenario
+from loadgen.scenarios import load_scenario
 from schemas.base import Event
 from schemas.events import JobCompleted, PlanPublished, PolicyChosen
-from schemas.views import PolicyChoice, StatusView
+from schemas.views import PolicyChoice
 from shared.domain.audit import audit
-from shared.domain.states import ENDED
-
-SPEED = 60.0
-LIMIT_S = 240.0
-
-
-@asynccontextmanager
-async def stack_and_client(data: Path) -> AsyncIterator[tuple[Stack, Client]]:
-    scenario = load_scenario("tiny")
-    spec = StackSpec(
-        data=data,
-        cluster=cluster_of(scenario),
-        clock_origin=time.time(),
-        speed=SPEED,
-        settings={**scenario.settings, "seed": 1},
-        restarts=Restarts(most=50, backoff_s=0.05),
-    )
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
-        yield stack, client
-
-
-async def submit_all(client: Client) -> int:
-    """Every job of the scenario at once; how many."""
-    jobs = arrivals(load_scenario("tiny"), seed=1)
-    for number, arrival in enumerate(jobs):
-        await client.submit(arrival.job, f"key-{number}")
-    return len(jobs)
-
-
-async def until(client: Client, fine: Callable[[StatusView], bool], limit_s: float = LIMIT_S) -> StatusView:
-    async with asyncio.timeout(limit_s):
-        while True:
-            status = await patiently(client.status)
-            if fine(status):
-                return status
-            await asyncio.sleep(0.1)
-
-
-def busy(status: StatusView) -> bool:
-    return status.jobs.get("running", 0) > 0
-
-
-def all_ended(count: int) -> Callable[[StatusView], bool]:
-    return lambda status: sum(status.jobs.get(state, 0) for state in ENDED) >= count
-
-
-async def log_of(client: Client) -> list[Event]:
-    return [line.fact() async for line in client.events()]
 
 
 async def ready(port: int) -> None:

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from test_placer_core import JOB, OTHER, A, B, Bench, node, place, worker_started
+from placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
 
 from schemas.events import (
     JobStarted,

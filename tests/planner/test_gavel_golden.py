@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gavel_levels import normalised
 
 from schemas.ids import GpuType, JobId
 from services.planner.programs.gavel_filling import Budget
@@ -20,7 +21,6 @@ from services.planner.programs.gavel_shares import (
     makespan,
     max_min,
     max_sum,
-    normalised,
     proportional,
     throughput,
 )

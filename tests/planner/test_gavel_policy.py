@@ -23,7 +23,7 @@ from planner_builders import (
     silent,
     view,
 )
-from test_planner_policies import views
+from planner_views import told, views
 
 from schemas.plans import PlanKind, Stage, Waiting
 from schemas.settings import Settings
@@ -210,8 +210,7 @@ def test_the_authors_quirks_break_no_rule(policy: str, seen: View) -> None:
     settings = Settings(gavel_faithful=True)
     decision = decide(policy, seen, settings)  # which checks capacity, gangs, one configuration a job
     assert decision == decide(policy, seen, settings)
-    told = [choice.job_id for choice in decision.choices] + [left.job_id for left in decision.left]
-    assert sorted(told) == sorted(own.job_id for own in seen.jobs)
+    assert told(decision) == sorted(own.job_id for own in seen.jobs)
     again = msgspec.structs.replace(seen, memory=decision.memory, at=seen.at + ROUND_S)
     assert fault(again, decide(policy, again, settings)) is None
 

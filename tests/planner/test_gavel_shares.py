@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gavel_levels import normalised
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from services.planner.programs.gavel_shares import (
     makespan,
     max_min,
     max_sum,
-    normalised,
     throughput,
 )
 from services.planner.programs.linear import Matrix, Program

@@ -3,53 +3,28 @@
 from collections.abc import AsyncIterator, Iterator
 
 import msgspec
-import numpy as np
 import pytest
-from planner_builders import MODELLED, chosen, job, linear, nodes, place_on, view
+from desk_builders import SEEN, answer, planned
+from planner_builders import chosen, place_on
 
 from schemas.base import Message, Question
 from schemas.plans import Layer, Stage
-from schemas.questions import ESTIMATOR, EstimateQuestion, Estimates, Refused
+from schemas.questions import ESTIMATOR, Refused
 from schemas.settings import Settings
 from services.planner.aside import Aside
-from services.planner.configurations import Configurations
 from services.planner.desk import Desk, Inline, Runner
 from services.planner.gauges import gauges
-from services.planner.policies.contract import Decision
-from services.planner.tasks import Prepare, Prepared, Resolve
-from services.planner.view import Effort, View
+from services.planner.view import Effort
 from shared.runtime.clock import LoopClock
 from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Ports
 
 SETTINGS = Settings(estimate_timeout_real_s=0.2)
-SEEN = view([job("x", (2, 4)), job("y", (2, 4))], nodes(8))
 LIVE = Effort(budget_s=0.5)
-
-
-async def answer(question: Question) -> Message:
-    """An estimator: what `linear` says."""
-    assert isinstance(question, EstimateQuestion)
-    asked = Configurations(
-        jobs=question.jobs,
-        nodes=question.nodes,
-        job=_column(question.job),
-        start=_column(question.start),
-        node=_column(question.node),
-        gpus=_column(question.gpus),
-    )
-    estimates = linear(asked)
-    return Estimates(
-        throughput=estimates.throughput.tobytes(), variance=b"", count=b"", layer=estimates.layer.tobytes()
-    )
 
 
 async def refuse(_: Question) -> Message:
     return Refused(reason="no store")
-
-
-def _column(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    return np.frombuffer(data, dtype="<i4")
 
 
 @pytest.fixture
@@ -69,12 +44,6 @@ def aside() -> Iterator[Aside]:
 def desk(bus: MemoryBus, runner: Runner | None = None) -> Desk:
     ports = Ports(bus=bus, clock=LoopClock())
     return Desk(SETTINGS, ports, runner or Inline(SETTINGS))
-
-
-async def planned(at: Desk, policy: str = "hops", seen: View = SEEN) -> tuple[Prepared, Decision]:
-    ready = await at.prepare(Prepare(number=1, policy=policy, view=seen))
-    task = Resolve(number=1, policy=ready.policy, view=seen, wanted=ready.wanted, estimates=ready.estimates)
-    return ready, (await at.resolve(task)).decision
 
 
 async def test_the_estimator_is_asked_and_the_policy_decides(bus: MemoryBus) -> None:
@@ -177,18 +146,3 @@ async def test_the_process_is_replaced_after_a_crash(bus: MemoryBus, aside: Asid
     await planned(desk(bus, aside), "planner_policies:Crashes", seen)
     _, decision = await planned(desk(bus, aside))
     assert decision.stage == Stage.OPTIMAL
-
-
-async def test_modelled_work_takes_its_time_on_the_clock(bus: MemoryBus) -> None:
-    slept: list[float] = []
-
-    class Clock(LoopClock):
-        async def sleep(self, cluster_s: float) -> None:
-            slept.append(cluster_s)
-
-    await bus.serve("estimator", ESTIMATOR, answer)
-    one = Desk(SETTINGS, Ports(bus=bus, clock=Clock(), simulated=True), Inline(SETTINGS))
-    tight = view([job("x", (3, 5)), job("y", (3, 5))], nodes(7), effort=MODELLED)
-    _, decision = await planned(one, seen=tight)
-    assert slept == [decision.solve_s]
-    assert decision.solve_s > 0

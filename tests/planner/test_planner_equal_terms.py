@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
+from desk_builders import answer, planned
 from fact_builders import in_queue, joined, opened, placement, plan, profile_run, queued, submitted
 from planner_builders import MODELLED, job, nodes, view
-from test_planner_desk import answer
 
 from schemas.plans import PlanKind
 from schemas.questions import ESTIMATOR
@@ -13,7 +13,7 @@ from services.placer.core import Placer
 from services.planner.core import Planner
 from services.planner.desk import Desk, Inline
 from services.planner.registry import Registry, names
-from services.planner.tasks import Leadership, Prepare, Resolve
+from services.planner.tasks import Leadership, Prepare
 from services.planner.view import View
 from services.profiler.build import build as build_profiler
 from shared.domain.core import Effects, Work
@@ -60,9 +60,7 @@ async def test_every_decision_takes_the_time_that_it_is_reckoned_to_take(policy:
     settings = Settings()
     desk = Desk(settings, Ports(bus=bus, clock=Clock(), simulated=True), Inline(settings))
     seen = view([job("x", (3, 5)), job("y", (3, 5))], nodes(7), effort=MODELLED)
-    ready = await desk.prepare(Prepare(number=1, policy=policy, view=seen))
-    task = Resolve(number=1, policy=policy, view=seen, wanted=ready.wanted, estimates=ready.estimates)
-    decision = (await desk.resolve(task)).decision
+    _, decision = await planned(desk, policy, seen)
     await bus.close()
     assert slept == [decision.solve_s]
     assert decision.solve_s > 0

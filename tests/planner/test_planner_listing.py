@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 from planner_builders import chosen, decide, job, nodes, place_on, view
-from test_planner_policies import told, views
+from planner_views import told, views
 
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate

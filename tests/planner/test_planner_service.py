@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
+from desk_builders import answer
 from fact_builders import config, in_queue, joined, opened
-from test_planner_desk import answer
 
 from schemas.events import PlanPublished
 from schemas.questions import ESTIMATOR

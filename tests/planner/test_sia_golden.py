@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.planner.problem import NOTHING, Floats
-from services.planner.programs.sia_ilp import Allocation, Goal, Market, allocate, gains, objective
+from services.planner.programs.sia_ilp import Allocation, Goal, Market, allocate, gains
 from services.planner.programs.sia_placement import Claim, placed
 from services.planner.programs.sia_utilities import (
     begun,
@@ -79,9 +79,11 @@ class Grid:
         )
 
     def objective(self, utility: Floats, cells: list[int]) -> float:
+        """The paper's objective, of a choice; a cost where the power is negative."""
         gain = gains(utility, self.goal).reshape(len(utility), -1)
         total = sum(gain[job, cell] for job, cell in enumerate(cells) if cell != NOTHING)
-        return objective(float(total), np.ones(len(utility)), self.goal)
+        nobody = self.goal.penalty * len(utility)
+        return float(nobody - total if self.goal.power < 0 else total - nobody)
 
 
 # ---- the program alone

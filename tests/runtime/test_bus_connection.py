@@ -60,7 +60,7 @@ async def test_closing_does_not_wait_for_a_server_that_is_away(live: JetStreamNe
     await until(lambda: not bus.connected())
     async with asyncio.timeout(1.0):
         await bus.close()
-    nats.restart()
+    await nats.restart()
 
 
 async def _nothing(_: Question) -> Message:
@@ -68,7 +68,7 @@ async def _nothing(_: Question) -> Message:
 
 
 async def test_more_replicas_than_servers_is_a_clear_error(nats: LiveNats) -> None:
-    nats.ensure_running()
+    await nats.ensure_running()
     with pytest.raises(RuntimeError, match=r"stream HOPYARD.*replicas"):
         await JetStreamBus.connect(nats.settings(nats_replicas=3), "service", timeout_s=5.0)
 

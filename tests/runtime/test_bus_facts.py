@@ -154,7 +154,7 @@ async def test_a_killed_server_loses_and_doubles_nothing(live: JetStreamNet, nat
     batches = reader.read(0, FACT_SUBJECTS)
     telling = asyncio.create_task(_tell_one_by_one(writer, 300))
     records = await next_records(batches, 50)
-    nats.restart()
+    await nats.restart()
     records += await next_records(batches, 300 - len(records), limit_s=20.0)
     await telling
     assert jobs(records) == [str(n) for n in range(300)]
@@ -165,7 +165,7 @@ async def test_a_batch_cut_by_a_crash_is_stored_in_order(live: JetStreamNet, nat
     bus = await live.client()
     telling = asyncio.create_task(bus.publish([cancelled(n) for n in range(1_000)]))
     await next_records(bus.read(0, FACT_SUBJECTS), 100)
-    nats.restart()
+    await nats.restart()
     await asyncio.wait_for(telling, 20.0)
     assert jobs(await read_all(bus, 1_000)) == [str(n) for n in range(1_000)]
     assert await bus.last_seq() == 1_000
@@ -179,7 +179,7 @@ async def test_publishing_waits_while_the_server_is_away(live: JetStreamNet, nat
     with pytest.raises(Unavailable):
         await bus.last_seq()
     assert not telling.done()
-    nats.restart()
+    await nats.restart()
     await asyncio.wait_for(telling, 10.0)
     assert jobs(await read_all(bus, 1)) == ["a"]
 

@@ -143,7 +143,7 @@ async def test_the_ordinary_tools_see_the_service(live: JetStreamNet) -> None:
 async def test_a_server_answers_again_after_a_restart(live: JetStreamNet, nats: LiveNats) -> None:
     client, server = await live.client(), await live.client("monitor")
     await server.serve("monitor", MONITOR, _page)
-    nats.restart()
+    await nats.restart()
     assert await _patiently(client) == PAGE
 
 

@@ -59,7 +59,7 @@ async def test_samples_are_lost_in_silence_while_the_server_is_away(
     await until(lambda: not bus.connected())
     await bus.send(heartbeat(at=1.0))
     assert bus.counts.samples_lost == 1
-    nats.restart()
+    await nats.restart()
     await until(bus.connected)
     await bus.send(heartbeat(at=2.0))
     assert await asyncio.wait_for(heard, 2.0) == heartbeat(at=2.0)

@@ -102,7 +102,7 @@ async def test_state_survives_a_killed_server(live: JetStreamNet, nats: LiveNats
     bus = await live.client()
     revision = await bus.put("cursor/a", b"7")
     await bus.save("a", b"state" * 100_000)
-    nats.restart()
+    await nats.restart()
     await until(lambda: bus.counts.reconnects == 1)
     assert await bus.get("cursor/a") == (b"7", revision)
     assert await bus.load("a") == b"state" * 100_000
@@ -116,6 +116,6 @@ async def test_state_is_unavailable_while_the_server_is_away(live: JetStreamNet,
         await bus.put("a", b"1")
     with pytest.raises(Unavailable):
         await bus.load("a")
-    nats.restart()
+    await nats.restart()
     await bus.publish([cancelled()])
     assert await bus.get("a") is None

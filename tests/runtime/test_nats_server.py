@@ -11,11 +11,11 @@ import pytest
 from shared.runtime.nats_server import NatsServer
 
 PARENT = """
-import sys, time
+import asyncio, sys, time
 from pathlib import Path
 from shared.runtime.nats_server import NatsServer
 server = NatsServer(Path(sys.argv[1]))
-server.start_now()
+asyncio.run(server.start())
 print(server.port, flush=True)
 time.sleep(60)
 """

@@ -76,12 +76,6 @@ def isolated(demand: Demand) -> Floats:
     return result
 
 
-def normalised(demand: Demand, share: Floats) -> Floats:
-    """s·thr / (w·thr^prop), what max-min fairness compares (m)."""
-    fair = demand.weight * throughput(demand, proportional(demand))
-    return demand.gang * throughput(demand, share) / fair
-
-
 def max_min(demand: Demand, budget: Budget, *, fill: bool = True) -> Shares:
     """LAS. Objective: the lowest normalised throughput. `fill`: then the second lowest, and so on."""
     count = len(demand.gang)

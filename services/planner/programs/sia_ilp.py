@@ -49,12 +49,6 @@ def gains(utility: Floats, goal: Goal) -> Floats:
     return goal.penalty - utility if goal.power < 0 else goal.penalty + utility
 
 
-def objective(gain: float, weight: Floats, goal: Goal) -> float:
-    """The paper's objective, of a choice with this sum of gains."""
-    nobody = goal.penalty * float(weight.sum())
-    return nobody - gain if goal.power < 0 else gain - nobody
-
-
 def allocate(
     gain: Floats, market: Market, *, weight: Floats, pinned: Ints, solve: Solve, effort: Effort
 ) -> Allocation:

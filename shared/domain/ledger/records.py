@@ -80,13 +80,6 @@ class JobRecord(msgspec.Struct, kw_only=True):
         running_s = self.run_s + (max(until - run.started_at, 0.0) if run else 0.0)
         return max(until - self.submitted_at - running_s, 0.0)
 
-    def waits(self, now: float) -> list[tuple[float, float]]:
-        """The intervals that `wait_s` adds up, empty ones left out."""
-        until = now if self.ended_at is None else self.ended_at
-        ends = [self.submitted_at, *(until if run.ended_at is None else run.ended_at for run in self.runs)]
-        starts = [*(run.started_at for run in self.runs), until]
-        return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
-
 
 class Worker(msgspec.Struct, kw_only=True):
     """GPUs of one node in the hands of one placement."""

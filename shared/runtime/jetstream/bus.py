@@ -1,7 +1,5 @@
 """The four ports over one connection."""
 
-import structlog
-
 from schemas.settings import Settings
 from shared.runtime.counts import Counts
 from shared.runtime.jetstream.facts import JetStreamFacts
@@ -10,8 +8,6 @@ from shared.runtime.jetstream.questions import JetStreamQuestions
 from shared.runtime.jetstream.samples import JetStreamSamples
 from shared.runtime.jetstream.state import JetStreamState
 from shared.runtime.jetstream.streams import ensure
-
-log = structlog.get_logger()
 
 
 class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStreamState):

@@ -75,6 +75,7 @@ class JetStreamQuestions:
             served = await micro.add_service(self._link.nats, name=service, version=version("hopyard"))
             self._served.append(served)
             await served.add_endpoint(name="ask", subject=subject, handler=take, queue_group=service)
+            await self._link.nats.flush()  # its ping overtakes the subscription, which the client only queued
             await self._link.nats.flush()
 
     async def _answer(self, request: Request, answer: Answer) -> None:

@@ -1,0 +1,50 @@
+"""Which facts call for a plan; what kind, and whether at all, is for the policy to say (`Policy.calls`)."""
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    JobQueued,
+    NodeJoined,
+    NodeRestored,
+    NodeReturned,
+    PlacementRefused,
+    PlanPublished,
+    PreemptReason,
+    ProfileFailed,
+    ProfileMeasured,
+    WorkerStopped,
+)
+from schemas.plans import PlanKind
+from services.planner.policies.contract import Trigger
+
+TRIGGERS: dict[type[Event], Trigger] = {
+    JobQueued: Trigger.ARRIVAL,
+    JobPreempted: Trigger.FREED,
+    JobCompleted: Trigger.FREED,
+    JobFailed: Trigger.FREED,
+    JobCancelled: Trigger.FREED,
+    PlacementRefused: Trigger.FREED,
+    ProfileMeasured: Trigger.FREED,
+    ProfileFailed: Trigger.FREED,
+    WorkerStopped: Trigger.FREED,
+    NodeJoined: Trigger.NODE,
+    NodeReturned: Trigger.NODE,
+    NodeRestored: Trigger.NODE,
+}
+
+
+def trigger_of(fact: Event) -> Trigger | None:
+    """A plan is itself a change where what it left may serve jobs that it did not look at."""
+    if isinstance(fact, PlanPublished):
+        leaves_more = fact.kind == PlanKind.FIRST or fact.placements
+        return Trigger.FREED if leaves_more else None
+    return TRIGGERS.get(type(fact))
+
+
+def is_a_plans_own(fact: Event) -> bool:
+    """A plan, or what carries it out: no news to a first plan, lest those made at events call each other."""
+    by_plan = isinstance(fact, JobPreempted) and fact.reason is PreemptReason.PLAN
+    return by_plan or isinstance(fact, PlanPublished | WorkerStopped)

@@ -1,0 +1,44 @@
+"""A stack of processes over a real NATS server, and the jobs of the scenario `tiny` for it."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hopyard.client import Client
+from hopyard.connect import connect
+from hopyard.processes import Restarts
+from hopyard.scenario import cluster_of
+from hopyard.stack import Stack, StackSpec, running_stack
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.views import StatusView
+from shared.domain.states import ENDED
+
+SPEED = 60.0
+
+
+@asynccontextmanager
+async def stack_and_client(data: Path) -> AsyncIterator[tuple[Stack, Client]]:
+    scenario = load_scenario("tiny")
+    spec = StackSpec(
+        data=data,
+        cluster=cluster_of(scenario),
+        clock_origin=time.time(),
+        speed=SPEED,
+        settings={**scenario.settings, "seed": 1},
+        restarts=Restarts(most=50, backoff_s=0.05),
+    )
+    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+        yield stack, client
+
+
+async def submit_all(client: Client) -> int:
+    """Every job of the scenario at once; how many."""
+    jobs = arrivals(load_scenario("tiny"), seed=1)
+    for number, arrival in enumerate(jobs):
+        await client.submit(arrival.job, f"key-{number}")
+    return len(jobs)
+
+
+def all_ended(count: int) -> Callable[[StatusView], bool]:
+    return lambda status: sum(status.jobs.get(state, 0) for state in ENDED) >= count

@@ -1,0 +1,28 @@
+"""What tests wait for on a stack that runs: live or in containers."""
+
+import asyncio
+from collections.abc import Callable
+
+from hopyard.client import Client
+from hopyard.connect import patiently
+from schemas.base import Event
+from schemas.views import StatusView
+
+LIMIT_S = 240.0
+
+
+async def until(client: Client, fine: Callable[[StatusView], bool]) -> StatusView:
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            status = await patiently(client.status)
+            if fine(status):
+                return status
+            await asyncio.sleep(0.1)
+
+
+def busy(status: StatusView) -> bool:
+    return status.jobs.get("running", 0) > 0
+
+
+async def log_of(client: Client) -> list[Event]:
+    return [line.fact() async for line in client.events()]
