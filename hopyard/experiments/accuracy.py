@@ -73,7 +73,9 @@ def _listed(
         for job in _jobs(model, gpus, cluster, repeat)
     ]
     name = f"{scenario.name}-accuracy"
-    return ScenarioFile(name=name, cluster=cluster, workload=ListedWorkload(jobs=jobs))
+    return ScenarioFile(
+        name=name, cluster=cluster, workload=ListedWorkload(jobs=jobs), settings=scenario.settings
+    )
 
 
 def _jobs(model: Model, gpus: int, cluster: ClusterFile, repeat: int) -> Iterator[JobFile]:

@@ -14,6 +14,7 @@ from hopyard.failures import Failure, Interrupted
 from hopyard.processes import Say
 from hopyard.signals import run_until_stopped
 
+DIFFERENCES = "## Differences from the paper"
 NOTES = Path(__file__).parents[2] / "docs" / "experiments"
 """what a person wrote about each experiment after looking at its event logs; in a checkout only"""
 
@@ -106,9 +107,17 @@ def _listed(lines: Sequence[str]) -> list[str]:
 def _closing(plan: Plan, about: Mapping[str, str]) -> Iterator[Part]:
     notes = NOTES / f"{plan.name}.md"
     if notes.is_file():
-        yield "\n".join(notes.read_text("utf-8").splitlines()[1:]).strip()
+        yield from differences(notes.read_text("utf-8"))
     yield "## How this was made"
     yield "\n".join(f"- {label}: {text}" for label, text in about.items())
+
+
+def differences(notes: str) -> Iterator[Part]:
+    """The part of an experiment's page that says where it differs from the paper and why."""
+    _, heading, rest = notes.partition(f"{DIFFERENCES}\n")
+    if heading:
+        yield DIFFERENCES
+        yield rest.partition("\n## ")[0].strip()
 
 
 def simulations(done: Sequence[tuple[Case, Run]]) -> list[Made]:

@@ -69,8 +69,16 @@ def test_without_its_packages_it_says_what_to_install(
     )
 
 
-@pytest.mark.benchmark
-@pytest.mark.parametrize("name", [name.value for name in command.Name])
+LONG = {name.value for name in command.Name} - {"accuracy"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name.value, marks=[pytest.mark.benchmark] if name.value in LONG else [])
+        for name in command.Name
+    ],
+)
 def test_every_experiment_runs_to_its_report(name: str, tmp_path: Path) -> None:
     policies = {"table3", "table4", "arrival-rates"}
     words = ["--policies", "hops,fifo"] if name in policies else []

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from experiment_builders import options
 
-from hopyard.experiments import grids, paper, scalability
+from hopyard.experiments import accuracy, grids, paper, scalability
 from hopyard.experiments.baselines import AUTHORS, PAPER, SETUPS, Setup, contender
 from hopyard.experiments.grids import HOUR_S, at_rate
 from hopyard.experiments.measures import HEADLINE
@@ -63,6 +63,16 @@ def test_at_another_rate_the_same_jobs_come_faster() -> None:
     usual, faster = (arrivals(at_rate(scenario, rate, 1), seed=1) for rate in (40.0, 80.0))
     assert [one.job for one in faster] == [one.job for one in usual]
     assert [one.at_s for one in faster] == pytest.approx([one.at_s / 2 for one in usual])
+
+
+def test_predictions_are_tried_with_the_settings_of_the_scenario() -> None:
+    scenario = load_scenario("hops-64")
+    assert scenario.settings == {"calibrate": True}
+    cases = list(accuracy.cases(options(scenario=scenario)))
+    assert {case.group for case in cases} == {accuracy.THEORY, accuracy.LEARNING}
+    for case in cases:
+        assert isinstance(case.trial, Simulation)
+        assert case.trial.scenario.settings == scenario.settings
 
 
 def test_listed_jobs_come_faster_too() -> None:

@@ -10,7 +10,7 @@ from experiment_builders import options, outcome, silent, trial
 from hopyard.experiments.grids import Case
 from hopyard.experiments.keeping import SUFFIX, keep, kept_at, name_of
 from hopyard.experiments.runs import Pool
-from hopyard.experiments.suite import EXPERIMENTS, Experiment, Plan, perform
+from hopyard.experiments.suite import DIFFERENCES, EXPERIMENTS, NOTES, Experiment, Plan, differences, perform
 from hopyard.experiments.trials import Kept, Simulation, Trial
 from hopyard.failures import Failure
 from schemas.scenarios import TraceWorkload
@@ -108,3 +108,16 @@ def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path
 def test_a_trial_reads_like_a_line() -> None:
     assert isinstance(trial(), Simulation)
     assert str(trial("hops", 3, gap=0.1)) == "small hops seed 3 gap=0.1"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in NOTES.glob("*.md")))
+def test_a_report_quotes_how_its_page_differs_from_the_paper_and_no_picture(name: str) -> None:
+    page = (NOTES / f"{name}.md").read_text("utf-8")
+    quoted = list(differences(page))
+    assert bool(quoted) == (DIFFERENCES in page)
+    assert not any("![" in str(part) for part in quoted)
+
+
+def test_what_follows_the_differences_stays_on_the_page() -> None:
+    page = f"# x\n\nbefore\n\n{DIFFERENCES}\n\nthese\n\n## Later\n\nafter\n"
+    assert list(differences(page)) == [DIFFERENCES, "these"]
