@@ -26,6 +26,17 @@ class Gang(Message, frozen=True, kw_only=True):
         return len(self.members) > 1
 
 
+class Path(Message, frozen=True, kw_only=True):
+    """What a gang's gradients take: T_c = latency + moved / bandwidth, with the bytes that eq. 2 moves."""
+
+    distributed: bool
+    gpus: int
+    """of each node"""
+    latency_s: float
+    bandwidth: float
+    """bytes/s"""
+
+
 class BandwidthRow(Message, frozen=True, kw_only=True):
     """The paths of one GPU type, bytes/s; None: nothing was measured."""
 
@@ -38,7 +49,9 @@ class BandwidthRow(Message, frozen=True, kw_only=True):
     """cluster time of the measurement"""
     measurements: int
     error: float
-    """mean |T_c measured − T_c by eq. 2| / T_c measured"""
+    """mean |T_c measured − T_c by its path| / T_c measured"""
+    paths: tuple[Path, ...] = ()
+    """gang by gang: what predictions rest on"""
 
 
 class Calibration(Message, frozen=True, kw_only=True):

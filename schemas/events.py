@@ -128,6 +128,8 @@ class TimeModules(Message, frozen=True, kw_only=True):
     """of the model: what a gradient exchange has to move"""
     pattern: int
     """1: data loading overlaps backward and update; 2: it does not"""
+    unhidden: float = 0.2
+    """T̃_c / T_c: the part of a gradient exchange that the backward pass cannot hide"""
     iterations: int
     """how many were measured"""
 

@@ -75,6 +75,8 @@ class Settings(File, frozen=True, kw_only=True):
     profile_timeout_s: Seconds = 600.0
     profile_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
     """per type, before the type is out for the job"""
+    gradient_bucket_bytes: Annotated[float, Meta(ge=0, le=1e12)] = 25e6
+    """gradients leave in buckets of this size, as PyTorch's DistributedDataParallel has it"""
     opening_grace_real_s: Seconds = 2.0
     """how long the planner waits for the profiler to open a round"""
 
@@ -165,5 +167,3 @@ class Settings(File, frozen=True, kw_only=True):
     """start of processes and restore of a checkpoint (Hadar: 10 s)"""
     checkpoint_s: Annotated[float, Meta(ge=0)] = 5.0
     """writing a checkpoint when a job is stopped"""
-    metrics_every_s: Seconds = 10.0
-    """step of the curves over time"""

@@ -28,8 +28,9 @@ def calibrate(
     """Measure the paths of gradients, and predict with them from then on.
 
     The first idle nodes of every GPU type time all-reduces of several sizes,
-    alone and in pairs; from these follow the bandwidths of Hops eq. 2. Nodes
-    that are in use are left out: drain them first if it shall be these.
+    alone and in pairs; from these follow a latency and a bandwidth for each
+    shape of gang. The table shows the bandwidths of Hops eq. 2. Nodes that
+    are in use are left out: drain them first if it shall be these.
 
     $ hopyard calibrate
     $ hopyard calibrate --show --json
@@ -43,7 +44,7 @@ def calibrate(
 
 
 def calibration_table(found: Calibration) -> Table:
-    columns = ("type", ">link GB/s", ">network GB/s", ">measured at", ">measurements", ">error of eq. 2")
+    columns = ("type", ">link GB/s", ">network GB/s", ">measured at", ">measurements", ">error")
     return figures_table(columns, [_cells(row) for row in found.rows])
 
 

@@ -93,5 +93,10 @@ def _loading(line: LoadingLine) -> Loading:
 
 def _bandwidth(row: BandwidthRow) -> Bandwidth:
     return Bandwidth(
-        link=row.link, network=row.network, at=row.at, measurements=row.measurements, error=row.error
+        link=row.link,
+        network=row.network,
+        at=row.at,
+        measurements=row.measurements,
+        error=row.error,
+        paths=row.paths,
     )

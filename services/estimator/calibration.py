@@ -1,14 +1,13 @@
-"""Which all-reduces to have timed, and the bandwidths of eq. 2 that come nearest to what they took. Pure.
+"""Which all-reduces to have timed, and the paths that come nearest to what they took. Pure.
 
 Eq. 2 has one number for a node's own paths and one for those between nodes, and no latency:
 
     T_c = bytes / B_link · (N − 1) / N          T_c = bytes / B_net
 
-Real paths depend on the size, on how many GPUs take part and on who else uses them. B is fitted to
-gradients as they occur and to the gangs that are placed, by least squares of the relative error:
+Real paths depend on the size, on how many GPUs take part and on who else uses them. Each gang that was
+timed has a line of its own, by least squares of the relative error, and all together have B:
 
-    minimise Σ ((x·b − T) / T)²   over b = 1 / B,  with x = bytes · (N − 1)/N or bytes
-    b = Σ (x / T) / Σ (x / T)²
+    minimise Σ ((a + x·b − T) / T)²   over a ≥ 0, b = 1 / B,  with x = bytes · (N − 1)/N or bytes
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,10 +15,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from schemas.calibration import AllReduceTimes, Gang
+from schemas.calibration import AllReduceTimes, Gang, Path
 from schemas.cluster import Node
 from schemas.ids import GpuType
 from services.estimator.store import Bandwidth
+from shared.domain.iteration import Column
 
 SIZES = (32e6, 128e6, 512e6, 1.5e9)
 """bytes: gradients of 8 to 375 million parameters"""
@@ -64,23 +64,58 @@ def _is_of(timing: Timing, gpu_type: GpuType) -> bool:
 
 
 def _bandwidth(timings: Sequence[Timing], now: float) -> Bandwidth:
-    link, link_errors = _fit([one for one in timings if not one.gang.distributed])
-    network, network_errors = _fit([one for one in timings if one.gang.distributed])
-    errors = [*link_errors, *network_errors]
+    fits = [_path(alike) for alike in _by_shape(timings).values()]
+    errors = [error for _, found in fits for error in found]
     return Bandwidth(
-        link=link, network=network, at=now, measurements=len(errors), error=float(np.mean(errors))
+        link=_speed([one for one in timings if not one.gang.distributed]),
+        network=_speed([one for one in timings if one.gang.distributed]),
+        at=now,
+        measurements=len(errors),
+        error=float(np.mean(errors)),
+        paths=tuple(path for path, _ in fits),
     )
 
 
-def _fit(timings: Sequence[Timing]) -> tuple[float | None, list[float]]:
-    """B, and the relative error of each measurement."""
-    moved = np.array([_moved(one.gang) * size for one in timings for size in SIZES for _ in range(REPEATS)])
-    taken = np.array([seconds for one in timings for row in one.times.seconds for seconds in row])
-    if not len(taken):
-        return None, []
+def _by_shape(timings: Iterable[Timing]) -> dict[tuple[bool, int], list[Timing]]:
+    """By whether it is distributed, and the GPUs of each node."""
+    shapes: dict[tuple[bool, int], list[Timing]] = {}
+    for one in timings:
+        shapes.setdefault((one.gang.distributed, one.gang.members[0][1]), []).append(one)
+    return dict(sorted(shapes.items()))
+
+
+def _path(timings: Sequence[Timing]) -> tuple[Path, list[float]]:
+    """The line through what gangs of one shape took, and the relative error of each measurement."""
+    moved, taken = _measured(timings)
+    shares = np.stack([1.0 / taken, moved / taken], axis=1)
+    latency_s, inverse = np.linalg.lstsq(shares, np.ones(len(taken)))[0]
+    if latency_s < 0:
+        latency_s, inverse = 0.0, _inverse(moved, taken)
+    path = Path(
+        distributed=timings[0].gang.distributed,
+        gpus=timings[0].gang.members[0][1],
+        latency_s=float(latency_s),
+        bandwidth=float(1.0 / inverse),
+    )
+    return path, np.abs((latency_s + moved * inverse) / taken - 1.0).tolist()
+
+
+def _speed(timings: Sequence[Timing]) -> float | None:
+    """B of eq. 2 for all of them."""
+    return 1.0 / _inverse(*_measured(timings)) if timings else None
+
+
+def _inverse(moved: Column, taken: Column) -> float:
+    """B without a latency: Σ (x / T) / Σ (x / T)²."""
     speed = moved / taken
-    inverse = float(speed.sum() / np.square(speed).sum())
-    return 1.0 / inverse, np.abs(speed * inverse - 1.0).tolist()
+    return float(speed.sum() / np.square(speed).sum())
+
+
+def _measured(timings: Sequence[Timing]) -> tuple[Column, Column]:
+    """Bytes moved, and seconds taken, of each all-reduce."""
+    moved = [_moved(one.gang) * size for one in timings for size in SIZES for _ in range(REPEATS)]
+    taken = [seconds for one in timings for row in one.times.seconds for seconds in row]
+    return np.array(moved), np.array(taken)
 
 
 def _moved(gang: Gang) -> float:

@@ -40,8 +40,9 @@ class Gangs(msgspec.Struct, frozen=True):
     gpus: npt.NDArray[np.int64]
     """N, over all nodes"""
     distributed: npt.NDArray[np.bool_]
+    latency_s: Column
     bandwidth: Column
-    """bytes/s of the path the gradients take: B_link, or B_net when distributed"""
+    """bytes/s, of the path the gradients take: B_link, or B_net when distributed (see `paths`)"""
 
 
 def per_gpu_throughput(gangs: Gangs) -> Column:
@@ -64,6 +65,7 @@ def expected_iteration_s(gangs: Gangs) -> Column:
         backward_s=parts.backward[:, None],
         update_s=parts.update[:, None],
         communication_s=parts.exchange[:, None],
+        unhidden=parts.unhidden[:, None],
         wait_s=wait[:, None],
         pattern=parts.pattern[:, None],
     )
@@ -73,7 +75,12 @@ def expected_iteration_s(gangs: Gangs) -> Column:
 def drawn_wait_s(gangs: Gangs) -> Column:
     """How far the slowest of N independent draws from the mixture lies beyond a process's own, seconds."""
     parts = _parts(gangs)
-    busy = busy_s(backward_s=parts.backward, update_s=parts.update, communication_s=parts.exchange)
+    busy = busy_s(
+        backward_s=parts.backward,
+        update_s=parts.update,
+        communication_s=parts.exchange,
+        unhidden=parts.unhidden,
+    )
     floor = np.where(parts.pattern == OVERLAPPED, busy, 0.0)
     slowest = slowest_s(
         probability=parts.probability,
@@ -87,12 +94,13 @@ def drawn_wait_s(gangs: Gangs) -> Column:
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """T_f, T_b, T_u, T_c and the pattern by row; the mixture of T_d by row and component."""
+    """T_f, T_b, T_u, T_c, T̃_c / T_c and the pattern by row; the mixture of T_d by row and component."""
 
     forward: Column
     backward: Column
     update: Column
     exchange: Column
+    unhidden: Column
     pattern: Column
     probability: Column
     mean: Column
@@ -102,17 +110,24 @@ class _Parts(msgspec.Struct, frozen=True):
 def _parts(gangs: Gangs) -> _Parts:
     times = [one.times for one in gangs.modules]
     fixed = np.array(
-        [(one.forward_s, one.backward_s, one.update_s, one.parameters, one.pattern) for one in times]
+        [
+            (one.forward_s, one.backward_s, one.update_s, one.parameters, one.unhidden, one.pattern)
+            for one in times
+        ]
     )
     modes = np.array(
         [[(mode.probability, mode.mean_s, mode.std_s) for mode in _pair(one.data)] for one in gangs.modules]
     )
-    forward, backward, update, parameters, pattern = fixed[gangs.which].T
+    forward, backward, update, parameters, unhidden, pattern = fixed[gangs.which].T
     exchange = communication_s(
-        parameters=parameters, gpus=gangs.gpus, distributed=gangs.distributed, bandwidth=gangs.bandwidth
+        parameters=parameters,
+        gpus=gangs.gpus,
+        distributed=gangs.distributed,
+        bandwidth=gangs.bandwidth,
+        latency_s=gangs.latency_s,
     )
     probability, mean, std = np.moveaxis(modes[gangs.which], -1, 0)
-    return _Parts(forward, backward, update, exchange, pattern, probability, mean, std)
+    return _Parts(forward, backward, update, exchange, unhidden, pattern, probability, mean, std)
 
 
 def _pair(data: tuple[DataMode, ...]) -> tuple[DataMode, DataMode]:

@@ -14,12 +14,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from schemas.calibration import Path
 from schemas.cluster import Node
 from schemas.ids import Fingerprint, GpuType
 from schemas.questions import LAYERS
 from services.estimator.columns import Answer, Wanted
 from services.estimator.distinct import distinct
 from services.estimator.formula import Gangs, Modules, per_gpu_throughput
+from services.estimator.paths import exchange, paths_of
 from services.estimator.store import Bandwidth, Evidence, Keys, Store, Theory
 from services.estimator.table import Whole
 from shared.domain.iteration import Column
@@ -160,8 +162,9 @@ def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
 
 # ---- theory
 
-_Kind = tuple[GpuType, float, float]
-"""GPU type, link and network bandwidth: what theory tells nodes apart by"""
+_Kind = tuple[GpuType, tuple[Path, ...]]
+"""what theory tells nodes apart by"""
+NOWHERE: _Kind = (GpuType(""), ())
 
 
 def _from_theory(found: _Found, cells: _Cells, asked: _Asked) -> None:
@@ -175,29 +178,30 @@ def _from_theory(found: _Found, cells: _Cells, asked: _Asked) -> None:
     todo = todo[index[cells.workload[todo], kind_of[cells.node[todo]]] >= 0] if modules else todo[:0]
     if not len(todo):
         return
-    workload, kind, gpus = cells.workload[todo], kind_of[cells.node[todo]], cells.gpus[todo]
-    first, of_cell = distinct((workload, kind, cells.distributed[todo].astype(np.int64), gpus))
-    workload, kind, distributed = workload[first], kind[first], cells.distributed[todo[first]]
+    workload, kind, nodes = cells.workload[todo], kind_of[cells.node[todo]], _nodes(cells)[todo]
+    first, of_cell = distinct((workload, kind, nodes, cells.gpus[todo]))
+    workload, kind, nodes, gpus = workload[first], kind[first], nodes[first], cells.gpus[todo[first]]
     batches = np.array([theory[one].batch_size if one in theory else 0 for one in asked.fingerprints])
-    link, network = np.array([bandwidths for _, *bandwidths in codes], dtype=np.float64).T
+    distributed = nodes > 1
+    latency_s, bandwidth = exchange([paths for _, paths in codes], kind, distributed, gpus / nodes)
     gangs = Gangs(
         modules=modules,
         which=index[workload, kind],
         batch_size=batches[workload],
-        gpus=gpus[first],
+        gpus=gpus,
         distributed=distributed,
-        bandwidth=np.where(distributed, network[kind], link[kind]),
+        latency_s=latency_s,
+        bandwidth=bandwidth,
     )
     found.mean[todo] = per_gpu_throughput(gangs)[of_cell]
 
 
 def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth]) -> _Kind:
-    """With the bandwidths that were measured; those that the cluster file states, while none were."""
-    if node is None:
-        return GpuType(""), 1.0, 1.0
-    known = measured.get(node.gpu_type)
-    link, network = (known.link, known.network) if known else (None, None)
-    return node.gpu_type, link or node.link_bandwidth, network or node.network_bandwidth
+    return (node.gpu_type, paths_of(node, measured.get(node.gpu_type))) if node else NOWHERE
+
+
+def _nodes(cells: _Cells) -> Whole:
+    return np.where(cells.distributed, cells.size, 1)
 
 
 def _known(
@@ -207,7 +211,7 @@ def _known(
     index, known = np.full((len(fingerprints) + 1, len(kinds)), -1), list[Modules]()
     for workload, fingerprint in enumerate(fingerprints):
         of_workload = theory.get(fingerprint)
-        for kind, (gpu_type, _, _) in enumerate(kinds):
+        for kind, (gpu_type, _) in enumerate(kinds):
             if of_workload is not None and gpu_type in of_workload.modules:
                 index[workload, kind] = len(known)
                 known.append(Modules(of_workload.modules[gpu_type], of_workload.loading.get(gpu_type)))

@@ -18,6 +18,7 @@ from schemas.cluster import Node
 from schemas.events import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.formula import Gangs, Modules, drawn_wait_s
+from services.estimator.paths import exchange, paths_of
 from services.estimator.store import Bandwidth, Loading
 
 FIRST_AT = 8
@@ -70,15 +71,18 @@ def _gangs(
     modules: Modules, seen: Sequence[ThroughputObserved], node: Node, known: Bandwidth | None
 ) -> Gangs:
     distributed = np.array([len(one.configuration) > 1 for one in seen], dtype=np.bool_)
-    link = (known.link if known else None) or node.link_bandwidth
-    network = (known.network if known else None) or node.network_bandwidth
+    gpus = np.array([sum(one.configuration.values()) for one in seen], dtype=np.int64)
+    each = gpus / np.array([len(one.configuration) for one in seen])
+    which = np.zeros(len(seen), dtype=np.int64)
+    latency_s, bandwidth = exchange([paths_of(node, known)], which, distributed, each)
     return Gangs(
         modules=[modules],
-        which=np.zeros(len(seen), dtype=np.int64),
+        which=which,
         batch_size=np.ones(len(seen), dtype=np.int64),
-        gpus=np.array([sum(one.configuration.values()) for one in seen], dtype=np.int64),
+        gpus=gpus,
         distributed=distributed,
-        bandwidth=np.where(distributed, network, link),
+        latency_s=latency_s,
+        bandwidth=bandwidth,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.accuracy import Execution
+from schemas.calibration import Path
 from schemas.events import DataMode, TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
@@ -72,12 +73,16 @@ class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
     """Measured paths of a GPU type's gradients (Hops eq. 2), bytes/s. None: nothing was measured."""
 
     link: float | None
+    """of gangs in one node, all of them together"""
     network: float | None
+    """of gangs over several"""
     at: float
     """cluster time of the measurement"""
     measurements: int
     error: float
-    """mean |T_c measured − T_c by eq. 2| / T_c measured"""
+    """mean |T_c measured − T_c by its path| / T_c measured"""
+    paths: tuple[Path, ...] = ()
+    """gang by gang: what predictions rest on"""
 
 
 class Theory(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             round_s=settings.round_s,
             timeout_s=settings.profile_timeout_s,
             attempts=settings.profile_attempts,
+            bucket_bytes=settings.gradient_bucket_bytes,
         ),
         facts=facts_of("job", "round", "profile", "placement", "node", "worker"),
         answers=PROFILER,

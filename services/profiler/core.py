@@ -33,6 +33,7 @@ from services.profiler.runs import plan_runs
 from services.profiler.state import Job, Measurement, Run, State
 from shared.domain.cluster import round_at
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
+from shared.domain.iteration import unhidden_share
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -70,11 +71,13 @@ ABOUT_RUNS = (WorkerStarted, WorkerStopped, PlacementRefused)
 
 
 class Profiler:
-    def __init__(self, *, round_s: float, timeout_s: float, attempts: int) -> None:
+    def __init__(self, *, round_s: float, timeout_s: float, attempts: int, bucket_bytes: float = 0.0) -> None:
+        """`bucket_bytes`: of gradients; see `unhidden_share`."""
         self.state = State()
         self._round_s = round_s
         self._timeout_s = timeout_s
         self._attempts = attempts
+        self._bucket_bytes = bucket_bytes
         self._opened = -1
         self._given_up: set[PlacementId] = set()
         self._asked: set[tuple[Fingerprint, GpuType]] = set()
@@ -204,7 +207,8 @@ class Profiler:
         self, fingerprint: Fingerprint, gpu_type: GpuType, modules: TimeModules, now: float
     ) -> Effects:
         if gpu_type in self.state.raw.get(fingerprint, {}):
-            self._fits[fingerprint, gpu_type] = modules
+            unhidden = unhidden_share(modules.parameters, self._bucket_bytes)
+            self._fits[fingerprint, gpu_type] = msgspec.structs.replace(modules, unhidden=unhidden)
         return list(self._verdicts(now, self._alike(fingerprint)))
 
     def _forget_fits(self, fact: JobProfiled) -> None:

@@ -37,7 +37,7 @@ def data_modes(data_s: Sequence[float]) -> tuple[DataMode, ...]:
 
 def _fit(scaled: Column, components: int) -> GaussianMixture:
     mixture = GaussianMixture(
-        components, random_state=0, n_init=2, max_iter=200, reg_covar=1e-4, init_params="k-means++"
+        components, random_state=0, n_init=components, max_iter=200, reg_covar=1e-4, init_params="k-means++"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # `converged_` says it, and is looked at

@@ -15,7 +15,10 @@ DIGITS = 6
 
 
 def fitted(measured: Measurement, data: Sequence[DataMode]) -> TimeModules:
-    """The modules: means of what is stable, `data` for what is not, and the overlap pattern."""
+    """The modules: means of what is stable, `data` for what is not, and the overlap pattern.
+
+    What the backward pass cannot hide no measurement on one GPU tells: `unhidden` is left to the caller.
+    """
     return TimeModules(
         data=tuple(data),
         forward_s=rounded(fmean(measured.forward_s)),

@@ -11,7 +11,7 @@ Values = float | Column | npt.NDArray[np.int64]
 """one value, or one a row"""
 
 UNHIDDEN = 0.2
-"""T̃_c / T_c: the part of communication that the backward pass cannot hide"""
+"""T̃_c / T_c: the part of communication that the backward pass cannot hide, in the paper"""
 BYTES_PER_PARAMETER = 4.0
 """gradients travel as float32"""
 
@@ -21,9 +21,21 @@ IN_SEQUENCE = 2
 """pattern 2: data load once the update is done"""
 
 
-def busy_s(*, backward_s: Values, update_s: Values, communication_s: Values = 0.0) -> Column:
+def unhidden_share(parameters: float, bucket_bytes: float) -> float:
+    """T̃_c / T_c of a model whose gradients leave in buckets of so many bytes (docs/adr/0008).
+
+    The last bucket is full when the backward pass is over and has nothing left to hide behind. Small models
+    have few buckets; for large ones the paper's share stays, and with buckets of 0 bytes for all.
+    """
+    size = BYTES_PER_PARAMETER * parameters
+    return min(max(bucket_bytes / size, UNHIDDEN), 1.0) if size > 0 else UNHIDDEN
+
+
+def busy_s(
+    *, backward_s: Values, update_s: Values, communication_s: Values = 0.0, unhidden: Values = UNHIDDEN
+) -> Column:
     """What pattern 1 hides data loading behind: max(T_b + T̃_c, T_c) + T_u, seconds."""
-    exchanged = np.maximum(np.add(backward_s, np.multiply(UNHIDDEN, communication_s)), communication_s)
+    exchanged = np.maximum(np.add(backward_s, np.multiply(unhidden, communication_s)), communication_s)
     return np.asarray(exchanged + update_s, dtype=np.float64)
 
 
@@ -35,6 +47,7 @@ def iteration_s(
     update_s: Values,
     pattern: Values,
     communication_s: Values = 0.0,
+    unhidden: Values = UNHIDDEN,
     wait_s: Values = 0.0,
 ) -> Column:
     """T_iter (eq. 1), seconds, broadcast over its arguments.
@@ -45,18 +58,27 @@ def iteration_s(
     The paper prints pattern 2 without T_u. Its jobs update their weights all the same, after backward
     and with nothing beside it, so T_u is added here.
     """
-    busy = busy_s(backward_s=backward_s, update_s=update_s, communication_s=communication_s)
+    busy = busy_s(
+        backward_s=backward_s, update_s=update_s, communication_s=communication_s, unhidden=unhidden
+    )
     both = np.where(np.equal(pattern, OVERLAPPED), np.maximum(data_s, busy), np.add(data_s, busy))
     return np.asarray(both + forward_s + wait_s, dtype=np.float64)
 
 
 def communication_s(
-    *, parameters: Values, gpus: Values, distributed: npt.ArrayLike, bandwidth: Values
+    *,
+    parameters: Values,
+    gpus: Values,
+    distributed: npt.ArrayLike,
+    bandwidth: Values,
+    latency_s: Values = 0.0,
 ) -> Column:
     """T_c (eq. 2), seconds; `bandwidth` in bytes/s of the path the gradients take.
 
     One node with N GPUs: a ring all-reduce, params / B_link · (N − 1) / N. Several nodes: params / B_net.
+    `latency_s`, which the paper leaves out, comes on top as soon as there are two.
     """
     moved = np.divide(np.multiply(BYTES_PER_PARAMETER, parameters), bandwidth)
     ring = np.divide(np.subtract(gpus, 1), gpus)
-    return np.asarray(moved * np.where(distributed, 1.0, ring), dtype=np.float64)
+    late = np.where(np.greater(gpus, 1), latency_s, 0.0)
+    return np.asarray(late + moved * np.where(distributed, 1.0, ring), dtype=np.float64)

@@ -4,10 +4,10 @@ import asyncio
 
 import numpy as np
 import pytest
-from estimator_builders import joined, node, profiled, question, submitted
+from estimator_builders import GIGA, joined, node, profiled, question, submitted
 
 from schemas.base import Message
-from schemas.calibration import AllReduceTimes, Calibration, Gang
+from schemas.calibration import AllReduceTimes, Calibration, Gang, Path
 from schemas.cluster import Node
 from schemas.events import StartOrdered
 from schemas.ids import JobId, NodeId, PlacementId
@@ -16,6 +16,8 @@ from schemas.settings import Settings
 from services.agent.build import build as build_agent
 from services.estimator.build import build
 from services.estimator.calibration import REPEATS, SIZES, Timing, bandwidths, between, inside
+from services.estimator.paths import exchange, paths_of
+from services.estimator.store import Bandwidth
 from shared.runtime.clock import LoopClock
 from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Ports, Service
@@ -29,10 +31,10 @@ def counts(gangs: list[Gang]) -> list[list[tuple[str, int]]]:
     return [[(str(one.node_id), gpus) for one, gpus in gang.members] for gang in gangs]
 
 
-def timed(gang: Gang, *, link: float = LINK, network: float = NETWORK) -> Timing:
-    """As eq. 2 has it, to the letter."""
+def timed(gang: Gang, *, link: float = LINK, network: float = NETWORK, latency_s: float = 0.0) -> Timing:
+    """As eq. 2 has it, to the letter, and a latency."""
     share = (gang.gpus - 1) / gang.gpus
-    rows = [size / network if gang.distributed else size * share / link for size in SIZES]
+    rows = [latency_s + (size / network if gang.distributed else size * share / link) for size in SIZES]
     return Timing(gang, AllReduceTimes(seconds=tuple((one,) * REPEATS for one in rows)))
 
 
@@ -63,6 +65,41 @@ def test_every_measurement_weighs_by_its_relative_error() -> None:
     assert found.link == pytest.approx(2.5e9)
     assert found.network is None
     assert found.error == pytest.approx((0.6 + 0.2) / 2)
+
+
+def test_every_shape_of_gang_has_its_own_path() -> None:
+    pair = [node("a0", gpus=4), node("a1", gpus=4)]
+    two, four = inside([pair[0]])
+    one_each, *_ = between(pair)
+    timings = [timed(two), timed(four, link=LINK / 2, latency_s=1e-3), timed(one_each, latency_s=2e-3)]
+    found = bandwidths(timings, now=0.0)[node().gpu_type]
+    assert [(path.distributed, path.gpus) for path in found.paths] == [(False, 2), (False, 4), (True, 1)]
+    assert [path.bandwidth for path in found.paths] == pytest.approx([LINK, LINK / 2, NETWORK])
+    assert [path.latency_s for path in found.paths] == pytest.approx([0.0, 1e-3, 2e-3], abs=1e-9)
+    assert found.error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_no_path_has_a_negative_latency() -> None:
+    [gang] = inside([node(gpus=2)])
+    found = bandwidths([timed(gang, latency_s=-1e-3)], now=0.0)[node().gpu_type]
+    assert [path.latency_s for path in found.paths] == [0.0]
+
+
+def test_a_gang_takes_the_path_nearest_to_its_own_size() -> None:
+    """In ratio; what was never measured is as the cluster file states it."""
+    paths = tuple(
+        Path(distributed=False, gpus=gpus, latency_s=gpus * 1e-6, bandwidth=gpus * GIGA) for gpus in (2, 8)
+    )
+    measured = Bandwidth(link=GIGA, network=None, at=0.0, measurements=2, error=0.0, paths=paths)
+    stated = node()
+    latency_s, bandwidth = exchange(
+        [paths_of(stated, measured), paths_of(stated, None)],
+        kind=np.array([0, 0, 0, 0, 0, 1]),
+        distributed=np.array([False, False, False, False, True, False]),
+        gpus=np.array([1.0, 3.0, 5.0, 16.0, 4.0, 8.0]),
+    )
+    assert (bandwidth / GIGA).tolist() == [2, 2, 8, 8, 1, 10]
+    assert latency_s.tolist() == pytest.approx([2e-6, 2e-6, 8e-6, 8e-6, 0, 0])
 
 
 # ---- through the bus, on emulated nodes

@@ -10,7 +10,7 @@ from schemas.events import TimeModules
 from services.estimator.formula import Gangs, Modules, expected_iteration_s, per_gpu_throughput
 from services.estimator.store import Loading
 from services.estimator.waiting import slowest_s
-from shared.domain.iteration import communication_s, iteration_s
+from shared.domain.iteration import communication_s, iteration_s, unhidden_share
 
 
 def gangs(
@@ -19,6 +19,7 @@ def gangs(
     gpus: int = 1,
     distributed: bool = False,
     bandwidth: float = 10 * GIGA,
+    latency_s: float = 0.0,
     loading: Loading | None = None,
 ) -> Gangs:
     return Gangs(
@@ -27,6 +28,7 @@ def gangs(
         batch_size=np.array([100]),
         gpus=np.array([gpus]),
         distributed=np.array([distributed]),
+        latency_s=np.array([latency_s]),
         bandwidth=np.array([bandwidth]),
     )
 
@@ -56,6 +58,36 @@ def test_an_iteration_takes_what_equation_1_says(
     assert taken == pytest.approx(expected)
 
 
+def test_what_backward_cannot_hide_is_the_model_s_own() -> None:
+    """0.3 + (0.5 + 0.7 · 0.5) + 0.2: more than the 0.5 of the exchange alone, or than data."""
+    taken = iteration_s(
+        data_s=0.1,
+        forward_s=0.3,
+        backward_s=0.5,
+        update_s=0.2,
+        communication_s=0.5,
+        unhidden=0.7,
+        pattern=1,
+    )
+    assert taken == pytest.approx(1.35)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "bucket_bytes", "expected"),
+    [
+        (3.5e6, 25e6, 1.0),  # 14 MB: one bucket, nothing to hide behind
+        (11.7e6, 25e6, 25 / 46.8),
+        (138e6, 25e6, 0.2),  # as in the paper
+        (3.5e6, 0.0, 0.2),
+        (0.0, 25e6, 0.2),
+    ],
+)
+def test_the_last_bucket_of_gradients_hides_behind_nothing(
+    parameters: float, bucket_bytes: float, expected: float
+) -> None:
+    assert unhidden_share(parameters, bucket_bytes) == pytest.approx(expected)
+
+
 def test_waiting_is_added_whole() -> None:
     taken = iteration_s(data_s=0.1, forward_s=0.3, backward_s=0.5, update_s=0.2, pattern=1, wait_s=0.4)
     assert taken == pytest.approx(1.4)
@@ -71,6 +103,10 @@ def test_gradients_travel_as_equation_2_says(gpus: int, distributed: bool, expec
         parameters=0.25 * GIGA, gpus=float(gpus), distributed=distributed, bandwidth=1 * GIGA
     )
     assert taken == pytest.approx(expected)
+    late = communication_s(
+        parameters=0.25 * GIGA, gpus=gpus, distributed=distributed, bandwidth=1 * GIGA, latency_s=0.01
+    )
+    assert late == pytest.approx(expected + (0.01 if gpus > 1 else 0.0))
 
 
 def test_throughput_is_the_batch_over_the_expected_iteration() -> None:

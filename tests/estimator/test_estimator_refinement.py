@@ -34,6 +34,7 @@ def iteration_s(one: Loading, gpus: int = 2) -> float:
         batch_size=np.array([100]),
         gpus=np.array([gpus]),
         distributed=np.array([False]),
+        latency_s=np.array([0.0]),
         bandwidth=np.array([10 * GIGA]),
     )
     return float(expected_iteration_s(gangs)[0])
