@@ -26,11 +26,13 @@ class SavedConfiguration(File, frozen=True, kw_only=True, gc=False):
     """GPUs by node index"""
 
 
-class SavedJob(File, frozen=True, kw_only=True):
+class SavedJob(File, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     weight: Value
     """(prior_i + bias)^λ"""
     configurations: list[SavedConfiguration]
+    present: Annotated[int, Meta(ge=0)] | None = None
+    """which of them the job holds now, from 0: a plan to begin with"""
 
 
 class SavedProblem(File, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from services.planner.view import Effort
 
 Floats = npt.NDArray[np.float64]
 
+NO_ROWS = np.empty(0, dtype=np.int32)
 NOTHING = -1
 """a job's choice when it gets no configuration"""
 
@@ -37,6 +38,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     gpus: Ints
     gain: Floats
     """by configuration, above 0"""
+    present: Ints = NO_ROWS
+    """the configurations that jobs hold now, in ascending order: a plan to begin with"""
 
     def __len__(self) -> int:
         return len(self.job)
@@ -74,10 +77,13 @@ class SolverFailed(RuntimeError):
     """A back end raised; the text says which and what. A plan can still be made without solving."""
 
 
-def problem_of(wanted: Configurations, capacity: Ints, weight: Floats, gain: Floats) -> tuple[Problem, Ints]:
+def problem_of(
+    wanted: Configurations, capacity: Ints, weight: Floats, gain: Floats, present: Ints = NO_ROWS
+) -> tuple[Problem, Ints]:
     """The program over the configurations whose gain is known, and the row of each in `wanted`.
 
-    `weight` is by job of `wanted`; `gain` by configuration, NaN where nothing is known.
+    `weight` is by job of `wanted`; `gain` by configuration, NaN where nothing is known; `present` in rows of
+    `wanted`.
     """
     whole = Problem(
         capacity=capacity,
@@ -87,6 +93,7 @@ def problem_of(wanted: Configurations, capacity: Ints, weight: Floats, gain: Flo
         node=wanted.node,
         gpus=wanted.gpus,
         gain=gain,
+        present=present,
     )
     rows = np.flatnonzero(gain > 0).astype(np.int32)
     return (whole if len(rows) == len(whole) else restricted(whole, rows)), rows
@@ -95,6 +102,8 @@ def problem_of(wanted: Configurations, capacity: Ints, weight: Floats, gain: Flo
 def restricted(problem: Problem, rows: Ints) -> Problem:
     """The same program with these configurations only."""
     start, cells = subset(problem.start, rows)
+    present = np.zeros(len(problem), dtype=bool)
+    present[problem.present] = True
     return Problem(
         capacity=problem.capacity,
         weight=problem.weight,
@@ -103,6 +112,7 @@ def restricted(problem: Problem, rows: Ints) -> Problem:
         node=problem.node[cells],
         gpus=problem.gpus[cells],
         gain=problem.gain[rows],
+        present=np.flatnonzero(present[rows]).astype(np.int32),
     )
 
 

@@ -38,7 +38,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 def read_problem(path: Path) -> Saved:
     """Raises InvalidFile with the field and the reason, OSError."""
     file = _decoded(path)
-    _check_nodes(file, path)
+    _check_indices(file, path)
     return saved_of(file)
 
 
@@ -80,6 +80,11 @@ def saved_of(file: SavedProblem) -> Saved:
         node=_ints(chain.from_iterable(option.use for option in options)),
         gpus=_ints(chain.from_iterable(option.use.values() for option in options)),
         gain=np.array([option.gain for option in options], dtype=np.float64),
+        present=_ints(
+            first + job.present
+            for first, job in zip(_starts(counts).tolist(), file.jobs, strict=False)
+            if job.present is not None
+        ),
     )
     rows = np.flatnonzero(whole.gain > 0).astype(np.int32)
     return Saved(
@@ -99,13 +104,19 @@ def file_of(problem: Problem, jobs: Sequence[str]) -> SavedProblem:
         for gain, begin, end in zip(problem.gain.tolist(), ends[:-1], ends[1:], strict=True)
     ]
     edges = np.searchsorted(problem.job, np.arange(problem.jobs + 1)).tolist()
+    present = dict(zip(problem.job[problem.present].tolist(), problem.present.tolist(), strict=True))
     return SavedProblem(
         schema=SCHEMA,
         capacity=problem.capacity.tolist(),
         jobs=[
-            SavedJob(id=name, weight=weight, configurations=options[begin:end])
-            for name, weight, begin, end in zip(
-                jobs, problem.weight.tolist(), edges[:-1], edges[1:], strict=True
+            SavedJob(
+                id=name,
+                weight=weight,
+                configurations=options[begin:end],
+                present=present[job] - begin if job in present else None,
+            )
+            for job, (name, weight, begin, end) in enumerate(
+                zip(jobs, problem.weight.tolist(), edges[:-1], edges[1:], strict=True)
             )
         ],
     )
@@ -137,13 +148,16 @@ def _text(path: Path) -> bytes:
     return data
 
 
-def _check_nodes(file: SavedProblem, path: Path) -> None:
+def _check_indices(file: SavedProblem, path: Path) -> None:
     nodes = len(file.capacity)
     for number, job in enumerate(file.jobs):
         for place, option in enumerate(job.configurations):
             if max(option.use) >= nodes:
                 field = f"$.jobs[{number}].configurations[{place}].use"
                 raise InvalidFile(str(path), None, field, f"node {max(option.use)} of {nodes}, from 0")
+        if job.present is not None and job.present >= len(job.configurations):
+            reason = f"configuration {job.present} of {len(job.configurations)}, from 0"
+            raise InvalidFile(str(path), None, f"$.jobs[{number}].present", reason)
 
 
 def _ints(values: Iterable[int]) -> Ints:

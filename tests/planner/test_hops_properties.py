@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from itertools import product
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner_builders import FAST, SLOW, decide, job, node, view
+from planner_builders import FAST, MODELLED, SLOW, decide, job, node, view
 
 from schemas.ids import NodeId
 from schemas.settings import Settings
@@ -179,7 +180,7 @@ def test_no_choice_is_worth_more_than_the_decision(
     queue: Queue, cluster: Cluster, seed: int, power: float
 ) -> None:
     """Of the jobs in the window; without a tolerated gap."""
-    seen = view(queue, cluster)
+    seen = view(queue, cluster, effort=msgspec.structs.replace(MODELLED, gap=0.0))
     order = [entry for entry, _ in ranked(seen, "lr")]
     window = order[: service_window(order, seen.idle_gpus)]
     wanted = configurations_for(window, cluster, SIGMA)
@@ -188,6 +189,5 @@ def test_no_choice_is_worth_more_than_the_decision(
     worth = weight[wanted.job] * gains(wanted, throughput)
     value = {row: float(worth[row]) for row in range(len(wanted)) if worth[row] > 0}
     capacity = {position: each.idle for position, each in enumerate(cluster)}
-    settings = Settings(gap=0.0, priority_power=power)
-    decision = decide("hops", seen, settings, lambda asked: speeds(asked, seed))
+    decision = decide("hops", seen, Settings(priority_power=power), lambda asked: speeds(asked, seed))
     assert decision.objective == pytest.approx(best(wanted, value, capacity))

@@ -1,5 +1,6 @@
 """What every back end keeps to, and that they agree: with trying everything, and with each other."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -180,3 +181,44 @@ def test_a_part_of_a_problem_is_worth_no_more() -> None:
     part = restricted(instance, np.arange(0, len(instance), 3, dtype=np.int32))
     assert solve(part, effort("highs", GAP)).objective <= solve(instance, effort("highs", GAP)).bound
     assert len(chosen(solve(part, effort("highs", GAP)))) <= instance.jobs
+
+
+# ---- what jobs hold now
+
+
+HELD = problem(
+    [4, 4],
+    [1.0, 1.0, 2.0],
+    [(0, {0: 4}, 8.0), (0, {1: 4}, 8.0), (1, {1: 4}, 4.0), (2, {0: 2}, 1.5)],
+)
+"""greedy serves job 2 first and has 11; job 0 where it stands and job 1 beside it are worth 12"""
+
+
+def holding(instance: Problem, *rows: int) -> Problem:
+    return msgspec.structs.replace(instance, present=np.array(rows, dtype=np.int32))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_plan_is_worth_less_than_to_go_on_as_now(backend: str) -> None:
+    effort = Effort(modelled=True, greedy=True, backend=backend)
+    assert solve(HELD, effort).objective == 11.0
+    assert solve(holding(HELD, 0), effort).objective == 12.0
+
+
+def test_what_cannot_go_on_together_is_no_plan_to_begin_with() -> None:
+    assert solve(holding(HELD, 1, 2), Effort(modelled=True, greedy=True)).objective == 11.0
+
+
+def test_a_part_of_a_problem_keeps_what_jobs_hold() -> None:
+    part = restricted(holding(HELD, 0, 2), np.array([1, 2, 3], dtype=np.int32))
+    assert part.present.tolist() == [1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plan_good_enough_stays_as_it_is(seed: int) -> None:
+    instance = drawn(seed)
+    before = solve(instance, Effort(modelled=True, gap=0.002))
+    held = holding(instance, *sorted(row for row in before.choice.tolist() if row != NOTHING))
+    again = solve(held, Effort(modelled=True, gap=0.01))
+    assert again.choice.tolist() == before.choice.tolist()
+    assert again.gap <= 0.01

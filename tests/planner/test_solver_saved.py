@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from planner_builders import MODELLED, job, linear, nodes, view
@@ -51,7 +52,7 @@ def one_job(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
 
 
 def same(one: Problem, other: Problem) -> bool:
-    names = ("capacity", "weight", "job", "start", "node", "gpus", "gain")
+    names = ("capacity", "weight", "job", "start", "node", "gpus", "gain", "present")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
@@ -64,6 +65,12 @@ def test_a_problem_comes_back_as_it_was(tmp_path: Path, name: str, instance: Pro
     assert same(saved.problem, instance)
     assert saved.jobs == names
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_jobs_hold_comes_back(tmp_path: Path) -> None:
+    instance = msgspec.structs.replace(drawn(1), present=np.array([3, 90], dtype=np.int32))
+    write_problem(tmp_path / "problem.json", instance, [f"job {index}" for index in range(instance.jobs)])
+    assert same(read_problem(tmp_path / "problem.json").problem, instance)
 
 
 def test_the_same_problem_is_the_same_file(tmp_path: Path) -> None:
@@ -91,6 +98,7 @@ def test_a_choice_counts_within_its_own_job_as_the_file_has_it(tmp_path: Path) -
         (one_job(gain=None), "got `null`"),
         (one_job(gain=-1.0), "Expected `float` >= 0"),
         (one_job(gains=1.0), "unknown field `gains`"),
+        ({"jobs": [{"id": "a", "weight": 1.0, "configurations": [], "present": 0}]}, "configuration 0 of 0"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused_with_the_reason(

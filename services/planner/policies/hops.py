@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from schemas.ids import JobId
-from schemas.plans import PlanKind, Waiting
+from schemas.plans import Configuration, PlanKind, Waiting
 from schemas.settings import Settings
 from services.planner.configurations import Configurations, Ints, configurations_for, held, placeable
 from services.planner.estimates import Estimated
@@ -52,10 +52,11 @@ class Hops:
         queue = self._queue(view, ranks)
         window = self._window(view, queue)
         gain = gains(wanted, estimates.throughput)
-        self._discount_moves(gain, view, wanted)
+        stays = held(wanted, _present(view))
+        self._discount_moves(gain, view, wanted, stays)
         weight = self._weights(ranks, window)
         capacity = np.array([node.idle for node in view.nodes], dtype=np.int32)
-        problem, rows = problem_of(wanted, capacity, weight, gain)
+        problem, rows = problem_of(wanted, capacity, weight, gain, stays)
         solution = solve(problem, view.effort)
         chosen = [int(rows[row]) for row in solution.choice[solution.choice != NOTHING]]
         return _decision(
@@ -97,12 +98,11 @@ class Hops:
     def _moving_share(self, view: View) -> float:
         return min(self._settings.moving_cost_s / view.round_s, 1.0)
 
-    def _discount_moves(self, gain: Floats, view: View, wanted: Configurations) -> None:
+    def _discount_moves(self, gain: Floats, view: View, wanted: Configurations, stays: Ints) -> None:
         """Multiply the gain of what would move a job by the share of the round that is left to it."""
-        present = {job.job_id: job.present.configuration for job in view.jobs if job.present is not None}
+        present = _present(view)
         moves = np.array([job_id in present for job_id in wanted.jobs], dtype=bool)
         share = np.where(moves, 1.0 - max(self._moving_share(view), TIE), 1.0)
-        stays = held(wanted, present)
         kept = gain[stays]
         gain *= share[wanted.job]
         gain[stays] = kept
@@ -118,6 +118,10 @@ class Hops:
         if any(job.demand[0] <= idle for job in outside):
             return view.at + self._settings.queue_refresh_s
         return None
+
+
+def _present(view: View) -> dict[JobId, Configuration]:
+    return {job.job_id: job.present.configuration for job in view.jobs if job.present is not None}
 
 
 def gains(wanted: Configurations, throughput: Floats) -> Floats:

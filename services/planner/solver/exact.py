@@ -19,6 +19,12 @@ from services.planner.solver.relaxation import Bounded
 from services.planner.solver.search import HALF, Search
 
 TINY = 1e-9
+PROVING: dict[str, bool | float] = {
+    "mip_heuristic_effort": 0.0,
+    "mip_heuristic_run_root_reduced_cost": False,
+    "mip_allow_restart": False,
+}
+"""a good plan is known, and the program is small: half the time went into what these leave out"""
 
 
 class _Event(Protocol):
@@ -49,8 +55,9 @@ def branch(search: Search, master: Master, clock: Clock, *, nodes: int | None, w
     """
     highs, rows = master.integer(), master.rows
     _limit(highs, search, clock, nodes)
-    if whole:  # a good plan is known, and what is left is to prove it
-        highs.setOptionValue("mip_heuristic_effort", 0.0)
+    if whole:
+        for name, value in PROVING.items():
+            highs.setOptionValue(name, value)
     _listen(highs, search, rows, whole=whole)
     start = highspy.HighsSolution()
     start.col_value = np.isin(rows, search.best.choice[search.best.choice != NOTHING]).astype(float)

@@ -1,4 +1,4 @@
-"""The driver of every back end: a greedy start, a search in a thread, its best at the deadline.
+"""The driver of every back end: a quick start, a search in a thread, its best at the deadline.
 
 A search says each better choice and each tighter bound at once, so that one which does not heed the
 deadline can be left behind; the process that runs this is replaced when its thread outlives the call (see
@@ -15,7 +15,7 @@ import numpy as np
 
 from schemas.plans import Stage
 from services.planner.configurations import Ints
-from services.planner.greedy import greedy
+from services.planner.greedy import beginning
 from services.planner.problem import NOTHING, Problem, Solution, SolverFailed, best_by_job, restricted, worth
 from services.planner.view import Effort
 
@@ -105,7 +105,7 @@ def drive(problem: Problem, effort: Effort, run: Run) -> Solution:
 
 
 def _solved(problem: Problem, effort: Effort, run: Run, began: float) -> Solution:
-    first = greedy(problem)
+    first = beginning(problem)
     deadline = math.inf if effort.modelled else began + effort.budget_s
     if effort.greedy or first.gap <= effort.gap or not best_by_job(problem).any():
         return _finished(first, effort, 0.0 if effort.modelled else time.perf_counter() - began)
