@@ -70,3 +70,15 @@ class Counts:
         decision = self._inner.decide(view, wanted, estimates, solve)
         times = int(view.memory or b"0") + 1
         return msgspec.structs.replace(decision, memory=str(times).encode())
+
+
+class Slow(Hops):
+    """Reckons for a while before it solves."""
+
+    TAKES_S = 0.1
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        until = time.perf_counter() + self.TAKES_S
+        while time.perf_counter() < until:
+            pass
+        return super().decide(view, wanted, estimates, solve)

@@ -6,13 +6,17 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 from planner_builders import SLOW, decide, job, linear, node, place_on, silent, view
+from planner_policies import Slow
 from planner_views import told, views
 
 from schemas.plans import Layer, Waiting
 from schemas.settings import Settings
+from services.planner.planning import Decide, decided_by
 from services.planner.policies.contract import Choice, Decision, fault
+from services.planner.problem import Problem, Solution
 from services.planner.registry import Registry, UnknownPolicy, names
-from services.planner.view import View
+from services.planner.solver import solve
+from services.planner.view import Effort, View
 
 HERE = "services.planner.policies."
 GARBAGE = [b"null", b"[]", b"{}", b'{"jobs": 1}', msgspec.msgpack.encode([[["j0", 0, 0, 0]] * 2, [], []])]
@@ -114,3 +118,21 @@ def test_an_unknown_policy_is_an_error_that_names_it(name: str) -> None:
 def test_reasons_are_those_users_know() -> None:
     decision = decide("hops", view([job("x", (9,))], [node("a0")]), estimator=linear)
     assert decision.left[0].reason == Waiting.NO_CONFIGURATION
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_what_a_policy_reckons_comes_off_the_solver_s_seconds(modelled: bool) -> None:  # noqa: FBT001 - a parameter
+    effort = Effort(budget_s=5.0, modelled=modelled)
+    seen = view([job("a", [1])], [node("n0")], effort=effort)
+    registry = Registry(Settings())
+    wanted = registry.find("planner_policies:Slow").wants(seen)
+    step = Decide(policy="planner_policies:Slow", view=seen, wanted=wanted, estimates=linear(wanted))
+    budgets = []
+
+    def watched(problem: Problem, asked: Effort) -> Solution:
+        budgets.append(asked.budget_s)
+        return solve(problem, asked)
+
+    assert isinstance(decided_by(registry, step, watched), Decision)
+    [budget_s] = budgets
+    assert budget_s == 5.0 if modelled else 0.0 < budget_s <= 5.0 - Slow.TAKES_S
