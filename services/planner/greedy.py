@@ -40,15 +40,16 @@ def greedy(problem: Problem, chosen: Ints | None = None) -> Solution:
 
 def beginning(problem: Problem) -> Solution:
     """The better of two: greedy with all GPUs, and greedy beside what jobs hold now."""
-    alone, beside = greedy(problem), greedy(problem, _bearable(problem, problem.present))
+    alone = greedy(problem)
+    if not len(problem.present):
+        return alone
+    beside = greedy(problem, _bearable(problem, problem.present))
     return beside if beside.objective > alone.objective else alone
 
 
 def _bearable(problem: Problem, rows: Ints) -> Ints:
     """Those of the configurations that are on no node which all of them together overfill."""
     start, cells = subset(problem.start, rows)
-    if not len(rows):
-        return rows
     node, gpus = problem.node[cells], problem.gpus[cells]
     used = np.bincount(node, gpus, len(problem.capacity))
     over = (used > problem.capacity)[node]

@@ -118,7 +118,7 @@ def restricted(problem: Problem, rows: Ints) -> Problem:
 
 def subset(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Row pointers and cell positions of some rows of compressed sparse rows."""
-    lengths = np.diff(start)[rows]
+    lengths = start[rows + 1] - start[rows]
     pointers = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     shift = np.repeat(start[rows] - pointers[:-1], lengths)
     return pointers, (shift + np.arange(pointers[-1])).astype(np.int32)
@@ -133,5 +133,6 @@ def worth(problem: Problem, choice: Ints) -> float:
 def best_by_job(problem: Problem) -> Floats:
     """What each job's best configuration is worth; 0 without any."""
     best = np.zeros(problem.jobs)
-    np.maximum.at(best, problem.job, problem.value)
+    first = np.flatnonzero(np.diff(problem.job, prepend=-1))
+    best[problem.job[first]] = np.maximum.reduceat(problem.value, first) if len(first) else 0.0
     return best

@@ -1,25 +1,28 @@
-"""Our own back end, stage by stage: facets, prices, dives, parts, neighbourhoods."""
+"""Our own back end, stage by stage: facets, prices, dives, plunges, neighbourhoods."""
 
-import itertools
 from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 import pytest
-from scipy.optimize import linprog
-from solver_builders import by_hand, drawn, problem
+from scipy.optimize import linprog, nnls
+from solver_builders import by_hand, drawn, problem, use
 
+from services.planner.configurations import Ints
 from services.planner.greedy import greedy
-from services.planner.problem import NOTHING, Problem, worth
+from services.planner.problem import NOTHING, Floats, Problem, worth
 from services.planner.solver import solve
 from services.planner.solver.clock import Clock
-from services.planner.solver.coarse import coarse
-from services.planner.solver.columns import columns_of
+from services.planner.solver.columns import Columns, columns_of
+from services.planner.solver.descent import descended
 from services.planner.solver.dive import dive, rounded
 from services.planner.solver.facets import facets
 from services.planner.solver.improve import improvements
-from services.planner.solver.parts import divided, part_of
-from services.planner.solver.relaxation import Bounded, Relaxation, beginning
+from services.planner.solver.lagrangian import Lagrangian, functions_of
+from services.planner.solver.parts import part_of
+from services.planner.solver.plunge import plunged
+from services.planner.solver.prices import Priced, prices
+from services.planner.solver.relaxation import Bounded, Relaxation
 from services.planner.solver.search import Search
 from services.planner.view import Effort
 
@@ -40,12 +43,17 @@ def search(instance: Problem, effort: Effort = MODELLED) -> Search:
 
 def relaxed(instance: Problem) -> tuple[Relaxation, Bounded]:
     columns, clock = columns_of(instance), Clock(search(instance))
-    relaxation = Relaxation(columns, clock, gap=0.001, told=lambda _: False, begin=beginning(columns))
+    relaxation = Relaxation(columns, clock, gap=0.001, told=lambda _: False)
     return relaxation, relaxation.relax()
 
 
+def feasible(instance: Problem, rows: Ints) -> None:
+    assert len(np.unique(instance.job[rows])) == len(rows)
+    assert (use(instance, rows.tolist()) <= instance.capacity).all()
+
+
 def wide(nodes: int = 136) -> Problem:
-    """More nodes than are planned in one part, on two GPUs each."""
+    """More nodes than are priced by a program, of two GPUs each."""
     random = np.random.default_rng(1)
     rows = [
         (job, {node: size}, float(size**0.8 * random.uniform(0.95, 1.05)))
@@ -104,14 +112,54 @@ def test_gangs_of_five_do_not_share_a_node_of_eight() -> None:
     assert relaxation.tighten(found).bound == pytest.approx(2.0)
 
 
-def test_prices_of_blocks_bound_the_whole() -> None:
-    instance = wide()
+def legs(instance: Problem) -> tuple[Columns, list[Priced]]:
+    """The whole way down, as a large cluster has it."""
     columns = columns_of(instance)
-    asked = search(instance)
-    rough = coarse(columns, Clock(asked), asked)
-    solution = solve(instance, Effort(gap=0.002, modelled=True))
-    assert rough.found.bound >= solution.objective
-    assert rough.found.bound <= solution.objective * 1.1
+    gpu = greedy(instance).objective / float(instance.capacity.sum())
+    return columns, list(prices(columns, Clock(search(instance)), gpu))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_prices_without_a_program_bound_what_any_choice_is_worth(seed: int) -> None:
+    instance = drawn(seed, jobs=3, nodes=2)
+    best = by_hand(instance)
+    assert all(best <= leg.found.bound + 1e-9 for leg in legs(instance)[1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_way_down_ends_where_the_tightened_program_does(seed: int) -> None:
+    instance = drawn(seed, jobs=30, nodes=12)
+    relaxation, found = relaxed(instance)
+    tight = relaxation.tighten(found).bound
+    last = legs(instance)[1][-1].found.bound
+    assert tight * 0.999 <= last <= tight * 1.01
+
+
+def test_the_slope_is_that_of_the_value() -> None:
+    instance = drawn(1, jobs=10, nodes=4)
+    columns, random = columns_of(instance), np.random.default_rng(1)
+    functions = functions_of(instance.capacity, columns.sizes)
+    rows = np.arange(len(instance), dtype=np.int32)
+    lagrangian = Lagrangian(columns, rows, functions, 0.05, Clock(search(instance)))
+    w = random.uniform(0.0, 0.5, functions.shape[0] * functions.shape[1])
+    ahead = random.normal(size=len(w)) * 1e-6
+    difference = lagrangian(w + ahead)[0] - lagrangian(w - ahead)[0]
+    assert difference == pytest.approx(2 * lagrangian(w)[1] @ ahead, rel=1e-4)
+
+
+def test_a_descent_ends_at_the_least_point_that_is_not_negative() -> None:
+    random = np.random.default_rng(1)
+    matrix, wanted = random.normal(size=(40, 20)), random.normal(size=40)
+
+    def squares(x: Floats) -> tuple[float, Floats]:
+        rest = matrix @ x - wanted
+        return float(rest @ rest), 2 * matrix.T @ rest
+
+    best, residual = nnls(matrix, wanted)
+    assert (best == 0).any()
+    found = descended(squares, np.ones(20), 200)
+    assert (found >= 0).all()
+    assert squares(found)[0] == pytest.approx(residual**2, rel=1e-6)
 
 
 # ---- plans
@@ -124,11 +172,20 @@ def test_a_dive_is_feasible_and_better_than_rounding(seed: int) -> None:
     columns = relaxation.columns
     at_once = rounded(columns, relaxation.master.rows, relaxation.shares(found))
     dived = dive(relaxation.master, relaxation.tighten(found))
-    for rows in (at_once, dived):
-        assert len(np.unique(instance.job[rows])) == len(rows)
-        _, node, size = columns.cells(rows)
-        assert (np.bincount(node, weights=size, minlength=12) <= instance.capacity).all()
+    feasible(instance, at_once)
+    feasible(instance, dived)
     assert columns.value[dived].sum() >= columns.value[at_once].sum() * 0.999
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plunge_is_feasible_and_nearly_as_good_as_a_dive(seed: int) -> None:
+    instance = drawn(seed, jobs=30, nodes=12)
+    relaxation, found = relaxed(instance)
+    dived = dive(relaxation.master, relaxation.tighten(found))
+    columns, ways = legs(instance)
+    plunge = plunged(columns, ways[-1], Clock(search(instance)))
+    feasible(instance, plunge)
+    assert columns.value[plunge].sum() >= columns.value[dived].sum() * 0.97
 
 
 def test_a_part_is_a_problem_of_its_own() -> None:
@@ -145,18 +202,6 @@ def test_a_part_is_a_problem_of_its_own() -> None:
         whole = slice(instance.start[row], instance.start[row + 1])
         assert part.problem.gpus[own].tolist() == instance.gpus[whole].tolist()
         assert (instance.node[whole] < 3).all()
-
-
-def test_parts_share_neither_jobs_nor_nodes() -> None:
-    instance = wide()
-    columns = columns_of(instance)
-    rows = columns.dearest()
-    parts = list(divided(columns, rows, np.ones(len(rows))))
-    jobs = [set(instance.job[part.rows].tolist()) for part in parts]
-    nodes = [set(columns.cells(part.rows)[1].tolist()) for part in parts]
-    for one, other in itertools.combinations(range(len(parts)), 2):
-        assert not jobs[one] & jobs[other]
-        assert not nodes[one] & nodes[other]
 
 
 def test_a_neighbourhood_planned_anew_is_worth_more_each_time() -> None:

@@ -6,8 +6,8 @@ LP_STEP_S = 5e-9
 """modelled seconds of one simplex iteration, for each column of the program"""
 LP_FLAT = 6_000
 """columns that an iteration costs beside those"""
-INTERIOR_S = 5e-6
-"""of an interior point, for each column"""
+DESCENT_S = 2e-8
+"""of one step down the Lagrangian, for each gang that it looks at"""
 PRICE_S = 6e-8
 """of pricing one configuration"""
 
@@ -31,8 +31,8 @@ class Clock:
     def charge_lp(self, steps: int, columns: int) -> None:
         self._search.work_s += steps * (LP_FLAT + columns) * LP_STEP_S
 
-    def charge_interior(self, columns: int) -> None:
-        self._search.work_s += columns * INTERIOR_S
+    def charge_descent(self, gangs: int) -> None:
+        self._search.work_s += gangs * DESCENT_S
 
     def charge_pricing(self, configurations: int) -> None:
         self._search.work_s += configurations * PRICE_S

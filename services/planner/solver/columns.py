@@ -24,6 +24,10 @@ class Columns(msgspec.Struct, frozen=True):
     """of each job that has any: the job"""
     head: Ints
     """by configuration: its first node"""
+    sizes: int
+    """of a gang, 0 included"""
+    place: npt.NDArray[np.intp]
+    """by gang: where its price stands in φ, row after row"""
 
     def cells(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Row pointers, nodes and sizes of the gangs of some configurations."""
@@ -41,7 +45,7 @@ class Columns(msgspec.Struct, frozen=True):
     def net(self, price: Floats) -> Floats:
         """What each configuration is worth beyond the price of its gangs."""
         problem = self.problem
-        result: Floats = self.value - np.add.reduceat(price[problem.node, problem.gpus], problem.start[:-1])
+        result: Floats = self.value - np.add.reduceat(price.ravel().take(self.place), problem.start[:-1])
         return result
 
     def best(self, net: Floats) -> Floats:
@@ -61,7 +65,16 @@ class Columns(msgspec.Struct, frozen=True):
 def columns_of(problem: Problem) -> Columns:
     """Of a problem with at least one configuration."""
     first = np.flatnonzero(np.diff(problem.job, prepend=-1)).astype(np.int32)
-    return Columns(problem, problem.value, first, problem.job[first], problem.node[problem.start[:-1]])
+    sizes = int(problem.capacity.max()) + 1
+    return Columns(
+        problem=problem,
+        value=problem.value,
+        first=first,
+        owner=problem.job[first],
+        head=problem.node[problem.start[:-1]],
+        sizes=sizes,
+        place=problem.node.astype(np.intp) * sizes + problem.gpus,
+    )
 
 
 def sampled(columns: Columns, each: int) -> Ints:
@@ -76,6 +89,12 @@ def sampled(columns: Columns, each: int) -> Ints:
     place = np.arange(len(problem)) - np.repeat(columns.first, count)
     offset = np.arange(len(count)) * 7 % step
     return np.flatnonzero(place % np.repeat(step, count) == np.repeat(offset, count)).astype(np.int32)
+
+
+def least(key: Floats, count: int) -> Ints:
+    """The positions of the `count` smallest keys, in ascending order."""
+    found = np.argpartition(key, min(count, len(key)) - 1)[:count]
+    return np.sort(found).astype(np.int32)
 
 
 def largest(key: Floats, job: Ints, each: int) -> Ints:

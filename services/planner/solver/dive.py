@@ -16,6 +16,7 @@ from services.planner.problem import NOTHING, Floats
 from services.planner.solver.clock import Spent
 from services.planner.solver.columns import Columns, Flags, largest
 from services.planner.solver.master import Master
+from services.planner.solver.parts import free_beside, part_of
 from services.planner.solver.relaxation import Bounded
 
 WHOLE = 0.95
@@ -43,26 +44,30 @@ def dive(master: Master, found: Bounded) -> Ints:
 
 def rounded(columns: Columns, rows: Ints, x: Floats) -> Ints:
     """A plan at once: columns by share × value as long as they fit, the rest greedy."""
-    placing = _Placing(columns)
-    placing.place(rows[_surest(columns, rows, x)])
+    placing = Placing(columns)
+    placing.place(rows[surest(columns, rows, x)])
     return completed(columns, placing.chosen)
 
 
 def completed(columns: Columns, rows: Ints) -> Ints:
     """The plan with whatever still fits beside it."""
-    choice = greedy(columns.problem, rows).choice
-    chosen: Ints = choice[choice != NOTHING]
-    return chosen
+    waiting = np.ones(columns.problem.jobs, dtype=bool)
+    waiting[columns.problem.job[rows]] = False
+    rest = part_of(columns, waiting, free_beside(columns.problem, rows))
+    if rest is None:
+        return rows
+    choice = greedy(rest.problem).choice
+    return np.sort(np.append(rows, rest.rows[choice[choice != NOTHING]]))
 
 
-def _surest(columns: Columns, rows: Ints, x: Floats) -> npt.NDArray[np.intp]:
+def surest(columns: Columns, rows: Ints, x: Floats) -> npt.NDArray[np.intp]:
     """Positions of the columns that are in use: whole ones, then by share × value."""
     used = np.flatnonzero(x > TINY)
     key = np.where(x[used] >= WHOLE, np.inf, x[used] * columns.value[rows[used]])
     return used[np.lexsort((-x[used], -key))]
 
 
-class _Placing:
+class Placing:
     """Configurations taken one by one."""
 
     def __init__(self, columns: Columns) -> None:
@@ -92,7 +97,7 @@ class _Placing:
         return True
 
 
-class _Dive(_Placing):
+class _Dive(Placing):
     def __init__(self, master: Master, found: Bounded) -> None:
         super().__init__(master.columns)
         self._master = master
@@ -114,7 +119,7 @@ class _Dive(_Placing):
     def place_all(self) -> None:
         """Whatever the last relaxation is surest of."""
         x = self._x()
-        self.place(self._master.rows[_surest(self.columns, self._master.rows, x)])
+        self.place(self._master.rows[surest(self.columns, self._master.rows, x)])
 
     def _x(self) -> Floats:
         """By column; those that joined since the last solve have nothing."""
@@ -125,7 +130,7 @@ class _Dive(_Placing):
         rows = self._master.rows
         x = np.where(self._open, self._x(), 0.0)
         taken: list[int] = []
-        for position in _surest(self.columns, rows, x).tolist():
+        for position in surest(self.columns, rows, x).tolist():
             if taken and x[position] < WHOLE:
                 break
             if self.take(int(rows[position])):

@@ -25,9 +25,6 @@ OPTIONS: dict[str, bool | int | str] = {
     "threads": 1,
     "presolve": "off",
 }
-INTERIOR_ABOVE = 600
-"""jobs and nodes: from there on an interior point comes sooner than a vertex"""
-INTERIOR: dict[str, str | float] = {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-4}
 VIOLATED = 0.02
 """a facet joins when it is broken by more"""
 TINY = 1e-9
@@ -46,23 +43,21 @@ class Relaxed(msgspec.Struct, frozen=True):
 
 
 class Master:
-    def __init__(self, columns: Columns, clock: Clock, *, interior: bool = False) -> None:
-        """`interior`: by an interior point, for a large program that is not dived into."""
+    def __init__(self, columns: Columns, clock: Clock) -> None:
         problem = columns.problem
         self.columns = columns
         self.rows = np.empty(0, dtype=np.int32)
         """the configurations that have joined"""
         self._clock = clock
         self._jobs, self._nodes = problem.jobs, len(problem.capacity)
-        self._sizes = int(problem.capacity.max(initial=0)) + 1
+        self._sizes = columns.sizes
         self._scale = float(columns.value.max())
         self._joined = np.full(len(problem), NOTHING, dtype=np.int32)
         self._facet_node = np.empty(0, dtype=np.int32)
         self._facet = np.empty((0, self._sizes))
         self._known: set[tuple[int, int, int]] = set()
-        self._interior = interior and self._jobs + self._nodes > INTERIOR_ABOVE
         self._highs = highspy.Highs()
-        for name, value in {**OPTIONS, **(INTERIOR if self._interior else {})}.items():
+        for name, value in OPTIONS.items():
             self._highs.setOptionValue(name, value)
         self._add_rows(np.concatenate([np.ones(problem.jobs), problem.capacity]), None)
 
@@ -187,7 +182,8 @@ class Master:
         if limit_s is not None:
             self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
         self._highs.run()
-        self._charge()
+        steps = max(self._highs.getInfo().simplex_iteration_count, 0)
+        self._clock.charge_lp(steps, len(self.rows))
         if self._highs.getModelStatus() not in SOLVED:
             raise Spent
         found = self._highs.getSolution()
@@ -203,13 +199,6 @@ class Master:
             whole=float(nodes @ self.columns.problem.capacity + functions.sum()),
         )
 
-    def _charge(self) -> None:
-        if self._interior:
-            self._clock.charge_interior(len(self.rows))
-        else:
-            steps = max(self._highs.getInfo().simplex_iteration_count, 0)
-            self._clock.charge_lp(steps, len(self.rows))
-
 
 SOLVED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kUnknown)
-"""an interior point without its vertex may be 'unknown': its prices bound all the same"""
+"""'unknown' is a vertex just beyond the tolerances: its prices bound all the same"""

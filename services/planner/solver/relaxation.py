@@ -55,16 +55,14 @@ class Bounded(msgspec.Struct, frozen=True):
 class Relaxation:
     """A master that grows: by columns, then by facets."""
 
-    def __init__(
-        self, columns: Columns, clock: Clock, *, gap: float, told: Told, begin: Ints, interior: bool = False
-    ) -> None:
-        """`begin`: the configurations it begins with; `gap`: the tolerated relative gap; see `Master`."""
+    def __init__(self, columns: Columns, clock: Clock, *, gap: float, told: Told) -> None:
+        """`gap`: the tolerated relative gap."""
         self.columns = columns
-        self.master = Master(columns, clock, interior=interior)
+        self.master = Master(columns, clock)
         self._clock = clock
         self._met = max(gap * MET, FINEST)
         self._told = told
-        self.master.join(begin)
+        self.master.join(beginning(columns))
 
     def relax(self) -> Bounded:
         """Generate columns until bound and objective meet. Raises Spent."""
