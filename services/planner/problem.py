@@ -32,7 +32,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     weight: Floats
     """by job, not negative"""
     job: Ints
-    """by configuration; rows of one job are adjacent"""
+    """by configuration, in ascending order"""
     start: Ints
     node: Ints
     gpus: Ints
@@ -133,6 +133,7 @@ def worth(problem: Problem, choice: Ints) -> float:
 def best_by_job(problem: Problem) -> Floats:
     """What each job's best configuration is worth; 0 without any."""
     best = np.zeros(problem.jobs)
-    first = np.flatnonzero(np.diff(problem.job, prepend=-1))
-    best[problem.job[first]] = np.maximum.reduceat(problem.value, first) if len(first) else 0.0
+    edges = np.searchsorted(problem.job, np.arange(problem.jobs + 1))
+    has = edges[:-1] < edges[1:]
+    best[has] = np.maximum.reduceat(problem.value, edges[:-1][has]) if has.any() else 0.0
     return best

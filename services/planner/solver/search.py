@@ -127,6 +127,8 @@ def fitting(problem: Problem) -> Ints:
     if not len(problem):
         return np.empty(0, dtype=np.int32)
     over = problem.gpus > problem.capacity[problem.node]
+    if not over.any():
+        return np.arange(len(problem), dtype=np.int32)
     fits = ~np.logical_or.reduceat(over, problem.start[:-1])
     return np.flatnonzero(fits).astype(np.int32)
 
