@@ -1,5 +1,6 @@
 """The `hopyard` command: its groups put together, and errors turned into exit codes."""
 
+import os
 from collections.abc import Sequence
 
 import typer
@@ -23,6 +24,10 @@ from hopyard.commands import (
 )
 from hopyard.failures import Failure
 from hopyard.terminal import complain
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
+digits of a sum would depend on how many there are"""
 
 ABOUT = """Schedule deep-learning training jobs on a shared cluster of unlike GPUs.
 
@@ -80,6 +85,7 @@ def application() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its code."""
+    os.environ.update(ONE_THREAD | os.environ)
     try:
         application()(arguments, prog_name="hopyard")
     except Failure as failure:

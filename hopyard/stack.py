@@ -154,8 +154,7 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         "store": str((spec.data / "estimator.duckdb").absolute()),
         "web_host": HOST,
     }
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return threads | _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours)
+    return _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours)
 
 
 def _own(name: str, port: int) -> dict[str, str]:

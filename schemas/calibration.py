@@ -1,5 +1,9 @@
 """Measured paths of gradients: what was timed, and the bandwidths that follow (Hops eq. 2)."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from schemas.base import Message
 from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
@@ -30,10 +34,10 @@ class Path(Message, frozen=True, kw_only=True):
     """What a gang's gradients take: T_c = latency + moved / bandwidth, with the bytes that eq. 2 moves."""
 
     distributed: bool
-    gpus: int
+    gpus: Annotated[int, Meta(ge=1)]
     """of each node"""
-    latency_s: float
-    bandwidth: float
+    latency_s: Annotated[float, Meta(ge=0)]
+    bandwidth: Annotated[float, Meta(gt=0)]
     """bytes/s"""
 
 

@@ -169,6 +169,8 @@ def histograms(panels: Mapping[str, Sequence[float]], label: str) -> bytes:
 
 
 def _cdf(axis: Axes, arm: str, values: Sequence[float], arms: Sequence[str]) -> None:
+    if not values:
+        return
     reached, shares = np.transpose([(min(values), 0.0), *cdf(values)])
     axis.step(reached, shares, where="post", **line(arm, arms))
 

@@ -89,7 +89,7 @@ def _path(timings: Sequence[Timing]) -> tuple[Path, list[float]]:
     moved, taken = _measured(timings)
     shares = np.stack([1.0 / taken, moved / taken], axis=1)
     latency_s, inverse = np.linalg.lstsq(shares, np.ones(len(taken)))[0]
-    if latency_s < 0:
+    if latency_s < 0 or inverse <= 0:
         latency_s, inverse = 0.0, _inverse(moved, taken)
     path = Path(
         distributed=timings[0].gang.distributed,

@@ -20,14 +20,16 @@ from shared.domain.iteration import Column
 
 
 def paths_of(node: Node, measured: Bandwidth | None) -> tuple[Path, ...]:
-    """Those that were measured for the node's type; for kinds that were not, what the cluster file states."""
+    """As measured for the node's type, gang by gang or by eq. 2; else as the cluster file has it."""
     found = measured.paths if measured else ()
-    stated = (
-        Path(distributed=False, gpus=1, latency_s=0.0, bandwidth=node.link_bandwidth),
-        Path(distributed=True, gpus=1, latency_s=0.0, bandwidth=node.network_bandwidth),
+    link = (measured and measured.link) or node.link_bandwidth
+    network = (measured and measured.network) or node.network_bandwidth
+    plain = (
+        Path(distributed=False, gpus=1, latency_s=0.0, bandwidth=link),
+        Path(distributed=True, gpus=1, latency_s=0.0, bandwidth=network),
     )
     there = {path.distributed for path in found}
-    return (*found, *(path for path in stated if path.distributed not in there))
+    return (*found, *(path for path in plain if path.distributed not in there))
 
 
 def exchange(

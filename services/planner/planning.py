@@ -50,7 +50,8 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | Failed:
 def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Failed:
     try:
         policy = registry.find(step.policy)
-        decision = policy.decide(step.view, step.wanted, step.estimates, _in_what_is_left(solve))
+        within = _in_what_is_left(solve, step.view.effort)
+        decision = policy.decide(step.view, step.wanted, step.estimates, within)
         msgspec.convert(msgspec.to_builtins(decision), Decision)  # what cannot be published is no decision
     except SolverFailed as error:
         return Failed(reason=f"the solver failed: {error}", crashed=True)
@@ -60,14 +61,14 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Fai
     return decision if broken is None else Failed(reason=f"{step.policy} decided wrongly: {broken}")
 
 
-def _in_what_is_left(solve: Solve) -> Solve:
-    """What the policy's own reckoning takes comes off the solver's seconds."""
+def _in_what_is_left(solve: Solve, plan: Effort) -> Solve:
+    """No solve has more than is left of the plan's seconds: the policy's own reckoning takes some, too."""
     began = time.perf_counter()
 
     def solved(problem: Problem, effort: Effort) -> Solution:
         if not effort.modelled:
-            left_s = effort.budget_s - (time.perf_counter() - began)
-            effort = msgspec.structs.replace(effort, budget_s=max(left_s, 0.0))
+            left_s = max(plan.budget_s - (time.perf_counter() - began), 0.0)
+            effort = msgspec.structs.replace(effort, budget_s=min(effort.budget_s, left_s))
         return solve(problem, effort)
 
     return solved

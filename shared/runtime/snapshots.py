@@ -31,5 +31,5 @@ def unpacked(blob: bytes, kind: type[State]) -> tuple[int, State, list[str]]:
     try:
         snapshot = msgspec.msgpack.decode(zlib.decompress(blob), type=_Snapshot)
         return snapshot.seq, msgspec.msgpack.decode(snapshot.state, type=kind), snapshot.ids
-    except (zlib.error, msgspec.DecodeError) as error:
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(str(error)) from None

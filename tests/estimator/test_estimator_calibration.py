@@ -85,6 +85,19 @@ def test_no_path_has_a_negative_latency() -> None:
     assert [path.latency_s for path in found.paths] == [0.0]
 
 
+def test_no_path_is_the_faster_the_more_it_moves() -> None:
+    [gang] = inside([node(gpus=2)])
+    falling = tuple((seconds,) * REPEATS for seconds in (1e-3, 1e-3, 1e-3, 0.9e-3))
+    found = bandwidths([Timing(gang, AllReduceTimes(seconds=falling))], now=0.0)[node().gpu_type]
+    assert [path.bandwidth > 0 for path in found.paths] == [True]
+    assert [path.latency_s for path in found.paths] == [0.0]
+
+
+def test_what_was_measured_before_gangs_had_paths_still_counts() -> None:
+    old = Bandwidth(link=3 * GIGA, network=None, at=0.0, measurements=4, error=0.1)
+    assert [path.bandwidth / GIGA for path in paths_of(node(), old)] == [3, 1]
+
+
 def test_a_gang_takes_the_path_nearest_to_its_own_size() -> None:
     """In ratio; what was never measured is as the cluster file states it."""
     paths = tuple(

@@ -14,8 +14,8 @@ from services.planner.configurations import Configurations
 from services.planner.estimates import Estimated
 from services.planner.policies.contract import Decision, Trigger
 from services.planner.policies.hops import Hops
-from services.planner.problem import Solve
-from services.planner.view import View
+from services.planner.problem import Problem, Solution, Solve
+from services.planner.view import Effort, View
 
 
 class Raises(Hops):
@@ -73,7 +73,7 @@ class Counts:
 
 
 class Slow(Hops):
-    """Reckons for a while before it solves."""
+    """Reckons for a while before it solves, three times, the last with a second at most."""
 
     TAKES_S = 0.1
 
@@ -81,4 +81,10 @@ class Slow(Hops):
         until = time.perf_counter() + self.TAKES_S
         while time.perf_counter() < until:
             pass
-        return super().decide(view, wanted, estimates, solve)
+
+        def thrice(problem: Problem, effort: Effort) -> Solution:
+            solve(problem, effort)
+            solve(problem, effort)
+            return solve(problem, msgspec.structs.replace(effort, budget_s=1.0))
+
+        return super().decide(view, wanted, estimates, thrice)

@@ -134,5 +134,9 @@ def test_what_a_policy_reckons_comes_off_the_solver_s_seconds(modelled: bool) ->
         return solve(problem, asked)
 
     assert isinstance(decided_by(registry, step, watched), Decision)
-    [budget_s] = budgets
-    assert budget_s == 5.0 if modelled else 0.0 < budget_s <= 5.0 - Slow.TAKES_S
+    [budget_s, later_s, asked_s] = budgets
+    if modelled:
+        assert (budget_s, later_s, asked_s) == (5.0, 5.0, 1.0)
+    else:
+        assert 0.0 < later_s <= budget_s <= 5.0 - Slow.TAKES_S
+        assert asked_s == 1.0  # what a policy has taken off by itself is not taken off again

@@ -215,7 +215,7 @@ def test_a_part_of_a_problem_keeps_what_jobs_hold() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_plan_good_enough_stays_as_it_is(seed: int) -> None:
+def test_a_plan_near_the_best_stays_as_it_is(seed: int) -> None:
     instance = drawn(seed)
     before = solve(instance, Effort(modelled=True, gap=0.002))
     held = holding(instance, *sorted(row for row in before.choice.tolist() if row != NOTHING))

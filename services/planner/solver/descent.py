@@ -45,7 +45,7 @@ def descended(function: Function, x: Floats, evaluations: int) -> Floats:
 def _direction(x: Floats, slope: Floats, pairs: list[tuple[Floats, Floats]]) -> Floats:
     """To step against: inverse curvature × slope, among the coordinates that may move."""
     free = (x > 0) | (slope < 0)
-    pairs = [(step, change) for step, change in pairs if step @ change > FLAT * (change @ change)]
+    pairs = [(step, change) for step, change in pairs if step @ change > FLAT * _norm(step) * _norm(change)]
     direction = np.where(free, slope, 0.0)
     along = []
     for step, change in reversed(pairs):
@@ -59,6 +59,10 @@ def _direction(x: Floats, slope: Floats, pairs: list[tuple[Floats, Floats]]) -> 
 
 def _length(x: Floats, slope: Floats, pairs: list[tuple[Floats, Floats]]) -> float:
     if not pairs:
-        return FIRST * float(x.mean()) / max(float(np.abs(slope).max()), FLAT)
+        return FIRST * (float(x.mean()) or 1.0) / max(float(np.abs(slope).max()), FLAT)
     step, change = pairs[-1]
     return float(step @ change) / float(change @ change)
+
+
+def _norm(x: Floats) -> float:
+    return float(np.linalg.norm(x))

@@ -33,6 +33,9 @@ LARGE = 64
 FEW = 4_000
 """undecided configurations that are branched over at once; else first the likeliest ones"""
 
+Stages = Generator[None, None, tuple[Bounded, Ints]]
+"""they end with prices, and the likeliest configurations at these"""
+
 
 def run(search: Search) -> None:
     """Search until the gap is tolerated or the effort is spent."""
@@ -48,10 +51,6 @@ def _stages(search: Search) -> Iterator[None]:
     found, rows = yield from (_from_prices if large else _from_programs)(search, columns, clock)
     yield from _improved(search, columns, found, clock)
     yield from _branched(search, columns, found, rows, clock)
-
-
-Stages = Generator[None, None, tuple[Bounded, Ints]]
-"""they end with prices, and the likeliest configurations at these"""
 
 
 def _from_programs(search: Search, columns: Columns, clock: Clock) -> Stages:

@@ -19,15 +19,13 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def part_of(columns: Columns, jobs: Flags, free: Ints) -> Part | None:
-    """The configurations of some jobs that fit the free GPUs; None if there is none."""
+    """The configurations of some jobs that fit the free GPUs; None if there is none.
+
+    Only jobs and nodes that occur are in it.
+    """
     whole = columns.problem
     rows = np.flatnonzero((free > 0)[columns.head] & jobs[whole.job]).astype(np.int32)
-    return _part(columns, rows[columns.fits(rows, free)], free)
-
-
-def _part(columns: Columns, rows: Ints, free: Ints) -> Part | None:
-    """A program of its own over some configurations: only jobs and nodes that occur are in it."""
-    whole = columns.problem
+    rows = rows[columns.fits(rows, free)]
     if not len(rows):
         return None
     start, cells = subset(whole.start, rows)

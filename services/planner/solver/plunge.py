@@ -1,7 +1,8 @@
 """A large cluster's plan: a dive by prices, in place of programs.
 
-Jobs are taken a tenth at a time, those of the largest share × value first; then prices go on down for the
-jobs and GPUs that are left, from what all free GPUs of a node cost together. Ten steps are enough each time.
+Jobs are taken in turns, a tenth or a twentieth of them each, those of the largest share × value first; then
+prices go on down for the jobs and GPUs that are left, from what all free GPUs of a node cost together, by as
+many steps as there are turns.
 """
 
 import contextlib

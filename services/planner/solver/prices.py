@@ -35,7 +35,7 @@ class Leg(msgspec.Struct, frozen=True):
     softness: float
     """of what a job is worth on average"""
     turns: int = 0
-    """of a plunge from its end, and steps in each; 0: its prices are not worth one"""
+    """of a plunge from its end, and as many steps in each turn; 0: its prices are not worth a plunge"""
 
 
 LEGS = (
@@ -73,7 +73,8 @@ def prices(columns: Columns, clock: Clock, gpu: float) -> Iterator[Priced]:
 def _looked_at(columns: Columns, found: Bounded, each: int, random: np.random.Generator) -> Ints:
     """A sample whose density falls with what a configuration loses beside its job's best."""
     job = columns.problem.job
-    unit = np.maximum(columns.best(columns.value), TINY)
+    unit = columns.best(columns.value)
+    unit = np.maximum(unit, TINY * unit.max())
     late = ((found.best[job] - found.net) / unit[job] + NEAR) * random.random(len(job))
     return least(late, each * columns.problem.jobs)
 
