@@ -59,6 +59,19 @@ def bandwidths(timings: Sequence[Timing], now: float) -> dict[GpuType, Bandwidth
     }
 
 
+def merged(known: Bandwidth | None, found: Bandwidth) -> Bandwidth:
+    """What was found now, with the paths that could not be measured this time as they were known."""
+    if known is None:
+        return found
+    paths = {(path.distributed, path.gpus): path for path in (*known.paths, *found.paths)}
+    return msgspec.structs.replace(
+        found,
+        link=found.link or known.link,
+        network=found.network or known.network,
+        paths=tuple(path for _, path in sorted(paths.items())),
+    )
+
+
 def _is_of(timing: Timing, gpu_type: GpuType) -> bool:
     return timing.gang.members[0][0].gpu_type == gpu_type
 

@@ -17,7 +17,7 @@ from schemas.samples import ThroughputObserved
 from services.estimator import tasks
 from services.estimator.ageing import age_s, sensitivity, shares
 from services.estimator.archive import enter, page
-from services.estimator.calibration import Timing, bandwidths
+from services.estimator.calibration import Timing, bandwidths, merged
 from services.estimator.columns import Unreadable, Wanted, estimates, wanted
 from services.estimator.lookup import Enough, estimate
 from services.estimator.refinement import due, refined
@@ -70,7 +70,9 @@ class Desk:
         self, task: tasks.Measure, timings: Sequence[Timing], left_out: dict[NodeId, str]
     ) -> tasks.Answered:
         """Raises StoreUnavailable."""
-        self._store.calibrate(bandwidths(timings, task.now))
+        known = self._store.bandwidths()
+        found = bandwidths(timings, task.now)
+        self._store.calibrate({one: merged(known.get(one), speeds) for one, speeds in found.items()})
         return tasks.Answered(task.ticket, self._calibration(left_out))
 
     def _calibration(self, left_out: dict[NodeId, str]) -> Calibration:

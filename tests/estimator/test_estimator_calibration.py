@@ -15,7 +15,7 @@ from schemas.questions import Calibrate, Estimates
 from schemas.settings import Settings
 from services.agent.build import build as build_agent
 from services.estimator.build import build
-from services.estimator.calibration import REPEATS, SIZES, Timing, bandwidths, between, inside
+from services.estimator.calibration import REPEATS, SIZES, Timing, bandwidths, between, inside, merged
 from services.estimator.paths import exchange, paths_of
 from services.estimator.store import Bandwidth
 from shared.runtime.clock import LoopClock
@@ -56,6 +56,19 @@ def test_what_follows_equation_2_gives_its_bandwidths_back() -> None:
     found = bandwidths([timed(gang) for gang in [*inside(nodes), *between(nodes)]], now=7.0)[node().gpu_type]
     assert (found.link, found.network) == pytest.approx((LINK, NETWORK))
     assert [found.error, found.at] == pytest.approx([0.0, 7.0], abs=1e-9)
+
+
+def test_what_could_not_be_measured_this_time_stays_as_it_was() -> None:
+    nodes = [node("a0", gpus=4), node("a1", gpus=4)]
+    first = bandwidths([timed(gang) for gang in [*inside(nodes), *between(nodes)]], now=1.0)[node().gpu_type]
+    [small, _] = inside(nodes[:1])
+    again = bandwidths([timed(small, link=2 * LINK)], now=2.0)[node().gpu_type]
+    found = merged(first, again)
+    assert (found.link, found.network, found.at) == pytest.approx((2 * LINK, NETWORK, 2.0))
+    speeds = {(path.distributed, path.gpus): path.bandwidth for path in found.paths}
+    expected = {(False, 2): 2 * LINK, (False, 4): LINK} | {(True, gpus): NETWORK for gpus in (1, 2, 4)}
+    assert speeds == pytest.approx(expected)
+    assert merged(None, again) == again
 
 
 def test_every_measurement_weighs_by_its_relative_error() -> None:

@@ -183,6 +183,15 @@ def test_a_part_of_a_problem_is_worth_no_more() -> None:
     assert len(chosen(solve(part, effort("highs", GAP)))) <= instance.jobs
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_program_solved_to_its_end_is_solved(backend: str) -> None:
+    solution = solve(
+        drawn(4, jobs=8, nodes=4), Effort(modelled=True, gap=0.0, budget_s=60.0, backend=backend)
+    )
+    assert solution.stage == Stage.OPTIMAL
+    assert solution.gap <= 1e-6
+
+
 # ---- what jobs hold now
 
 

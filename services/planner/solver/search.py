@@ -24,6 +24,8 @@ STOPPING_S = 0.02
 LARGEST_GAP = 0.999
 ROUNDING = 1e-6
 """of a bound that a plan is worth, relative"""
+NONE = 1e-6
+"""a relative gap below it is none: solvers prove no more"""
 SEED = 1
 HALF = 0.5
 """tells the two values of a binary apart"""
@@ -157,7 +159,7 @@ def _guarded(search: Search, run: Run, failed: list[Exception]) -> None:
 
 
 def _finished(solution: Solution, effort: Effort, seconds: float) -> Solution:
-    solved = solution.gap <= effort.gap and not effort.greedy
+    solved = solution.gap <= max(effort.gap, NONE) and not effort.greedy
     return Solution(
         choice=solution.choice,
         objective=solution.objective,
