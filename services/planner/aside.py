@@ -20,7 +20,7 @@ from services.planner.dump import Dump
 from services.planner.planning import Decide, Failed, Want, decided_by, wanted_by
 from services.planner.policies.contract import Decision
 from services.planner.registry import Registry
-from services.planner.solver import load, solve
+from services.planner.solver import load, solving_from_now
 
 START_REAL_S = 30.0
 READY = "ready"
@@ -119,7 +119,9 @@ def _serve(pipe: Connection, settings: Settings) -> None:
                 case Want():
                     answer: Answer = wanted_by(registry, request)
                 case _:
-                    answer = decided_by(registry, request, dump.watching(request, solve))
+                    answer = decided_by(
+                        registry, request, dump.watching(request, solving_from_now(request.view.effort))
+                    )
             spent = threading.active_count() > 1
             if spent:
                 dump.write()  # the process ends with its answer

@@ -15,7 +15,7 @@ from services.planner.planning import Decide, Failed, Want, decided_by, wanted_b
 from services.planner.policies.contract import Decision
 from services.planner.policies.fifo import Fifo
 from services.planner.registry import Registry
-from services.planner.solver import solve
+from services.planner.solver import solving_from_now
 from services.planner.tasks import Prepare, Prepared, Resolve, Resolved
 from services.planner.view import View
 from shared.runtime.bus import Unavailable
@@ -45,7 +45,9 @@ class Inline:
     async def call(self, request: Want | Decide, deadline_s: float) -> Answer:  # noqa: ARG002
         if isinstance(request, Want):
             return wanted_by(self._registry, request)
-        answer = decided_by(self._registry, request, self._dump.watching(request, solve))
+        answer = decided_by(
+            self._registry, request, self._dump.watching(request, solving_from_now(request.view.effort))
+        )
         self._dump.write()
         return answer
 

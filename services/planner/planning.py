@@ -3,17 +3,15 @@
 Runs inline or in a process of its own (`aside`); everything here can be sent there. No I/O.
 """
 
-import time
-
 import msgspec
 
 from schemas.plans import PlanKind, Waiting
 from services.planner.configurations import Configurations
 from services.planner.estimates import Estimated
 from services.planner.policies.contract import Choice, Decision, Left, fault
-from services.planner.problem import Problem, Solution, Solve, SolverFailed
+from services.planner.problem import Solve, SolverFailed
 from services.planner.registry import Registry
-from services.planner.view import Effort, View
+from services.planner.view import View
 
 
 class Want(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +48,7 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | Failed:
 def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Failed:
     try:
         policy = registry.find(step.policy)
-        within = _in_what_is_left(solve, step.view.effort)
-        decision = policy.decide(step.view, step.wanted, step.estimates, within)
+        decision = policy.decide(step.view, step.wanted, step.estimates, solve)
         msgspec.convert(msgspec.to_builtins(decision), Decision)  # what cannot be published is no decision
     except SolverFailed as error:
         return Failed(reason=f"the solver failed: {error}", crashed=True)
@@ -59,19 +56,6 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Fai
         return Failed(reason=f"{step.policy} failed: {type(error).__name__}: {error}")
     broken = fault(step.view, decision)
     return decision if broken is None else Failed(reason=f"{step.policy} decided wrongly: {broken}")
-
-
-def _in_what_is_left(solve: Solve, plan: Effort) -> Solve:
-    """No solve has more than is left of the plan's seconds: the policy's own reckoning takes some, too."""
-    began = time.perf_counter()
-
-    def solved(problem: Problem, effort: Effort) -> Solution:
-        if not effort.modelled:
-            left_s = max(plan.budget_s - (time.perf_counter() - began), 0.0)
-            effort = msgspec.structs.replace(effort, budget_s=min(effort.budget_s, left_s))
-        return solve(problem, effort)
-
-    return solved
 
 
 def kept(view: View, note: str) -> Decision:

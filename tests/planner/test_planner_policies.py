@@ -15,7 +15,7 @@ from services.planner.planning import Decide, decided_by
 from services.planner.policies.contract import Choice, Decision, fault
 from services.planner.problem import Problem, Solution
 from services.planner.registry import Registry, UnknownPolicy, names
-from services.planner.solver import solve
+from services.planner.solver import BACKENDS, solving_from_now
 from services.planner.view import Effort, View
 
 HERE = "services.planner.policies."
@@ -121,19 +121,23 @@ def test_reasons_are_those_users_know() -> None:
 
 
 @pytest.mark.parametrize("modelled", [False, True])
-def test_what_a_policy_reckons_comes_off_the_solver_s_seconds(modelled: bool) -> None:  # noqa: FBT001 - a parameter
+def test_what_a_policy_reckons_comes_off_the_solver_s_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+    modelled: bool,  # noqa: FBT001 - a parameter
+) -> None:
     effort = Effort(budget_s=5.0, modelled=modelled)
     seen = view([job("a", [1])], [node("n0")], effort=effort)
     registry = Registry(Settings())
     wanted = registry.find("planner_policies:Slow").wants(seen)
     step = Decide(policy="planner_policies:Slow", view=seen, wanted=wanted, estimates=linear(wanted))
-    budgets = []
+    budgets, ours = [], BACKENDS["hopyard"]
 
     def watched(problem: Problem, asked: Effort) -> Solution:
         budgets.append(asked.budget_s)
-        return solve(problem, asked)
+        return ours(problem, asked)
 
-    assert isinstance(decided_by(registry, step, watched), Decision)
+    monkeypatch.setitem(BACKENDS, "hopyard", watched)
+    assert isinstance(decided_by(registry, step, solving_from_now(effort)), Decision)
     [budget_s, later_s, asked_s] = budgets
     if modelled:
         assert (budget_s, later_s, asked_s) == (5.0, 5.0, 1.0)

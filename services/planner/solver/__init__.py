@@ -3,8 +3,11 @@
 Each is a module with a function `run`, which `search` drives; imported when it is first asked for.
 """
 
+import time
 from importlib import import_module
 from types import ModuleType
+
+import msgspec
 
 from services.planner.problem import Problem, Solution, Solve
 from services.planner.solver.search import drive
@@ -16,6 +19,22 @@ MODULES = {"hopyard": "hopyard", "highs": "highs", "scip": "scip", "cp-sat": "cp
 def solve(problem: Problem, effort: Effort) -> Solution:
     """The best choice found within the effort, by the back end it names. Raises KeyError for another."""
     return BACKENDS[effort.backend](problem, effort)
+
+
+def solving_from_now(plan: Effort) -> Solve:
+    """`solve`, where no solve has more than is left of the plan's seconds.
+
+    They run from now on, while the policy does its own reckoning, too.
+    """
+    began = time.perf_counter()
+
+    def solved(problem: Problem, effort: Effort) -> Solution:
+        if not effort.modelled:
+            left_s = max(plan.budget_s - (time.perf_counter() - began), 0.0)
+            effort = msgspec.structs.replace(effort, budget_s=min(effort.budget_s, left_s))
+        return solve(problem, effort)
+
+    return solved
 
 
 def load(backend: str) -> ModuleType:
