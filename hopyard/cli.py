@@ -22,8 +22,9 @@ from hopyard.commands import (
     solve,
     store,
 )
-from hopyard.failures import Failure
+from hopyard.failures import INTERRUPTED, INVALID, Failure
 from hopyard.terminal import complain
+from schemas.settings import Settings
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
@@ -77,10 +78,19 @@ GROUPS = (
 
 
 def application() -> typer.Typer:
-    app = typer.Typer(help=ABOUT, no_args_is_help=True, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        help=ABOUT, callback=log_errors_alone, no_args_is_help=True, pretty_exceptions_enable=False
+    )
     for group in GROUPS:
         group.register(app)
     return app
+
+
+def log_errors_alone() -> None:
+    """Before every command, which may choose otherwise. Logs go to stderr."""
+    from shared.runtime.logs import configure_logs  # noqa: PLC0415 - brings structlog, which --help need not
+
+    configure_logs(Settings(log_level="error", log_format="console"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -90,6 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         application()(arguments, prog_name="hopyard")
     except Failure as failure:
         complain(failure, failure.code)
+    except ValueError as error:
+        from shared.runtime.files import InvalidFile  # noqa: PLC0415 - brings the YAML parser
+
+        if not isinstance(error, InvalidFile):
+            raise
+        complain(error, INVALID)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # what typer makes of a Ctrl-C that no command took
+            complain("interrupted", INTERRUPTED)
+        raise
 
 
 if __name__ == "__main__":

@@ -1,9 +1,35 @@
 """Options that several commands share, worded once."""
 
+import os
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
+
+from hopyard.failures import Invalid
+
+
+def _url(text: str | None) -> str | None:
+    """Raises Invalid for what is no address of a web server."""
+    if not text:
+        return text
+    try:
+        parts = urlsplit(text)
+        meant = parts.scheme in {"http", "https"} and parts.hostname
+    except ValueError:
+        meant = False
+    if not meant:
+        raise Invalid(f"{text} is no URL; one is http://127.0.0.1:8080")
+    return text
+
+
+def writable(file: Path | None) -> Path | None:
+    """Raises Invalid for a file in a folder that is not there: now, and not when the work is done."""
+    if file is not None and not os.access(file.parent, os.X_OK):
+        raise Invalid(f"{file}: there is no folder {file.parent}")
+    return file
+
 
 Api = Annotated[
     str | None,
@@ -11,6 +37,7 @@ Api = Annotated[
         "--api",
         envvar="HOPYARD_API_URL",
         metavar="URL",
+        callback=_url,
         help="Where the API is. Default: the stack that `hopyard up` started here, else port 8080.",
         show_default=False,
     ),
@@ -38,6 +65,7 @@ JsonFile = Annotated[
         "--json",
         dir_okay=False,
         allow_dash=True,
+        callback=writable,
         help="Write the result here; - prints it instead of the table.",
     ),
 ]

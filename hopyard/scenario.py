@@ -17,10 +17,16 @@ T = TypeVar("T")
 
 
 def chosen_scenario(name: str, trace: Path | None = None) -> ScenarioFile:
-    """Raises Invalid for a scenario there is not, or when the trace's jobs could be given no models."""
+    """A scenario whose jobs can be drawn. Raises Invalid."""
     scenario = valid(lambda: scenarios.load_scenario(name))
-    if trace is None:
-        return scenario
+    if trace is not None:
+        scenario = _traced(scenario, trace)
+    valid(lambda: scenarios.arrivals(scenario))
+    return scenario
+
+
+def _traced(scenario: ScenarioFile, trace: Path) -> ScenarioFile:
+    """Raises Invalid when the trace's jobs could be given no models."""
     workload = scenario.workload
     if isinstance(workload, ListedWorkload):
         raise Invalid(f"{scenario.name} lists its jobs one by one; --trace needs one with a mix of models")

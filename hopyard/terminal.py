@@ -4,7 +4,7 @@ Results go to stdout, everything said beside them to stderr.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -47,7 +47,16 @@ def show_made(made: Message, table: RenderableType, file: Path | None) -> None:
         return
     console().print(table)
     if file is not None:
-        file.write_bytes(_pretty(made) + b"\n")
+        write_lines(file, [_pretty(made)])
+
+
+def write_lines(file: Path, lines: Iterable[bytes]) -> None:
+    """Raises Failure when it cannot be written."""
+    try:
+        with file.open("wb") as out:
+            out.writelines(line + b"\n" for line in lines)
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror or error}") from None
 
 
 def show_json(value: object) -> None:
@@ -81,6 +90,6 @@ def complain_of(violations: Sequence["Violation"]) -> None:
         raise Failure(f"{len(violations)} violations")
 
 
-def complain(error: BaseException, code: int) -> NoReturn:
+def complain(error: object, code: int) -> NoReturn:
     say(f"hopyard: {error}")
     sys.exit(code)

@@ -9,7 +9,7 @@ import msgspec
 
 from loadgen.catalogue.facts import UnknownWorkload
 from loadgen.catalogue.reference import FitsNowhere
-from loadgen.workloads.mixes import UnknownMix
+from loadgen.workloads.mixes import UnknownMix, mix_named
 from loadgen.workloads.poisson import poisson_arrivals
 from loadgen.workloads.trace import trace_arrivals
 from schemas.cluster import ClusterFile
@@ -37,7 +37,7 @@ def cluster_names() -> list[str]:
 
 
 def load_scenario(name_or_path: str | Path) -> ScenarioFile:
-    """A scenario that makes sense: cluster known, settings and listed jobs valid. Raises InvalidFile."""
+    """A scenario that makes sense: cluster and mix known, settings and jobs valid. Raises InvalidFile."""
     scenario, path = _load(name_or_path, "scenarios", ScenarioFile)
     _load(name_or_path, "scenarios", _WithSettings)
     if isinstance(scenario.cluster, ClusterFile):
@@ -47,11 +47,12 @@ def load_scenario(name_or_path: str | Path) -> ScenarioFile:
     match scenario.workload:
         case ListedWorkload() as workload:
             _check_jobs(workload, path)
+        case PoissonWorkload(mix=mix):
+            _check_mix(mix, path)
         case TraceWorkload() as workload:  # a path is meant from where the scenario stands
+            _check_mix(workload.mix, path)
             meant = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
             scenario = msgspec.structs.replace(scenario, workload=meant)
-        case PoissonWorkload():
-            pass
     return scenario
 
 
@@ -82,8 +83,6 @@ def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
 def _drawn(scenario: ScenarioFile, draw: Callable[[ClusterFile], list[Arrival]]) -> list[Arrival]:
     try:
         return draw(cluster_of(scenario))
-    except UnknownMix as error:
-        raise InvalidFile(scenario.name, None, "$.workload.mix", str(error)) from None
     except (FitsNowhere, UnknownWorkload) as error:
         raise InvalidFile(scenario.name, None, "$.cluster", str(error)) from None
 
@@ -118,6 +117,13 @@ def _check_cluster(cluster: ClusterFile, path: str, field: str) -> None:
         nodes_of(cluster)
     except InvalidCluster as error:
         raise fault(path, field, str(error)) from None
+
+
+def _check_mix(name: str, path: str) -> None:
+    try:
+        mix_named(name)
+    except UnknownMix as error:
+        raise fault(path, "$.workload.mix", str(error)) from None
 
 
 def _check_jobs(workload: ListedWorkload, path: str) -> None:

@@ -1,10 +1,22 @@
-"""What many tests share: one real NATS server, and fresh networks over it and in memory."""
+"""What many tests share: logs as they were, one real NATS server, fresh networks over it and in memory."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog
 from bus_nets import LISTENER_QUEUE, JetStreamNet, LiveNats, MemoryNet, Net
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """A command sets logs up for its process, and for a stderr that may be gone by the next test."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    structlog.reset_defaults()
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

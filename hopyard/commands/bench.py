@@ -12,7 +12,6 @@ from hopyard.failures import Invalid
 from hopyard.folder import empty_folder
 from hopyard.options import JsonFile
 from hopyard.terminal import say, show_made
-from schemas.settings import Settings
 
 
 class Subject(StrEnum):
@@ -122,9 +121,7 @@ def bench(
     from hopyard.bench.solver import Trials  # noqa: PLC0415 - brings numpy
     from hopyard.bench.suite import report  # noqa: PLC0415 - brings every service
     from hopyard.bench.tables import report_table  # noqa: PLC0415 - as above
-    from shared.runtime.logs import configure_logs  # noqa: PLC0415 - as above
 
-    configure_logs(Settings(log_level="error", log_format="console"))
     trials = Trials(
         sizes=() if gpus is None else _sizes(gpus),
         instances=instances,

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from hopyard.connect import call
-from hopyard.failures import Invalid
 from hopyard.options import Api, AsJson, JobArgument
 from hopyard.tables import facts_table, job_table, jobs_table, why_table
 from hopyard.terminal import say, show
 from schemas.ids import JobId
 from schemas.jobs import JobFile
+from shared.domain.demand import InvalidJob, job_spec
+from shared.domain.states import JobState
 
 
 def submit(
@@ -42,7 +43,9 @@ def submit(
 
 def ps(
     *,
-    state: Annotated[str | None, typer.Option("--state", help="Only jobs in this state.")] = None,
+    state: Annotated[
+        JobState | None, typer.Option("--state", metavar="STATE", help="Only jobs in this state.")
+    ] = None,
     project: Annotated[str | None, typer.Option("--project", help="Only jobs of this project.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 200,
     after: Annotated[str | None, typer.Option("--after", help="Go on where a page ended.")] = None,
@@ -91,12 +94,15 @@ def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> Non
 
 
 def _read(file: Path) -> JobFile:
-    from shared.runtime.files import InvalidFile, read_file  # noqa: PLC0415 - brings the YAML parser
+    """A job that makes sense, as far as can be told without the cluster. Raises InvalidFile."""
+    from shared.runtime.files import fault, read_file  # noqa: PLC0415 - brings the YAML parser
 
+    job = read_file(file, JobFile)
     try:
-        return read_file(file, JobFile)
-    except InvalidFile as error:
-        raise Invalid(str(error)) from None
+        job_spec(job)
+    except InvalidJob as error:
+        raise fault(file, error.field, error.reason) from None
+    return job
 
 
 def register(app: typer.Typer) -> None:

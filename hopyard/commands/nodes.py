@@ -57,7 +57,7 @@ def _told(drained: NodeDrain, *, as_json: bool) -> None:
     if as_json:
         show_json(drained)
     else:
-        say(f"node {drained.node_id} is {'draining' if drained.draining else 'in use'}")
+        say(f"node {drained.node_id} {'is draining' if drained.draining else 'takes jobs again'}")
 
 
 def register(app: typer.Typer) -> None:

@@ -1,19 +1,15 @@
 """simulate, scenarios: runs in virtual time, and what there is to run."""
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
-from hopyard.options import AsJson, JsonFile, Policy, Scenario, Seed, Trace
+from hopyard.options import AsJson, JsonFile, Policy, Scenario, Seed, Trace, writable
 from hopyard.tables import scenarios_table
-from hopyard.terminal import complain_of, console, show_json, show_result
+from hopyard.terminal import complain_of, console, show_json, show_result, write_lines
 from schemas.settings import Settings
-
-if TYPE_CHECKING:
-    from schemas.base import Event
 
 
 def simulate(
@@ -25,7 +21,12 @@ def simulate(
     json_file: JsonFile = None,
     events_file: Annotated[
         Path | None,
-        typer.Option("--events", dir_okay=False, help="Write the event log here, a JSON document a line."),
+        typer.Option(
+            "--events",
+            dir_okay=False,
+            callback=writable,
+            help="Write the event log here, a JSON document a line.",
+        ),
     ] = None,
     dump_problems: Annotated[
         Path | None,
@@ -50,7 +51,7 @@ def simulate(
         chosen = msgspec.structs.replace(chosen, settings=settings)
     simulated = run(chosen, policy=policy, seed=seed)
     if events_file is not None:
-        _write_events(events_file, simulated.events)
+        write_lines(events_file, map(msgspec.json.encode, simulated.events))
     show_result(simulated.result, json_file)
     complain_of(audit(simulated.events, drained=True, seqs=simulated.seqs))
 
@@ -67,12 +68,6 @@ def scenarios(*, as_json: AsJson = False) -> None:
         show_json(found)
     else:
         console().print(scenarios_table(found))
-
-
-def _write_events(path: Path, events: Iterable["Event"]) -> None:
-    with path.open("wb") as file:
-        for event in events:
-            file.write(msgspec.json.encode(event) + b"\n")
 
 
 def register(app: typer.Typer) -> None:

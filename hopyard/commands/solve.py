@@ -59,8 +59,8 @@ def solve(
 
     try:
         saved = read_problem(file)
-    except (ValueError, OSError) as error:
-        raise Invalid(str(error)) from None
+    except OSError as error:
+        raise Invalid(f"{file}: {error.strerror or error}") from None
     load(backend)
     before = threading.active_count()
     solution = run(saved.problem, Effort(gap=gap, budget_s=deadline_s, backend=backend))

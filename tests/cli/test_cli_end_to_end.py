@@ -101,6 +101,17 @@ async def test_a_simulation_prints_nothing_but_its_result(tmp_path: Path) -> Non
     assert json.loads(out)["events"] == len((tmp_path / "events.ndjson").read_text().splitlines())
 
 
+async def test_an_interrupted_simulation_says_so(tmp_path: Path) -> None:
+    """Once it has saved a problem it is in the midst of its run."""
+    problems = tmp_path / "problems"
+    words = ("simulate", "--scenario", "hops-64", "--dump-problems", str(problems))
+    with killed_at_the_end(await hopyard(*words, cwd=tmp_path)) as simulation:
+        await until(lambda: problems.exists() and any(problems.iterdir()), START_LIMIT_S)
+        simulation.send_signal(signal.SIGINT)
+        out, err = await simulation.communicate()
+    assert (simulation.returncode, out, err) == (130, b"", b"hopyard: interrupted\n")
+
+
 async def test_a_taken_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_line import Ran, command_line
 
 from hopyard.bench.instances import Shape, instance
-from hopyard.cli import main
 from hopyard.commands.solve import Backend
 from services.planner.saved import write_problem
 from services.planner.solver import BACKENDS
 
-Ran = tuple[int, str, str]
-"""exit code, stdout, stderr"""
+Solve = Callable[..., Ran]
+"""of a problem, with options"""
 
 PROBLEM = {
     "schema": "hopyard.problem/v1",
@@ -32,34 +32,29 @@ PROBLEM = {
 
 
 @pytest.fixture
-def solve(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+def solve(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Solve:
     def run(problem: object, *options: str) -> Ran:
         path = tmp_path / "problem.json"
         path.write_text(json.dumps(problem))
-        with pytest.raises(SystemExit) as ended:
-            main(["solve", str(path), *options])
-        sys.stdout.flush()
-        return (int(ended.value.code or 0), *capfd.readouterr())
+        return command_line(capfd)("solve", str(path), *options)
 
     return run
 
 
 @pytest.mark.parametrize("backend", Backend)
-def test_the_result_is_pure_json(solve: Callable[..., Ran], backend: str) -> None:
-    code, out, err = solve(PROBLEM, "--backend", backend, "--gap", "0", "--json", "-")
-    result = json.loads(out)
-    assert (code, err) == (0, "")
+def test_the_result_is_pure_json(solve: Solve, backend: str) -> None:
+    ran = solve(PROBLEM, "--backend", backend, "--gap", "0", "--json", "-")
+    result = json.loads(ran.out)
+    assert (ran.code, ran.err) == (0, "")
     assert set(result) == {"objective", "bound", "gap", "seconds", "backend", "stage", "choice"}
     assert (result["objective"], result["choice"], result["backend"]) == (3.0, [None, 1], backend)
     assert result["stage"] == "optimal"
 
 
-def test_the_result_goes_to_a_file_and_the_facts_to_the_terminal(
-    solve: Callable[..., Ran], tmp_path: Path
-) -> None:
-    code, out, _ = solve(PROBLEM, "--json", str(tmp_path / "result.json"))
-    assert code == 0
-    assert "1 of 2" in out
+def test_the_result_goes_to_a_file_and_the_facts_to_the_terminal(solve: Solve, tmp_path: Path) -> None:
+    ran = solve(PROBLEM, "--json", str(tmp_path / "result.json"))
+    assert ran.code == 0
+    assert "1 of 2" in ran.out
     assert json.loads((tmp_path / "result.json").read_text())["choice"] == [None, 1]
 
 
@@ -74,10 +69,10 @@ def test_a_solver_that_runs_on_does_not_hold_up_the_end(tmp_path: Path) -> None:
     assert ran.stderr == b""
 
 
-def test_a_file_that_is_none_is_refused(solve: Callable[..., Ran]) -> None:
-    code, out, err = solve(PROBLEM | {"capacity": []}, "--json", "-")
-    assert (code, out) == (2, "")
-    assert "$.jobs[0].configurations[0].use: node 0 of 0" in err
+def test_a_file_that_is_none_is_refused(solve: Solve) -> None:
+    ran = solve(PROBLEM | {"capacity": []}, "--json", "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert "$.jobs[0].configurations[0].use: node 0 of 0" in ran.err
 
 
 def test_every_back_end_can_be_asked_for() -> None:

@@ -110,6 +110,7 @@ def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:
         ("count: 3", "count: 0", 5, "$.workload.count"),
         ("rate_per_hour", "rate_per_day", 6, "$.workload.rate_per_day"),
         ("  mix: short\n", "", 4, "$.workload.mix"),
+        ("mix: short", "mix: nonesuch", 7, "$.workload.mix"),
         ("round_s", "round", 9, "$.settings.round"),
         ("round_s: 60", "round_s: -1", 9, "$.settings.round_s"),
         ("cluster: tiny", "name: twice", 2, None),
@@ -124,12 +125,6 @@ def test_a_fault_is_named_by_line_and_field(
         load_scenario(path)
 
     assert (refused.value.path, refused.value.line, refused.value.field) == (str(path), line, field)
-
-
-def test_an_unknown_mix_is_a_fault_of_the_scenario(tmp_path: Path) -> None:
-    scenario = load_scenario(written(tmp_path, OWN.replace("short", "nonesuch")))
-    with pytest.raises(InvalidFile, match=r"own: \$\.workload\.mix: no mix is called nonesuch"):
-        arrivals(scenario)
 
 
 def test_a_name_that_is_nothing_is_answered_with_those_that_ship() -> None:

@@ -1,5 +1,4 @@
 import logging
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -7,15 +6,6 @@ import structlog
 
 from schemas.settings import Settings
 from shared.runtime.logs import configure_logs
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    structlog.reset_defaults()
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
