@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -16,6 +17,8 @@ from hopyard.processes import alive
 from hopyard.stack import is_ready
 from hopyard.tables import status_facts
 from schemas.base import Event, Message
+from schemas.events import PlanPublished
+from schemas.views import PolicyChoice
 from shared.domain.audit import audit
 
 TIMEOUT_S = 5.0
@@ -90,7 +93,32 @@ async def _nodes(client: Client) -> str:
 
 
 async def _policy(client: Client) -> str:
-    return (await client.policy()).policy
+    found = await planned_by(client)
+    if found.fault:
+        raise _Bad(found.told)
+    return found.told
+
+
+class PlannedBy(NamedTuple):
+    """Who plans, and whether it is the policy that was asked for."""
+
+    asked: PolicyChoice
+    told: str
+    fault: bool = False
+
+
+async def planned_by(client: Client) -> PlannedBy:
+    """A planner that cannot load the policy that was asked for says so in its next plan, and only there.
+
+    One that was asked for a moment ago has not planned yet, which is no fault.
+    """
+    asked, plan = await client.policy(), (await client.status()).plan
+    if plan is None or plan.policy == asked.policy:
+        return PlannedBy(asked, asked.policy)
+    plans = [fact async for line in client.events() if isinstance(fact := _known(line), PlanPublished)]
+    notes = [note for fact in plans for note in fact.notes if asked.policy in note]
+    told = f"{asked.policy} was asked for, {plan.policy} made the last plan"
+    return PlannedBy(asked, "; ".join([told, *notes[-1:]]), fault=bool(notes))
 
 
 async def _log(client: Client) -> str:

@@ -169,6 +169,7 @@ def status_facts(status: StatusView) -> dict[str, str]:
         if plan is None
         else f"round {plan.round} {plan.kind.value}: {plan.placements} placed, {plan.left_out} left out, "
         f"gap {share(plan.gap)}, {plan.stage.value} in {duration(plan.solve_s)}",
+        "its notes": "" if plan is None else "; ".join(plan.notes),
         "waiting": ""
         if status.raqlr is None
         else f"~{number(status.raqlr)} of the time a job runs, as the jobs that ended lately",

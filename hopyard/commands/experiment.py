@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hopyard.experiments.suite import Experiment
 
 FOLDER = Path("experiments")
+COMPARISONS = FOLDER / "compare"
 QUICK_SEEDS = 2
 NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools", "pyarrow", "scipy", "sklearn")
 
@@ -33,35 +34,10 @@ class Name(StrEnum):
     SCALABILITY = "scalability"
 
 
-Seeds = Annotated[
-    int | None,
-    typer.Option(
-        "--seeds",
-        min=1,
-        max=1000,
-        help="Run everything with seeds 1 to this.",
-        show_default="5; scalability 3",
-    ),
-]
-Policies = Annotated[
-    str | None,
-    typer.Option(
-        "--policies",
-        metavar="A,B,…",
-        help="Policies, the one to compare with first; NAME+SETTING=VALUE changes settings.",
-        show_default="the experiment's",
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        file_okay=False,
-        help="Folder of the report, and of the runs it is made from: the same command goes on from there.",
-        show_default="experiments/NAME",
-    ),
-]
+OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
+POLICIES_HELP = "Policies, the one to compare with first; NAME+SETTING=VALUE changes settings."
+SEEDS_HELP = "Run everything with seeds 1 to this."
+
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, max=1024, help="Runs at once.", show_default="all cores"),
@@ -72,10 +48,19 @@ Events = Annotated[bool, typer.Option("--events", help="Keep each run's event lo
 def experiment(
     name: Annotated[Name, typer.Argument(metavar="NAME", help=f"One of {', '.join(Name)}.")],
     *,
-    seeds: Seeds = None,
-    policies: Policies = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option("--seeds", min=1, max=1000, help=SEEDS_HELP, show_default="5; scalability 3"),
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option("--policies", metavar="A,B,…", help=POLICIES_HELP, show_default="the experiment's"),
+    ] = None,
     trace: Trace = None,
-    out: Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP, show_default="experiments/NAME"),
+    ] = None,
     jobs: Jobs = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The scenario tiny and two seeds: does it all work?")
@@ -99,21 +84,23 @@ def experiment(
     chosen = EXPERIMENTS[name]
     options = _options(
         scenario="tiny" if quick else chosen.scenario,
-        policies=policies or ",".join(chosen.policies),
+        policies=",".join(chosen.policies) if policies is None else policies,
         seeds=seeds or (QUICK_SEEDS if quick else chosen.seeds),
         trace=trace,
         quick=quick,
     )
-    _perform(name, chosen, options, out=out, jobs=jobs, events=events)
+    _perform(name, chosen, options, out=out or FOLDER / name, jobs=jobs, events=events)
 
 
 def compare(
     *,
     scenario: Scenario = "hops-512",
-    policies: Policies = None,
-    seeds: Seeds = None,
+    policies: Annotated[
+        str, typer.Option("--policies", metavar="A,B,…", help=POLICIES_HELP)
+    ] = "hops,sia,gavel",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help=SEEDS_HELP)] = 5,
     trace: Trace = None,
-    out: Out = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP)] = COMPARISONS,
     jobs: Jobs = None,
     events: Events = False,
 ) -> None:
@@ -129,8 +116,7 @@ def compare(
     needed()
     from hopyard.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
-    chosen = policies or ",".join(COMPARE.policies)
-    options = _options(scenario=scenario, policies=chosen, seeds=seeds or COMPARE.seeds, trace=trace)
+    options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace)
     _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events)
 
 
@@ -149,10 +135,12 @@ def _options(
     from hopyard.experiments.grids import Options  # noqa: PLC0415 - brings numpy
     from hopyard.scenario import check_policy, chosen_scenario, valid  # noqa: PLC0415 - as above
 
-    texts = dict.fromkeys(text.strip() for text in policies.split(",") if text.strip())
-    named = tuple(valid(partial(contender, text)) for text in texts)
-    if not named:
+    texts = [text.strip() for text in policies.split(",") if text.strip()]
+    if not texts:
         raise Invalid("--policies names none")
+    if len(set(texts)) < len(texts):
+        raise Invalid(f"--policies names one twice: {policies}")
+    named = tuple(valid(partial(contender, text)) for text in texts)
     for each in named:
         check_policy(each.policy)
     chosen = chosen_scenario(scenario, trace)
@@ -160,19 +148,18 @@ def _options(
 
 
 def _perform(
-    name: str, chosen: "Experiment", options: "Options", *, out: Path | None, jobs: int | None, events: bool
+    name: str, chosen: "Experiment", options: "Options", *, out: Path, jobs: int | None, events: bool
 ) -> None:
     from hopyard.bench.machine import machine_facts  # noqa: PLC0415 - brings numpy
     from hopyard.experiments.suite import Plan, perform  # noqa: PLC0415 - brings matplotlib
 
-    folder = out or FOLDER / name
-    folder.mkdir(parents=True, exist_ok=True)
-    machine = machine_facts(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    machine = machine_facts(out)
     plan = Plan(
         name=name,
         experiment=chosen,
         options=options,
-        out=folder,
+        out=out,
         workers=jobs or int(machine["cores"]),
         events=events,
         about=machine | versions(),

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from hopyard.connect import call
 from hopyard.options import Api, AsJson
-from hopyard.terminal import console, show_json
+from hopyard.terminal import console, show, show_json
 from schemas.views import PolicyChoice
 
 policy = typer.Typer(help="Show or change the scheduling policy of a running stack.")
@@ -16,17 +17,20 @@ policy = typer.Typer(help="Show or change the scheduling policy of a running sta
 def show_by_default(context: typer.Context, *, api: Api = None, as_json: AsJson = False) -> None:
     """Show or change the scheduling policy of a running stack."""
     if context.invoked_subcommand is None:
-        show(api=api, as_json=as_json)
+        chosen(api=api, as_json=as_json)
 
 
-@policy.command()
-def show(*, api: Api = None, as_json: AsJson = False) -> None:
-    """Show the policy that makes the plans.
+@policy.command("show")
+def chosen(*, api: Api = None, as_json: AsJson = False) -> None:
+    """Show the policy that was asked for, and the one that makes the plans where that is another.
 
     $ hopyard policy
     $ hopyard policy show --json
     """
-    _tell(call(api, lambda client: client.policy()), as_json=as_json)
+    from hopyard.diagnosis import planned_by  # noqa: PLC0415 - brings the audit
+
+    found = call(api, planned_by)
+    show(found.asked, Text(found.told), as_json=as_json)
 
 
 @policy.command("set")
@@ -40,9 +44,13 @@ def choose(
 ) -> None:
     """Have the next plan made by another policy. What runs goes on running.
 
+    Only the planner can tell whether it has a module:attribute; where it has
+    not, the policy before goes on, and `diag` and `policy show` say so.
+
     $ hopyard policy set fifo
     """
-    _tell(call(api, lambda client: client.set_policy(PolicyChoice(policy=name))), as_json=as_json)
+    choice = call(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
+    show(choice, Text(choice.policy), as_json=as_json)
 
 
 @policy.command("list")
@@ -57,13 +65,6 @@ def installed(*, as_json: AsJson = False) -> None:
         show_json(names())
     else:
         console().print("\n".join(names()))
-
-
-def _tell(choice: PolicyChoice, *, as_json: bool) -> None:
-    if as_json:
-        show_json(choice)
-    else:
-        console().print(choice.policy)
 
 
 def register(app: typer.Typer) -> None:

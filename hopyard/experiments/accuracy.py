@@ -25,11 +25,13 @@ MIX = "hops-table-2"
 LASTS_S = 600.0
 """about as long as each job runs"""
 COUNTS = (1, 2, 4, 8, 16)
+QUICK_COUNTS = (1, 4)
+"""on one node of `tiny` and on two"""
 REPEATED = (1, 4, 8)
 REPEATS = 12
 REPEATED_MODELS = ("resnet18", "resnet50", "mobilenet-v2", "wav2vec2-base")
 """of those with unstable loading"""
-NO_EVIDENCE: Overrides = {"evidence_observations": 1_000_000_000, "evidence_s": 1e8}
+NO_EVIDENCE: Overrides = {"evidence_observations": 1_000_000, "evidence_s": 1e8}
 
 
 def cases(options: Options) -> Iterator[Case]:
@@ -37,14 +39,16 @@ def cases(options: Options) -> Iterator[Case]:
         first = options.policies[0]
         yield from _seeded(options, TRACE, options.scenario, first.overrides, first.policy)
         return
-    counts, repeated, repeats = ((1, 2), (1, 2), 3) if options.quick else (COUNTS, REPEATED, REPEATS)
+    counts, repeated, repeats = (
+        (QUICK_COUNTS, QUICK_COUNTS, 3) if options.quick else (COUNTS, REPEATED, REPEATS)
+    )
     chosen = options.policies[0].overrides
     models = [entry.facts for entry in mix_named(MIX).jobs]
     models = models[-5:] if options.quick else models
-    theory = _listed(options.scenario, models, counts, 1)
+    theory = _listed(options.scenario, "theory", models, counts, 1)
     yield from _seeded(options, THEORY, theory, {**chosen, **NO_EVIDENCE}, "fifo")
     learning_models = [model for model in models if model.model in REPEATED_MODELS and unstable(model)]
-    learning = _listed(options.scenario, learning_models, repeated, repeats)
+    learning = _listed(options.scenario, "repeated", learning_models, repeated, repeats)
     yield from _seeded(options, LEARNING, learning, chosen, "fifo")
 
 
@@ -61,7 +65,7 @@ def _seeded(
 
 
 def _listed(
-    scenario: ScenarioFile, models: Sequence[Model], counts: Sequence[int], repeats: int
+    scenario: ScenarioFile, name: str, models: Sequence[Model], counts: Sequence[int], repeats: int
 ) -> ScenarioFile:
     """A job for every repeat, model, count and GPU type that it fits, all there from the start."""
     cluster = cluster_of(scenario)
@@ -72,9 +76,11 @@ def _listed(
         for gpus in counts
         for job in _jobs(model, gpus, cluster, repeat)
     ]
-    name = f"{scenario.name}-accuracy"
     return ScenarioFile(
-        name=name, cluster=cluster, workload=ListedWorkload(jobs=jobs), settings=scenario.settings
+        name=f"{scenario.name}-{name}",
+        cluster=cluster,
+        workload=ListedWorkload(jobs=jobs),
+        settings=scenario.settings,
     )
 
 

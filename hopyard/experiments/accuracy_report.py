@@ -182,16 +182,16 @@ def _workload(one: Execution) -> str:
     return f"{model} on {dataset}"
 
 
-def _shown(executions: Seeded) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    """Model → configuration → predicted and measured, samples/s."""
-    panels: dict[str, dict[str, dict[str, float]]] = {}
+def _shown(executions: Seeded) -> Mapping[str, figures.Groups]:
+    """Model → GPU type → nodes × GPUs of each → predicted and measured, samples/s."""
+    panels: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for model, dataset in SHOWN:
         name = f"{model} on {dataset}"
         chosen = [one for _, one in executions if _workload(one) == name]
         for one in sorted(chosen, key=lambda one: (one.gpu_type, one.gpus, one.nodes)):
-            place = f"{one.gpu_type} {one.nodes}×{one.gpus // one.nodes}"
+            shape = f"{one.nodes}×{one.gpus // one.nodes}"
             alike = [each for each in chosen if _same(each, one)]
-            panels.setdefault(name, {})[place] = {
+            panels.setdefault(name, {}).setdefault(one.gpu_type, {})[shape] = {
                 "predicted": _mean(each.estimated for each in alike),
                 "measured": _mean(each.measured for each in alike),
             }

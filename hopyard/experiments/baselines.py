@@ -38,7 +38,7 @@ SETUPS: Mapping[str, Mapping[str, Setup]] = {
     },
     AUTHORS: {
         "gavel": Setup("gavel", {"gavel_queue": "all"}),
-        "sia": Setup("services.planner.policies.sia:SiaPowers", {"round_s": 60.0}),
+        "sia": Setup("sia-powers", {"round_s": 60.0}),
     },
 }
 """by setting and policy"""

@@ -1,6 +1,7 @@
 """Reports of grids of simulations: tables beside the paper's, paired differences, curves. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from hopyard.experiments import figures, paper
 from hopyard.experiments.causes import causes
@@ -8,7 +9,7 @@ from hopyard.experiments.grids import Made, arms_of, groups_of, places_of, value
 from hopyard.experiments.measures import FURTHER, HEADLINE, JOB_MEASURES, Measure, figure, spread
 from hopyard.experiments.report import Figure, Part, Picture, Table
 from hopyard.experiments.statistics import Summary, paired, summary
-from hopyard.experiments.trials import PlanRow, Simulated
+from hopyard.experiments.trials import Simulated, plain
 from loadgen.simulation import LEISURE
 
 HOUR_S = 3600.0
@@ -125,13 +126,9 @@ def _conditions(made: Sequence[Made]) -> str:
     lines = [f"Rounds of {told} s; {which}; mean ± half of the 95 % interval over seeds."]
     for arm, outcomes in arms_of(made).items():
         chosen = {k: v for k, v in outcomes[0].result.settings.items() if k not in ("seed", "policy")}
-        settings = [f"`{name}` {_plain(value)}" for name, value in chosen.items() if name not in LEISURE]
+        settings = [f"`{name}` {plain(value)}" for name, value in chosen.items() if name not in LEISURE]
         lines.append(f"- **{arm}**: " + ", ".join([f"policy `{outcomes[0].result.policy}`", *settings]))
     return "\n".join([lines[0], "", *lines[1:]])
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _headline(outcomes: Mapping[str, Sequence[Simulated]], reported: paper.Reported, source: str) -> Table:
@@ -188,7 +185,7 @@ def _difference(mine: Sequence[Simulated], others: Sequence[Simulated], arm: str
         for one, measure in zip(found, JOB_MEASURES, strict=True)
     ]
     jct = found[0]
-    last = ["–", "–"] if jct is None else [f"{jct.median / 60:+.3g}", f"{jct.smaller:.0%}"]
+    last = ["–", "–"] if jct is None else [figure(jct.median / 60, signed=True), f"{jct.smaller:.0%}"]
     return [f"**{arm}**", *means, *last]
 
 
@@ -209,20 +206,20 @@ def _pictures(
 ) -> Iterator[Picture]:
     yield _cdfs(outcomes, arms, f"{prefix}-distributions")
     throughput = {
-        arm: [[(point.at / HOUR_S, point.throughput) for point in outcome.curve] for outcome in found]
+        arm: [_curve(outcome, ((p.at, p.throughput) for p in outcome.curve)) for outcome in found]
         for arm, found in outcomes.items()
     }
     yield Picture(
         f"{prefix}-throughput",
         "Cluster throughput: samples/s of all jobs, each in units of its mean speed on one GPU. Mean over "
         "seeds; the band spans them.",
-        figures.over_time(_from_zero(throughput), arms, "throughput, single-GPU means"),
+        figures.over_time(throughput, arms, "throughput, single-GPU means"),
     )
-    fragments = {arm: [_fragments(outcome.plans) for outcome in found] for arm, found in outcomes.items()}
+    fragments = {arm: [_curve(one, _fragments(one)) for one in found] for arm, found in outcomes.items()}
     yield Picture(
         f"{prefix}-fragments",
         "Fragments: GPUs idle after a plan while a job that could run has none, mean of each round's plans.",
-        figures.over_time(_from_zero(fragments), arms, "idle GPUs beside waiting jobs"),
+        figures.over_time(fragments, arms, "idle GPUs beside waiting jobs"),
     )
     yield Picture(
         f"{prefix}-gantt",
@@ -252,22 +249,13 @@ def _pooled(outcomes: Sequence[Simulated], field: str, scale: float) -> list[flo
     return [value / scale for found in by_seed for jobs in found.values() for value in jobs.values()]
 
 
-def _fragments(plans: Sequence[PlanRow]) -> list[tuple[float, float]]:
-    """(hours, mean of the round's plans)."""
-    rounds: dict[int, list[PlanRow]] = {}
-    for plan in plans:
-        rounds.setdefault(plan.round, []).append(plan)
-    return [
-        (members[0].at / HOUR_S, sum(plan.fragments for plan in members) / len(members))
-        for members in rounds.values()
-    ]
+def _fragments(outcome: Simulated) -> Iterator[tuple[float, float]]:
+    """(cluster seconds, mean of the round's plans)."""
+    for _, plans in groupby(outcome.plans, key=lambda plan: plan.round):
+        members = list(plans)
+        yield members[0].at, sum(plan.fragments for plan in members) / len(members)
 
 
-def _from_zero(
-    curves: Mapping[str, Sequence[Sequence[tuple[float, float]]]],
-) -> dict[str, list[list[tuple[float, float]]]]:
-    """Seeds begin at different times: hours since the beginning of each."""
-    return {
-        arm: [[(at - found[0][0], value) for at, value in found] for found in seeds if found]
-        for arm, seeds in curves.items()
-    }
+def _curve(outcome: Simulated, points: Iterable[tuple[float, float]]) -> figures.Curve:
+    """Seeds begin at different times: hours since the first submission of each."""
+    return [((at - outcome.began_at) / HOUR_S, value) for at, value in points]

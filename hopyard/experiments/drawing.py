@@ -13,8 +13,10 @@ WIDTH, HEIGHT = 8.6, 3.6
 """inches"""
 DPI = 150
 
-LEGEND_LETTERS = 120
+LEGEND_LETTERS = 114
 """in one line"""
+LEGEND_PAD = 0.9 * 9.5 / 72
+"""inches around a legend: 0.9 of the size of its letters"""
 CROWDED = 60.0
 """ratio of the ends of a logarithmic axis above which only decades are named"""
 
@@ -97,7 +99,7 @@ def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: Sequence[float] | N
 
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Above all panels, which share their arms."""
+    """Above all panels, which share their arms, and from where the first of them begins."""
     found = {
         label: handle
         for axis in panels
@@ -105,6 +107,10 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
     }
     if found:
         fits = LEGEND_LETTERS // (max(map(len, found)) + 8)
-        figure.legend(
+        legend = figure.legend(
             list(found.values()), list(found), loc="outside upper left", ncols=max(fits, 1), handlelength=2.4
         )
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        left = panels[0].get_position().x0 - LEGEND_PAD / WIDTH
+        legend.set_bbox_to_anchor((left, 0.0, 1.0 - left, 1.0), transform=figure.transFigure)

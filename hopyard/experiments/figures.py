@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from hopyard.experiments.drawing import colour, drawn, line, logarithmic
 from hopyard.experiments.statistics import Summary
@@ -23,12 +23,17 @@ Floats = npt.NDArray[np.float64]
 Curve = Sequence[tuple[float, float]]
 """(hours, value) steps: a value holds until the next one"""
 Arms = Mapping[str, Sequence[float]]
+Groups = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""group → place → what → value"""
 
 HOUR_S = 3600.0
+HOURS = "hours since the first submission"
 STEPS = 600
 """points of a curve over time"""
 PIXELS = 1300
 """columns of a Gantt picture"""
+GAP = 0.7
+"""between two groups of bars, in places"""
 TEAMS = ("#4E79A7", "#A0CBE8", "#F28E2B", "#FFBE7D", "#59A14F", "#8CD17D", "#B6992D", "#F1CE63",
          "#499894", "#86BCB6", "#E15759", "#FF9D9A", "#79706E", "#BAB0AC", "#B07AA1", "#D4A6C8")  # fmt: skip
 """of jobs in a Gantt picture, which only have to differ from their neighbours"""
@@ -67,7 +72,7 @@ def over_time(
                 axis.fill_between(grid, low, high, color=colour(arm, arms), alpha=0.15, linewidth=0)
         if ceiling is not None:
             axis.axhline(ceiling, color="#8A94A0", linewidth=1, linestyle=(0, (1, 2)))
-        axis.set(xlabel="hours since the first submission", ylabel=label, ylim=(0, None))
+        axis.set(xlabel=HOURS, ylabel=label, ylim=(0, None))
         axis.margins(x=0.01)
 
     return drawn(draw)
@@ -94,13 +99,13 @@ def sweep(
 
 def gantt(outcomes: Mapping[str, Simulated]) -> bytes:
     """Which job has which GPU when, an arm below the other; white: nobody."""
-    last_s = max(hold.ended_at for outcome in outcomes.values() for hold in outcome.holds)
+    span_s = max(hold.ended_at - one.began_at for one in outcomes.values() for hold in one.holds)
 
     def draw(axes: Sequence[Axes]) -> None:
         for axis, (arm, outcome) in zip(axes, outcomes.items(), strict=True):
-            _occupancy(axis, outcome, last_s)
+            _occupancy(axis, outcome, span_s)
             axis.set_title(arm)
-        axes[-1].set_xlabel("hours of cluster time")
+        axes[-1].set_xlabel(HOURS)
 
     gpus = max(len(outcome.gpu_types) for outcome in outcomes.values())
     return drawn(draw, rows=len(outcomes), height=min(1.9 + gpus / 190, 4.6))
@@ -114,7 +119,7 @@ def points(
     log: str = "",
     level: tuple[float, str] | None = None,
 ) -> bytes:
-    """Single values, and through the means at each place a line. `log`: `x`, `y` or both.
+    """Single values at whole places, and through the means at each a line. `log`: `x`, `y` or both.
 
     `level`: a value to compare with, and what it is.
     """
@@ -128,6 +133,7 @@ def points(
                 axis.annotate(level[1], (0.99, level[0]), xycoords=("axes fraction", "data"), fontsize=8,
                               ha="right", va="bottom", color="#5D6B7C")  # fmt: skip
             axis.set(xlabel=labels[0], ylabel=labels[1], title=name)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             if "x" in log:
                 logarithmic(axis, "x", sorted({place for values in found.values() for place, _ in values}))
             if "y" in log:
@@ -136,24 +142,16 @@ def points(
     return drawn(draw, columns=len(panels))
 
 
-def bars(panels: Mapping[str, Mapping[str, Mapping[str, float]]], label: str) -> bytes:
-    """Two or more bars beside each other at every place: panel → place → what → value."""
+def bars(panels: Mapping[str, Groups], label: str) -> bytes:
+    """Two or more bars beside each other at every place, the places in groups, a row a panel."""
 
     def draw(axes: Sequence[Axes]) -> None:
-        for axis, (name, places) in zip(axes, panels.items(), strict=True):
-            kinds = list(dict.fromkeys(kind for values in places.values() for kind in values))
-            width = 0.8 / len(kinds)
-            for index, kind in enumerate(kinds):
-                left = np.arange(len(places)) + (index - (len(kinds) - 1) / 2) * width
-                heights = [values.get(kind, math.nan) for values in places.values()]
-                axis.bar(
-                    left, heights, width * 0.92, label=kind, color=("#0072B2", "#E69F00", "#009E73")[index]
-                )
-            axis.set_xticks(range(len(places)), list(places), rotation=40, ha="right", fontsize=8)
+        for axis, (name, groups) in zip(axes, panels.items(), strict=True):
+            _grouped(axis, groups)
             axis.set(ylabel=label, title=name)
             axis.grid(visible=False, axis="x")
 
-    return drawn(draw, columns=len(panels))
+    return drawn(draw, rows=len(panels), height=2.9)
 
 
 def histograms(panels: Mapping[str, Sequence[float]], label: str) -> bytes:
@@ -166,6 +164,26 @@ def histograms(panels: Mapping[str, Sequence[float]], label: str) -> bytes:
             logarithmic(axis, "y")
 
     return drawn(draw, columns=len(panels))
+
+
+def _grouped(axis: Axes, groups: Groups) -> None:
+    """Every place is named below its bars, every group once below its places."""
+    values = [found for places in groups.values() for found in places.values()]
+    ends = np.cumsum([len(places) for places in groups.values()])
+    starts = np.r_[0, ends[:-1]]
+    centres = np.arange(len(values)) + np.repeat(np.arange(len(groups)), ends - starts) * GAP
+    kinds = list(dict.fromkeys(kind for found in values for kind in found))
+    width = 0.8 / len(kinds)
+    for index, kind in enumerate(kinds):
+        left = centres + (index - (len(kinds) - 1) / 2) * width
+        heights = [found.get(kind, math.nan) for found in values]
+        axis.bar(left, heights, width * 0.92, label=kind, color=("#0072B2", "#E69F00", "#009E73")[index])
+    axis.set_xticks(centres, [place for places in groups.values() for place in places], fontsize=8)
+    axis.tick_params(axis="x", length=0)
+    names = axis.secondary_xaxis("bottom")
+    middles = [centres[start:end].mean() for start, end in zip(starts, ends, strict=True)]
+    names.set_xticks(middles, [f"\n{group}" for group in groups])
+    names.tick_params(axis="x", length=0)
 
 
 def _cdf(axis: Axes, arm: str, values: Sequence[float], arms: Sequence[str]) -> None:
@@ -197,11 +215,12 @@ def _held(grid: Floats, curve: Curve) -> Floats:
     return held
 
 
-def _occupancy(axis: Axes, outcome: Simulated, last_s: float) -> None:
+def _occupancy(axis: Axes, outcome: Simulated, span_s: float) -> None:
     width = PIXELS
     owner = np.full((len(outcome.gpu_types), width), -1, dtype=np.int32)
     for hold in outcome.holds:
-        first, end = (int(at / last_s * width) for at in (hold.started_at, hold.ended_at))
+        since = (at - outcome.began_at for at in (hold.started_at, hold.ended_at))
+        first, end = (int(since_s / span_s * width) for since_s in since)
         owner[hold.gpu, first : max(end, first + 1)] = hold.job % len(TEAMS)
     axis.imshow(
         np.ma.masked_less(owner, 0),
@@ -210,7 +229,7 @@ def _occupancy(axis: Axes, outcome: Simulated, last_s: float) -> None:
         vmax=len(TEAMS) - 0.5,
         aspect="auto",
         interpolation="nearest",
-        extent=(0.0, last_s / HOUR_S, len(owner), 0.0),
+        extent=(0.0, span_s / HOUR_S, len(owner), 0.0),
     )
     axis.grid(visible=False)
     _name_types(axis, outcome.gpu_types)

@@ -5,6 +5,8 @@ import msgspec
 from hopyard.experiments.statistics import Summary
 
 HOUR_S = 3600.0
+RESOLUTION = 1e-6
+"""of what is shown, in whatever unit: below it is what adding floating-point numbers leaves"""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -58,19 +60,21 @@ JOB_MEASURES = (
 """what jobs are compared by, one against itself under another policy; fields of `JobRow`"""
 
 
-def figure(value: float | None) -> str:
+def figure(value: float | None, *, signed: bool = False) -> str:
     """Three digits, as far as they say something."""
     if value is None:
         return "–"
-    if value == 0 or abs(value) >= 99.95:  # noqa: PLR2004 - where three digits are whole
-        return f"{value:,.0f}"
-    return f"{value:.2g}" if abs(value) < 0.1 else f"{value:.3g}"  # noqa: PLR2004 - as above
+    if abs(value) < RESOLUTION:
+        return "0"
+    sign = "+" if signed else ""
+    if abs(value) >= 99.95:  # noqa: PLR2004 - where three digits are whole
+        return f"{value:{sign},.0f}"
+    return f"{value:{sign}.2g}" if abs(value) < 0.1 else f"{value:{sign}.3g}"  # noqa: PLR2004 - as above
 
 
 def spread(summary: Summary | None, scale: float = 1.0, *, signed: bool = False) -> str:
     """Mean ± half the 95 % interval."""
     if summary is None:
         return "–"
-    mean = figure(summary.mean / scale)
-    mean = f"+{mean}" if signed and summary.mean > 0 else mean
+    mean = figure(summary.mean / scale, signed=signed)
     return mean if summary.half_width is None else f"{mean} ± {figure(summary.half_width / scale)}"

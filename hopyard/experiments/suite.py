@@ -30,7 +30,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     about: str
     scenario: str = "hops-512"
-    policies: tuple[str, ...] = ("hops", "sia", "gavel")
+    policies: tuple[str, ...] = grids.POLICIES
     cases: Callable[[Options], Iterator[Case]]
     tell: Callable[[Options, Sequence[tuple[Case, Run]]], Told]
     seeds: int = 5
@@ -189,13 +189,13 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         title="Table 3: 25 jobs on 64 GPUs",
         about="Table 3 and figure 9 of the paper, whose figures are from a physical cluster. " + BASELINES,
         scenario="hops-64",
-        cases=grids.comparison,
+        cases=grids.table,
         tell=_compare,
     ),
     "table4": Experiment(
         title="Table 4: 500 jobs on 512 GPUs",
         about="Table 4, figures 11 and 12 and section 4.4 of the paper. " + BASELINES,
-        cases=grids.comparison,
+        cases=grids.table,
         tell=_compare,
     ),
     "priorities": Experiment(

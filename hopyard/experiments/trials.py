@@ -46,7 +46,12 @@ Trial = Simulation | Solving
 
 
 def _told(overrides: Overrides) -> str:
-    return "".join(f" {name}={value}" for name, value in sorted(overrides.items()))
+    return "".join(f" {name}={plain(value)}" for name, value in sorted(overrides.items()))
+
+
+def plain(value: object) -> str:
+    """A setting's value as it is shown."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class JobRow(Message, frozen=True, kw_only=True):
@@ -122,6 +127,11 @@ class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
     holds: tuple[Hold, ...]
     curve: tuple[PointRow, ...]
     loading: tuple[LoadingRow, ...]
+
+    @property
+    def began_at(self) -> float:
+        """The first submission."""
+        return min((job.submitted_at for job in self.jobs), default=0.0)
 
 
 class SolveRow(Message, frozen=True, kw_only=True):

@@ -2,12 +2,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
-from cli_builders import JOB_YAML, job_view, node_view, status_view
-from cli_line import Hopyard, Ran
+from cli_builders import JOB_YAML, job_view, node_view, plan_view, status_view
+from cli_line import Hopyard, command_line
 from cli_server import CannedApi, canned_api
+from fact_builders import plan
 
-from hopyard.cli import main
 from hopyard.folder import StackFile, write_stack_file
 from schemas.ids import JobId, NodeId
 from schemas.views import Cancelled, JobPage, NodeDrain, NodePage, PolicyChoice, Submitted, WhyView
@@ -29,15 +30,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
-    """Run a command line as the console script does."""
-
-    def run(*arguments: str) -> Ran:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
+    return command_line(capsys)
 
 
 @pytest.fixture
@@ -172,7 +165,7 @@ def test_a_node_is_drained_and_restored(hopyard: Hopyard, api: CannedApi) -> Non
     api.says("POST /v1/nodes/titan-0/drain", NodeDrain(node_id=NodeId("titan-0"), draining=True))
     api.says("DELETE /v1/nodes/titan-0/drain", NodeDrain(node_id=NodeId("titan-0"), draining=False))
     assert "draining" in hopyard("node", "drain", "titan-0", "--api", api.url).err
-    assert "in use" in hopyard("node", "restore", "titan-0", "--api", api.url).err
+    assert "takes jobs again" in hopyard("node", "restore", "titan-0", "--api", api.url).err
 
 
 def test_the_installed_policies_are_listed(hopyard: Hopyard) -> None:
@@ -181,11 +174,11 @@ def test_the_installed_policies_are_listed(hopyard: Hopyard) -> None:
 
 
 def test_policy_is_shown_and_set(hopyard: Hopyard, api: CannedApi) -> None:
-    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    healthy(api)
     api.says("PUT /v1/policy", PolicyChoice(policy="fifo"))
     assert hopyard("policy", "--api", api.url).out == "hops\n"
     assert hopyard("policy", "set", "fifo", "--api", api.url).out == "fifo\n"
-    assert json.loads(api.requests[1][3]) == {"policy": "fifo"}
+    assert json.loads(api.requests[-1][3]) == {"policy": "fifo"}
 
 
 def test_the_environment_says_where_the_api_is(
@@ -193,7 +186,7 @@ def test_the_environment_says_where_the_api_is(
 ) -> None:
     monkeypatch.setenv("HOPYARD_API_URL", api.url)
     monkeypatch.setenv("HOPYARD_API_TOKEN", "secret")
-    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    healthy(api)
     assert hopyard("policy").code == 0
     assert api.requests[0][2]["Authorization"] == "Bearer secret"
 
@@ -206,7 +199,7 @@ def test_a_stack_started_further_up_is_found(
     stack = StackFile(api_url=api.url, nats_url="nats://127.0.0.1:1", pid=1, pids={}, ports={})
     write_stack_file(tmp_path / ".hopyard", stack)
     monkeypatch.chdir(tmp_path / "jobs")
-    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    healthy(api)
     assert hopyard("policy").code == 0
 
 
@@ -262,6 +255,37 @@ def test_diag_points_at_a_lost_node(hopyard: Hopyard, api: CannedApi) -> None:
     ran = hopyard("diag", "--api", api.url)
     assert ran.code == 1
     assert "titan-0 is lost" in ran.out
+
+
+@pytest.mark.parametrize(("command", "code"), [("diag", 1), ("policy show", 0)])
+def test_a_policy_that_cannot_be_loaded_is_seen(
+    hopyard: Hopyard, api: CannedApi, command: str, code: int
+) -> None:
+    """Long after the one plan that said why."""
+    healthy(api)
+    note = "there is no policy nope:Bad; fifo goes on"
+    told = {"seq": 1, "event": plan(policy="fifo", notes=(note,))}
+    api.says("GET /v1/policy", PolicyChoice(policy="nope:Bad"))
+    api.says("GET /v1/status", status_view(policy="fifo", plan=plan_view(policy="fifo")))
+    api.says_bytes("GET /v1/events", msgspec.json.encode(told) + b"\n")
+    ran = hopyard(*command.split(), "--api", api.url)
+    assert ran.code == code
+    assert f"nope:Bad was asked for, fifo made the last plan; {note}" in " ".join(ran.out.split())
+
+
+def test_a_policy_asked_for_a_moment_ago_is_no_fault(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("GET /v1/policy", PolicyChoice(policy="sia"))
+    api.says("GET /v1/status", status_view(policy="fifo", plan=plan_view(policy="fifo")))
+    api.says_bytes("GET /v1/events", b"")
+    ran = hopyard("diag", "--api", api.url)
+    assert ran.code == 0
+    assert "sia was asked for, fifo made the last plan" in " ".join(ran.out.split())
+
+
+def test_the_status_shows_what_the_last_plan_remarks(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(plan=plan_view(notes=("the estimator was late",))))
+    assert "the estimator was late" in hopyard("status", "--api", api.url).out
 
 
 def test_diag_shows_a_drained_node_and_finds_no_fault(hopyard: Hopyard, api: CannedApi) -> None:

@@ -59,6 +59,13 @@ def test_a_policy_that_is_not_there_is_refused_before_anything_runs(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("policies", ["", "hops,hops"])
+@pytest.mark.parametrize("words", [("compare",), ("experiment", "table3")], ids=" ".join)
+def test_no_policy_and_one_twice_are_bad_usage(words: tuple[str, ...], policies: str, tmp_path: Path) -> None:
+    assert ran(*words, "--policies", policies, "--out", str(tmp_path)) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_its_packages_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from hopyard.failures import Invalid
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from schemas.scenarios import ListedWorkload
 from schemas.settings import Settings
-from services.planner.registry import Registry
+from services.planner.registry import Registry, names
 
 
 def test_a_comparison_runs_every_policy_in_both_settings_with_every_seed() -> None:
@@ -23,17 +23,20 @@ def test_a_comparison_runs_every_policy_in_both_settings_with_every_seed() -> No
     ]
 
 
-def test_hops_runs_by_finish_time_fairness_too() -> None:
-    arms = {case.arm for case in grids.comparison(options()) if case.group == PAPER}
-    assert arms == {"hops", "fifo", "hops, priority ftf"}
+def test_among_the_papers_policies_hops_runs_by_finish_time_fairness_too() -> None:
+    arms = [case.arm for case in grids.table(options(policies=grids.POLICIES, seeds=(1,)))]
+    assert arms == [*grids.POLICIES, *grids.POLICIES, "hops, priority ftf"]
+
+
+def test_nobody_runs_who_was_not_asked_for() -> None:
+    assert {case.arm for case in grids.table(options())} == {"hops", "fifo"}
 
 
 @pytest.mark.parametrize("setups", SETUPS.values(), ids=SETUPS.keys())
 def test_the_settings_and_variants_of_baselines_exist(setups: dict[str, Setup]) -> None:
     for setup in setups.values():
-        settings = msgspec.convert(setup.overrides, Settings)
-        if ":" in setup.policy:
-            assert Registry(settings).find(setup.policy)
+        assert setup.policy in names()
+        assert Registry(msgspec.convert(setup.overrides, Settings)).find(setup.policy)
 
 
 def test_a_contender_may_have_settings_of_its_own() -> None:
@@ -73,6 +76,12 @@ def test_predictions_are_tried_with_the_settings_of_the_scenario() -> None:
     for case in cases:
         assert isinstance(case.trial, Simulation)
         assert case.trial.scenario.settings == scenario.settings
+
+
+def test_a_quick_look_at_predictions_has_jobs_on_more_than_one_node() -> None:
+    for case in accuracy.cases(options(quick=True)):
+        jobs = [arrival.job for arrival in arrivals(case.trial.scenario)]
+        assert any(job.gpus == 4 and job.gpu_types == ["rtx-3090"] for job in jobs)  # two on a node
 
 
 def test_listed_jobs_come_faster_too() -> None:

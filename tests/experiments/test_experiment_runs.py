@@ -108,6 +108,7 @@ def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path
 def test_a_trial_reads_like_a_line() -> None:
     assert isinstance(trial(), Simulation)
     assert str(trial("hops", 3, gap=0.1)) == "small hops seed 3 gap=0.1"
+    assert str(trial("sia", evidence_s=1e8)) == "small sia seed 1 evidence_s=1e+08"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in NOTES.glob("*.md")))
