@@ -1,6 +1,7 @@
 """How pictures look: size, type, colours, axes. What they show is for `figures` to say."""
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ LEGEND_PAD = 0.9 * 9.5 / 72
 """inches around a legend: 0.9 of the size of its letters"""
 CROWDED = 60.0
 """ratio of the ends of a logarithmic axis above which only decades are named"""
+APART = 0.1
+"""of a logarithmic axis: how far two named places are apart at least"""
 
 COLOURS = {
     "hops": "#0072B2", "lr": "#0072B2",
@@ -93,9 +96,18 @@ def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: Sequence[float] | N
         between = (1.0,) if high > CROWDED * low else (1.0, 2.0, 5.0)
         axis.set_major_locator(LogLocator(subs=between, numticks=8))
     else:
-        axis.set_ticks(list(ticks))
+        axis.set_ticks(apart(ticks))
     axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def apart(ticks: Sequence[float]) -> list[float]:
+    """Those of positive places whose numbers do not run into the next one's; the largest is among them."""
+    kept: list[float] = []
+    for tick in sorted(ticks, reverse=True):
+        if not kept or math.log(kept[-1] / tick) >= APART * math.log(max(ticks) / min(ticks)):
+            kept.append(tick)
+    return kept[::-1]
 
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:

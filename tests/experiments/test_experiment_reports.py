@@ -9,7 +9,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from hopyard.experiments import comparison, figures, tidy
-from hopyard.experiments.drawing import COLOURS, colour
+from hopyard.experiments.drawing import COLOURS, apart, colour
 from hopyard.experiments.measures import figure
 from hopyard.experiments.paper import TABLE_3
 from hopyard.experiments.report import Picture, Report, Table, Written, page, write
@@ -151,3 +151,8 @@ def test_every_experiment_makes_runs() -> None:
     for experiment in EXPERIMENTS.values():
         cases = list(experiment.cases(options(quick=True)))
         assert {case.seed for case in cases} == {1, 2}
+
+
+def test_places_named_on_an_axis_keep_apart() -> None:
+    assert apart([64, 128, 256, 512, 1000, 1500, 2048]) == [64, 128, 256, 512, 1000, 2048]
+    assert apart([100.0]) == [100.0]
