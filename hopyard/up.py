@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from hopyard.folder import claimed, clock_origin, write_stack_file
+from hopyard.folder import DEFAULT, claimed, clock_origin, write_stack_file
 from hopyard.processes import Restarts, Say
 from hopyard.stack import Stack, StackSpec, Value, running_stack
 from schemas.cluster import ClusterFile
@@ -32,6 +32,8 @@ async def run_up(spec: UpSpec, say: Say) -> None:
         async with running_stack(_stack_spec(spec), say) as stack:
             took_s = time.monotonic() - began
             say(f"up after {took_s:.1f} s: {stack.api_url}, logs in {spec.data / 'logs'}")
+            if spec.data.resolve() != DEFAULT.resolve():
+                say(f"elsewhere: HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats.url}")
             await _stay(stack, spec.data)
 
 

@@ -72,9 +72,9 @@ def up(
 ) -> None:
     """Run a stack on this machine until Ctrl-C. Its nodes are emulated.
 
-    The other commands find it by the folder it stores everything in. Started
-    again on the same folder it goes on where it was. A service that dies is
-    started again.
+    The other commands find it by the folder .hopyard, here or further up; with
+    another folder, by the two variables it prints. Started again on the same
+    folder it goes on where it was. A service that dies is started again.
 
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard

@@ -206,6 +206,15 @@ async def test_a_stack_that_is_up_serves_the_other_commands(tmp_path: Path) -> N
         await up.communicate()
 
 
+async def test_a_stack_in_another_folder_says_how_others_find_it(tmp_path: Path) -> None:
+    options = ("--scenario", "tiny", "--port", "0", "--data", str(tmp_path / "other"))
+    with killed_at_the_end(await hopyard("up", *options, cwd=tmp_path)) as up:
+        stack = await started(up, tmp_path / "other")
+        up.send_signal(signal.SIGINT)
+        _, said = await up.communicate()
+    assert f"HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats_url}" in said.decode()
+
+
 def placer_of(folder: Path) -> int:
     stack = read_stack_file(folder / ".hopyard")
     return stack.pids["placer"] if stack else 0
