@@ -155,6 +155,15 @@ def test_a_back_end_that_raises_is_told_and_the_plan_can_be_made_without(modelle
     assert answer.crashed
 
 
+def test_a_search_that_would_begin_too_late_does_not_begin() -> None:
+    def never(_: Search) -> None:
+        raise AssertionError
+
+    solution = drive(drawn(1), Effort(gap=0.0, budget_s=0.01), never)
+    assert solution.stage == Stage.GREEDY
+    assert solution.objective == greedy(drawn(1)).objective
+
+
 def test_a_plan_that_needs_no_search_takes_no_modelled_time() -> None:
     lone = problem([4], [1.0], [(0, {0: 4}, 2.0)])
     assert solve(lone, effort("hopyard")).seconds == 0.0

@@ -144,6 +144,8 @@ def _unrestricted(solution: Solution, rows: Ints) -> Solution:
 
 
 def _run_until(search: Search, run: Run, failed: list[Exception]) -> None:
+    if search.left_s <= STOPPING_S:
+        return
     thread = threading.Thread(target=_guarded, args=(search, run, failed), name="solve", daemon=True)
     thread.start()
     thread.join(max(search.left_s - STOPPING_S, 0.0))
