@@ -98,7 +98,7 @@ def test_what_the_deadline_leaves_is_sound_and_its_bound_holds(backend: str) -> 
         solution = solve(instance, effort(backend, budget_s))
         is_sound(instance, solution)
         assert solution.bound >= (1 - 1e-6) * best
-        assert solution.stage != Stage.OPTIMAL or solution.gap == 0.0
+        assert solution.stage != Stage.OPTIMAL or solution.gap <= 1e-6
 
 
 @pytest.mark.parametrize("backend", ["hopyard"])
