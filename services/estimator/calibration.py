@@ -119,7 +119,7 @@ def _speed(timings: Sequence[Timing]) -> float | None:
 
 
 def _inverse(moved: Column, taken: Column) -> float:
-    """B without a latency: Σ (x / T) / Σ (x / T)²."""
+    """1 / B, without a latency: Σ (x / T) / Σ (x / T)²."""
     speed = moved / taken
     return float(speed.sum() / np.square(speed).sum())
 
