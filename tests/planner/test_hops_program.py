@@ -1,8 +1,9 @@
 """The program of Hops on cases worked by hand: gains, weights and choice (Hops section 3.6, eq. 11–13)."""
 
+import msgspec
 import numpy as np
 import pytest
-from planner_builders import chosen, decide, job, node, nodes, place_on, present, view
+from planner_builders import MODELLED, chosen, decide, job, node, nodes, place_on, present, view
 
 from schemas.plans import Configuration, PlanKind, Waiting
 from schemas.settings import Settings
@@ -10,7 +11,7 @@ from services.planner.configurations import configurations_for
 from services.planner.policies.hops import gains
 from services.planner.view import ViewJob, ViewNode
 
-EXACT = Settings(gap=0.0)
+EXACT = msgspec.structs.replace(MODELLED, gap=0.0)
 
 TABLE_1 = {
     "job 1": ([10.0, 18.0, 26.0], [1.0, 1.8, 2.6]),
@@ -75,8 +76,8 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_best_plan_by_hand(case: str) -> None:
     jobs, cluster, power, places, objective = CASES[case]
-    settings = Settings(gap=0.0, priority_power=power, window_factor=2.0)
-    decision = decide("hops", view(jobs, cluster), settings)
+    settings = Settings(priority_power=power, window_factor=2.0)
+    decision = decide("hops", view(jobs, cluster, effort=EXACT), settings)
     assert chosen(decision) == places
     assert decision.objective == pytest.approx(objective)
     assert decision.bound == pytest.approx(objective)
@@ -109,9 +110,9 @@ def test_sigma_says_which_jobs_may_be_spread() -> None:
 
 
 def test_the_window_factor_lets_more_jobs_compete() -> None:
-    seen = view([lr("first", (8,), 0.2), lr("second", (2, 8), 0.1)], nodes(8))
-    assert chosen(decide("hops", seen, EXACT)) == {"first": place_on(a0=8)}  # .2
-    wider = Settings(gap=0.0, window_factor=2.0)
+    seen = view([lr("first", (8,), 0.2), lr("second", (2, 8), 0.1)], nodes(8), effort=EXACT)
+    assert chosen(decide("hops", seen)) == {"first": place_on(a0=8)}  # .2
+    wider = Settings(window_factor=2.0)
     assert chosen(decide("hops", seen, wider)) == {"second": place_on(a0=8)}  # .1 · 4
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as limits
+from hypothesis import strategies as st
 from planner_builders import job, linear, nodes, view
 from solver_builders import Row, by_hand, chosen, drawn, is_sound, permuted, problem, problems
 
@@ -73,6 +74,17 @@ def test_a_back_end_finds_what_trying_everything_finds(backend: str, instance: P
     is_sound(instance, solution)
     assert solution.objective == pytest.approx(by_hand(instance), rel=1e-6, abs=1e-9)
     assert solution.gap <= 1e-6
+
+
+@every_back_end
+@given(instance=problems(), gap=st.floats(0.0, 0.5))
+@limits(max_examples=40, deadline=None)
+def test_a_tolerated_gap_is_kept_and_true(backend: str, instance: Problem, gap: float) -> None:
+    solution, best = solve(instance, effort(backend, gap)), by_hand(instance)
+    is_sound(instance, solution)
+    assert solution.gap <= max(gap, 1e-6)
+    assert best * (1 - 1e-6) <= solution.bound
+    assert best * (1 - gap - 1e-6) <= solution.objective <= best * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("seed", range(20))

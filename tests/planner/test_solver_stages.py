@@ -6,16 +6,17 @@ import msgspec
 import numpy as np
 import pytest
 from scipy.optimize import linprog, nnls
-from solver_builders import Row, by_hand, drawn, is_sound, problem, use
+from solver_builders import Row, by_hand, chosen, drawn, is_sound, problem, use
 
 from services.planner.configurations import Ints
 from services.planner.greedy import greedy
-from services.planner.problem import NOTHING, Floats, Problem, worth
+from services.planner.problem import NOTHING, Floats, Problem, restricted, worth
 from services.planner.solver import solve
 from services.planner.solver.clock import Clock
 from services.planner.solver.columns import Columns, columns_of
 from services.planner.solver.descent import descended
 from services.planner.solver.dive import dive, rounded
+from services.planner.solver.exact import branch, tightened, undecided
 from services.planner.solver.facets import facets
 from services.planner.solver.improve import improvements
 from services.planner.solver.lagrangian import Lagrangian, functions_of
@@ -219,6 +220,42 @@ def test_a_neighbourhood_planned_anew_is_worth_more_each_time() -> None:
     assert values
     assert values == sorted(values)
     assert values[0] > worth(instance, start)
+
+
+# ---- branching
+
+
+def best_with(instance: Problem, row: int) -> float:
+    """What the best plan that holds a configuration is worth."""
+    own = slice(instance.start[row], instance.start[row + 1])
+    free = instance.capacity.copy()
+    free[instance.node[own]] -= instance.gpus[own]
+    others = restricted(instance, np.flatnonzero(instance.job != instance.job[row]).astype(np.int32))
+    fits = np.array([(use(others, [one]) <= free).all() for one in range(len(others))])
+    rest = restricted(others, np.flatnonzero(fits).astype(np.int32))
+    return float(instance.value[row]) + by_hand(msgspec.structs.replace(rest, capacity=free))
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_not_branched_over_is_in_no_plan_worth_looking_for(seed: int, gap: float) -> None:
+    instance = drawn(seed, jobs=4, nodes=2)
+    relaxation, found = relaxed(instance)
+    searching = search(instance, Effort(gap=gap, modelled=True))
+    searching.offer(rounded(relaxation.columns, relaxation.master.rows, relaxation.shares(found)))
+    assert searching.target == pytest.approx(searching.best.objective / (1 - gap))
+    left_out = np.setdiff1d(np.arange(len(instance)), undecided(relaxation.columns, found, searching.target))
+    assert len(left_out)
+    assert max(best_with(instance, int(row)) for row in left_out) <= searching.target * (1 + 1e-6)
+
+
+def test_branching_over_little_proves_no_more_than_the_tolerated_gap() -> None:
+    instance = drawn(4, jobs=5, nodes=2)
+    columns, searching = columns_of(instance), search(instance, Effort(gap=0.1, modelled=True))
+    rows, clock = np.array(chosen(searching.best), dtype=np.int32), Clock(searching)
+    branch(searching, tightened(columns, rows, clock), clock, nodes=None, whole=True)
+    assert searching.best.bound == pytest.approx(searching.target)
+    assert searching.done
 
 
 def crowded(nodes: int = 80, jobs: int = 160) -> Problem:

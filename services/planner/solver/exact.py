@@ -1,8 +1,9 @@
 """Whole numbers, by branch and bound: HiGHS on the configurations that can still beat the incumbent.
 
 At the relaxation's prices a choice that holds configuration c is worth at most bound − (best_i − net_c). One
-for which that is not above the incumbent is left out, and nothing is lost. With the facets in it the
-program is so tight that HiGHS needs few branches. It stops as soon as the gap is tolerated.
+for which that is not above the incumbent, by as much as the gap tolerates, is left out: without it the gap
+is proven all the same. With the facets in it the program is so tight that HiGHS needs few branches. It
+stops as soon as the gap is tolerated.
 """
 
 from typing import Protocol
@@ -19,9 +20,13 @@ from services.planner.solver.relaxation import Bounded
 from services.planner.solver.search import HALF, Search
 
 TINY = 1e-9
-PROVING: dict[str, bool | float] = {
+PROVING: dict[str, bool | int | float] = {
     "mip_heuristic_effort": 0.0,
     "mip_heuristic_run_root_reduced_cost": False,
+    "mip_heuristic_run_feasibility_jump": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_rins": False,
+    "mip_pool_age_limit": 5,
     "mip_allow_restart": False,
 }
 """a good plan is known, and the program is small: half the time went into what these leave out"""
@@ -33,10 +38,10 @@ class _Event(Protocol):
     def interrupt(self, interrupt_value: bool = True) -> None: ...  # noqa: FBT001, FBT002 - theirs
 
 
-def undecided(columns: Columns, found: Bounded, objective: float) -> Ints:
-    """The configurations that a choice worth more than `objective` may hold."""
+def undecided(columns: Columns, found: Bounded, target: float) -> Ints:
+    """The configurations that a choice worth more than `target` may hold."""
     reach = found.bound - found.best[columns.problem.job] + found.net
-    return np.flatnonzero(reach > objective + TINY * found.bound).astype(np.int32)
+    return np.flatnonzero(reach > target + TINY * found.bound).astype(np.int32)
 
 
 def tightened(columns: Columns, rows: Ints, clock: Clock) -> Master:
@@ -100,9 +105,9 @@ def _listen(highs: highspy.Highs, search: Search, rows: Ints, *, whole: bool) ->
 
 
 def _bound(search: Search, dual_bound: float) -> float:
-    """What was left out cannot beat the incumbent, so the program's bound holds for the whole."""
+    """What was left out is worth no more than the target, so above it the program's bound holds for all."""
     bound = -dual_bound * search.scale
-    return max(bound, search.best.objective) if np.isfinite(bound) else np.inf
+    return max(bound, search.target) if np.isfinite(bound) else np.inf
 
 
 def _chosen(rows: Ints, value: Floats) -> Ints:

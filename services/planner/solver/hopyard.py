@@ -30,6 +30,8 @@ from services.planner.solver.search import Search
 
 LARGE = 64
 """nodes, above which prices come without programs"""
+SMALL = 1_000
+"""undecided configurations that are all in one neighbourhood: branching is quicker than planning it anew"""
 FEW = 4_000
 """undecided configurations that are branched over at once; else first the likeliest ones"""
 
@@ -88,6 +90,9 @@ def _planned(problem: Problem, search: Search, clock: Clock) -> Ints:
 
 
 def _improved(search: Search, columns: Columns, found: Bounded, clock: Clock) -> Iterator[None]:
+    if len(undecided(columns, found, search.target)) <= SMALL:
+        return
+
     def plan(problem: Problem) -> Ints:
         return _planned(problem, search, clock)
 
@@ -99,10 +104,10 @@ def _improved(search: Search, columns: Columns, found: Bounded, clock: Clock) ->
 def _branched(search: Search, columns: Columns, found: Bounded, held: Ints, clock: Clock) -> Iterator[None]:
     """`held`: what is branched over first, where too much is undecided."""
     nodes = search.effort.node_limit
-    rows = undecided(columns, found, search.best.objective)
+    rows = undecided(columns, found, search.target)
     if len(rows) > FEW:
         branch(search, tightened(columns, held, clock), clock, nodes=nodes, whole=False)
         yield
-        rows = undecided(columns, found, search.best.objective)
+        rows = undecided(columns, found, search.target)
     branch(search, tightened(columns, rows, clock), clock, nodes=nodes, whole=True)
     yield

@@ -26,6 +26,7 @@ ROUNDING = 1e-6
 """of a bound that a plan is worth, relative"""
 NONE = 1e-6
 """a relative gap below it is none: solvers prove no more"""
+TINY = 1e-9
 SEED = 1
 HALF = 0.5
 """tells the two values of a binary apart"""
@@ -68,6 +69,12 @@ class Search:
     def done(self) -> bool:
         """Whether the gap is tolerated."""
         return self.best.gap <= self.effort.gap
+
+    @property
+    def target(self) -> float:
+        """What a choice must be worth to be looked for: with a bound of that, the gap is tolerated."""
+        gap = min(self.effort.gap, LARGEST_GAP)
+        return self.best.objective * max((1.0 - TINY) / (1.0 - gap), 1.0)
 
     @property
     def relative_gap(self) -> float:
