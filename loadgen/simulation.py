@@ -39,7 +39,7 @@ ENDINGS = frozenset(fact for fact, (_, after) in MOVES.items() if after in ENDED
 
 RETRY_S = 5.0
 
-LEISURE: Mapping[str, float] = {"heartbeat_real_s": 60.0, "node_lease_real_s": 120.0, "lease_real_s": 30.0}
+LEISURE: Mapping[str, float] = {"heartbeat_real_s": 300.0, "node_lease_real_s": 900.0, "lease_real_s": 300.0}
 """what a simulation does less often than a live stack: seconds that pass in no time cost the same work"""
 
 Disturb = Callable[[MemoryStack], Awaitable[None]]

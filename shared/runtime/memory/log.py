@@ -118,7 +118,8 @@ class Reader:
             await self._news.wait()
             if self._ended:
                 raise Unavailable("the bus is closed")
-            await asyncio.sleep(self._random.uniform(0.0, self._log.faults.delay_s))
+            if self._log.faults.delay_s:
+                await asyncio.sleep(self._random.uniform(0.0, self._log.faults.delay_s))
             batch = self._look_up() if self._behind else self._next()
             if batch:
                 return batch
