@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from schemas.cluster import ClusterFile, Node
 from schemas.settings import Settings
 from schemas.subjects import facts_of
-from services.admission.api import Api
 from services.admission.core import Admission
 from services.admission.door import Door
 from services.admission.state import AdmissionState
 from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
 from shared.runtime.service import Gauge, Ports, Service
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 
 def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Service:
@@ -25,9 +28,15 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
         core=core,
         facts=facts_of("job", "node", "policy"),
         tasks=[door.attach],
-        routes=Api(ports.bus, settings, door).routes(),
+        routes=None if ports.simulated else _routes(ports, settings, door),
         gauges=lambda: _gauges(core.state),
     )
+
+
+def _routes(ports: Ports, settings: Settings, door: Door) -> "Sequence[web.RouteDef]":
+    from services.admission.api import Api  # noqa: PLC0415 - brings aiohttp, which a simulation need not
+
+    return Api(ports.bus, settings, door).routes()
 
 
 def _cluster_nodes(settings: Settings) -> Sequence[Node]:

@@ -12,7 +12,6 @@ from schemas.settings import Settings
 from schemas.subjects import facts_of
 from services.estimator.core import Estimator
 from services.estimator.desk import Desk
-from services.estimator.duckdb_store import DuckDbStore
 from services.estimator.lookup import Enough
 from services.estimator.measuring import measured
 from services.estimator.memory_store import MemoryStore
@@ -68,6 +67,8 @@ def _store(settings: Settings, *, simulated: bool) -> Store:
     """In simulation, where nothing shall be kept, without the writing: a tenth of a run's time."""
     if simulated and settings.store == KEPT_NOWHERE:
         return MemoryStore(settings.evidence_half_life_s)
+    from services.estimator.duckdb_store import DuckDbStore  # noqa: PLC0415 - not before it is needed
+
     return DuckDbStore(settings.store, settings.evidence_half_life_s)
 
 
