@@ -33,10 +33,10 @@ from services.admission.questions import (
     ShowPolicy,
     Submit,
 )
-from services.admission.state import AdmissionState, fold_job, job_state
+from services.admission.state import AdmissionState, Keyed, digest_of, fold_job, job_state, keyed
 from services.admission.validation import accepted_spec
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
-from shared.domain.demand import InvalidJob
+from shared.domain.demand import InvalidJob, job_spec
 from shared.domain.states import ENDED, JobState
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -147,11 +147,9 @@ class Admission:
 
     def _submit(self, asked: Submit, now: float) -> Answer:
         told = self._in_flight.get(asked.key)
-        if told is not None:  # told again, so that the reply waits until it is stored
-            return Submitted(job_id=told.job_id, created=False), [told]
-        known = self.state.keys.get(asked.key)
+        known = self.state.keys.get(asked.key) if told is None else keyed(told)
         if known is not None:
-            return Submitted(job_id=known, created=False), []
+            return _again(asked, known), [] if told is None else [told]  # so that the reply waits for it
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
             return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
         try:
@@ -220,3 +218,14 @@ class Admission:
         if job_state(self.state, job_id) is not None:
             return problems.behind(job_id)
         return problems.unknown(f"job {job_id}")
+
+
+def _again(asked: Submit, known: Keyed) -> Message:
+    """The job that came with the key before; a problem, if another one is asked for now."""
+    try:
+        same = digest_of(job_spec(asked.job)) == known.digest
+    except InvalidJob:
+        same = False
+    if same:
+        return Submitted(job_id=known.job_id, created=False)
+    return problems.another(asked.key, known.job_id)

@@ -35,6 +35,12 @@ def conflict(reason: str) -> Problem:
     return Problem(title="Conflict", status=409, detail=reason)
 
 
+def another(key: str, job_id: JobId) -> Problem:
+    return Problem(
+        title="Another job", status=422, detail=f"key {key} is that of {job_id}, a job unlike this one"
+    )
+
+
 def too_large(limit: int) -> Problem:
     return Problem(title="Too large", status=413, detail=f"the body is larger than {limit} bytes")
 

@@ -1,13 +1,17 @@
 """What admission remembers: the state of every job, who asked for it, and the nodes that ever joined.
 
-An ended job keeps two words, its state and its key, so that tens of thousands are a small snapshot.
+An ended job keeps three words, its state, its key and a digest of what it asked for, so that tens of
+thousands are a small snapshot.
 """
+
+from hashlib import blake2b
 
 import msgspec
 
 from schemas.cluster import Node
 from schemas.events import JobEvent, JobSubmitted
 from schemas.ids import JobId, NodeId
+from schemas.jobs import JobSpec
 from shared.domain.states import ENDED, IllegalMove, JobState, next_state
 
 ENDED_KEPT = 100_000
@@ -26,18 +30,33 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True):
     key: str
 
 
+class Keyed(msgspec.Struct, frozen=True, array_like=True):
+    job_id: JobId
+    digest: bytes
+    """of what was asked for under the key"""
+
+
 class AdmissionState(msgspec.Struct):
     seq: int = 0
     """stream sequence of the last fact folded; the shell writes it"""
     submissions: int = 0
     open: dict[JobId, OpenJob] = {}
     ended: dict[JobId, EndedJob] = {}
-    keys: dict[str, JobId] = {}
+    keys: dict[str, Keyed] = {}
     nodes: dict[NodeId, Node] = {}
     policy: str | None = None
     """as chosen at run time"""
     illegal: int = 0
     """facts that found their job in a state they cannot follow from, and were ignored"""
+
+
+def keyed(fact: JobSubmitted) -> Keyed:
+    return Keyed(fact.job_id, digest_of(fact.spec))
+
+
+def digest_of(spec: JobSpec) -> bytes:
+    """Tells what one job asks for from what another does."""
+    return blake2b(msgspec.msgpack.encode(spec), digest_size=8).digest()
 
 
 def job_state(state: AdmissionState, job_id: JobId) -> JobState | None:
@@ -64,7 +83,7 @@ def fold_job(state: AdmissionState, fact: JobEvent, *, ended_kept: int = ENDED_K
 def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
     state.submissions += 1
     state.open[fact.job_id] = OpenJob(JobState.SUBMITTED, fact.key, fact)
-    state.keys.setdefault(fact.key, fact.job_id)
+    state.keys.setdefault(fact.key, keyed(fact))
 
 
 def _end(state: AdmissionState, job_id: JobId, after: JobState, ended_kept: int) -> None:
@@ -72,5 +91,5 @@ def _end(state: AdmissionState, job_id: JobId, after: JobState, ended_kept: int)
     while len(state.ended) > ended_kept:
         oldest = next(iter(state.ended))
         key = state.ended.pop(oldest).key
-        if state.keys.get(key) == oldest:
+        if key in state.keys and state.keys[key].job_id == oldest:
             del state.keys[key]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from admission_world import Desk, job_file, joined, node, submitted
 
+from schemas.codec import decode_fact, encode
 from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
 from schemas.ids import JobId, NodeId
 from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, Problem, Submitted
@@ -13,6 +14,7 @@ from services.admission.core import CaughtUp
 from services.admission.questions import Cancel, SetDrain, SetPolicy, ShowFresh, ShowPolicy, Submit
 from services.admission.state import AdmissionState
 from shared.domain.core import Asked, Reply
+from shared.domain.demand import job_spec
 
 
 def problem(reply: object) -> Problem:
@@ -93,7 +95,7 @@ def test_a_node_in_the_file_that_joins_counts_once() -> None:
 def test_the_same_key_is_the_same_job() -> None:
     desk = Desk()
     first = desk.submit(key="k")
-    assert desk.submit(key="k", name="other") == Submitted(job_id=JobId("train-1"), created=False)
+    assert desk.submit(key="k") == Submitted(job_id=JobId("train-1"), created=False)
     assert first == Submitted(job_id=JobId("train-1"), created=True)
     assert len(desk.told) == 1
 
@@ -104,6 +106,32 @@ def test_the_same_key_is_the_same_job_while_the_first_is_in_flight() -> None:
     desk.submit(key="k")
     assert desk.submit(key="k") == Submitted(job_id=JobId("train-1"), created=False)
     assert {fact.event_id for fact in desk.told} == {"job.submitted/train-1"}
+
+
+OTHERS: list[dict[str, Any]] = [{"name": "other"}, {"gpus": 3}, {"samples": 2e6}, {"samples": None}]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("held", [True, False])
+def test_a_key_is_of_one_job_alone(other: dict[str, Any], *, held: bool) -> None:
+    desk = Desk()
+    desk.held = held
+    desk.submit(key="k")
+    refused = problem(desk.submit(key="k", **other))
+    assert (refused.status, "train-1" in str(refused.detail)) == (422, True)
+    assert {fact.event_id for fact in desk.told} == {"job.submitted/train-1"}
+
+
+@pytest.mark.parametrize("samples", [10**6, 1e6, 1234567.891])
+def test_a_job_is_known_again_after_its_way_through_the_stream(samples: float) -> None:
+    file = job_file(samples=samples, learning_rate={"value": 0.1, "gpus": 2, "rule": "sqrt"})
+    told = JobSubmitted(at=1.0, job_id=JobId("train-1"), spec=job_spec(file), key="k")
+    read = decode_fact(encode(told))
+    assert isinstance(read, JobSubmitted)
+    desk = Desk()
+    desk.fold(read)
+    answer = desk.ask(Submit(job=file, key="k"))
+    assert answer == Submitted(job_id=JobId("train-1"), created=False)
 
 
 def test_the_key_of_an_ended_job_is_still_known() -> None:
