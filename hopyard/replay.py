@@ -25,8 +25,6 @@ LOOK_EVERY_S = 0.5
 class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
     api_url: str
     arrivals: Sequence[Arrival]
-    speed: float
-    """of the stack's clock, which this one has to keep pace with"""
     wait: bool
     """until every job has ended"""
 
@@ -43,8 +41,9 @@ async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
     """Raises Unreachable when the API stays away for longer than patience lasts."""
     began = time.monotonic()
     async with connect(spec.api_url) as client:
+        status = await patiently(client.status)
         submission = _Submission(client, len(spec.arrivals), say)
-        await replay(spec.arrivals, submission.submit, ScaledClock(speed=spec.speed))
+        await replay(spec.arrivals, submission.submit, ScaledClock(speed=status.speed))
         states = [await _end_of(client, job_id) for job_id in submission.jobs] if spec.wait else []
     return Replayed(
         submitted=len(submission.jobs),

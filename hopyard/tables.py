@@ -162,6 +162,7 @@ def status_facts(status: StatusView) -> dict[str, str]:
     plan = status.plan
     return {
         "policy": status.policy or "",
+        "clock": "" if status.speed == 1.0 else f"{number(status.speed)} times the speed of time",
         "jobs": _by_name(status.jobs),
         "GPUs": ", ".join(f"{name} {busy}/{total}" for name, (busy, total) in status.gpus.items()),
         "nodes": _by_name(status.nodes),

@@ -76,6 +76,8 @@ class StatusView(Message, frozen=True, kw_only=True):
     """The whole cluster at a glance."""
 
     at: float
+    speed: float
+    """cluster seconds a second"""
     jobs: dict[str, int]
     """number of jobs by state"""
     gpus: dict[GpuType, tuple[int, int]]

@@ -1,12 +1,11 @@
 """replay."""
 
-import os
 from typing import Annotated
 
 import typer
 
 from hopyard.connect import api_url
-from hopyard.failures import Failure, Interrupted, Invalid
+from hopyard.failures import Failure, Interrupted
 from hopyard.options import Api, AsJson, Scenario, Seed, Trace
 from hopyard.signals import run_until_stopped
 from hopyard.tables import facts_table
@@ -18,16 +17,6 @@ def replay(
     *,
     scenario: Scenario = "hops-64",
     trace: Trace = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(
-            "--speed",
-            min=0.001,
-            max=100_000,
-            help="Cluster seconds per second, as the stack has it.",
-            show_default="the setting `speed`",
-        ),
-    ] = None,
     seed: Seed = 1,
     wait: Annotated[bool, typer.Option("--wait", help="Until every job has ended.")] = False,
     api: Api = None,
@@ -40,7 +29,7 @@ def replay(
     complete.
 
     $ hopyard up --scenario tiny --speed 60
-    $ hopyard replay --scenario tiny --speed 60 --wait
+    $ hopyard replay --scenario tiny --wait
     $ hopyard replay --trace arrivals.csv --api http://head-node:8080 --json
     """
     from hopyard.replay import ReplaySpec, run_replay  # noqa: PLC0415 - brings aiohttp
@@ -51,7 +40,6 @@ def replay(
     spec = ReplaySpec(
         api_url=api_url(api),
         arrivals=valid(lambda: arrivals(chosen, seed=seed)),
-        speed=speed or _speed(),
         wait=wait,
     )
     done = run_until_stopped(run_replay(spec, say))
@@ -64,15 +52,6 @@ def replay(
         raise Failure(f"{done.refused} of {len(spec.arrivals)} jobs were refused")
     if wait and done.ended.get("completed", 0) != done.submitted:
         raise Failure("not every job completed")
-
-
-def _speed() -> float:
-    from shared.runtime.settings import load_settings  # noqa: PLC0415 - brings the YAML parser
-
-    try:
-        return load_settings(os.environ).speed
-    except ValueError as error:
-        raise Invalid(str(error)) from None
 
 
 def register(app: typer.Typer) -> None:

@@ -27,6 +27,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     ledger: Ledger
     now: float
+    speed: float
     raqlr_window_s: float
     progress: Mapping[JobId, float]
     """samples done by running jobs, as last heard"""
@@ -61,6 +62,7 @@ def status(sight: Sight) -> StatusView:
     figures = summary(ledger, now=sight.now, raqlr_window_s=sight.raqlr_window_s)
     return StatusView(
         at=sight.now,
+        speed=sight.speed,
         jobs=jobs_by_state(ledger),
         gpus=gpus(ledger),
         nodes=nodes_by_state(ledger),

@@ -16,7 +16,7 @@ LOOKS_PER_LEASE = 4
 
 def build(settings: Settings, ports: Ports) -> Service:
     lease_s = ports.clock.cluster_s(settings.node_lease_real_s)
-    core = Monitor(lease_s=lease_s, raqlr_window_s=settings.raqlr_window_s)
+    core = Monitor(lease_s=lease_s, raqlr_window_s=settings.raqlr_window_s, speed=ports.clock.cluster_s(1.0))
 
     async def watch_bus(inbox: Inbox) -> None:
         """While the bus is away no heartbeat can come, and no node shall be lost for that."""

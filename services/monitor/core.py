@@ -39,11 +39,12 @@ class Deaf(msgspec.Struct, frozen=True):
 
 
 class Monitor:
-    """`lease_s`: cluster seconds of silence after which a node is lost."""
+    """`lease_s`: cluster seconds of silence after which a node is lost; `speed` of its clock, to be told."""
 
-    def __init__(self, *, lease_s: float, raqlr_window_s: float) -> None:
+    def __init__(self, *, lease_s: float, raqlr_window_s: float, speed: float = 1.0) -> None:
         self.state = State()
         self._leases = Leases(lease_s)
+        self._speed = speed
         self._raqlr_window_s = raqlr_window_s
         self._progress: dict[JobId, float] = {}
         self._returning: set[NodeId] = set()
@@ -82,6 +83,7 @@ class Monitor:
         return Sight(
             ledger=self.state.ledger,
             now=now,
+            speed=self._speed,
             raqlr_window_s=self._raqlr_window_s,
             progress=self._progress,
             silence_s=self._leases.silence_s,

@@ -15,7 +15,7 @@ from shared.domain.states import JobState
 
 VIEW = JobView(job_id=JobId("train-1"), state="running", spec=spec(), submitted_at=1.0)
 STATUS = StatusView(
-    at=1.0, jobs={"queued": 2}, gpus={}, nodes={}, policy="hops", plan=None, raqlr=None, metrics={}
+    at=1.0, speed=1.0, jobs={"queued": 2}, gpus={}, nodes={}, policy="hops", plan=None, raqlr=None, metrics={}
 )
 YAML = b"""
 name: from-yaml

@@ -68,6 +68,7 @@ def plan_view(**fields: object) -> PlanView:
 def status_view(**fields: object) -> StatusView:
     view = StatusView(
         at=725.0,
+        speed=60.0,
         jobs={"running": 4, "queued": 2, "completed": 1},
         gpus={GpuType("titan"): (12, 16)},
         nodes={"alive": 2},

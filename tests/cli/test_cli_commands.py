@@ -338,9 +338,10 @@ def test_a_setting_there_is_not_is_code_2(hopyard: Hopyard, monkeypatch: pytest.
 
 
 def test_replay_says_every_job_and_what_came_of_them(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(speed=100_000.0))
     api.says("POST /v1/jobs", submitted())
     api.says("GET /v1/jobs/job-1", job_view(state="completed"))
-    ran = hopyard("replay", "--scenario", "tiny", "--speed", "100000", "--wait", "--json", "--api", api.url)
+    ran = hopyard("replay", "--scenario", "tiny", "--wait", "--json", "--api", api.url)
     assert ran.code == 0
     assert len(ran.err.splitlines()) == 8
     told = json.loads(ran.out)
@@ -348,35 +349,20 @@ def test_replay_says_every_job_and_what_came_of_them(hopyard: Hopyard, api: Cann
 
 
 def test_a_replay_with_refused_jobs_is_code_1(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(speed=100_000.0))
     api.refuses("POST /v1/jobs", 422, "no node has it")
-    ran = hopyard("replay", "--scenario", "tiny", "--speed", "100000", "--api", api.url)
+    ran = hopyard("replay", "--scenario", "tiny", "--api", api.url)
     assert ran.code == 1
     assert "8 of 8 jobs were refused" in ran.err
 
 
 def test_a_replay_whose_jobs_fail_is_code_1_for_whoever_waits(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(speed=100_000.0))
     api.says("POST /v1/jobs", submitted())
     api.says("GET /v1/jobs/job-1", job_view(state="failed"))
-    ran = hopyard("replay", "--scenario", "tiny", "--speed", "100000", "--wait", "--api", api.url)
+    ran = hopyard("replay", "--scenario", "tiny", "--wait", "--api", api.url)
     assert ran.code == 1
     assert "not every job completed" in ran.err
-
-
-def test_a_replay_goes_at_the_speed_of_the_settings(
-    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    api.says("POST /v1/jobs", submitted())
-    monkeypatch.setenv("HOPYARD_SPEED", "100000")
-    assert hopyard("replay", "--scenario", "tiny", "--api", api.url).code == 0
-
-
-def test_a_replay_at_a_speed_there_is_not_is_code_2(
-    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOPYARD_SPEED", "fast")
-    ran = hopyard("replay", "--scenario", "tiny")
-    assert ran.code == 2
-    assert "HOPYARD_SPEED" in ran.err
 
 
 @pytest.mark.parametrize("options", [("--gpus", "0"), ("--gpus", "many"), ("--backends", "nobody")])

@@ -1,4 +1,4 @@
-from cli_builders import job_view
+from cli_builders import job_view, status_view
 from cli_server import CannedApi, canned_api
 from msgspec.structs import replace
 
@@ -10,15 +10,23 @@ from schemas.views import Submitted
 ARRIVALS = arrivals(load_scenario("tiny"))[:3]
 
 
-async def replayed(api: CannedApi, *, wait: bool = False) -> tuple[Replayed, list[str]]:
+async def replayed(
+    api: CannedApi, *, wait: bool = False, speed: float = 100_000.0
+) -> tuple[Replayed, list[str]]:
     """What came of it, and the lines it said."""
     lines: list[str] = []
-    spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, speed=100_000, wait=wait)
+    spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, wait=wait)
+    api.says("GET /v1/status", status_view(speed=speed))
     return await run_replay(spec, lines.append), lines
 
 
 def submitted(job: str = "job-1") -> Submitted:
     return Submitted(job_id=JobId(job), created=True)
+
+
+def keys_of(api: CannedApi) -> list[str]:
+    """Of the submissions, in their order."""
+    return [headers["Idempotency-Key"] for name, _, headers, _ in api.requests if name == "POST /v1/jobs"]
 
 
 async def test_every_job_has_a_line_with_its_time_its_number_and_its_id() -> None:
@@ -35,7 +43,7 @@ async def test_every_job_has_an_idempotency_key_of_its_own_and_so_has_every_repl
         api.says("POST /v1/jobs", submitted())
         await replayed(api)
         await replayed(api)
-    assert len({headers["Idempotency-Key"] for _, _, headers, _ in api.requests}) == 6
+    assert len(set(keys_of(api))) == 6
 
 
 async def test_an_api_that_comes_back_gets_the_same_key_again() -> None:
@@ -43,7 +51,7 @@ async def test_an_api_that_comes_back_gets_the_same_key_again() -> None:
         api.refuses("POST /v1/jobs", 503, "starting")
         api.answers["POST /v1/jobs"] += [(201, b'{"job_id":"job-1","created":true}')]
         done, _ = await replayed(api)
-    keys = [headers["Idempotency-Key"] for _, _, headers, _ in api.requests]
+    keys = keys_of(api)
     assert done.submitted == 3
     assert keys[0] == keys[1] != keys[2]
 
@@ -64,3 +72,11 @@ async def test_waiting_ends_with_the_last_job() -> None:
         api.says("GET /v1/jobs/job-1", running, replace(running, state="completed"))
         done, _ = await replayed(api, wait=True)
     assert done.ended == {"completed": 3}
+
+
+async def test_it_keeps_pace_with_the_stacks_clock() -> None:
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted())
+        quick, _ = await replayed(api)
+        slow, _ = await replayed(api, speed=ARRIVALS[-1].at_s / 0.5)
+    assert quick.wall_s < slow.wall_s >= 0.5
