@@ -258,6 +258,16 @@ def test_branching_over_little_proves_no_more_than_the_tolerated_gap() -> None:
     assert searching.done
 
 
+@pytest.mark.parametrize("budget_s", [0.02, 0.1])
+def test_branching_ends_with_the_modelled_effort(budget_s: float) -> None:
+    instance = drawn(2, jobs=30, nodes=12)
+    whole = solve(instance, Effort(gap=0.0, modelled=True))
+    cut = solve(instance, Effort(gap=0.0, budget_s=budget_s, modelled=True))
+    is_sound(instance, cut)
+    assert cut.seconds < 2 * budget_s < whole.seconds
+    assert cut.objective <= whole.objective <= cut.bound * (1 + 1e-9)
+
+
 def crowded(nodes: int = 80, jobs: int = 160) -> Problem:
     """More work than GPUs, servers that differ by a few per cent: greedy is far from the best."""
     random = np.random.default_rng(3)

@@ -16,6 +16,11 @@ class Spent(Exception):
     """The effort is spent: what has been found so far is the answer."""
 
 
+def lp_s(steps: int, columns: int) -> float:
+    """Modelled seconds of simplex iterations on a program of so many columns."""
+    return steps * (LP_FLAT + columns) * LP_STEP_S
+
+
 class Clock:
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -29,7 +34,11 @@ class Clock:
         return None if self._modelled else search.left_s
 
     def charge_lp(self, steps: int, columns: int) -> None:
-        self._search.work_s += steps * (LP_FLAT + columns) * LP_STEP_S
+        self._search.work_s += lp_s(steps, columns)
+
+    def affords_lp(self, steps: int, columns: int) -> bool:
+        """Whether so many steps are within the effort; on the wall clock, whoever takes them has a limit."""
+        return not self._modelled or lp_s(steps, columns) < self._left_s()
 
     def charge_descent(self, gangs: int) -> None:
         self._search.work_s += gangs * DESCENT_S

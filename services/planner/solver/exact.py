@@ -6,6 +6,7 @@ is proven all the same. With the facets in it the program is so tight that HiGHS
 stops as soon as the gap is tolerated.
 """
 
+from itertools import count
 from typing import Protocol
 
 import highspy
@@ -30,6 +31,8 @@ PROVING: dict[str, bool | int | float] = {
     "mip_allow_restart": False,
 }
 """a good plan is known, and the program is small: half the time went into what these leave out"""
+STEPS_A_LOOK = 10
+"""simplex iterations between two times that HiGHS asks whether to go on, about; it tells them at the end"""
 
 
 class _Event(Protocol):
@@ -63,7 +66,7 @@ def branch(search: Search, master: Master, clock: Clock, *, nodes: int | None, w
     if whole:
         for name, value in PROVING.items():
             highs.setOptionValue(name, value)
-    _listen(highs, search, rows, whole=whole)
+    _listen(highs, search, clock, rows, whole=whole)
     start = highspy.HighsSolution()
     start.col_value = np.isin(rows, search.best.choice[search.best.choice != NOTHING]).astype(float)
     highs.setSolution(start)
@@ -85,8 +88,9 @@ def _limit(highs: highspy.Highs, search: Search, clock: Clock, nodes: int | None
         highs.setOptionValue("mip_max_nodes", nodes)
 
 
-def _listen(highs: highspy.Highs, search: Search, rows: Ints, *, whole: bool) -> None:
-    """Hear of choices and bounds as they are found; stop it when told to, or when the gap is tolerated."""
+def _listen(highs: highspy.Highs, search: Search, clock: Clock, rows: Ints, *, whole: bool) -> None:
+    """Hear of choices and bounds as they are found; stop it when told to, or when that is enough."""
+    steps = count(STEPS_A_LOOK, STEPS_A_LOOK)
 
     def improved(event: _Event) -> None:
         search.offer(_chosen(rows, event.data_out.mip_solution))
@@ -94,7 +98,8 @@ def _listen(highs: highspy.Highs, search: Search, rows: Ints, *, whole: bool) ->
     def asked(event: _Event) -> None:
         if whole:
             search.tighten(_bound(search, event.data_out.mip_dual_bound))
-        event.interrupt(search.stopped.is_set() or search.done)
+        spent = not clock.affords_lp(next(steps), len(rows))
+        event.interrupt(search.stopped.is_set() or search.done or spent)
 
     def asked_within_simplex(event: _Event) -> None:
         event.interrupt(search.stopped.is_set())
