@@ -31,7 +31,8 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
 digits of a sum would depend on how many there are"""
 COLLECT_EVERY = 200_000
-"""objects made before garbage is looked for: at the usual 700 that takes a tenth of the imports' time"""
+"""objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
+a tenth of the imports' time, and commands make few cycles and end soon"""
 
 ABOUT = """Schedule deep-learning training jobs on a shared cluster of unlike GPUs.
 

@@ -38,7 +38,7 @@ class Replayed(Message, frozen=True, kw_only=True):
 
 
 async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
-    """Raises Unreachable when the API stays away for longer than patience lasts."""
+    """Raises Unreachable when the API, or the monitor, stays away for longer than patience lasts."""
     began = time.monotonic()
     async with connect(spec.api_url) as client:
         status = await patiently(client.status)

@@ -76,8 +76,6 @@ class StatusView(Message, frozen=True, kw_only=True):
     """The whole cluster at a glance."""
 
     at: float
-    speed: float
-    """cluster seconds a second"""
     jobs: dict[str, int]
     """number of jobs by state"""
     gpus: dict[GpuType, tuple[int, int]]
@@ -88,6 +86,8 @@ class StatusView(Message, frozen=True, kw_only=True):
     raqlr: float | None
     """mean latency ratio of the jobs that ended lately (Hops eq. 7)"""
     metrics: dict[str, float | None]
+    speed: float = 1.0
+    """of the cluster's clock: its seconds a second"""
 
 
 class JobPage(Message, frozen=True, kw_only=True):

@@ -21,7 +21,11 @@ def submit(
     *,
     key: Annotated[
         str | None,
-        typer.Option("--key", help="Idempotency key: the same key again gives the same job.", metavar="TEXT"),
+        typer.Option(
+            "--key",
+            help="Idempotency key: the same key again gives the same job, and no other.",
+            metavar="TEXT",
+        ),
     ] = None,
     api: Api = None,
     as_json: AsJson = False,

@@ -12,11 +12,11 @@ class OwnQuestion(Question, frozen=True, kw_only=True):
 
 
 class Submit(OwnQuestion, frozen=True, kw_only=True, tag="submit"):
-    """Answered with `Submitted`."""
+    """Answered with `Submitted`, or with the problem there is."""
 
     job: JobFile
     key: str
-    """idempotency key: the same key is the same job"""
+    """idempotency key: the same key is the same job, and another job under it is refused"""
 
 
 class Cancel(OwnQuestion, frozen=True, kw_only=True, tag="cancel"):

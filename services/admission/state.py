@@ -55,7 +55,7 @@ def keyed(fact: JobSubmitted) -> Keyed:
 
 
 def digest_of(spec: JobSpec) -> bytes:
-    """Tells what one job asks for from what another does."""
+    """Tells one job from another. A later version may read the same file as another job."""
     return blake2b(msgspec.msgpack.encode(spec), digest_size=8).digest()
 
 

@@ -62,7 +62,6 @@ def status(sight: Sight) -> StatusView:
     figures = summary(ledger, now=sight.now, raqlr_window_s=sight.raqlr_window_s)
     return StatusView(
         at=sight.now,
-        speed=sight.speed,
         jobs=jobs_by_state(ledger),
         gpus=gpus(ledger),
         nodes=nodes_by_state(ledger),
@@ -70,6 +69,7 @@ def status(sight: Sight) -> StatusView:
         plan=ledger.plans[-1].view if ledger.plans else None,
         raqlr=figures["raqlr"],
         metrics=figures,
+        speed=sight.speed,
     )
 
 

@@ -41,7 +41,7 @@ class Deaf(msgspec.Struct, frozen=True):
 class Monitor:
     """`lease_s`: cluster seconds of silence after which a node is lost; `speed` of its clock, to be told."""
 
-    def __init__(self, *, lease_s: float, raqlr_window_s: float, speed: float = 1.0) -> None:
+    def __init__(self, *, lease_s: float, raqlr_window_s: float, speed: float) -> None:
         self.state = State()
         self._leases = Leases(lease_s)
         self._speed = speed

@@ -31,12 +31,12 @@ def data_modes(data_s: Sequence[float]) -> tuple[DataMode, ...]:
         return one_mode(data_s)
     scaled = ((times - centre) / spread).reshape(-1, 1)
     two = _two_components(scaled)
-    if not two.converged_ or two.bic(scaled) >= _bic_of_one(len(scaled)) or not _supported(two, scaled):
+    if not two.converged_ or two.bic(scaled) >= bic_of_one(len(scaled)) or not _supported(two, scaled):
         return one_mode(data_s)
     return _modes(two, centre, spread)
 
 
-def _bic_of_one(count: int) -> float:
+def bic_of_one(count: int) -> float:
     """Of one component, on standardised times: its mean is 0 and its deviation 1."""
     return count * (1.0 + math.log(2.0 * math.pi)) + 2.0 * math.log(count)
 
@@ -44,7 +44,7 @@ def _bic_of_one(count: int) -> float:
 def _two_components(scaled: Column) -> GaussianMixture:
     mixture = GaussianMixture(
         2,
-        covariance_type="diag",  # the same as any other in one dimension, and the quickest
+        covariance_type="diag",  # in one dimension the same as "full", and quicker
         random_state=0,
         n_init=2,
         max_iter=200,

@@ -24,10 +24,10 @@ def job_spec(job: JobFile) -> JobSpec:
         gpu_types=tuple(sorted(set(job.gpu_types or ()))),
         samples=_total_samples(job),
         learning_rates=_learning_rates(job, demand),
-        priority=job.priority,
+        priority=float(job.priority),
         project=job.project,
         command=tuple(job.command),
-        checkpoint_interval_s=job.checkpoint.interval_s,
+        checkpoint_interval_s=float(job.checkpoint.interval_s),
     )
 
 
@@ -74,7 +74,7 @@ def _learning_rates(job: JobFile, demand: tuple[int, ...]) -> dict[int, float]:
             missing = [gpus for gpus in demand if gpus not in table]
             if missing:
                 raise InvalidJob("$.learning_rates", f"no rate for {missing[0]} GPUs")
-            return {gpus: table[gpus] for gpus in demand}
+            return {gpus: float(table[gpus]) for gpus in demand}
         case _:
             raise InvalidJob("$.learning_rates", "give learning_rate or learning_rates, not both")
 

@@ -44,6 +44,11 @@ def test_the_status_shows_how_long_jobs_wait_and_the_metrics() -> None:
     assert "gru" not in shown
 
 
+def test_the_status_tells_of_a_clock_that_is_not_the_wall_s() -> None:
+    assert "60 times the speed of time" in text_of(status_table(status_view(speed=60.0)))
+    assert "clock" not in text_of(status_table(status_view(speed=1.0)))
+
+
 def test_one_job_says_which_layer_its_estimate_comes_from() -> None:
     shown = text_of(job_table(job_view(estimated_throughput=812.0, layer=Layer.ENTITY)))
     assert "812 samples/s estimated, from the entity layer" in shown

@@ -25,7 +25,8 @@ from schemas.views import StatusView
 from services.monitor.build import build
 from services.monitor.core import Deaf
 from services.monitor.state import State
-from shared.runtime.clock import LoopClock
+from shared.domain.core import Asked, Reply
+from shared.runtime.clock import LoopClock, ScaledClock
 from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Inbox, Ports, Service
 from shared.runtime.shell import Shell
@@ -107,6 +108,14 @@ def test_a_question_is_answered_over_the_bus() -> None:
             assert (view.jobs, view.gpus) == ({"submitted": 1}, {"v100": (0, 4)})
 
     run(story)
+
+
+def test_the_status_tells_how_fast_the_clock_runs() -> None:
+    service = build(SETTINGS, Ports(bus=MemoryBus(LoopClock()), clock=ScaledClock(speed=60.0)))
+    [reply] = service.core.handle(Asked(1, ShowStatus()), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, StatusView)
+    assert reply.message.speed == 60.0
 
 
 def test_a_restarted_monitor_knows_what_it_knew() -> None:

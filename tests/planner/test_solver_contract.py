@@ -87,6 +87,15 @@ def test_a_tolerated_gap_is_kept_and_true(backend: str, instance: Problem, gap: 
     assert best * (1 - gap - 1e-6) <= solution.objective <= best * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("seed", range(50, 60))
+@pytest.mark.parametrize("gap", [0.02, 0.05, 0.1])
+def test_the_bound_that_branching_proves_holds(seed: int, gap: float) -> None:
+    instance = drawn(seed, jobs=5, nodes=2)
+    solution, best = solve(instance, effort("hopyard", gap)), by_hand(instance)
+    assert solution.gap <= gap
+    assert solution.objective * (1 - 1e-6) <= best <= solution.bound * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_ours_and_highs_agree_within_the_gap(seed: int) -> None:
     instance = drawn(seed, unlike=0.02 if seed % 2 else 0.0)

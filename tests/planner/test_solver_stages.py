@@ -1,4 +1,4 @@
-"""Our own back end, stage by stage: facets, prices, dives, plunges, neighbourhoods."""
+"""Our own back end, stage by stage: facets, prices, dives, plunges, neighbourhoods, branches."""
 
 from collections.abc import Iterator
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from profiler_builders import measurement
+from sklearn.mixture import GaussianMixture
 
 from schemas.events import DataMode
-from services.profiler.mixture import data_modes
+from services.profiler.mixture import bic_of_one, data_modes
 from services.profiler.modules import fitted, objection, one_mode, overlap_pattern
 from services.profiler.state import Measurement
 
@@ -48,10 +49,18 @@ def test_unusable_numbers_are_named(numbers: Measurement) -> None:
     assert objection(numbers)
 
 
-def test_a_stable_loader_has_one_component() -> None:
-    times = np.random.default_rng(1).normal(0.05, 0.004, 50)
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_stable_loader_has_one_component(seed: int) -> None:
+    times = np.random.default_rng(seed).normal(0.05, 0.004, 50)
     [mode] = data_modes(times.tolist())
     assert mode.mean_s == pytest.approx(0.05, rel=0.05)
+
+
+@pytest.mark.parametrize("count", [8, 30, 200])
+def test_one_component_has_the_criterion_that_a_fit_of_one_has(count: int) -> None:
+    times = np.random.default_rng(count).normal(0.05, 0.004, count)
+    scaled = ((times - times.mean()) / times.std()).reshape(-1, 1)
+    assert bic_of_one(count) == pytest.approx(GaussianMixture(1).fit(scaled).bic(scaled), rel=1e-4)
 
 
 def test_a_constant_loader_has_one_component() -> None:

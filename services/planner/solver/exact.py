@@ -18,9 +18,8 @@ from services.planner.solver.clock import Clock
 from services.planner.solver.columns import Columns
 from services.planner.solver.master import Master
 from services.planner.solver.relaxation import Bounded
-from services.planner.solver.search import HALF, Search
+from services.planner.solver.search import HALF, TINY, Search
 
-TINY = 1e-9
 PROVING: dict[str, bool | int | float] = {
     "mip_heuristic_effort": 0.0,
     "mip_heuristic_run_root_reduced_cost": False,

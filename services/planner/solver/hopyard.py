@@ -4,8 +4,8 @@
 2. the relaxation rounded: a plan within some per cent;
 3. facets of whole nodes: a bound within some tenths of a per cent of the best plan (`facets`);
 4. a dive: a plan mostly within the tolerated gap (`dive`);
-5. neighbourhoods of what lost most, planned anew (`improve`);
-6. branch and bound over what is still undecided, to the end (`exact`).
+5. neighbourhoods of what lost most, planned anew, where much is undecided (`improve`);
+6. branch and bound over what could beat the plan by more than the gap tolerates (`exact`).
 
 A large cluster has the prices of 3 without a program (`prices`), and its dive too (`plunge`).
 
@@ -31,7 +31,7 @@ from services.planner.solver.search import Search
 LARGE = 64
 """nodes, above which prices come without programs"""
 SMALL = 1_000
-"""undecided configurations that are all in one neighbourhood: branching is quicker than planning it anew"""
+"""undecided configurations with which branching is quicker than neighbourhoods, which gained nothing there"""
 FEW = 4_000
 """undecided configurations that are branched over at once; else first the likeliest ones"""
 

@@ -27,6 +27,7 @@ ROUNDING = 1e-6
 NONE = 1e-6
 """a relative gap below it is none: solvers prove no more"""
 TINY = 1e-9
+"""a relative difference that is rounding: a bound of `Search.target` is tolerated in spite of it"""
 SEED = 1
 HALF = 0.5
 """tells the two values of a binary apart"""
@@ -72,7 +73,7 @@ class Search:
 
     @property
     def target(self) -> float:
-        """What a choice must be worth to be looked for: with a bound of that, the gap is tolerated."""
+        """A choice must be worth more than this to be looked for: as a bound, it leaves a tolerated gap."""
         gap = min(self.effort.gap, LARGEST_GAP)
         return self.best.objective * max((1.0 - TINY) / (1.0 - gap), 1.0)
 
