@@ -74,8 +74,7 @@ class Search:
     @property
     def target(self) -> float:
         """A choice must be worth more than this to be looked for: as a bound, it leaves a tolerated gap."""
-        gap = min(self.effort.gap, LARGEST_GAP)
-        return self.best.objective * max((1.0 - TINY) / (1.0 - gap), 1.0)
+        return self.best.objective * max((1.0 - TINY) * (1.0 + self.relative_gap), 1.0)
 
     @property
     def relative_gap(self) -> float:
