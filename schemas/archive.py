@@ -10,8 +10,11 @@ from schemas.events import DataMode, TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
 from schemas.samples import ThroughputObserved
+from schemas.upgrades import upgraded
 
-VERSION = 1
+VERSION = 2
+READABLE = range(1, VERSION + 1)
+"""of 1 are the exports of 0.1.0: their observations have GPUs by node in place of gangs"""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
@@ -71,18 +74,30 @@ def header_of(line: bytes) -> Header:
         header = _header.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not an exported store: {error}") from None
-    if header.version != VERSION:
-        raise ValueError(f"an export of version {header.version}, this reads {VERSION}")
+    if header.version not in READABLE:
+        raise ValueError(f"an export of version {header.version}, this reads {READABLE[0]} to {VERSION}")
     return header
 
 
 def entry_of(line: bytes) -> Entry:
     """Raises ValueError."""
     try:
-        entry: Entry = _entry.decode(line)
+        entry = _decoded(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from None
     _check(entry)
+    return entry
+
+
+def _decoded(line: bytes) -> Entry:
+    """Raises DecodeError and UnicodeDecodeError, for a line that is of no version."""
+    try:
+        entry: Entry = _entry.decode(line)
+    except msgspec.ValidationError:
+        raw = msgspec.json.decode(line)
+        if not isinstance(raw, dict) or not isinstance(raw.get("seen"), dict):
+            raise
+        entry = _entry.decode(msgspec.json.encode(raw | {"seen": upgraded(raw["seen"])}))
     return entry
 
 
@@ -90,7 +105,7 @@ def _check(entry: Entry) -> None:
     """What the types cannot say. Raises ValueError."""
     match entry:
         case ObservationLine(seen=seen):
-            wrong = not (0 < seen.throughput < inf and 0 < seen.seconds < inf and seen.configuration)
+            wrong = not (0 < seen.throughput < inf and 0 < seen.seconds < inf and seen.gang.gpus)
         case TheoryLine(fingerprint=fingerprint, modules=modules):
             workload_of(fingerprint)
             wrong = len(modules.data) not in {1, 2} or modules.pattern not in {1, 2}

@@ -13,9 +13,9 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
     """A fact: it happened, at cluster time `at` (float seconds).
 
     The tag reads `entity.fact`. `entity_field` names the field that holds the entity's id, and
-    `identity` the fields that tell one occurrence from another. From these follow the event's id
+    `identity` the fields that distinguish one occurrence from another. From these follow the event's id
     (`job.started/pl-7`), which is also its `Nats-Msg-Id`, and its subject
-    (`hopyard.job.<job id>.started`). So the same cause gives the same id, however often it is told.
+    (`hopyard.job.<job id>.started`). So the same cause gives the same id, however often it is published.
     """
 
     entity_field: ClassVar[str]

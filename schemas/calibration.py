@@ -16,7 +16,7 @@ class AllReduceTimes(Message, frozen=True, kw_only=True):
     """by size, in the order asked"""
 
 
-class Gang(Message, frozen=True, kw_only=True):
+class Ring(Message, frozen=True, kw_only=True):
     """Nodes with the GPUs that take part, the leader first."""
 
     members: tuple[tuple[Node, int], ...]

@@ -36,7 +36,7 @@ class ClusterFile(File, frozen=True, kw_only=True):
 
 
 class Node(Message, frozen=True, kw_only=True):
-    """A server as its agent announces it. Nodes of a type are adjacent in the order of their ids."""
+    """A server as its agent announces it. Nodes of one type are neighbours in the order of their ids."""
 
     node_id: NodeId
     gpu_type: GpuType

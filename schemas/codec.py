@@ -1,11 +1,12 @@
-"""Bytes and back: MessagePack, compressed when large. The one place that knows.
+"""Bytes and back: MessagePack, compressed when large. No other module knows the encoding.
 
-A message the reader does not know (a newer event type) decodes to None: count it and go on. A message
-that is broken raises `Malformed`: it belongs with the dead letters.
+A message of an earlier version is read as this version would have written it (`schemas/upgrades.py`). A
+message the reader does not know (a newer event type) decodes to None: count it and go on. A message that is
+broken raises `Malformed`: it belongs with the dead letters.
 """
 
 import zlib
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -13,6 +14,7 @@ from schemas.base import Event, Message, Question, Sample
 from schemas.events import FACTS, Fact
 from schemas.questions import REPLIES, Asked, Refused
 from schemas.samples import Reading
+from schemas.upgrades import upgraded
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
 EXPANDED_AT_MOST_BYTES = 64 * 1024 * 1024
@@ -20,10 +22,23 @@ _ZLIB = b"z"  # MessagePack maps and arrays never begin with 0x7a (a positive fi
 
 _encoder = msgspec.msgpack.Encoder()
 _facts = msgspec.msgpack.Decoder(Fact)
+_json_facts = msgspec.json.Decoder(Fact)
 _samples = msgspec.msgpack.Decoder(Reading)
 _questions = msgspec.msgpack.Decoder(Asked)
 
 M = TypeVar("M")
+M_co = TypeVar("M_co", covariant=True)
+
+
+class _Form(Protocol):
+    """msgspec's module for JSON, or the one for MessagePack."""
+
+    def encode(self, obj: object, /) -> bytes: ...
+    def decode(self, buf: bytes, /) -> Any: ...  # noqa: ANN401 - any document
+
+
+class _Reader(Protocol[M_co]):
+    def decode(self, buf: bytes, /) -> M_co: ...
 
 
 class Malformed(ValueError):
@@ -48,13 +63,34 @@ def decode_fact(data: bytes) -> Event | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if _tag(plain, "fact") not in (None, *FACTS):
             return None
-        raise Malformed(str(error)) from None
+        fact = _earlier(msgspec.msgpack, _facts, plain, error)
+    return fact
+
+
+def fact_of_json(line: bytes) -> Event:
+    """A fact as event logs and the API write it."""
+    try:
+        fact: Event = _json_facts.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fact = _earlier(msgspec.json, _json_facts, line, error)
     return fact
 
 
 def decode_sample(data: bytes) -> Sample:
-    sample: Sample = _strict(_samples, data)
+    plain = _expand(data)
+    try:
+        sample: Sample = _samples.decode(plain)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        sample = _earlier(msgspec.msgpack, _samples, plain, error)
     return sample
+
+
+def _earlier(form: _Form, reader: _Reader[M], data: bytes, error: Exception) -> M:
+    """A message of an earlier version. Raises Malformed, with the `error` of reading it as one of this."""
+    try:
+        return reader.decode(form.encode(upgraded(form.decode(data))))
+    except (UnicodeDecodeError, AttributeError, LookupError, TypeError, ValueError):  # or of msgspec
+        raise Malformed(str(error)) from None
 
 
 def decode_question(data: bytes) -> Question:

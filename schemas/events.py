@@ -1,8 +1,11 @@
 """The facts: what happened, in the order of the stream. The tables at the end list them all.
 
-Past tense, frozen, self-contained. A change of meaning is a new event, never a changed one.
+Past tense, frozen, self-contained. A change of meaning is a new event, never a changed one. Facts of an
+earlier form are read as this version would have written them (`schemas/upgrades.py`). A fact that
+contradicts itself cannot be made: `__post_init__` raises ValueError, in a decoder a ValidationError.
 """
 
+import re
 from enum import StrEnum
 from typing import ClassVar
 
@@ -10,7 +13,11 @@ from schemas.base import Event, Message
 from schemas.cluster import Node
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
-from schemas.plans import Configuration, LeftOut, Placement, PlanKind, Stage
+from schemas.placement import ONLY_LOCKSTEP, Gang
+from schemas.plans import LeftOut, Placement, PlanKind, Stage
+
+_NO_TOKEN = re.compile(r"[^\w:+=,-]", re.ASCII)
+"""what a subject's parts are not made of here"""
 
 # ---- jobs -------------------------------------------------------------------------------------------
 
@@ -64,7 +71,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag="job.started"):
     identity: ClassVar[tuple[str, ...]] = ("placement_id",)
 
     placement_id: PlacementId
-    configuration: Configuration
+    gang: Gang
     learning_rate: float | None
     global_batch: int
     """samples per iteration over all GPUs"""
@@ -88,7 +95,7 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag="job.completed"):
-    identity: ClassVar[tuple[str, ...]] = ("placement_id",)  # a void one must not hide the one that counts
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)  # a void one must not hide the valid one
 
     placement_id: PlacementId
     samples_done: float
@@ -214,9 +221,9 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     """machine seconds in the solver"""
     configurations: int
     notes: tuple[str, ...] = ()
-    """what was not as it should be: a late estimator, a solver at its deadline, a policy that failed"""
+    """what went wrong on the way: a late estimator, a solver at its deadline, a policy that failed"""
     memory: bytes = b""
-    """what the policy asked to be kept until its next decision; opaque to everybody else"""
+    """the policy's memory, for its next decision; opaque to everybody else"""
 
 
 class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):
@@ -229,8 +236,8 @@ class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):
 
     @property
     def subject(self) -> str:
-        """A `module:attribute` may have dots, and a dot would part the subject."""
-        return f"hopyard.policy.{self.policy.replace('.', '-')}.chosen"
+        """A `module:attribute` has dots, an option's value may have spaces: no subject can."""
+        return f"hopyard.policy.{_NO_TOKEN.sub('-', self.policy)}.chosen"
 
 
 class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"):
@@ -263,6 +270,12 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined"):
     life: str
     """new at every start of the agent"""
     workers: tuple[PlacementId, ...] = ()
+    modes: tuple[str, ...] = ONLY_LOCKSTEP
+    """how gangs may synchronise that the node's runner runs, in alphabetical order"""
+
+    def __post_init__(self) -> None:
+        if self.node.node_id != self.node_id:
+            raise ValueError(f"{self.node_id} joins as {self.node.node_id}")
 
 
 class NodeLost(NodeEvent, frozen=True, kw_only=True, tag="node.lost"):
@@ -293,7 +306,7 @@ class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored"):
 
 
 class WorkerEvent(Event, frozen=True, kw_only=True):
-    """Addressed to, or told by, the agent of one node."""
+    """An order to the agent of one node, or a report by it."""
 
     entity_field: ClassVar[str] = "node_id"
     identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id")
@@ -304,20 +317,25 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
 
 
 class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ordered"):
-    """The placer wants these processes on this node. The first node of the gang leads it."""
+    """The placer wants these processes on this node."""
 
     spec: JobSpec
-    gang: tuple[tuple[Node, int], ...]
-    """all nodes of the configuration with their GPUs, the leader first"""
+    gang: Gang
+    nodes: tuple[Node, ...]
+    """of the gang's members, in their order"""
     samples_done: float
     """in the checkpoint to resume from"""
     learning_rate: float | None
     profile_iterations: int = 0
     """above 0: measure this many iterations instead of training"""
 
+    def __post_init__(self) -> None:
+        if tuple([node.node_id for node in self.nodes]) != self.gang.nodes:
+            raise ValueError("the nodes of an order are those of its gang")
+
 
 class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed"):
-    """Told to the leader: every worker is up, training begins."""
+    """An order to the leader: every worker of the gang is up, training begins."""
 
 
 class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-ordered"):
@@ -327,6 +345,10 @@ class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-order
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started"):
     gpu_indices: tuple[int, ...]
     """the GPUs it owns on the node"""
+
+    def __post_init__(self) -> None:
+        if not self.gpu_indices or len(set(self.gpu_indices)) < len(self.gpu_indices):
+            raise ValueError("a worker owns at least one GPU, and none twice")
 
 
 class WorkerCheckpointed(WorkerEvent, frozen=True, kw_only=True, tag="worker.checkpointed"):
@@ -352,7 +374,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
     outcome: Outcome
     samples_done: float
     leads: bool
-    """told by the leader, whose samples count"""
+    """whether this node leads the gang: only the leader's samples count"""
     reason: str = ""
 
 

@@ -3,10 +3,8 @@
 from enum import StrEnum
 
 from schemas.base import Message
-from schemas.ids import JobId, NodeId, PlacementId
-
-Configuration = dict[NodeId, int]
-"""GPUs by node: location-specific. One node: aggregated; several: distributed."""
+from schemas.ids import JobId, PlacementId
+from schemas.placement import Gang
 
 
 class Layer(StrEnum):
@@ -54,18 +52,18 @@ class Waiting(StrEnum):
 
 
 class Placement(Message, frozen=True, kw_only=True):
-    """One job on one configuration. `placement_id` stays while the job keeps its configuration."""
+    """One job on one gang. `placement_id` stays while the job keeps its gang."""
 
     placement_id: PlacementId
     job_id: JobId
-    configuration: Configuration
+    gang: Gang
     throughput: float
-    """estimated samples/s of the whole configuration"""
+    """estimated samples/s of the whole gang"""
     layer: Layer
 
     @property
     def gpus(self) -> int:
-        return sum(self.configuration.values())
+        return self.gang.gpus
 
 
 class LeftOut(Message, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from schemas.accuracy import AccuracyReport
 from schemas.base import Message, Question
-from schemas.calibration import AllReduceTimes, Calibration, Gang
+from schemas.calibration import AllReduceTimes, Calibration, Ring
 from schemas.events import DataMode
 from schemas.ids import Fingerprint, JobId, NodeId
 from schemas.views import JobPage, JobView, NodePage, StatusView, WhyView
@@ -42,7 +42,8 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
     """Throughput of many configurations at once: rows as compressed sparse columns, little-endian int32.
 
     Configuration c belongs to `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]` for
-    k in start[c] … start[c + 1] − 1.
+    k in start[c] … start[c + 1] − 1. A node that a configuration names several times stands for as many nodes
+    like it: for what a GPU type would do, had it more of them.
     """
 
     subject: ClassVar[str] = ESTIMATOR
@@ -129,14 +130,14 @@ class FittedLoading(Message, frozen=True, kw_only=True):
 class TimeAllReduce(Question, frozen=True, kw_only=True, tag="time-all-reduce"):
     """Time all-reduces of a gang whose first node the agent stands for; refused unless its GPUs are free."""
 
-    gang: Gang
+    ring: Ring
     sizes: tuple[float, ...]
     """bytes"""
     repeats: int
 
     @property
     def subject(self) -> str:  # type: ignore[override]  # one for each node
-        return agent_of(self.gang.members[0][0].node_id)
+        return agent_of(self.ring.members[0][0].node_id)
 
 
 # ---- the monitor

@@ -2,7 +2,7 @@
 
 from schemas.base import Sample
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
-from schemas.plans import Configuration
+from schemas.placement import Gang
 
 
 class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
@@ -24,7 +24,7 @@ class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
     node_id: NodeId
     gpu_type: GpuType
     gpus_on_node: int
-    configuration: Configuration
+    gang: Gang
     seconds: float
     """length of the stretch"""
     throughput: float

@@ -30,6 +30,8 @@ class TraceWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="
     """None: by the look of the file"""
     mix: Name
     limit: Annotated[int, Meta(ge=1)] | None = None
+    checkpoint_interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0
+    """seconds of running between two periodic checkpoints of a job"""
     seed: int = 1
 
 
@@ -44,7 +46,7 @@ class ArrivingJob(File, frozen=True, kw_only=True):
     job: JobFile
 
 
-Workload = PoissonWorkload | TraceWorkload | ListedWorkload
+WorkloadSource = PoissonWorkload | TraceWorkload | ListedWorkload
 
 
 class ScenarioFile(File, frozen=True, kw_only=True):
@@ -52,7 +54,7 @@ class ScenarioFile(File, frozen=True, kw_only=True):
     about: str = ""
     cluster: Name | ClusterFile
     """a name of a cluster that ships with the product, or the cluster itself"""
-    workload: Workload
+    workload: WorkloadSource
     settings: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     """settings of the services, by the names that `hopyard config show` prints"""
 

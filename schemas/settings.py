@@ -36,7 +36,7 @@ class Settings(File, frozen=True, kw_only=True):
     snapshot_every: Whole = 5_000
     """facts between two snapshots of a service"""
     remembered_ids: Whole = 20_000
-    """fact ids a service knows again when they are told twice"""
+    """ids of facts that a service remembers, to drop what comes twice"""
     work_timeout_real_s: Seconds = 120.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
@@ -71,6 +71,15 @@ class Settings(File, frozen=True, kw_only=True):
     # ---- rounds
     round_s: Seconds = 360.0
     policy: str = "hops"
+    """with its options, as `hops+moving_cost_s=15`; `hopyard policy show NAME` prints them"""
+    policies_allowed: str = ""
+    """names as `module:attribute` that can be chosen besides installed policies, between spaces; `*`: any"""
+    policy_load_real_s: Seconds = 10.0
+    """a policy that takes longer to be imported and built is unfit"""
+    policy_wants_real_s: Seconds = 5.0
+    """a policy that takes longer to name its configurations is ended"""
+    policy_memory_max_bytes: Annotated[int, Meta(ge=2**30)] = 8 * 2**30
+    """address space of the process in which policies and the solver run"""
     profile_iterations: Annotated[int, Meta(ge=10, le=50)] = 30
     profile_timeout_s: Seconds = 600.0
     profile_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
@@ -82,7 +91,9 @@ class Settings(File, frozen=True, kw_only=True):
 
     # ---- estimator
     store: str = ":memory:"
-    """path of the DuckDB file"""
+    """path of the DuckDB file; `:memory:`: kept nowhere"""
+    store_flush_real_s: Seconds = 2.0
+    """how long an observation waits for others before it is written"""
     evidence_observations: Whole = 3
     evidence_s: Seconds = 60.0
     """a layer answers with at least so many observations, or so many seconds of running"""
@@ -92,22 +103,15 @@ class Settings(File, frozen=True, kw_only=True):
     """have the paths of gradients measured on the first idle nodes of every GPU type that joins"""
 
     # ---- planner
-    queue_refresh_s: Seconds = 30.0
     fragment_settle_s: Seconds = 1.0
-    """how long the planner lets facts gather before a fragment plan; a lone arrival is planned at once"""
-    priority_rule: Literal["lr", "ftf", "las", "sjf", "srtf", "fifo"] = "lr"
-    sensitivity_threshold: Annotated[float, Meta(gt=0)] = 1.4
-    """σ"""
-    priority_power: Annotated[float, Meta(ge=0, le=10)] = 1.0
-    """λ"""
-    window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
-    """service window, in multiples of the GPUs the plan may use"""
-    moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    """what a running job loses when a first plan moves it; 0: moving is free, as the paper has it"""
+    """how long facts may gather before the plan that they call for; a job that arrives while no other is on
+    its way to the queue is planned at once"""
     gap: Share = 0.01
     solve_deadline_real_s: Seconds = 10.0
     solve_node_limit: Whole = 200
-    """branch-and-bound nodes: the limit in simulation, where seconds must not decide"""
+    """branch-and-bound nodes of a solve that is limited by work"""
+    solve_limit: Literal["seconds", "work"] = "seconds"
+    """what ends a solve: seconds of the machine, or work done, from which seconds are computed"""
     solver: Literal["hopyard", "highs", "scip", "cp-sat"] = "hopyard"
     """what solves the program: our own, or a solver that is given the full model"""
     dump_problems: str = ""
@@ -116,40 +120,6 @@ class Settings(File, frozen=True, kw_only=True):
     lease_real_s: Seconds = 3.0
     """how long a planner leads without renewing"""
     raqlr_window_s: Seconds = 4 * 3600.0
-
-    # ---- planner: policies without elasticity
-    rigid_demand: Literal["median", "min", "max"] = "median"
-    """which of a job's GPU counts it gets from a policy that cannot choose; of two medians the smaller"""
-    yarn_capacities: Annotated[str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$")] = ""
-    """relative capacities of the projects' queues, as `vision=3 speech=1`; those not named have 1"""
-
-    # ---- planner: tiresias
-    tiresias_thresholds: Annotated[str, Meta(pattern=r"^\d+(\.\d+)?( +\d+(\.\d+)?)*$")] = "3250 7200"
-    """where each queue but the last ends, ascending: GPU·s of attained service"""
-    tiresias_service: Literal["gpu-time", "time"] = "gpu-time"
-    """what service is; with `time`, the thresholds are seconds"""
-    tiresias_order: Literal["fifo", "gittins"] = "fifo"
-    """within a queue: by start, or by the Gittins index of the attained service"""
-    tiresias_promote_knob: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-    """a job that has waited so many times as long as it ran goes back to the first queue; 0: never"""
-    tiresias_faithful: bool = False
-    """with the quirks of the authors' simulator"""
-
-    # ---- planner: sia
-    sia_power: Annotated[float, Meta(ge=-10, le=10)] = -0.5
-    """p: below 0 the smaller, the fairer; above 0 the larger, the more for jobs that gain most"""
-    sia_penalty: Annotated[float, Meta(ge=0, le=1e6)] = 1.1
-    """|λ|: what a job without GPUs costs"""
-    sia_scale_up: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
-    """a job gets at most so many times the GPUs it has run with, or its next larger GPU count"""
-
-    # ---- planner: gavel
-    gavel_reset_s: Annotated[float, Meta(ge=0, le=1e8)] = 1920.0
-    """shares of time hold for at least so long, whoever comes or goes"""
-    gavel_queue: Literal["all", "window", "weights"] = "all"
-    """`window`: only the service window by `priority_rule` takes part; `weights`: the rule weighs all"""
-    gavel_faithful: bool = False
-    """with the quirks of the authors' scheduler"""
 
     # ---- placer
     start_timeout_real_s: Seconds = 60.0
@@ -160,9 +130,14 @@ class Settings(File, frozen=True, kw_only=True):
     node_lease_real_s: Seconds = 6.0
     """a node whose heartbeats stay out for so long is lost"""
     observe_every_s: Seconds = 120.0
-    """running time that one throughput observation covers"""
+    """running time that a placement's first throughput observation covers; later ones cover as much as all
+    before them"""
+    runner: str = "emulated"
+    """agent: what runs jobs on its node; an entry point of `hopyard.runners`, or `module:attribute`"""
+    nodes: str = "cluster-file"
+    """agent: what finds the node it stands for; an entry point of `hopyard.nodes`, or `module:attribute`"""
     world: str = "emulated"
-    """agent: entry point of `hopyard.worlds`, or `module:attribute`"""
+    """of the emulated runner: an entry point of `hopyard.worlds`, or `module:attribute`"""
     startup_s: Annotated[float, Meta(ge=0)] = 10.0
     """start of processes and restore of a checkpoint (Hadar: 10 s)"""
     checkpoint_s: Annotated[float, Meta(ge=0)] = 5.0

@@ -6,14 +6,14 @@ hopyard.ask.<service>            questions        request/reply, not stored
 hopyard-dead.<service>           dead letters     stream HOPYARD-DEAD, limited
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from schemas.base import Event
+from schemas.events import FACTS
 
 FACTS_STREAM = "HOPYARD"
 ALL_FACTS = "hopyard.>"
-FACT_SUBJECTS = tuple(
-    f"hopyard.{entity}.*.*"
-    for entity in ("job", "round", "profile", "plan", "policy", "placement", "node", "worker")
-)
+FACT_SUBJECTS = tuple(dict.fromkeys(f"hopyard.{tag.split('.')[0]}.*.*" for tag in FACTS))
 
 SAMPLES_STREAM = "HOPYARD-SAMPLES"
 SAMPLE_PREFIX = "hopyard-sample"
@@ -31,17 +31,42 @@ def facts_of(*entities: str) -> tuple[str, ...]:
     return tuple(f"hopyard.{entity}.*.*" for entity in entities)
 
 
-def entities_of(subjects: Sequence[str]) -> frozenset[str] | None:
-    """The kinds of entity that some subjects are all facts about; None: they are about something else."""
-    entities = [subject.removeprefix("hopyard.").removesuffix(".*.*") for subject in subjects]
-    return frozenset(entities) if tuple(subjects) == facts_of(*entities) else None
+def subjects_of(kinds: Iterable[type[Event]], entity_id: str = "*") -> tuple[str, ...]:
+    """The subjects of some kinds of fact, about one entity or (`*`) about all, in alphabetical order."""
+    tags = sorted({kind.tag() for kind in kinds})
+    return tuple(f"hopyard.{entity}.{entity_id}.{fact}" for entity, fact in (tag.split(".") for tag in tags))
 
 
-def entity_of(subject: str) -> str:
-    """The kind of entity that a fact's subject names."""
-    return subject.split(".", 2)[1]
+class Filter:
+    """Which facts some subjects cover: narrows a coarser subscription down to them."""
+
+    def __init__(self, subjects: Sequence[str]) -> None:
+        """`subjects`: all of the form `hopyard.<entity>.<id>.<fact>`, with `*` for any id or any fact."""
+        self._ids: dict[tuple[str, str], set[str]] = {}
+        """by entity and fact"""
+        for subject in subjects:
+            _, entity, entity_id, fact = subject.split(".")
+            self._ids.setdefault((entity, fact), set()).add(entity_id)
+
+    def passes(self, subject: str) -> bool:
+        _, entity, entity_id, fact = subject.split(".")
+        return self._has(entity_id, entity, fact) or self._has(entity_id, entity, "*")
+
+    def _has(self, entity_id: str, entity: str, fact: str) -> bool:
+        ids = self._ids.get((entity, fact))
+        return ids is not None and ("*" in ids or entity_id in ids)
 
 
-def orders_to(node_id: str) -> str:
-    """What an agent hears: all facts about workers on its node, its own included."""
-    return f"hopyard.worker.{node_id}.*"
+def coarser(subjects: Sequence[str]) -> tuple[str, ...]:
+    """As few subjects as cover these: all facts, or all of an entity, where several kinds are wanted."""
+    parts = [subject.split(".") for subject in subjects]
+    if any(len(part) != len(("hopyard", "entity", "id", "fact")) for part in parts):
+        return tuple(dict.fromkeys(subjects))
+    entities = dict.fromkeys(tuple(part[1:3]) for part in parts)
+    if len(subjects) > 1 and all(entity_id == "*" for _, entity_id in entities):
+        return (ALL_FACTS,)
+    return tuple(
+        next(iter(facts)) if len(facts) == 1 else f"hopyard.{entity}.{entity_id}.*"
+        for entity, entity_id in entities
+        if (facts := {".".join(part) for part in parts if tuple(part[1:3]) == (entity, entity_id)})
+    )

@@ -1,10 +1,13 @@
 """What users look at: jobs, nodes and rounds as the monitor sees them. Also the bodies of the HTTP API."""
 
+from enum import StrEnum
+
 from schemas.base import Message
 from schemas.cluster import Node
 from schemas.ids import GpuType, JobId, NodeId, PlanId
 from schemas.jobs import JobSpec
-from schemas.plans import Configuration, Layer, PlanKind, Stage
+from schemas.placement import Gang
+from schemas.plans import Layer, PlanKind, Stage
 
 
 class JobView(Message, frozen=True, kw_only=True):
@@ -21,9 +24,9 @@ class JobView(Message, frozen=True, kw_only=True):
     """while it waits: how long it will have waited in all, roughly (as in `WhyView`)"""
     samples_done: float = 0.0
     restarts: int = 0
-    configuration: Configuration | None = None
+    gang: Gang | None = None
     estimated_throughput: float | None = None
-    """samples/s of the present configuration, as estimated when it was placed"""
+    """samples/s of the gang, as estimated when it was placed"""
     layer: Layer | None = None
     reason: str = ""
     """why it failed or was rejected"""
@@ -72,6 +75,35 @@ class PlanView(Message, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
+class ServiceState(StrEnum):
+    STARTING = "starting"
+    """it runs but is not ready: it has not caught up with the stream, or the bus is away"""
+    UP = "up"
+    FAILED = "failed"
+    """it ended with an error; its supervisor may start it again"""
+    ENDED = "ended"
+    """it ended as ordered"""
+    GONE = "gone"
+    """it ended without a report, or is out of reach"""
+
+
+class ServiceView(Message, frozen=True, kw_only=True):
+    """The state of a service as it reports it. Times are Unix seconds."""
+
+    name: str
+    state: ServiceState
+    since: float
+    """start of its present life"""
+    at: float
+    """time of the report"""
+    restarts: int = 0
+    """starts that followed an end which was not ordered"""
+    last_error: str = ""
+    last_error_at: float | None = None
+    troubles: tuple[str, ...] = ()
+    """settings that are not in effect, in words: a policy that cannot be loaded, say"""
+
+
 class StatusView(Message, frozen=True, kw_only=True):
     """The whole cluster at a glance."""
 
@@ -87,7 +119,15 @@ class StatusView(Message, frozen=True, kw_only=True):
     """mean latency ratio of the jobs that ended lately (Hops eq. 7)"""
     metrics: dict[str, float | None]
     speed: float = 1.0
-    """of the cluster's clock: its seconds a second"""
+    """of the cluster's clock: cluster seconds per second"""
+    services: tuple[ServiceView, ...] = ()
+
+
+class Readiness(Message, frozen=True, kw_only=True):
+    """What a service that is ready answers at `/readyz`: the state of all services."""
+
+    status: str = "ready"
+    services: tuple[ServiceView, ...] = ()
 
 
 class JobPage(Message, frozen=True, kw_only=True):
@@ -114,6 +154,11 @@ class Cancelled(Message, frozen=True, kw_only=True):
 
 class PolicyChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy: str
+
+
+class PolicyPage(Message, frozen=True, kw_only=True):
+    policies: tuple[str, ...]
+    """names; a last `*`: any `module:attribute` besides"""
 
 
 class Problem(Message, frozen=True, kw_only=True):

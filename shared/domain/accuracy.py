@@ -3,7 +3,7 @@
 An execution is a placement from the forming of its gang to the order that stops it, or to its end. The
 estimate is that of the plan that placed it; measured is what the leader had done, over the time it took.
 Restoring and checkpointing are no part of it. The estimator keeps its prediction log with this fold, and
-an experiment reads the log of a run with it: there is no second way to say what was measured.
+an experiment reads the log of a run with it, so both mean the same by "measured".
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +29,7 @@ from schemas.events import (
 )
 from schemas.ids import Fingerprint, PlacementId
 from schemas.plans import Placement, PlanKind
+from shared.domain import gangs
 from shared.domain.metrics import percentile
 
 SHORTEST_S = 60.0
@@ -39,7 +40,7 @@ RAN = (Outcome.CHECKPOINTED, Outcome.COMPLETED)
 # ---- executions
 
 
-class Running(msgspec.Struct, kw_only=True):
+class RunningPlacement(msgspec.Struct, kw_only=True):
     """A placement under way."""
 
     order: StartOrdered
@@ -48,7 +49,7 @@ class Running(msgspec.Struct, kw_only=True):
     """as the plan that placed it had it"""
     began_at: float | None = None
     stopped_at: float | None = None
-    """when it was told to stop: what it takes to write its checkpoint is no running"""
+    """when its stop was ordered: writing the checkpoint is not running"""
 
 
 class Executions(msgspec.Struct, kw_only=True):
@@ -56,7 +57,7 @@ class Executions(msgspec.Struct, kw_only=True):
 
     planned: dict[PlacementId, Placement] = {}
     """of the round's plans"""
-    running: dict[PlacementId, Running] = {}
+    running: dict[PlacementId, RunningPlacement] = {}
     numbers: dict[Fingerprint, int] = {}
     """executions so far, by workload"""
     unstable: dict[Fingerprint, bool] = {}
@@ -70,7 +71,7 @@ def executions_of(facts: Iterable[Event]) -> list[Execution]:
 
 def fold(known: Executions, fact: Event) -> Execution | None:
     """Enter one fact; the execution that it ends. Facts of other kinds are passed over."""
-    enter = _ENTRIES.get(type(fact))
+    enter = FOLDS.get(type(fact))
     return enter(known, fact) if enter else None
 
 
@@ -88,9 +89,9 @@ def _plan(known: Executions, fact: PlanPublished) -> None:
 
 def _order(known: Executions, fact: StartOrdered) -> None:
     placement = known.planned.get(fact.placement_id)
-    leads = fact.gang[0][0].node_id == fact.node_id
+    leads = gangs.observed(fact.gang) and fact.node_id in gangs.leaders(fact.gang)
     if leads and placement is not None and fact.placement_id not in known.running:
-        known.running[fact.placement_id] = Running(order=fact, placement=placement)
+        known.running[fact.placement_id] = RunningPlacement(order=fact, placement=placement)
 
 
 def _begin(known: Executions, fact: GangFormed) -> None:
@@ -119,16 +120,16 @@ def _drop(known: Executions, fact: JobPreempted | JobCompleted | JobFailed) -> N
 
 
 def _withdraw(known: Executions, fact: JobCancelled) -> None:
-    """A placement that never formed will not say that it ended."""
+    """A placement whose gang never formed reports no end."""
     for placement_id in [one for one, running in known.running.items() if _idle(running, fact)]:
         del known.running[placement_id]
 
 
-def _idle(running: Running, fact: JobCancelled) -> bool:
+def _idle(running: RunningPlacement, fact: JobCancelled) -> bool:
     return running.order.job_id == fact.job_id and running.began_at is None
 
 
-def _execution(known: Executions, running: Running, end: WorkerStopped) -> Execution | None:
+def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped) -> Execution | None:
     order, placement = running.order, running.placement
     if running.began_at is None or not 0 < placement.throughput < float("inf"):
         return None
@@ -143,9 +144,9 @@ def _execution(known: Executions, running: Running, end: WorkerStopped) -> Execu
         job_id=order.job_id,
         fingerprint=fingerprint,
         model=order.spec.workload.model,
-        gpu_type="+".join(sorted({node.gpu_type for node, _ in order.gang})),
+        gpu_type="+".join(sorted({node.gpu_type for node in order.nodes})),
         gpus=placement.gpus,
-        nodes=len(order.gang),
+        nodes=len(order.nodes),
         layer=placement.layer,
         estimated=placement.throughput,
         measured=samples / seconds,
@@ -156,7 +157,7 @@ def _execution(known: Executions, running: Running, end: WorkerStopped) -> Execu
     )
 
 
-_ENTRIES: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
+FOLDS: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
     JobProfiled: _profile,
     PlanPublished: _plan,
     StartOrdered: _order,

@@ -1,4 +1,4 @@
-"""Nodes and GPU types: from the file that describes a cluster to what the services reckon with."""
+"""Nodes and GPU types: from the file that describes a cluster to what the services compute with."""
 
 from collections.abc import Iterable
 

@@ -2,7 +2,7 @@
 
 A core is a synchronous state machine. It changes `state` only when it handles a fact, its own facts
 included: they come back through the stream like everybody's. So a replay of the stream, its effects
-dropped, gives the same state, and a fact told twice changes nothing, because its id is the same.
+dropped, gives the same state, and a fact published twice changes nothing, because its id is the same.
 What else a core remembers (an outstanding question, a timer) is volatile: `resume` begins it anew.
 """
 
@@ -14,7 +14,7 @@ from schemas.base import Event, Message, Question, Sample
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Tell a fact. Told again, it has the same id and is dropped."""
+    """Publish a fact. Published again, it has the same id and is dropped."""
 
     event: Event
 
@@ -64,7 +64,7 @@ class Core(Protocol):
     """One service's decisions. `now` is cluster time, float seconds."""
 
     state: Any
-    """a msgspec struct: all that facts taught it, ready to be written as a snapshot"""
+    """a msgspec struct: all that it has learnt from facts, ready to be written as a snapshot"""
 
     def handle(self, message: Input, now: float) -> Effects: ...
 

@@ -47,7 +47,9 @@ def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:
         raise InvalidJob("$.gpus.choices", "both bounds are kept, so a range needs at least 2")
     steps = max(gpus.choices - 1, 1)
     width = (gpus.max - gpus.min) / steps
-    return tuple(sorted({math.floor(gpus.min + width * k + 0.5) for k in range(steps + 1)}))
+    counts = tuple(sorted({math.floor(gpus.min + width * k + 0.5) for k in range(steps + 1)}))
+    assert (counts[0], counts[-1]) == (gpus.min, gpus.max), "both bounds are kept"
+    return counts
 
 
 def _total_samples(job: JobFile) -> float:

@@ -1,13 +1,13 @@
 """The time of one training iteration on one GPU (Hops eq. 1 and 2), for numbers and numpy columns alike.
 
-The profiler tells a job's overlap pattern with it, the estimator predicts throughput with it. Pure.
+The profiler recognises a job's overlap pattern with it, the estimator predicts throughput with it. Pure.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 Column = npt.NDArray[np.float64]
-Values = float | Column | npt.NDArray[np.int64]
+Numbers = float | Column | npt.NDArray[np.int64]
 """one value, or one a row"""
 
 UNHIDDEN = 0.2
@@ -32,7 +32,7 @@ def unhidden_share(parameters: float, bucket_bytes: float) -> float:
 
 
 def busy_s(
-    *, backward_s: Values, update_s: Values, communication_s: Values = 0.0, unhidden: Values = UNHIDDEN
+    *, backward_s: Numbers, update_s: Numbers, communication_s: Numbers = 0.0, unhidden: Numbers = UNHIDDEN
 ) -> Column:
     """What pattern 1 hides data loading behind: max(T_b + T̃_c, T_c) + T_u, seconds."""
     exchanged = np.maximum(np.add(backward_s, np.multiply(unhidden, communication_s)), communication_s)
@@ -41,14 +41,14 @@ def busy_s(
 
 def iteration_s(
     *,
-    data_s: Values,
-    forward_s: Values,
-    backward_s: Values,
-    update_s: Values,
-    pattern: Values,
-    communication_s: Values = 0.0,
-    unhidden: Values = UNHIDDEN,
-    wait_s: Values = 0.0,
+    data_s: Numbers,
+    forward_s: Numbers,
+    backward_s: Numbers,
+    update_s: Numbers,
+    pattern: Numbers,
+    communication_s: Numbers = 0.0,
+    unhidden: Numbers = UNHIDDEN,
+    wait_s: Numbers = 0.0,
 ) -> Column:
     """T_iter (eq. 1), seconds, broadcast over its arguments.
 
@@ -67,11 +67,11 @@ def iteration_s(
 
 def communication_s(
     *,
-    parameters: Values,
-    gpus: Values,
+    parameters: Numbers,
+    gpus: Numbers,
     distributed: npt.ArrayLike,
-    bandwidth: Values,
-    latency_s: Values = 0.0,
+    bandwidth: Numbers,
+    latency_s: Numbers = 0.0,
 ) -> Column:
     """T_c (eq. 2), seconds; `bandwidth` in bytes/s of the path the gradients take.
 

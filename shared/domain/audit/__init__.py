@@ -10,11 +10,11 @@
 | job-lost            | a round's first plan forgets a queued job; with `drained`, a job that has not ended|
 | gpu-two-owners      | WorkerStarted on a GPU that another worker has                                     |
 | gpu-unknown         | WorkerStarted on a GPU that the node has not                                       |
-| gang-broken         | JobStarted without all workers of its configuration                                |
+| gang-broken         | JobStarted without all workers of its gang                                         |
 | node-overbooked     | plans of one round that want more GPUs than a node has                             |
 | placed-twice        | a plan with two places for one job                                                 |
 | stale-plan-followed | StartOrdered by a plan with an older fencing token than one before it              |
-| gpu-count, gpu-type | a placement outside the job's demand, or on a type it may not or cannot use        |
+| gpu-count, gpu-type | a gang outside the job's demand, or on a type it may not or cannot use    |
 | job-unknown, node-unknown | a placement of a job nobody submitted, or on a node that never joined        |
 """
 
@@ -46,7 +46,7 @@ RULES: tuple[Rule, ...] = (
 )
 AT_REST: tuple[Rule, ...] = (jobs.every_job_ended,)
 
-__all__ = ["Violation", "audit", "event_log_hash"]
+__all__ = ["LogHash", "Violation", "audit", "event_log_hash"]
 
 
 def audit(
@@ -64,15 +64,28 @@ def audit(
 
 
 def event_log_hash(events: Iterable[Event]) -> str:
-    """SHA-256 (hex) over the encoded facts, in order.
+    """SHA-256 (hex) over the encoded facts, in order."""
+    log_hash = LogHash()
+    for event in events:
+        log_hash.add(event)
+    return log_hash.hex()
+
+
+class LogHash:
+    """The hash of a log, fact by fact.
 
     A plan's `solve_s` is left out: it is the one number that the machine decides and not the run.
     """
-    digest = hashlib.sha256()
-    encoder = msgspec.msgpack.Encoder()
-    for event in events:
-        told = msgspec.structs.replace(event, solve_s=0.0) if isinstance(event, PlanPublished) else event
-        data = encoder.encode(told)
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def add(self, event: Event) -> None:
+        hashed = msgspec.structs.replace(event, solve_s=0.0) if isinstance(event, PlanPublished) else event
+        data = self._encoder.encode(hashed)
+        self._digest.update(len(data).to_bytes(8, "little"))
+        self._digest.update(data)
+
+    def hex(self) -> str:
+        return self._digest.hexdigest()

@@ -20,7 +20,9 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
-from schemas.plans import Configuration, Placement, PlanKind
+from schemas.placement import Gang
+from schemas.plans import Placement, PlanKind
+from shared.domain import gangs
 from shared.domain.audit.log import Log, Violation, broken
 
 
@@ -68,23 +70,24 @@ def _claim(log: Log, held: dict[int, PlacementId], fact: WorkerStarted) -> Itera
 
 
 def gangs_are_whole(log: Log) -> Iterator[Violation]:
-    """A job starts when every node of its configuration has a worker with all its GPUs."""
+    """A job starts when every node of its gang has a worker with all its GPUs."""
     up: dict[tuple[PlacementId, NodeId], int] = {}
     for _, fact in log.facts:
         if isinstance(fact, WorkerStarted):
             up[fact.placement_id, fact.node_id] = len(set(fact.gpu_indices))
         if isinstance(fact, JobStarted):
-            for node_id, gpus in fact.configuration.items():
-                found = up.get((fact.placement_id, node_id), 0)
-                if found != gpus:
-                    yield broken("gang-broken", fact, f"{found} of {gpus} GPUs are up on {node_id}")
+            for one in fact.gang.members:
+                found = up.get((fact.placement_id, one.node), 0)
+                if found != one.gpus:
+                    yield broken("gang-broken", fact, f"{found} of {one.gpus} GPUs are up on {one.node}")
 
 
 def plans_fit_the_nodes(log: Log) -> Iterator[Violation]:
     """No plan, together with what still stands of its round's earlier plans, exceeds a node.
 
-    An earlier placement stands until anything ends it, or might: this errs towards silence. What the leader
-    before planned while this plan was made, its maker did not know: the placer refuses one of the two.
+    An earlier placement stands until anything ends it, or might: so the rule reports too little rather than
+    too much. What the previous leader planned while this plan was made does not count: the maker of this
+    plan could not know it, and the placer refuses one of the two.
     """
     standing: Standing = {}
     token = 0
@@ -110,7 +113,7 @@ def _take_away(standing: Standing, fact: Event) -> None:
             for key in [key for key, one in standing.items() if one.placement.job_id == fact.job_id]:
                 del standing[key]
         case NodeLost() | NodeJoined():
-            for key in [key for key, one in standing.items() if fact.node_id in one.placement.configuration]:
+            for key in [key for key, one in standing.items() if one.placement.gang.on(fact.node_id)]:
                 del standing[key]
         case _:
             pass
@@ -119,8 +122,8 @@ def _take_away(standing: Standing, fact: Event) -> None:
 def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) -> Iterator[Violation]:
     wanted: dict[NodeId, int] = {}
     for placement in standing:
-        for node_id, gpus in placement.configuration.items():
-            wanted[node_id] = wanted.get(node_id, 0) + gpus
+        for one in placement.gang.members:
+            wanted[one.node] = wanted.get(one.node, 0) + one.gpus
     for node_id, gpus in wanted.items():
         there = log.nodes[node_id].gpus if node_id in log.nodes else 0
         if gpus > there:
@@ -167,25 +170,22 @@ def placements_meet_the_demand(log: Log) -> Iterator[Violation]:
             case PlanPublished(placements=placements):
                 for placement in placements:
                     out = unusable.get(placement.job_id, set())
-                    yield from _amiss(log, fact, placement.job_id, placement.configuration, out)
+                    yield from _misfits(log, fact, placement.job_id, placement.gang, out)
             case JobStarted():
                 out = unusable.get(fact.job_id, set())
-                yield from _amiss(log, fact, fact.job_id, fact.configuration, out)
+                yield from _misfits(log, fact, fact.job_id, fact.gang, out)
             case _:
                 pass
 
 
-def _amiss(
-    log: Log, fact: Event, job_id: JobId, configuration: Configuration, out: set[GpuType]
-) -> Iterator[Violation]:
+def _misfits(log: Log, fact: Event, job_id: JobId, gang: Gang, out: set[GpuType]) -> Iterator[Violation]:
     spec = log.specs.get(job_id)
     if spec is None:
         yield broken("job-unknown", fact, f"nobody submitted {job_id}")
         return
-    gpus = sum(configuration.values())
-    if gpus not in spec.demand:
-        yield broken("gpu-count", fact, f"{job_id} gets {gpus} GPUs and wants one of {spec.demand}")
-    for node_id in configuration:
+    if wrong := gangs.misfit(gang, spec.demand, spec.workload.batch_size):
+        yield broken("gpu-count", fact, f"{job_id} gets {wrong}")
+    for node_id in gang.nodes:
         node = log.nodes.get(node_id)
         if node is None:
             yield broken("node-unknown", fact, f"{job_id} is placed on {node_id}")

@@ -56,17 +56,17 @@ def no_job_starts_after_its_end(log: Log) -> Iterator[Violation]:
     follows a plan from after the end, or a JobStarted that follows a worker from after it, is a mistake.
     """
     ends = _ends(log)
-    asked: dict[PlacementId, int] = {}
+    planned: dict[PlacementId, int] = {}
     last_worker: dict[PlacementId, int] = {}
     for seq, fact in log.facts:
         match fact:
             case PlanPublished(placements=placements):
                 for placement in placements:
-                    asked.setdefault(placement.placement_id, seq)
+                    planned.setdefault(placement.placement_id, seq)
             case ProfilingPlanned(runs=runs):
                 for run in runs:
-                    asked.setdefault(run.placement_id, seq)
-            case StartOrdered(placement_id=key) if asked.get(key, 0) > ends.get(fact.job_id, seq):
+                    planned.setdefault(run.placement_id, seq)
+            case StartOrdered(placement_id=key) if planned.get(key, 0) > ends.get(fact.job_id, seq):
                 yield broken("start-after-end", fact, f"{fact.job_id} had ended when {key} was planned")
             case WorkerStarted(placement_id=key):
                 last_worker[key] = seq
@@ -77,15 +77,15 @@ def no_job_starts_after_its_end(log: Log) -> Iterator[Violation]:
 
 
 def nothing_starts_unplanned(log: Log) -> Iterator[Violation]:
-    """Every start was asked for by a plan, or by the opening of a round, with the same placement id."""
-    asked: set[PlacementId] = set()
+    """Every start has the placement id of a plan, or of a measurement that a round opened with."""
+    planned: set[PlacementId] = set()
     for _, fact in log.facts:
         match fact:
             case PlanPublished(placements=placements):
-                asked.update(placement.placement_id for placement in placements)
+                planned.update(placement.placement_id for placement in placements)
             case ProfilingPlanned(runs=runs):
-                asked.update(run.placement_id for run in runs)
-            case StartOrdered(placement_id=key) if key not in asked:
+                planned.update(run.placement_id for run in runs)
+            case StartOrdered(placement_id=key) if key not in planned:
                 yield broken("start-unplanned", fact, f"no plan has {key}")
             case _:
                 pass
@@ -102,20 +102,20 @@ def completed_jobs_did_their_work(log: Log) -> Iterator[Violation]:
 
 
 def no_job_is_forgotten(log: Log) -> Iterator[Violation]:
-    """A plan that opens a round speaks of every job it was made from and that has not ended meanwhile."""
+    """A plan that opens a round mentions every job it was made from that has not ended meanwhile."""
     queued: dict[JobId, int] = {}
     ends = _ends(log)
     for seq, fact in log.facts:
         if isinstance(fact, JobQueued):
             queued.setdefault(fact.job_id, seq)
         if isinstance(fact, PlanPublished) and fact.kind is PlanKind.FIRST:
-            spoken_of = {placement.job_id for placement in fact.placements}
-            spoken_of.update(left.job_id for left in fact.left_out)
+            mentioned = {placement.job_id for placement in fact.placements}
+            mentioned.update(left.job_id for left in fact.left_out)
             over = [job_id for job_id in queued if ends.get(job_id, seq) < seq]
             for job_id in over:
                 del queued[job_id]
             for job_id, since in queued.items():
-                if since <= fact.made_from and job_id not in spoken_of:
+                if since <= fact.made_from and job_id not in mentioned:
                     yield broken("job-lost", fact, f"{fact.plan_id} forgets {job_id}")
 
 

@@ -22,7 +22,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 class Log(msgspec.Struct, frozen=True):
     facts: list[tuple[int, Event]]
-    """(stream sequence, fact), each fact once: told again, it changes nothing"""
+    """(stream sequence, fact), each fact once: a repetition changes nothing"""
     specs: dict[JobId, JobSpec]
     nodes: dict[NodeId, Node]
 

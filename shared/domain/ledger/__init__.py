@@ -1,7 +1,7 @@
 """The one fold over the facts: from the stream to jobs, nodes and plans with their times.
 
-The monitor keeps a ledger while the system runs; a simulation's report makes one afterwards. Both get the
-same figures, because there is no second way to read the stream. A fact that the table of states does not
+The monitor keeps a ledger while the system runs; a simulation's report makes one afterwards. Both use
+this fold, so both get the same figures. A fact that the table of states does not
 allow is void and only counted: the first terminal fact about a job wins.
 """
 
@@ -39,7 +39,7 @@ from schemas.events import (
 from shared.domain.ledger import cluster, jobs
 from shared.domain.ledger.records import Ledger
 
-__all__ = ["Ledger", "fold", "forget", "ledger_of"]
+__all__ = ["FOLDS", "Ledger", "fold", "forget", "ledger_of"]
 
 
 def ledger_of(facts: Iterable[Event]) -> Ledger:
@@ -53,7 +53,7 @@ def ledger_of(facts: Iterable[Event]) -> Ledger:
 def fold(ledger: Ledger, fact: Event) -> None:
     """Enter one fact. Facts of kinds that change no figure are passed over."""
     ledger.at = max(ledger.at, fact.at)
-    enter = _ENTRIES.get(type(fact))
+    enter = FOLDS.get(type(fact))
     if enter is not None:
         enter(ledger, fact)
 
@@ -76,7 +76,7 @@ def forget(ledger: Ledger, *, keep_jobs: int, keep_plans: int) -> None:
         del ledger.jobs[record.job_id]
 
 
-_ENTRIES: Mapping[type[Event], Callable[[Ledger, Any], None]] = {
+FOLDS: Mapping[type[Event], Callable[[Ledger, Any], None]] = {
     JobSubmitted: jobs.submit,
     JobProfiled: jobs.profile,
     JobQueued: jobs.queue,
@@ -95,8 +95,8 @@ _ENTRIES: Mapping[type[Event], Callable[[Ledger, Any], None]] = {
     NodeJoined: cluster.join,
     NodeLost: cluster.lose,
     NodeReturned: cluster.come_back,
-    NodeDrained: cluster.drain,
-    NodeRestored: cluster.drain,
+    NodeDrained: cluster.change,
+    NodeRestored: cluster.change,
     StartOrdered: cluster.order_start,
     StopOrdered: cluster.order_stop,
     WorkerStarted: cluster.start_worker,

@@ -1,10 +1,9 @@
 """How facts about plans, nodes and workers enter the ledger."""
 
 from schemas.events import (
-    NodeDrained,
+    NodeEvent,
     NodeJoined,
     NodeLost,
-    NodeRestored,
     NodeReturned,
     Outcome,
     PlacementRefused,
@@ -22,13 +21,14 @@ from schemas.events import (
 from schemas.ids import JobId
 from schemas.plans import PlanKind, Waiting
 from schemas.views import PlanView
-from shared.domain.ledger.records import Ledger, NodeRecord, PlanRecord, Verdict, Worker
+from shared.domain.ledger.records import Ledger, NodeRecord, PlanRecord, Verdict, WorkerRecord
+from shared.domain.nodes import fold_node
 from shared.domain.states import JobState
 
 REFUSED = "refused"
-"""a verdict of the placer's: the plan held no longer"""
+"""the reason of a job whose placement the placer refused"""
 NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE})
-"""reasons that no idle GPU could cure"""
+"""reasons for waiting that idle GPUs do not remove"""
 
 # ---- plans
 
@@ -109,16 +109,16 @@ def measure(ledger: Ledger, fact: ProfileMeasured | ProfileFailed) -> None:
 
 
 def join(ledger: Ledger, fact: NodeJoined) -> None:
-    known = ledger.nodes.get(fact.node_id)
-    if known is None:
-        ledger.nodes[fact.node_id] = NodeRecord(
-            node=fact.node, life=fact.life, up_since=fact.at, settled_at=fact.at
-        )
-        return
-    known.settle(fact.at)
-    _back(known, fact.at)
-    known.node, known.life = fact.node, fact.life
+    come_back(ledger, fact)
+    known = ledger.nodes[fact.node_id]
     known.workers = {key: worker for key, worker in known.workers.items() if key in fact.workers}
+
+
+def come_back(ledger: Ledger, fact: NodeJoined | NodeReturned) -> None:
+    if known := ledger.nodes.get(fact.node_id):
+        known.settle(fact.at)
+        known.up_since = known.up_since if known.alive else fact.at
+    change(ledger, fact)
 
 
 def lose(ledger: Ledger, fact: NodeLost) -> None:
@@ -126,23 +126,15 @@ def lose(ledger: Ledger, fact: NodeLost) -> None:
     if known is not None and known.alive:
         known.settle(fact.at)
         known.up.append((known.up_since, fact.at))
-        known.alive = False
+    change(ledger, fact)
 
 
-def come_back(ledger: Ledger, fact: NodeReturned) -> None:
-    if known := ledger.nodes.get(fact.node_id):
-        known.settle(fact.at)
-        _back(known, fact.at)
+def change(ledger: Ledger, fact: NodeEvent) -> None:
+    fold_node(ledger.nodes, fact, _record)
 
 
-def _back(known: NodeRecord, at: float) -> None:
-    if not known.alive:
-        known.alive, known.up_since = True, at
-
-
-def drain(ledger: Ledger, fact: NodeDrained | NodeRestored) -> None:
-    if known := ledger.nodes.get(fact.node_id):
-        known.draining = isinstance(fact, NodeDrained)
+def _record(fact: NodeJoined) -> NodeRecord:
+    return NodeRecord(node=fact.node, life=fact.life, modes=fact.modes, up_since=fact.at, settled_at=fact.at)
 
 
 # ---- workers
@@ -157,7 +149,7 @@ def order_start(ledger: Ledger, fact: StartOrdered) -> None:
 def start_worker(ledger: Ledger, fact: WorkerStarted) -> None:
     if known := ledger.nodes.get(fact.node_id):
         known.settle(fact.at)
-        known.workers[fact.placement_id] = Worker(job_id=fact.job_id, gpus=len(fact.gpu_indices))
+        known.workers[fact.placement_id] = WorkerRecord(job_id=fact.job_id, gpus=len(fact.gpu_indices))
 
 
 def order_stop(ledger: Ledger, fact: StopOrdered) -> None:

@@ -52,9 +52,10 @@ def start(ledger: Ledger, fact: JobStarted) -> None:
     record = _move(ledger, fact)
     if record is None:
         return
+    assert not record.runs or record.runs[-1].ended_at is not None, "one run at a time"
     run = Run(
         placement_id=fact.placement_id,
-        configuration=fact.configuration,
+        gang=fact.gang,
         started_at=fact.at,
         samples_from=record.samples_done,
         saved_at=fact.at,
@@ -104,6 +105,7 @@ def end(ledger: Ledger, fact: JobCompleted | JobFailed | JobCancelled | JobRejec
 
 def _close(record: JobRecord, at: float) -> None:
     run = record.runs[-1]
+    assert run.ended_at is None, "a run ends once"
     run.ended_at = max(at, run.started_at)
     run.samples_to = record.samples_done
     record.run_s += run.ended_at - run.started_at

@@ -1,24 +1,25 @@
-"""What the ledger is made of: jobs, runs, nodes, plans. Small, serialisable, no behaviour to speak of.
+"""What the ledger is made of: jobs, runs, nodes, plans. Small, serialisable, almost no behaviour.
 
 All times are cluster seconds.
 """
 
 import msgspec
 
-from schemas.cluster import Node
 from schemas.events import ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec
-from schemas.plans import Configuration, Layer, Placement
+from schemas.placement import Gang
+from schemas.plans import Layer, Placement
 from schemas.views import PlanView
+from shared.domain.nodes import KnownNode
 from shared.domain.states import ENDED, JobState
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """A stretch in which a job holds GPUs: from JobStarted to JobPreempted or the job's end."""
+    """The time in which a job holds one set of GPUs: from JobStarted to JobPreempted or the job's end."""
 
     placement_id: PlacementId
-    configuration: Configuration
+    gang: Gang
     started_at: float
     samples_from: float
     """in the checkpoint it resumed from"""
@@ -26,14 +27,14 @@ class Run(msgspec.Struct, kw_only=True):
     """of the newest checkpoint; the start, while there is none"""
     ended_at: float | None = None
     samples_to: float | None = None
-    """that count: in the checkpoint it left behind"""
+    """done at its end, as far as they count: those in its last checkpoint"""
     throughput: float | None = None
     """samples/s, as estimated when it was placed"""
     layer: Layer | None = None
 
     @property
     def gpus(self) -> int:
-        return sum(self.configuration.values())
+        return self.gang.gpus
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
@@ -70,7 +71,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
 
     @property
     def present(self) -> Run | None:
-        """The run that goes on."""
+        """The run that is under way; None unless the job is running."""
         return self.runs[-1] if self.state is JobState.RUNNING else None
 
     def wait_s(self, now: float) -> float:
@@ -81,7 +82,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
         return max(until - self.submitted_at - running_s, 0.0)
 
 
-class Worker(msgspec.Struct, kw_only=True):
+class WorkerRecord(msgspec.Struct, kw_only=True):
     """GPUs of one node in the hands of one placement."""
 
     job_id: JobId
@@ -89,15 +90,11 @@ class Worker(msgspec.Struct, kw_only=True):
     stop_ordered_at: float | None = None
 
 
-class NodeRecord(msgspec.Struct, kw_only=True):
-    node: Node
-    life: str
-    alive: bool = True
-    draining: bool = False
+class NodeRecord(KnownNode, kw_only=True):
     up: list[tuple[float, float]] = []
     """intervals in which it was alive; the present one is open and not among them"""
     up_since: float
-    workers: dict[PlacementId, Worker] = {}
+    workers: dict[PlacementId, WorkerRecord] = {}
     """a lost node keeps them: it may come back with them"""
     settled_at: float
     """up to when the next two are added up"""

@@ -1,4 +1,4 @@
-"""The metrics, defined once for every policy (hops.md section 5): pure functions from a ledger.
+"""The metrics, defined once for every policy: pure functions from a ledger.
 
 | name                    | unit    | what                                                                  |
 |-------------------------|---------|-----------------------------------------------------------------------|
@@ -7,7 +7,7 @@
 | jct_s_mean …_max        | s       | completion − submission: mean, p50, p95, p99, max                     |
 | wt_s_mean               | s       | waiting time: without GPUs, profiling included                        |
 | lr_mean, lr_max         | 1       | latency ratio, wait / age (Hops eq. 8)                                |
-| raqlr                   | 1       | mean latency ratio of the jobs that ended in the last h (eq. 7)       |
+| raqlr                   | 1       | mean latency ratio of the jobs that ended in the last 4 h (eq. 7)     |
 | fragments_mean          | GPUs    | idle GPUs after a plan that left out a job that could run, else 0:    |
 |                         |         | mean over each round's plans, then over rounds                        |
 | ftf_rho_mean, …_max     | 1       | finish-time fairness, JCT / T_isolated                                |
@@ -21,7 +21,7 @@
 | decision_s_p50, …_p99   | s       | from the first look at the view to the plan                           |
 | gap_max                 | 1       | proven relative gap of the solved plans                               |
 
-JCT, waiting and the ratios are about completed jobs. A figure with nothing to stand on is None, never NaN.
+JCT, waiting and the ratios are about completed jobs. A figure without data is None, never NaN.
 "Available" and the mean throughput are taken from the first submission to the last completion, or to now
 while jobs are unfinished. A GPU is busy while a worker has it: profiling, start and checkpoint included.
 
@@ -46,7 +46,7 @@ RAQLR_WINDOW_S = 4 * 3600.0
 def summary(
     ledger: Ledger, *, now: float | None = None, raqlr_window_s: float = RAQLR_WINDOW_S
 ) -> dict[str, float | None]:
-    """Every figure of the table above. `now`: the time of the newest fact, unless told."""
+    """Every figure of the table above. `now`: the time of the newest fact, unless given."""
     at = ledger.at if now is None else now
     done = completed(ledger)
     jcts = [jct_s(record) for record in done]
@@ -168,7 +168,7 @@ def expected_wait_s(record: JobRecord, recent: float | None) -> float | None:
 
 
 def lost_work_gpu_s(ledger: Ledger) -> float:
-    """GPU-seconds recomputed, or spent on checkpoints and restores, as far as facts tell.
+    """GPU-seconds recomputed, or spent on checkpoints and restores, as far as the facts show.
 
     Recomputed: GPUs × the time from the newest checkpoint to the preemption, where a node was lost or an
     agent restarted (the silence before a loss is noticed included). Checkpoint: a worker's GPUs from the

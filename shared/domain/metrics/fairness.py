@@ -1,4 +1,4 @@
-"""Finish-time fairness and Jain's index: how a job fared beside others, against alone on its share."""
+"""Finish-time fairness and Jain's index: a job's time among others against its time alone on a fair share."""
 
 import math
 from bisect import bisect_right

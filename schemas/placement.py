@@ -1,0 +1,143 @@
+"""A gang: the GPUs that work for a job together, and how its workers synchronise.
+
+Only the form is checked here. What a mode means for throughput, batches and progress is in
+`shared/domain/gangs.py`.
+"""
+
+from collections.abc import Mapping
+
+from schemas.base import Message
+from schemas.ids import NodeId
+
+Configuration = dict[NodeId, int]
+"""GPUs by node: location-specific. One node: aggregated; several: distributed."""
+
+ROUNDING = 1e-6
+"""what adding up shares in floats may lose"""
+
+
+class Member(Message, frozen=True, gc=False):
+    """The GPUs of one node."""
+
+    node: NodeId
+    gpus: int
+
+
+Members = tuple[Member, ...]
+
+
+class Mode(Message, frozen=True, kw_only=True, tag_field="mode"):
+    """How workers synchronise. What a mode says of single members comes in the order of the members."""
+
+    @classmethod
+    def tag(cls) -> str:
+        return str(cls.__struct_config__.tag)
+
+    def misfit(self, members: Members) -> str:  # noqa: ARG002 - most modes look at them
+        """Why it cannot be said of these members; empty: it can."""
+        return ""
+
+
+class Lockstep(Mode, frozen=True, kw_only=True, tag="lockstep"):
+    """Every GPU takes a batch of the same size in every iteration, and waits for the slowest at its end."""
+
+
+class Proportional(Mode, frozen=True, kw_only=True, tag="proportional"):
+    """As in lockstep, but each node takes samples as it is fast (JPS, eq. 12 and 13)."""
+
+    samples: tuple[int, ...]
+    """of one iteration, by member; its GPUs share them as evenly as whole samples allow"""
+
+    def misfit(self, members: Members) -> str:
+        if len(self.samples) != len(members):
+            return f"samples of {len(self.samples)} nodes for {len(members)}"
+        enough = all(samples >= one.gpus for samples, one in zip(self.samples, members, strict=True))
+        return "" if enough else "fewer samples than GPUs on a node"
+
+
+class Forked(Mode, frozen=True, kw_only=True, tag="forked"):
+    """Each node trains a copy of the job alone; copies are merged when the placement ends (HadarE)."""
+
+    shares: tuple[float, ...]
+    """of the samples left, by member; they sum to 1"""
+
+    def misfit(self, members: Members) -> str:
+        if len(self.shares) != len(members):
+            return f"shares of {len(self.shares)} nodes for {len(members)}"
+        whole = abs(sum(self.shares) - 1.0) <= ROUNDING and min(self.shares) > 0.0
+        return "" if whole else "shares that are not above 0 or do not sum to 1"
+
+
+class Relaxed(Mode, frozen=True, kw_only=True, tag="relaxed"):
+    """A round is a fixed number of batches, which the GPUs compute one after another (Hare, HLAS)."""
+
+    tasks: tuple[tuple[int, ...], ...]
+    """batches of one round, by member and GPU"""
+
+    def misfit(self, members: Members) -> str:
+        if tuple(map(len, self.tasks)) != tuple(one.gpus for one in members):
+            return "not one number of tasks for each GPU"
+        if min(map(min, self.tasks)) < 0 or not all(map(any, self.tasks)):
+            return "a node without a task, or fewer than none"
+        return ""
+
+
+Sync = Lockstep | Proportional | Forked | Relaxed
+
+LOCKSTEP = Lockstep()
+ONLY_LOCKSTEP = (Lockstep.tag(),)
+"""the modes of whoever says nothing about modes"""
+
+
+class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
+    """Nodes with their GPUs, in the order of their ids; the first one leads. At least one GPU a node.
+
+    Equal gangs are the same GPUs synchronised in the same way. `sync` left out means lockstep.
+    """
+
+    members: Members
+    sync: Sync = LOCKSTEP
+
+    def __post_init__(self) -> None:
+        """Raises ValueError; in a decoder this is a ValidationError."""
+        last = ""
+        for one in self.members:  # a loop, for simulations make hundreds of thousands
+            if one.gpus < 1 or one.node <= last:
+                raise ValueError(
+                    "a gang has each node once, in the order of their ids, with at least one GPU"
+                )
+            last = one.node
+        if not last:
+            raise ValueError("a gang has at least one node")
+        if self.sync is not LOCKSTEP and (misfit := self.sync.misfit(self.members)):
+            raise ValueError(f"a {self.mode} gang with {misfit}")
+
+    @classmethod
+    def of(cls, configuration: Mapping[NodeId, int], sync: Sync = LOCKSTEP) -> "Gang":
+        """Raises ValueError."""
+        return cls(tuple([Member(node, configuration[node]) for node in sorted(configuration)]), sync)
+
+    @property
+    def mode(self) -> str:
+        return self.sync.tag()
+
+    @property
+    def configuration(self) -> Configuration:
+        """A new dict."""
+        return {one.node: one.gpus for one in self.members}
+
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        return tuple([one.node for one in self.members])
+
+    @property
+    def gpus(self) -> int:
+        return sum([one.gpus for one in self.members])
+
+    @property
+    def distributed(self) -> bool:
+        return len(self.members) > 1
+
+    def on(self, node: NodeId) -> int:
+        """GPUs on a node; 0: it is no member."""
+        return next((one.gpus for one in self.members if one.node == node), 0)

@@ -1,0 +1,52 @@
+"""What earlier versions wrote, in the form of this one: raw messages in, raw messages out.
+
+Only forms change here, never meanings. Of version 0.1.0: a placement was GPUs by node (`configuration`), all
+of them in lockstep, and an order to start had each node of its gang together with its GPUs.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Raw = dict[str, Any]
+
+
+def upgraded(raw: Raw) -> Raw:
+    """A fact or sample as a mapping, of whichever version. One of this version comes back as it is."""
+    upgrade = UPGRADES.get(str(raw.get("fact") or raw.get("sample")))
+    return upgrade(raw) if upgrade else raw
+
+
+def _with_gang(raw: Raw) -> Raw:
+    if not isinstance(raw.get("configuration"), dict):
+        return raw
+    rest = {name: value for name, value in raw.items() if name != "configuration"}
+    return rest | {"gang": _gang(raw["configuration"])}
+
+
+def _gang(configuration: Raw) -> Raw:
+    return {"members": [{"node": node, "gpus": configuration[node]} for node in sorted(configuration)]}
+
+
+def _plan(raw: Raw) -> Raw:
+    placements = raw.get("placements")
+    if not isinstance(placements, list) or not all(isinstance(one, dict) for one in placements):
+        return raw
+    return raw | {"placements": [_with_gang(one) for one in placements]}
+
+
+def _order(raw: Raw) -> Raw:
+    """The placer of 0.1.0 wrote the nodes in the order of their ids."""
+    pairs = raw.get("gang")
+    if not isinstance(pairs, list):
+        return raw
+    nodes = [node for node, _ in pairs]
+    return raw | {"gang": _gang({node["node_id"]: gpus for node, gpus in pairs}), "nodes": nodes}
+
+
+UPGRADES: Mapping[str, Callable[[Raw], Raw]] = {
+    "job.started": _with_gang,
+    "plan.published": _plan,
+    "worker.start-ordered": _order,
+    "throughput": _with_gang,
+}
+"""by tag"""

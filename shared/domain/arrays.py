@@ -1,0 +1,8 @@
+"""The array types that mathematics is written with, so that each stands once."""
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]

@@ -1,0 +1,243 @@
+"""What each mode of synchronisation means: the only module that knows. Pure.
+
+A gang is made of *parts*: workers that exchange gradients with one another, under one leader. Every mode
+but `Forked` has one part. A part is known by the samples that each of its GPUs takes in an iteration,
+
+    iteration = max over GPUs of (samples taken / samples a second) + exchange
+    throughput = Σ samples taken / iteration
+
+from which the familiar rules follow: slowest GPU × GPUs for `Lockstep`, Σ speeds for `Proportional` shares
+(JPS, eq. 13), the fullest GPU for `Relaxed` tasks (Hare without shared GPUs). A gang's throughput is the
+sum over its parts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from schemas.ids import NodeId
+from schemas.placement import (
+    Configuration,
+    Forked,
+    Gang,
+    Lockstep,
+    Mode,
+    Proportional,
+    Relaxed,
+)
+
+Batches = tuple[tuple[int, ...], ...]
+"""samples of one iteration, by member and GPU"""
+
+
+class Meaning:
+    """Of `Lockstep`; the other modes say where they differ."""
+
+    observed = True
+    """the estimator answers for such gangs, and learns from how they run"""
+    stays = True
+    """planned again as it is, it runs on"""
+
+    def parts(self, gang: Gang) -> tuple[Gang, ...]:
+        return (gang,)
+
+    def batches(self, gang: Gang, batch_size: int) -> Batches:
+        return tuple([(batch_size,) * one.gpus for one in gang.members])
+
+    def scale(self, part: Gang) -> int:
+        """Batches in a global batch: the number that a job's demand and its learning rates are about."""
+        return part.gpus
+
+    def misfit(self, part: Gang, batch_size: int) -> str:  # noqa: ARG002 - nothing but samples can be
+        """Why a job of this batch size cannot run so; empty: it can."""
+        return ""
+
+    def throughput(
+        self, part: Gang, rate_of: Mapping[NodeId, float], batch_size: int, exchange_s: float
+    ) -> float:
+        """samples/s; arguments as of the function of this name."""
+        taken = self.batches(part, batch_size)
+        pairs = zip(part.members, taken, strict=True)
+        slowest_s = max(max(each) / rate_of[one.node] for one, each in pairs)
+        return sum(map(sum, taken)) / (slowest_s + (exchange_s if part.gpus > 1 else 0.0))
+
+
+class OfProportional(Meaning):
+    observed = False
+
+    def misfit(self, part: Gang, batch_size: int) -> str:
+        taken, whole = global_batch(part, batch_size), part.gpus * batch_size
+        return "" if taken == whole else f"{taken} samples an iteration in place of {whole}"
+
+    def batches(self, gang: Gang, batch_size: int) -> Batches:  # noqa: ARG002 - its samples say it
+        assert isinstance(gang.sync, Proportional)
+        pairs = zip(gang.sync.samples, gang.members, strict=True)
+        return tuple(divided(samples, (1.0,) * one.gpus) for samples, one in pairs)
+
+
+class OfForked(Meaning):
+    observed = False
+    stays = False  # its copies are merged between two plans
+
+    def parts(self, gang: Gang) -> tuple[Gang, ...]:
+        return tuple(Gang((one,)) for one in gang.members)
+
+
+class OfRelaxed(Meaning):
+    observed = False
+
+    def batches(self, gang: Gang, batch_size: int) -> Batches:
+        assert isinstance(gang.sync, Relaxed)
+        return tuple(tuple(tasks * batch_size for tasks in each) for each in gang.sync.tasks)
+
+    def scale(self, part: Gang) -> int:
+        assert isinstance(part.sync, Relaxed)
+        return sum(map(sum, part.sync.tasks))
+
+
+MEANINGS: Mapping[type[Mode], Meaning] = {
+    Lockstep: Meaning(),
+    Proportional: OfProportional(),
+    Forked: OfForked(),
+    Relaxed: OfRelaxed(),
+}
+
+
+# ---- what holds in every mode
+
+
+def parts(gang: Gang) -> tuple[Gang, ...]:
+    return MEANINGS[type(gang.sync)].parts(gang)
+
+
+def part_of(gang: Gang, node: NodeId) -> Gang:
+    """The part that a node's worker belongs to. Raises StopIteration for a node that is no member."""
+    return next(part for part in parts(gang) if part.on(node))
+
+
+def leaders(gang: Gang) -> tuple[NodeId, ...]:
+    """The nodes that count progress and write checkpoints, one for each part."""
+    return tuple([part.members[0].node for part in parts(gang)])
+
+
+def batches(gang: Gang, batch_size: int) -> Batches:
+    """Samples of one iteration; `batch_size`: the job's, of one GPU."""
+    return tuple(each for part in parts(gang) for each in MEANINGS[type(part.sync)].batches(part, batch_size))
+
+
+def global_batch(gang: Gang, batch_size: int) -> int:
+    """Samples of one iteration over all GPUs."""
+    return sum(map(sum, batches(gang, batch_size)))
+
+
+def learning_rate(gang: Gang, rates: Mapping[int, float]) -> float | None:
+    """`rates`: by GPU count, as the job has them. None: the job has none, or the parts have unlike ones."""
+    found = {rates.get(_scale(part)) for part in parts(gang)}
+    return found.pop() if len(found) == 1 else None
+
+
+def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
+    """Why a job of this demand and batch size cannot run so; empty: it can."""
+    for part in parts(gang):
+        scale = _scale(part)
+        if scale not in demand:
+            return f"{scale} GPUs, not one of {tuple(demand)}"
+        if wrong := MEANINGS[type(part.sync)].misfit(part, batch_size):
+            return wrong
+    return ""
+
+
+def keeps(present: Gang, wanted: Gang) -> bool:
+    """Whether a job that is planned as `wanted` runs on as `present`: same GPUs, same synchronisation."""
+    return present == wanted and MEANINGS[type(wanted.sync)].stays
+
+
+def observed(gang: Gang) -> bool:
+    """Whether the estimator answers for such gangs, and learns from how they run."""
+    return MEANINGS[type(gang.sync)].observed
+
+
+def without(gang: Gang, node: NodeId) -> Gang | None:
+    """The GPUs that are left when a node's worker has gone; None: none. They train no more."""
+    rest = tuple(one for one in gang.members if one.node != node)
+    return Gang(rest) if rest else None
+
+
+def _scale(part: Gang) -> int:
+    return MEANINGS[type(part.sync)].scale(part)
+
+
+# ---- how fast
+
+
+def throughput(gang: Gang, rates: Sequence[float], batch_size: int, exchange_s: float = 0.0) -> float:
+    """samples/s of the whole gang.
+
+    `rates`: samples/s of one GPU, by member. `exchange_s`: of one iteration's gradients, where a part has
+    more than one GPU.
+    """
+    rate_of = dict(zip(gang.nodes, rates, strict=True))
+    return sum(
+        MEANINGS[type(part.sync)].throughput(part, rate_of, batch_size, exchange_s) for part in parts(gang)
+    )
+
+
+def pace(gang: Gang, measured: float, batch_size: int, wait_s: float = 0.0) -> float:
+    """samples/s that a GPU of a lockstep gang shows it can do; `measured`: samples/s of the gang.
+
+    `wait_s`: how long the GPU waits for the slowest in an iteration. It matters where the GPUs are unlike:
+    otherwise a fast one would be remembered as slow as the one that it waits for.
+    """
+    assert observed(gang), "unlike shares have no pace in common"
+    busy_s = gang.gpus * batch_size / measured - wait_s
+    return batch_size / busy_s if wait_s and busy_s > 0 else measured / gang.gpus
+
+
+# ---- who does how much
+
+
+def divided(whole: int, weights: Sequence[float]) -> tuple[int, ...]:
+    """`whole` in proportion to `weights` (≥ 0, some above 0), by largest remainders; ties: the first.
+
+    Each part is less than 1 off its exact share.
+    """
+    total = sum(weights)
+    exact = [whole * weight / total for weight in weights]
+    shares = [int(share) for share in exact]
+    order = sorted(range(len(exact)), key=lambda index: shares[index] - exact[index])
+    for index in order[: whole - sum(shares)]:
+        shares[index] += 1
+    return tuple(shares)
+
+
+def proportional(configuration: Configuration, rates: Mapping[NodeId, float], batch_size: int) -> Gang:
+    """A gang of the global batch of as many GPUs in lockstep, divided by speed (JPS, eq. 12).
+
+    `rates`: samples/s of one GPU, by node. Every GPU gets at least one sample.
+    """
+    members = Gang.of(configuration).members
+    weights = [one.gpus * rates[one.node] for one in members]
+    gpus = sum(one.gpus for one in members)
+    spare = divided(gpus * batch_size, weights)
+    if any(share < one.gpus for share, one in zip(spare, members, strict=True)):
+        rest = divided(gpus * (batch_size - 1), weights)
+        spare = tuple(share + one.gpus for share, one in zip(rest, members, strict=True))
+    return Gang(members, Proportional(samples=spare))
+
+
+def quotas(gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
+    """Samples that each copy of a forked gang has to do of `left`, in whole batches of its GPUs' size.
+
+    HadarE divides steps, of `batch_size` samples each, by largest remainders; they sum to at least `left`.
+    """
+    assert isinstance(gang.sync, Forked)
+    steps = -int(-left // batch_size)
+    shares = divided(steps, gang.sync.shares)
+    return {one.node: float(share * batch_size) for one, share in zip(gang.members, shares, strict=True)}
+
+
+def merged(base: float, counts: Iterable[float], samples: float) -> float:
+    """Samples that a forked gang has done of `samples`, all copies together.
+
+    `base`: in the checkpoint that all copies started from. `counts`: the newest of each copy that counts,
+    `base` included.
+    """
+    return min(base + sum(count - base for count in counts), samples)
