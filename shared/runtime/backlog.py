@@ -13,14 +13,14 @@ class Backlog(Generic[T]):
     def __init__(self, limit: int) -> None:
         self._items: deque[T] = deque(maxlen=limit)
         self._limit = limit
-        self._news = asyncio.Event()
+        self._ready = asyncio.Event()
         self._ended = False
 
     def put(self, item: T) -> bool:
         """Add an item; true if the oldest had to go for it."""
         full = len(self._items) == self._limit
         self._items.append(item)
-        self._news.set()
+        self._ready.set()
         return full
 
     async def take(self) -> T:
@@ -28,10 +28,10 @@ class Backlog(Generic[T]):
         while not self._items:
             if self._ended:
                 raise Unavailable("the bus is closed")
-            self._news.clear()
-            await self._news.wait()
+            self._ready.clear()
+            await self._ready.wait()
         return self._items.popleft()
 
     def end(self) -> None:
         self._ended = True
-        self._news.set()
+        self._ready.set()

@@ -29,7 +29,7 @@ class Conflict(Exception):
 
 
 class Facts(Protocol):
-    """The stream of facts. Its order is the order of truth."""
+    """The stream of facts. Its order is the same for every reader."""
 
     async def publish(self, events: Sequence[Event]) -> None:
         """Store the facts, in this order, and return when all are stored.

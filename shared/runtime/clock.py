@@ -2,7 +2,13 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+
+
+class Alarm(Protocol):
+    def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
@@ -12,7 +18,17 @@ class Clock(Protocol):
         """Cluster time, seconds."""
         ...
 
-    async def sleep(self, cluster_s: float) -> None: ...
+    async def sleep(self, cluster_s: float) -> None:
+        """Infinite: until whoever sleeps is cancelled."""
+        ...
+
+    def at(self, then: float, do: Callable[[], None]) -> Alarm:
+        """Call `do` at cluster time `then`, or soon if that is past, unless it is cancelled before."""
+        ...
+
+    def within(self, real_s: float) -> AbstractAsyncContextManager[object]:
+        """Raises TimeoutError in a block that takes longer than some real seconds."""
+        ...
 
     def cluster_s(self, real_s: float) -> float:
         """How many cluster seconds pass in some real ones: for limits that are about processes."""
@@ -37,6 +53,12 @@ class ScaledClock:
     async def sleep(self, cluster_s: float) -> None:
         await asyncio.sleep(max(cluster_s, 0.0) / self._speed)
 
+    def at(self, then: float, do: Callable[[], None]) -> Alarm:
+        return asyncio.get_running_loop().call_later(max(then - self.now(), 0.0) / self._speed, do)
+
+    def within(self, real_s: float) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(real_s)
+
     def cluster_s(self, real_s: float) -> float:
         return real_s * self._speed
 
@@ -49,6 +71,12 @@ class LoopClock:
 
     async def sleep(self, cluster_s: float) -> None:
         await asyncio.sleep(max(cluster_s, 0.0))
+
+    def at(self, then: float, do: Callable[[], None]) -> Alarm:
+        return asyncio.get_running_loop().call_at(max(then, self.now()), do)
+
+    def within(self, real_s: float) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(real_s)
 
     def cluster_s(self, real_s: float) -> float:
         return real_s

@@ -5,8 +5,8 @@ import msgspec
 
 class Counts(msgspec.Struct):
     facts_published: int = 0
-    facts_retold: int = 0
-    """told again because no acknowledgement came"""
+    facts_republished: int = 0
+    """published again because no acknowledgement came"""
     facts_read: int = 0
     facts_unknown: int = 0
     """of a type that a later version brought: skipped"""

@@ -15,31 +15,34 @@ class Mailbox:
     def __init__(self, limit: int) -> None:
         self._items: deque[Any] = deque()
         self._limit = limit
-        self._news = asyncio.Event()
+        self._ready = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
 
-    def tell(self, item: object) -> None:
+    def put(self, item: object) -> None:
         self._items.append(item)
-        self._news.set()
+        self._ready.set()
         if len(self._items) >= self._limit:
             self._room.clear()
 
     async def offer(self, item: object) -> None:
-        """Wait for room, then `tell`."""
+        """Wait for room, then `put`."""
         await self._room.wait()
-        self.tell(item)
+        self.put(item)
 
     def ring(self) -> None:
-        """Let `take` return even with nothing in the box."""
-        self._news.set()
+        """Let `something` return even with nothing in the box."""
+        self._ready.set()
 
-    async def take(self, at_most: int) -> list[Any]:
-        """What is there, oldest first; waits until something is, or somebody rings."""
-        await self._news.wait()
+    async def something(self) -> None:
+        """Wait until something is there, or somebody rings."""
+        await self._ready.wait()
+
+    def take(self, at_most: int) -> list[Any]:
+        """What is there, oldest first."""
         batch = [self._items.popleft() for _ in range(min(at_most, len(self._items)))]
         if not self._items:
-            self._news.clear()
+            self._ready.clear()
         if len(self._items) < self._limit:
             self._room.set()
         return batch

@@ -8,12 +8,15 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 
+import msgspec
 import structlog
 
 from schemas.settings import Settings
 from shared.runtime.clock import ScaledClock
 from shared.runtime.jetstream import JetStreamBus
 from shared.runtime.logs import configure_logs
+from shared.runtime.offload import Beside
+from shared.runtime.reports import Reporter, reported
 from shared.runtime.service import Ports, Service
 from shared.runtime.settings import load_settings
 from shared.runtime.shell import Shell
@@ -41,25 +44,49 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
     with _starting(name):
         bus = await JetStreamBus.connect(settings, name)
     try:
-        await _serve(name, build, settings, bus)
+        async with reported(bus, name) as reporter:
+            await _serve(name, build, settings, bus, reporter)
     finally:
         await bus.close()
 
 
-async def _serve(name: str, build: Build, settings: Settings, bus: JetStreamBus) -> None:
-    ports = Ports(bus=bus, clock=ScaledClock(origin=settings.clock_origin, speed=settings.speed))
+async def _serve(
+    name: str, build: Build, settings: Settings, bus: JetStreamBus, reporter: Reporter | None
+) -> None:
+    clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
+    ports = Ports(bus=bus, clock=clock, offload=Beside())
     with _starting(name):
         built = build(settings, ports)
         service = await built if inspect.isawaitable(built) else built
         shell = Shell(service, ports, settings)
-        web = await serve(settings, service, shell, bus)
+        web = await serve(settings, service, _Announced(shell, reporter), bus)
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
+    renewing = None
+    if reporter is not None:
+        renewing = asyncio.create_task(reporter.renew(ready=shell.ready, troubles=service.troubles))
     try:
         await shell.run()
     finally:
+        if renewing is not None:
+            renewing.cancel()
         await web.close()
         if service.close is not None:
             await service.close()
+
+
+class _Announced:
+    """A shell that is ready once its report says so, so that whoever waited for it finds both agree."""
+
+    def __init__(self, shell: Shell, reporter: Reporter | None) -> None:
+        self._shell = shell
+        self._reporter = reporter
+
+    @property
+    def counts(self) -> msgspec.Struct:
+        return self._shell.counts
+
+    def ready(self) -> bool:
+        return self._shell.ready() and (self._reporter is None or self._reporter.up())
 
 
 @contextlib.contextmanager

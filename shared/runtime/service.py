@@ -9,18 +9,24 @@ from schemas.base import Sample
 from shared.domain.core import Core
 from shared.runtime.bus import Bus
 from shared.runtime.clock import Clock
+from shared.runtime.offload import INLINE, Offload
+from shared.runtime.tasks import LOOP_TASKS, Tasks
 
 Worker = Callable[[Any], Awaitable[Any]]
-"""does one kind of outside work: task in, answer out (None: nothing to tell the core)"""
+"""does one kind of outside work: task in, answer out (None: no input for the core)"""
+
+
+Task = Callable[["Inbox"], Awaitable[None]]
+"""runs beside the core for as long as the service does"""
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """The outside, handed in: a service asks nothing about which kind it got."""
+    """The outside, handed in; no service imports an implementation of it (an import contract)."""
 
     bus: Bus
     clock: Clock
-    simulated: bool = False
-    """true: heavy work runs inline, under limits that count work and not seconds"""
+    offload: Offload = INLINE
+    tasks: Tasks = LOOP_TASKS
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,19 +53,21 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """subject of the questions it answers"""
     workers: Mapping[type, Worker] = {}
     """who does which kind of work"""
-    tasks: Sequence[Callable[["Inbox"], Awaitable[None]]] = ()
+    tasks: Sequence[Task] = ()
     """what else runs beside the core for as long as the service does: an HTTP API, a lease"""
-    routes: Any = None
-    """aiohttp route table of the service's own web server, beside health and metrics"""
+    routes: Callable[[], Any] | None = None
+    """makes the aiohttp route table of the service's own web server, beside health and metrics"""
     gauges: Callable[[], Sequence[Gauge]] | None = None
     """what the metrics endpoint shows beside the shell's counts; read afresh at every scrape"""
+    troubles: Callable[[], Sequence[str]] = tuple
+    """settings that are not in effect at the moment, in words"""
     close: Callable[[], Awaitable[None]] | None = None
 
 
 class Inbox(msgspec.Struct, frozen=True):
     """The way in for a service's own tasks."""
 
-    tell: Callable[[Any], None]
+    put: Callable[[Any], None]
     """put an input before the core"""
     ask: Callable[[Any], Awaitable[Any]]
     """put a question before the core and wait for its Reply, stored facts included"""

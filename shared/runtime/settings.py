@@ -4,6 +4,7 @@ import ast
 import difflib
 import inspect
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def load_settings(environ: Mapping[str, str], path: Path | str | None = None) ->
 
 def describe(settings: Settings) -> list[Setting]:
     """Every setting with its value, its default and what it means."""
-    docs = _docs()
+    docs = docs_of(Settings)
     return [
         Setting(
             name=field.name,
@@ -83,7 +84,7 @@ def _checked(values: Mapping[str, object], source: str) -> dict[str, Value]:
     """The values as the settings' types."""
     fields = {field.name: field for field in msgspec.structs.fields(Settings)}
     return {
-        name: _convert(value, fields[_known(name, fields, source)].type, _label(name, source))
+        name: converted(value, fields[_known(name, fields, source)].type, _label(name, source))
         for name, value in values.items()
     }
 
@@ -96,7 +97,8 @@ def _known(name: str, names: Iterable[str], source: str) -> str:
     raise ValueError(f"{_label(name, source)}: there is no such setting{hint}")
 
 
-def _convert(value: object, kind: object, label: str) -> Value:
+def converted(value: object, kind: object, label: str) -> Value:
+    """A value as a field's type. Raises ValueError that begins with `label`."""
     try:
         # Only text is read leniently: everything in the environment is text, a number in a file is not.
         converted: Value = msgspec.convert(value, kind, strict=not isinstance(value, str))
@@ -115,9 +117,20 @@ def _shown(name: str, value: Value) -> Value:
     return "***" if value and name.endswith(_SECRETS) else value
 
 
-def _docs() -> dict[str, str]:
-    """The docstrings below the fields: Python drops them, the source has them."""
-    body = ast.parse(inspect.getsource(Settings)).body[0]
+def docs_of(kind: type) -> dict[str, str]:
+    """The docstrings below the fields of a struct: Python drops them, the source has them."""
+    docs: dict[str, str] = {}
+    for own in reversed(kind.__mro__):
+        if own.__module__ not in {"msgspec", "builtins"}:
+            docs |= _own_docs(own)
+    return docs
+
+
+def _own_docs(kind: type) -> dict[str, str]:
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    except (OSError, TypeError):  # made without a source
+        return {}
     assert isinstance(body, ast.ClassDef)
     docs = {}
     for field, below in zip(body.body, body.body[1:], strict=False):

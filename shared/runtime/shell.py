@@ -1,8 +1,8 @@
 """The one shell around every core: it receives, calls, publishes, and only then moves its cursor.
 
 Recovery is a replay: the last snapshot, then every fact up to the cursor with the effects dropped (they
-were out before the cursor moved), then `resume`, then life. Between the cursor and a crash effects may
-go out twice; facts carry ids that derive from their cause, so the second telling changes nothing.
+were out before the cursor moved), then `resume`, then the present. Between the cursor and a crash effects may
+go out twice; facts carry ids that derive from their cause, so publishing them again changes nothing.
 """
 
 import asyncio
@@ -14,61 +14,48 @@ from typing import Any
 import msgspec
 import structlog
 
-from schemas.base import Event, Message, Question
+from schemas.base import Message, Question
 from schemas.settings import Settings
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
 from shared.runtime.bus import Record, Unavailable
+from shared.runtime.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.mailbox import Mailbox
-from shared.runtime.recent import Recent
 from shared.runtime.service import Inbox, Ports, Service
-from shared.runtime.snapshots import Unreadable, packed, unpacked
+from shared.runtime.snapshots import UnreadableSnapshot
+from shared.runtime.turns import AT_ONCE, Turns
 
 BATCH = 256
 """messages handled between two rounds of publishing"""
 MAILBOX_LIMIT = 2_000
 CURSOR_EVERY_REAL_S = 0.25
-TIMER_SLACK_S = 1e-4
-"""a timer counts as due this much early: coarser than the clock's resolution, finer than anything meant"""
 
 log = structlog.get_logger()
-
-
-class ShellCounts(msgspec.Struct):
-    """For the metrics endpoint."""
-
-    facts: int = 0
-    repeated: int = 0
-    inputs: int = 0
-    published: int = 0
-    work: int = 0
-    work_failed: int = 0
-    snapshots: int = 0
-    replay_s: float = 0.0
-    handle_s: float = 0.0
 
 
 class Shell:
     """Drives one service. `run` returns only by being cancelled, or by raising."""
 
-    def __init__(self, service: Service, ports: Ports, settings: Settings) -> None:
-        self.counts = ShellCounts()
+    def __init__(self, service: Service, ports: Ports, settings: Settings, turns: Turns = AT_ONCE) -> None:
         self._service = service
         self._core = service.core
+        self._handling = Handling(service, settings.remembered_ids)
+        self._turns = turns
         self._bus = ports.bus
         self._clock = ports.clock
         self._settings = settings
         self._mailbox = Mailbox(MAILBOX_LIMIT)
-        self._known = Recent(settings.remembered_ids)
-        self._told = Recent(settings.remembered_ids)
         self._tickets = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Message]] = {}
-        self._seq = 0
         self._snapshot_seq = 0
         self._cursor = 0
         self._cursor_at = 0.0
         self._ready = False
         self._group: asyncio.TaskGroup
-        self._inbox = Inbox(tell=self._mailbox.tell, ask=self.ask, replayed=lambda: self._ready)
+        self._inbox = Inbox(put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready)
+
+    @property
+    def counts(self) -> ShellCounts:
+        return self._handling.counts
 
     def ready(self) -> bool:
         """Whether the replay is over and the bus is there."""
@@ -77,6 +64,7 @@ class Shell:
     async def run(self) -> None:
         try:
             facts = await self._recover()
+            await self._turns.mine()
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 await self._begin(facts)
@@ -98,7 +86,9 @@ class Shell:
         for task in self._service.tasks:
             self._group.create_task(_forever(task, self._inbox))
         self._ready = True
-        log.info("service ready", service=self._service.name, seq=self._seq, replay_s=self.counts.replay_s)
+        log.info(
+            "service ready", service=self._service.name, seq=self._handling.seq, replay_s=self.counts.replay_s
+        )
 
     # ---- recovery
 
@@ -108,12 +98,12 @@ class Shell:
         stored = await self._bus.get(f"cursor/{self._service.name}")
         self._cursor = int(stored[0]) if stored else 0
         await self._load_snapshot()
-        facts = self._bus.read(self._seq, self._service.facts)
-        while self._seq < self._cursor:
+        facts = self._bus.read(self._handling.seq, self._service.facts)
+        while self._handling.seq < self._cursor:
             batch = await anext(facts)
             replayed = [record for record in batch if record.seq <= self._cursor]
             for record in replayed:
-                self._handle_fact(record, record.event.at)
+                self._handling.replay(record)
             beyond = batch[len(replayed) :]
             if beyond:
                 facts = _chained(beyond, facts)
@@ -126,36 +116,30 @@ class Shell:
         if blob is None:
             return
         try:
-            seq, self._core.state, ids = unpacked(blob, type(self._core.state))
-        except Unreadable as error:
+            self._handling.restore(blob)
+        except UnreadableSnapshot as error:
             log.warning("snapshot of another version, replaying the stream", reason=str(error))
             return
-        self._cursor = max(self._cursor, seq)  # a crash may come between snapshot and cursor
-        self._seq = self._snapshot_seq = seq
-        for event_id in ids:
-            self._known.add(event_id)
+        self._snapshot_seq = self._handling.seq
+        self._cursor = max(self._cursor, self._snapshot_seq)  # a crash may come between snapshot and cursor
 
     # ---- life
 
     async def _live(self) -> None:
         while True:
             timer = self._set_timer()
-            batch = await self._mailbox.take(BATCH)
+            await self._mailbox.something()
+            await self._turns.mine()
             if timer is not None:
                 timer.cancel()
-            began = time.perf_counter()
-            effects: list[Effect] = []
-            for item in batch:
-                effects += self._handle(item)
-            effects += self._wake()
-            self.counts.handle_s += time.perf_counter() - began
-            await self._perform(effects)
+            batch = self._mailbox.take(BATCH)
+            await self._perform(self._handling.turn(batch, self._clock.now()))
             await self._move_cursor()
 
     def _set_timer(self) -> asyncio.TimerHandle | None:
         """Ring when the core wants to be woken, or the cursor is due, whichever is first."""
         due = self._core.next_wakeup()
-        if self._seq != self._cursor:
+        if self._handling.seq != self._cursor:
             cursor_due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
             due = cursor_due if due is None else min(due, cursor_due)
         if due is None:
@@ -163,47 +147,14 @@ class Shell:
         real_s = max(due - self._clock.now(), 0.0) / self._clock.cluster_s(1.0)
         return asyncio.get_running_loop().call_later(real_s, self._mailbox.ring)
 
-    def _wake(self) -> Sequence[Effect]:
-        now = self._clock.now()
-        due = self._core.next_wakeup()
-        if due is None or due > now + TIMER_SLACK_S:
-            return ()
-        effects = self._core.wake(max(now, due))
-        after = self._core.next_wakeup()
-        assert after is None or after > due, f"{self._service.name} wakes for {due} again and again"
-        return effects
-
-    def _handle(self, item: object) -> Sequence[Effect]:
-        now = self._clock.now()
-        if isinstance(item, Record):
-            return self._handle_fact(item, now)
-        self.counts.inputs += 1
-        return self._core.handle(item, now)  # type: ignore[arg-type]
-
-    def _handle_fact(self, record: Record, now: float) -> Sequence[Effect]:
-        if record.seq <= self._seq:
-            self.counts.repeated += 1
-            return ()
-        self._seq = record.seq
-        event_id = record.event.event_id
-        if event_id in self._known:
-            self.counts.repeated += 1
-            return ()
-        self._known.add(event_id)
-        self.counts.facts += 1
-        if hasattr(self._core.state, "seq"):
-            self._core.state.seq = record.seq
-        return self._core.handle(record.event, now)
-
     # ---- effects
 
     async def _perform(self, effects: Sequence[Effect]) -> None:
-        facts = [
-            effect.event for effect in effects if isinstance(effect, Publish) and self._is_news(effect.event)
-        ]
+        facts = self._handling.fresh(effects)
         if facts:
             await self._bus.publish(facts)
             self.counts.published += len(facts)
+            await self._turns.settled()
         for effect in effects:
             match effect:
                 case Send(sample):
@@ -217,31 +168,24 @@ class Shell:
                 case Publish():
                     pass
 
-    def _is_news(self, event: Event) -> bool:
-        event_id = event.event_id
-        if event_id in self._known or event_id in self._told:
-            return False
-        self._told.add(event_id)
-        return True
-
     async def _work(self, task: msgspec.Struct) -> None:
         self.counts.work += 1
         worker = self._service.workers[type(task)]
         try:
-            async with asyncio.timeout(self._settings.work_timeout_real_s):
+            async with self._clock.within(self._settings.work_timeout_real_s):
                 answer = await worker(task)
         except OSError as error:  # TimeoutError and Unavailable among them
             self.counts.work_failed += 1
-            self._mailbox.tell(WorkFailed(task, f"{type(error).__name__}: {error}"))
+            self._mailbox.put(WorkFailed(task, f"{type(error).__name__}: {error}"))
         else:
             if answer is not None:
-                self._mailbox.tell(answer)
+                self._mailbox.put(answer)
 
     async def ask(self, question: Question) -> Message:
         ticket = next(self._tickets)
         waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = waiting
-        self._mailbox.tell(Asked(ticket, question))
+        self._mailbox.put(Asked(ticket, question))
         try:
             return await waiting
         finally:
@@ -263,22 +207,21 @@ class Shell:
         """Acknowledge what was handled, a few times a second, and now and then take a snapshot."""
         now = self._clock.now()
         due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
-        if self._seq == self._cursor or now < due - TIMER_SLACK_S:
+        if self._handling.seq == self._cursor or now < due - TIMER_SLACK_S:
             return
-        self._cursor_at = now
+        self._cursor_at, seq = now, self._handling.seq
         try:
-            if self._seq - self._snapshot_seq >= self._settings.snapshot_every:
+            if self._handling.seq - self._snapshot_seq >= self._settings.snapshot_every:
                 await self._save_snapshot()
-            await self._bus.put(f"cursor/{self._service.name}", str(self._seq).encode())
+            await self._bus.put(f"cursor/{self._service.name}", str(seq).encode())
         except Unavailable as error:  # the bus is away; an older cursor only means a longer replay
-            log.warning("cursor not moved", service=self._service.name, seq=self._seq, reason=str(error))
+            log.warning("cursor not moved", service=self._service.name, seq=seq, reason=str(error))
         else:
-            self._cursor = self._seq
+            self._cursor = seq
 
     async def _save_snapshot(self) -> None:
-        await self._bus.save(self._service.name, packed(self._seq, self._core.state, self._known))
-        self._snapshot_seq = self._seq
-        self.counts.snapshots += 1
+        await self._bus.save(self._service.name, self._handling.snapshot())
+        self._snapshot_seq = self._handling.seq
 
 
 async def _forever(task: Any, inbox: Inbox) -> None:  # noqa: ANN401 - any of Service.tasks

@@ -1,15 +1,16 @@
 """A core's state as one blob: packed for the bus to keep, and unpacked in the service's next life."""
 
+import hashlib
 import zlib
 from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
 
-State = TypeVar("State")
+S = TypeVar("S")
 
 
-class Unreadable(Exception):
+class UnreadableSnapshot(Exception):
     """Of another version, or damaged; the text says why."""
 
 
@@ -17,19 +18,29 @@ class _Snapshot(msgspec.Struct, frozen=True):
     seq: int
     state: bytes
     ids: list[str]
+    shape: str
+    """digest of the state's type: names, fields and what they hold"""
 
 
 def packed(seq: int, state: object, ids: Iterable[str]) -> bytes:
     """`state` as it is after fact `seq`, and the ids of the facts that it remembers."""
-    snapshot = _Snapshot(seq, msgspec.msgpack.encode(state), list(ids))
+    snapshot = _Snapshot(seq, msgspec.msgpack.encode(state), list(ids), _shape(type(state)))
     # A tenth of the size: the monitor's alone is 9 MB with 10,000 jobs, written in one go.
     return zlib.compress(msgspec.msgpack.encode(snapshot), 1)
 
 
-def unpacked(blob: bytes, kind: type[State]) -> tuple[int, State, list[str]]:
-    """What was packed, its state of this `kind`. Raises Unreadable."""
+def unpacked(blob: bytes, kind: type[S]) -> tuple[int, S, list[str]]:
+    """What was packed, its state of this `kind`. Raises UnreadableSnapshot."""
     try:
         snapshot = msgspec.msgpack.decode(zlib.decompress(blob), type=_Snapshot)
+        if snapshot.shape != _shape(kind):
+            raise UnreadableSnapshot("the state had other fields")
         return snapshot.seq, msgspec.msgpack.decode(snapshot.state, type=kind), snapshot.ids
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableSnapshot(str(error)) from None
+
+
+def _shape(kind: type) -> str:
+    """A field that was renamed would else be read as absent, and its default taken for the truth."""
+    described = repr(msgspec.inspect.type_info(kind))
+    return hashlib.blake2b(described.encode(), digest_size=8).hexdigest()

@@ -4,7 +4,7 @@ Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded. A han
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
@@ -16,9 +16,10 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from schemas.settings import Settings
-from schemas.views import Problem
+from schemas.views import Problem, Readiness, ServiceView
 from shared.runtime.bus import Bus, Unavailable
 from shared.runtime.metrics import CountsCollector, GaugesCollector
+from shared.runtime.reports import reports
 from shared.runtime.service import Service
 
 SHUTDOWN_S = 2.0
@@ -34,7 +35,7 @@ class Refusal(Exception):
         self.problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, field=field)
 
 
-class Running(Protocol):
+class ShellStatus(Protocol):
     """What the server shows of the shell."""
 
     @property
@@ -50,14 +51,20 @@ class Site(msgspec.Struct, frozen=True):
     close: Callable[[], Awaitable[None]]
 
 
-async def serve(settings: Settings, service: Service, shell: Running, bus: Bus) -> Site:
+async def serve(settings: Settings, service: Service, shell: ShellStatus, bus: Bus) -> Site:
     """Listen on the service's address. Raises OSError when the port is taken."""
     registry = CollectorRegistry()
     counts = {"bus": bus.counts, "shell": shell.counts}
     registry.register(CountsCollector(counts, {"ready": shell.ready, "bus_connected": bus.connected}))
     if service.gauges is not None:
         registry.register(GaugesCollector(service.gauges))
-    app = application(settings, ready=shell.ready, registry=registry, routes=service.routes or ())
+    app = application(
+        settings,
+        ready=shell.ready,
+        services=lambda: reports(bus),
+        registry=registry,
+        routes=service.routes() if service.routes else (),
+    )
     return await listen(app, settings.web_host, settings.web_port)
 
 
@@ -77,13 +84,14 @@ def application(
     settings: Settings,
     *,
     ready: Callable[[], bool],
+    services: Callable[[], Awaitable[Sequence[ServiceView]]],
     registry: CollectorRegistry,
     routes: Iterable[web.AbstractRouteDef] = (),
 ) -> web.Application:
     app = web.Application(
         client_max_size=settings.web_max_body_bytes, middlewares=[_measured(registry), _problems]
     )
-    app.add_routes([*_own_routes(ready, registry), *routes])
+    app.add_routes([*_own_routes(ready, services, registry), *routes])
     return app
 
 
@@ -91,14 +99,18 @@ def json_response(body: object, status: int = 200, content_type: str = "applicat
     return web.Response(body=msgspec.json.encode(body), status=status, content_type=content_type)
 
 
-def _own_routes(ready: Callable[[], bool], registry: CollectorRegistry) -> list[web.RouteDef]:
+def _own_routes(
+    ready: Callable[[], bool],
+    services: Callable[[], Awaitable[Sequence[ServiceView]]],
+    registry: CollectorRegistry,
+) -> list[web.RouteDef]:
     async def healthz(_: web.Request) -> web.Response:
         return json_response({"status": "alive"})
 
     async def readyz(_: web.Request) -> web.Response:
         if not ready():
             raise Refusal(503, "not caught up with the stream, or the bus is gone")
-        return json_response({"status": "ready"})
+        return json_response(Readiness(services=tuple(await services())))
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -6,7 +6,7 @@ import itertools
 import msgspec
 from nats.aio.msg import Msg
 
-from shared.runtime.jetstream.link import Link
+from shared.runtime.jetstream.connection import Connection
 
 
 class ApiProblem(msgspec.Struct):
@@ -30,16 +30,16 @@ _decoder = msgspec.json.Decoder(Ack)
 class Acks:
     """Matches acknowledgements with what they acknowledge, by reply subject."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._inbox = ""
         self._waiting: dict[str, asyncio.Future[Ack]] = {}
         self._numbers = itertools.count(1)
 
     async def open(self) -> None:
-        self._inbox = self._link.nats.new_inbox()
-        await self._link.nats.subscribe(f"{self._inbox}.*", cb=self._take)
-        self._link.when_lost.add(self._give_up)
+        self._inbox = self._connection.nats.new_inbox()
+        await self._connection.nats.subscribe(f"{self._inbox}.*", cb=self._take)
+        self._connection.when_lost.add(self._give_up)
 
     async def send(self, subject: str, data: bytes, headers: dict[str, str]) -> asyncio.Future[Ack]:
         """Put a message on the socket. The future is cancelled if the connection is lost first.
@@ -51,7 +51,7 @@ class Acks:
         self._waiting[reply] = ack
         ack.add_done_callback(lambda _: self._waiting.pop(reply))
         try:
-            await self._link.nats.publish(subject, data, reply=reply, headers=headers)
+            await self._connection.nats.publish(subject, data, reply=reply, headers=headers)
         except BaseException:
             ack.cancel()
             raise

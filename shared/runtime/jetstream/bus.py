@@ -2,8 +2,8 @@
 
 from schemas.settings import Settings
 from shared.runtime.counts import Counts
+from shared.runtime.jetstream.connection import Connection
 from shared.runtime.jetstream.facts import JetStreamFacts
-from shared.runtime.jetstream.link import Link
 from shared.runtime.jetstream.questions import JetStreamQuestions
 from shared.runtime.jetstream.samples import JetStreamSamples
 from shared.runtime.jetstream.state import JetStreamState
@@ -13,13 +13,13 @@ from shared.runtime.jetstream.streams import ensure
 class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStreamState):
     """One service's connection to the servers. Make it with `connect`."""
 
-    def __init__(self, link: Link) -> None:
-        JetStreamFacts.__init__(self, link)
-        JetStreamQuestions.__init__(self, link)
+    def __init__(self, connection: Connection) -> None:
+        JetStreamFacts.__init__(self, connection)
+        JetStreamQuestions.__init__(self, connection)
 
     @property
     def counts(self) -> Counts:
-        return self._link.counts
+        return self._connection.counts
 
     @classmethod
     async def connect(cls, settings: Settings, name: str, timeout_s: float | None = None) -> "JetStreamBus":
@@ -29,20 +29,20 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
         that the server refuses, ValueError for a `nats_url` that is none, RuntimeError for a stream that
         exists and cannot be given our settings.
         """
-        link = Link(settings, name)
+        connection = Connection(settings, name)
         try:
-            await link.open(timeout_s)
-            await ensure(link, timeout_s)
-            bus = cls(link)
+            await connection.open(timeout_s)
+            await ensure(connection, timeout_s)
+            bus = cls(connection)
             await bus.open()
         except BaseException:
-            await link.close()
+            await connection.close()
             raise
         return bus
 
     def connected(self) -> bool:
-        return self._link.connected()
+        return self._connection.connected()
 
     async def close(self) -> None:
         await self.stop_answering()
-        await self._link.close()
+        await self._connection.close()

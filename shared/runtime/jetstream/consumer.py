@@ -3,9 +3,9 @@
 It asks for a batch of messages at a time, so a slow reader holds a bounded number of them; the server
 sends each as soon as it has it, so a single fact does not wait for others.
 
-Whoever reads all facts about several kinds of entity is sent every fact, and the others are dropped here.
-Given one filter for each kind, the server (2.15) goes through all subjects of a block for every message:
-a millisecond each where there are ten thousand, which makes minutes of a long log.
+A reader of several kinds of fact is sent all facts, and those of other kinds are dropped here. With one
+filter for each kind the server (2.15) would go through all subjects of a block for every message: a
+millisecond each where there are ten thousand subjects, so minutes for a long log.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from nats.errors import Error
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import BadRequestError
 
-from schemas.subjects import ALL_FACTS, FACTS_STREAM, entities_of, entity_of
-from shared.runtime.jetstream.link import Link
+from schemas.subjects import FACTS_STREAM, Filter, coarser
+from shared.runtime.jetstream.connection import Connection
 from shared.runtime.limits import READ_BATCH
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ IDLE_S = 60.0
 """after this long without a request the server forgets the consumer"""
 REQUEST_OVER = ("408", "409 Message Size Exceeds MaxBytes")
 """the server will send no more for the standing request: its time, or its room, is used up"""
-NO_NEWS = ("100", "409 Batch Completed")
-"""a heartbeat; and what counting has told us already, perhaps when the next request stands"""
+HARMLESS = ("100", "409 Batch Completed")
+"""a heartbeat, and the end of a batch: that end is known already from counting the batch's messages"""
 
 
 class Lost(Exception):
@@ -52,28 +52,28 @@ class Raw(NamedTuple):
 
 
 class Consumer:
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._name = f"{link.name}-{token_hex(6)}"
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._name = f"{connection.name}-{token_hex(6)}"
         self._arrived: deque[Msg] = deque()
-        self._news = asyncio.Event()
+        self._ready = asyncio.Event()
         self._lost = ""
         self._due = 0
         """messages that the standing request may still bring"""
         self._next = 1
         """number of the consumer's next message"""
         self._inbox = ""
-        self._entities: frozenset[str] | None = None
-        """those whose facts are passed on; None: all that come"""
+        self._filter: Filter | None = None
+        """what is passed on; None: all that comes"""
         self._subscription: Subscription
 
     async def open(self, after: int, subjects: Sequence[str]) -> None:
         """Raises Lost, or RuntimeError for a place or a filter that the stream does not have."""
         try:
-            self._inbox = self._link.nats.new_inbox()
-            self._subscription = await self._link.nats.subscribe(self._inbox, cb=self._receive)
+            self._inbox = self._connection.nats.new_inbox()
+            self._subscription = await self._connection.nats.subscribe(self._inbox, cb=self._receive)
             await self._check_place(after)
-            await self._link.js.add_consumer(FACTS_STREAM, self._config(after, self._filters(subjects)))
+            await self._connection.js.add_consumer(FACTS_STREAM, self._config(after, self._filters(subjects)))
         except BadRequestError as error:
             raise RuntimeError(f"cannot read {', '.join(subjects)}: {error.description}") from error
         except (Error, OSError) as error:
@@ -81,11 +81,9 @@ class Consumer:
 
     def _filters(self, subjects: Sequence[str]) -> list[str]:
         """What the server is asked for."""
-        entities = entities_of(subjects)
-        if entities is None or len(entities) < 2:  # noqa: PLR2004 - one filter costs nothing
-            return list(dict.fromkeys(subjects))
-        self._entities = entities
-        return [ALL_FACTS]
+        filters = coarser(subjects)
+        self._filter = None if set(filters) == set(subjects) else Filter(subjects)
+        return list(filters)
 
     def _config(self, after: int, filters: list[str]) -> ConsumerConfig:
         return ConsumerConfig(
@@ -100,21 +98,21 @@ class Consumer:
         )
 
     async def _check_place(self, after: int) -> None:
-        state = (await self._link.js.stream_info(FACTS_STREAM)).state
+        state = (await self._connection.js.stream_info(FACTS_STREAM)).state
         if state.last_seq < after:
             raise RuntimeError(
-                f"{FACTS_STREAM} ends at {state.last_seq}, and {self._link.name} has read it up to {after}: "
-                "this is another stream than the one it knows"
+                f"{FACTS_STREAM} ends at {state.last_seq}, and {self._connection.name} has read it up to "
+                f"{after}: this is another stream than the one it knows"
             )
         forgotten = min(state.first_seq, state.last_seq + 1) - 1 - after
         if forgotten > 0:
-            self._link.counts.facts_forgotten += forgotten
-            self._link.log.error("facts are gone from the stream", after=after, count=forgotten)
+            self._connection.counts.facts_forgotten += forgotten
+            self._connection.log.error("facts are gone from the stream", after=after, count=forgotten)
 
     def interrupt(self) -> None:
         """The connection changed: what was asked for will not come."""
         self._lost = "the connection was lost"
-        self._news.set()
+        self._ready.set()
 
     async def take(self) -> list[Raw]:
         """The next messages, at least one. Raises Lost."""
@@ -130,26 +128,26 @@ class Consumer:
     async def close(self) -> None:
         with suppress(Error):
             await self._subscription.unsubscribe()
-            await self._link.nats.publish(f"$JS.API.CONSUMER.DELETE.{FACTS_STREAM}.{self._name}")
+            await self._connection.nats.publish(f"$JS.API.CONSUMER.DELETE.{FACTS_STREAM}.{self._name}")
 
     async def _receive(self, msg: Msg) -> None:
         self._arrived.append(msg)
-        self._news.set()
+        self._ready.set()
 
     async def _ask_for_more(self) -> None:
         request = {"batch": READ_BATCH, "max_bytes": PULL_BYTES, "expires": int(PULL_S * 1e9)}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{FACTS_STREAM}.{self._name}"
         try:
-            await self._link.nats.publish(subject, msgspec.json.encode(request), reply=self._inbox)
+            await self._connection.nats.publish(subject, msgspec.json.encode(request), reply=self._inbox)
         except Error as error:
             raise Lost(repr(error)) from error
         self._due = READ_BATCH
 
     async def _wait(self) -> None:
-        self._news.clear()
+        self._ready.clear()
         try:
             async with asyncio.timeout(PULL_S + GRACE_S):
-                await self._news.wait()
+                await self._ready.wait()
         except TimeoutError:
             raise Lost("the server went silent") from None
 
@@ -159,10 +157,10 @@ class Consumer:
             msg = self._arrived.popleft()
             status = msg.headers.get("Status") if msg.headers else None
             if status is not None and not msg.data:
-                self._heed(status, msg)
+                self._note_status(status, msg)
                 continue
             raw = self._in_order(msg)
-            if self._entities is None or entity_of(raw.subject) in self._entities:
+            if self._filter is None or self._filter.passes(raw.subject):
                 batch.append(raw)
         if not batch and self._lost:
             raise Lost(self._lost)
@@ -176,10 +174,10 @@ class Consumer:
         self._due -= 1
         return Raw(sequence.stream, msg.subject, msg.data)
 
-    def _heed(self, status: str, msg: Msg) -> None:
+    def _note_status(self, status: str, msg: Msg) -> None:
         """What the server says about the standing request."""
         said = f"{status} {(msg.headers or {}).get('Description', '')}"
         if said.startswith(REQUEST_OVER):
             self._due = 0
-        elif not said.startswith(NO_NEWS):
+        elif not said.startswith(HARMLESS):
             self._lost = said

@@ -13,8 +13,8 @@ from schemas.subjects import FACTS_STREAM
 from shared.runtime.backoff import pauses
 from shared.runtime.bus import Record
 from shared.runtime.jetstream.acks import Ack, Acks
+from shared.runtime.jetstream.connection import Connection, unavailable
 from shared.runtime.jetstream.consumer import Consumer, Lost, Raw
-from shared.runtime.jetstream.link import Link, unavailable
 from shared.runtime.limits import check_size
 
 
@@ -25,10 +25,10 @@ class _Letter(NamedTuple):
 
 
 class JetStreamFacts:
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._acks = Acks(link)
-        self._telling = asyncio.Lock()
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._acks = Acks(connection)
+        self._publishing = asyncio.Lock()
 
     async def open(self) -> None:
         with unavailable("subscribe"):
@@ -36,47 +36,47 @@ class JetStreamFacts:
 
     async def last_seq(self) -> int:
         with unavailable("last_seq"):
-            return int((await self._link.js.stream_info(FACTS_STREAM)).state.last_seq)
+            return int((await self._connection.js.stream_info(FACTS_STREAM)).state.last_seq)
 
     # ---- publishing
 
     async def publish(self, events: Sequence[Event]) -> None:
         letters = [self._letter(event) for event in events]
-        at_once = self._link.settings.publish_in_flight
-        async with self._telling:
+        at_once = self._connection.settings.publish_in_flight
+        async with self._publishing:
             for first in range(0, len(letters), at_once):
                 await self._store(letters[first : first + at_once])
-        self._link.counts.facts_published += len(letters)
+        self._connection.counts.facts_published += len(letters)
 
     def _letter(self, event: Event) -> _Letter:
         event_id = event.event_id
-        limit = self._link.nats.max_payload
+        limit = self._connection.nats.max_payload
         data = check_size(event_id, encode(event), limit, message_id=event_id)
         return _Letter(event.subject, data, {"Nats-Msg-Id": event_id})
 
     async def _store(self, letters: Sequence[_Letter]) -> None:
-        """Tell facts until all are stored. From the first that was not, all are told again, in order."""
+        """Publish until all are stored. From the first that was not, all are published again, in order."""
         for pause in pauses():
-            await self._link.up()
-            stored = await self._tell(letters)
+            await self._connection.up()
+            stored = await self._send(letters)
             letters = letters[stored:]
             if not letters:
                 return
-            self._link.counts.facts_retold += len(letters)
-            self._link.log.warning("facts are told again", count=len(letters))
+            self._connection.counts.facts_republished += len(letters)
+            self._connection.log.warning("facts are published again", count=len(letters))
             await asyncio.sleep(pause)
 
-    async def _tell(self, letters: Sequence[_Letter]) -> int:
-        """Tell facts once; how many of them, from the first on, are stored."""
+    async def _send(self, letters: Sequence[_Letter]) -> int:
+        """Publish facts once; how many of them, from the first on, are stored."""
         acks: list[asyncio.Future[Ack]] = []
         try:
             for letter in letters:
                 acks.append(await self._acks.send(*letter))  # noqa: PERF401 - those sent count, too
         except Error as error:
-            self._link.log.debug("publishing broke off", reason=repr(error))
+            self._connection.log.debug("publishing broke off", reason=repr(error))
         try:
             if acks:
-                await asyncio.wait(acks, timeout=self._link.settings.publish_timeout_real_s)
+                await asyncio.wait(acks, timeout=self._connection.settings.publish_timeout_real_s)
         finally:
             for ack in acks:
                 ack.cancel()
@@ -88,7 +88,7 @@ class JetStreamFacts:
         last = after
         attempts = pauses()
         while True:
-            await self._link.up()
+            await self._connection.up()
             try:
                 async with aclosing(self._follow(last, subjects)) as batches:
                     async for batch in batches:
@@ -98,17 +98,17 @@ class JetStreamFacts:
                         if records:
                             yield records
             except Lost as error:
-                self._link.counts.readers_restarted += 1
-                self._link.log.info("reading begins again", after=last, reason=str(error))
+                self._connection.counts.readers_restarted += 1
+                self._connection.log.info("reading begins again", after=last, reason=str(error))
             await asyncio.sleep(next(attempts))
 
     async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[list[Raw], None]:
         """What one consumer brings. Raises Lost."""
-        consumer = Consumer(self._link)
-        link = self._link
+        consumer = Consumer(self._connection)
+        connection = self._connection
         with (
-            link.telling(link.when_lost, consumer.interrupt),
-            link.telling(link.when_closed, consumer.interrupt),
+            connection.notifying(connection.when_lost, consumer.interrupt),
+            connection.notifying(connection.when_closed, consumer.interrupt),
         ):
             try:
                 await consumer.open(after, subjects)
@@ -123,16 +123,16 @@ class JetStreamFacts:
             event = await self._event(raw)
             if event is not None:
                 records.append(Record(raw.seq, event))
-        self._link.counts.facts_read += len(records)
+        self._connection.counts.facts_read += len(records)
         return records
 
     async def _event(self, raw: Raw) -> Event | None:
         try:
             event = decode_fact(raw.data)
         except Malformed as error:
-            await self._link.bury(raw.subject, raw.data, str(error), raw.seq)
+            await self._connection.dead_letter(raw.subject, raw.data, str(error), raw.seq)
             return None
-        self._link.counts.facts_unknown += event is None
+        self._connection.counts.facts_unknown += event is None
         return event
 
 

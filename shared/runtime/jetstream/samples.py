@@ -10,34 +10,34 @@ from schemas.base import Sample
 from schemas.codec import Malformed, decode_sample, encode
 from schemas.subjects import SAMPLE_PREFIX
 from shared.runtime.backlog import Backlog
-from shared.runtime.jetstream.link import Link, unavailable
+from shared.runtime.jetstream.connection import Connection, unavailable
 from shared.runtime.limits import check_size
 
 
 class JetStreamSamples:
-    _link: Link
+    _connection: Connection
 
     async def send(self, sample: Sample) -> None:
-        data = check_size("the sample", encode(sample), self._link.nats.max_payload)
+        data = check_size("the sample", encode(sample), self._connection.nats.max_payload)
         try:
-            await self._link.nats.publish(_subject(type(sample)), data)
+            await self._connection.nats.publish(_subject(type(sample)), data)
         except Error:
-            self._link.counts.samples_lost += 1
+            self._connection.counts.samples_lost += 1
         else:
-            self._link.counts.samples_sent += 1
+            self._connection.counts.samples_sent += 1
 
     async def listen(self, kinds: Sequence[type[Sample]]) -> AsyncIterator[Sample]:
-        link = self._link
-        backlog: Backlog[Msg] = Backlog(link.settings.listener_queue)
+        connection = self._connection
+        backlog: Backlog[Msg] = Backlog(connection.settings.listener_queue)
 
         async def hear(msg: Msg) -> None:
-            link.counts.samples_lost += backlog.put(msg)
+            connection.counts.samples_lost += backlog.put(msg)
 
-        await link.up()
+        await connection.up()
         with unavailable("listen"):
-            subscriptions = [await link.nats.subscribe(_subject(kind), cb=hear) for kind in kinds]
+            subscriptions = [await connection.nats.subscribe(_subject(kind), cb=hear) for kind in kinds]
         try:
-            with link.telling(link.when_closed, backlog.end):
+            with connection.notifying(connection.when_closed, backlog.end):
                 while True:
                     sample = await self._sample(await backlog.take())
                     if sample is not None:
@@ -51,9 +51,9 @@ class JetStreamSamples:
         try:
             sample = decode_sample(msg.data)
         except Malformed as error:
-            await self._link.bury(msg.subject, msg.data, str(error))
+            await self._connection.dead_letter(msg.subject, msg.data, str(error))
             return None
-        self._link.counts.samples_received += 1
+        self._connection.counts.samples_received += 1
         return sample
 
 

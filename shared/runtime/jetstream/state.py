@@ -8,7 +8,7 @@ from nats.js.object_store import ObjectStore
 
 from schemas.subjects import SNAPSHOT_BUCKET
 from shared.runtime.bus import Conflict
-from shared.runtime.jetstream.link import Link, unavailable
+from shared.runtime.jetstream.connection import Connection, unavailable
 from shared.runtime.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM, STATE_SUBJECT
 from shared.runtime.limits import TTL_MIN_S, check_key, check_size
 
@@ -25,13 +25,13 @@ class JetStreamState:
     own KV class cannot renew a time to live, hence the plain headers.
     """
 
-    _link: Link
+    _connection: Connection
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
         with unavailable(f"get {key}"):
             try:
                 subject = f"{STATE_SUBJECT}.{check_key(key)}"
-                message = await self._link.js.get_last_msg(STATE_STREAM, subject)
+                message = await self._connection.js.get_last_msg(STATE_STREAM, subject)
             except NotFoundError:
                 return None
         assert message.seq is not None
@@ -40,12 +40,12 @@ class JetStreamState:
     async def put(
         self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
     ) -> int:
-        limit = self._link.nats.max_payload - HEADER_ROOM_BYTES
+        limit = self._connection.nats.max_payload - HEADER_ROOM_BYTES
         check_size(key, value, limit)
         subject = f"{STATE_SUBJECT}.{check_key(key)}"
         with unavailable(f"put {key}"):
             try:
-                ack = await self._link.js.publish(subject, value, headers=_headers(expected, ttl_s))
+                ack = await self._connection.js.publish(subject, value, headers=_headers(expected, ttl_s))
             except APIError as error:
                 if error.err_code in WRONG_REVISION:
                     raise Conflict(f"{key} is not at revision {expected}") from None
@@ -54,7 +54,7 @@ class JetStreamState:
 
     async def delete(self, key: str) -> None:
         with unavailable(f"delete {key}"):
-            await self._link.js.purge_stream(STATE_STREAM, subject=f"{STATE_SUBJECT}.{check_key(key)}")
+            await self._connection.js.purge_stream(STATE_STREAM, subject=f"{STATE_SUBJECT}.{check_key(key)}")
 
     async def save(self, name: str, blob: bytes) -> None:
         with unavailable(f"save {name}"):
@@ -70,7 +70,7 @@ class JetStreamState:
                 return None
 
     def _blobs(self) -> ObjectStore:
-        return ObjectStore(name=SNAPSHOT_BUCKET, stream=SNAPSHOT_STREAM, js=self._link.js)
+        return ObjectStore(name=SNAPSHOT_BUCKET, stream=SNAPSHOT_STREAM, js=self._connection.js)
 
 
 def _headers(expected: int | None, ttl_s: float | None) -> dict[str, str]:

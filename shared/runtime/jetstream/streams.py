@@ -20,7 +20,7 @@ from schemas.subjects import (
 )
 from shared.runtime.backoff import pauses
 from shared.runtime.bus import Unavailable
-from shared.runtime.jetstream.link import Link
+from shared.runtime.jetstream.connection import Connection
 from shared.runtime.limits import DEAD_LETTERS
 
 EXISTS_OTHERWISE = 10058
@@ -33,27 +33,27 @@ SNAPSHOT_STREAM = f"OBJ_{SNAPSHOT_BUCKET}"
 DEAD_MAX_BYTES = 64 * 1024 * 1024
 
 
-async def ensure(link: Link, timeout_s: float | None) -> None:
+async def ensure(connection: Connection, timeout_s: float | None) -> None:
     """Create or update all streams. Harmless when ten processes do it at once. Raises Unavailable."""
     try:
         async with asyncio.timeout(timeout_s):
-            for config in configs(link.settings):
-                await _ensure(link, config)
+            for config in configs(connection.settings):
+                await _ensure(connection, config)
     except TimeoutError:
         raise Unavailable(f"JetStream is not ready within {timeout_s} s") from None
 
 
-async def _ensure(link: Link, config: StreamConfig) -> None:
-    tell = link.log.warning
+async def _ensure(connection: Connection, config: StreamConfig) -> None:
+    log = connection.log.warning
     for pause in pauses():
         try:
-            return await _create_or_update(link, config)
+            return await _create_or_update(connection, config)
         except (Error, OSError) as error:  # no leader yet, no room, or the connection went
             _raise_if_final(config, error)
-            tell("waiting for JetStream", stream=config.name, reason=str(error))
-            tell = link.log.debug
+            log("waiting for JetStream", stream=config.name, reason=str(error))
+            log = connection.log.debug
         await asyncio.sleep(pause)
-        await link.up()
+        await connection.up()
     return None
 
 
@@ -63,13 +63,13 @@ def _raise_if_final(config: StreamConfig, error: Exception) -> None:
         raise RuntimeError(f"stream {config.name}: {error}") from error
 
 
-async def _create_or_update(link: Link, config: StreamConfig) -> None:
+async def _create_or_update(connection: Connection, config: StreamConfig) -> None:
     try:
-        await link.js.add_stream(config)
+        await connection.js.add_stream(config)
     except BadRequestError as error:
         if error.err_code != EXISTS_OTHERWISE:
             raise
-        await link.js.update_stream(config)
+        await connection.js.update_stream(config)
 
 
 def configs(settings: Settings) -> list[StreamConfig]:

@@ -70,8 +70,8 @@ class MemoryClient:
         self._broker = broker
         self._name = name
         self._closed = False
-        self._linked = asyncio.Event()
-        self._linked.set()
+        self._joined = asyncio.Event()
+        self._joined.set()
         self._ends: list[Callable[[], None]] = []
         self._answering: set[asyncio.Task[bytes]] = set()
 
@@ -79,11 +79,11 @@ class MemoryClient:
 
     async def publish(self, events: Sequence[Event]) -> None:
         letters = [_letter(event) for event in events]
-        await self._link()
+        await self._wait_connected()
         for event_id, subject, data in letters:
-            self._broker.log.tell(event_id, subject, data)
+            self._broker.log.publish(event_id, subject, data)
             if self._broker.log.faults.one_by_one:
-                await self._link()
+                await self._wait_connected()
         self.counts.facts_published += len(letters)
 
     async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
@@ -93,7 +93,7 @@ class MemoryClient:
             with self._ending(reader.end):
                 while True:
                     records = self._records(await reader.take())
-                    await self._linked.wait()
+                    await self._joined.wait()
                     if records:
                         yield records
                         if reader.comes_again():
@@ -116,12 +116,12 @@ class MemoryClient:
         try:
             event = _read(data)
         except Malformed as error:
-            self._bury(subject, seq, data, str(error))
+            self._dead_letter(subject, seq, data, str(error))
             return None
         self.counts.facts_unknown += event is None
         return event
 
-    def _bury(self, subject: str, seq: int, data: bytes, reason: str) -> None:
+    def _dead_letter(self, subject: str, seq: int, data: bytes, reason: str) -> None:
         self.counts.malformed += 1
         log.warning("malformed message", service=self._name, subject=subject, seq=seq, reason=reason)
         self._broker.dead.append(DeadLetter(self._name, subject, seq, reason, data))
@@ -131,7 +131,7 @@ class MemoryClient:
     async def send(self, sample: Sample) -> None:
         data = check_size("the sample", encode(sample), MAX_PAYLOAD_BYTES)
         self.counts.samples_sent += 1
-        if not self._linked.is_set():
+        if not self._joined.is_set():
             return
         for hear in self._broker.listeners.get(_kind(type(sample)), ()):
             hear(data)
@@ -141,7 +141,7 @@ class MemoryClient:
         backlog: Backlog[bytes] = Backlog(self._broker.listener_queue)
 
         def hear(data: bytes) -> None:
-            if self._linked.is_set():
+            if self._joined.is_set():
                 self.counts.samples_lost += backlog.put(data)
 
         lists = [self._broker.listeners.setdefault(_kind(kind), []) for kind in kinds]
@@ -191,7 +191,7 @@ class MemoryClient:
         return task
 
     async def _answer(self, server: _Server, data: bytes) -> bytes:
-        await self._linked.wait()
+        await self._joined.wait()
         async with server.slots:
             bound = log.bind(service=self._name)
             return await reply_to(data, server.answer, counts=self.counts, log=bound)
@@ -223,18 +223,18 @@ class MemoryClient:
     # ---- the connection
 
     def connected(self) -> bool:
-        return self._linked.is_set() and not self._closed
+        return self._joined.is_set() and not self._closed
 
     def cut(self) -> None:
         """Part it from the others, as a broken network would: facts wait on either side, samples are lost."""
-        self._linked.clear()
+        self._joined.clear()
 
     def mend(self) -> None:
-        self._linked.set()
+        self._joined.set()
 
     async def close(self) -> None:
         self._closed = True
-        self._linked.set()
+        self._joined.set()
         for end in self._ends:
             end()
         self._ends.clear()
@@ -242,17 +242,17 @@ class MemoryClient:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
-    async def _link(self) -> None:
+    async def _wait_connected(self) -> None:
         """Let the others have their turn, as a real connection would, and wait while there is none."""
         await asyncio.sleep(0)
-        await self._linked.wait()
+        await self._joined.wait()
         self._check_open()
 
     async def _turn(self) -> None:
-        """As `_link`, but for what is not worth waiting for. Raises Unavailable."""
+        """As `_wait_connected`, but for what is not worth waiting for. Raises Unavailable."""
         self._check_open()
         await asyncio.sleep(0)
-        if not self._linked.is_set():
+        if not self._joined.is_set():
             raise Unavailable("the bus is out of reach")
 
     def _check_open(self) -> None:

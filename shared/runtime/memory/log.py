@@ -13,7 +13,7 @@ from shared.runtime.memory.routes import Routes
 from shared.runtime.recent import Recent
 
 REMEMBERED_IDS = 200_000
-"""fact ids that are known again when they are told twice"""
+"""ids of facts that are remembered, to drop what is published twice"""
 DUE_LIMIT = 10_000
 """facts a reader may be behind before it looks them up in the log again"""
 
@@ -48,8 +48,8 @@ class FactLog:
     def last_seq(self) -> int:
         return len(self._stored)
 
-    def tell(self, event_id: str, subject: str, data: bytes) -> bool:
-        """Store a fact, unless its id is known; true if it was news."""
+    def publish(self, event_id: str, subject: str, data: bytes) -> bool:
+        """Store a fact, unless its id is known; true if it was new."""
         if event_id in self._ids:
             return False
         self._ids.add(event_id)
@@ -92,8 +92,8 @@ class Reader:
         self._random = random
         self._due: deque[int] = deque()
         self._behind = True
-        self._news = asyncio.Event()
-        self._news.set()
+        self._ready = asyncio.Event()
+        self._ready.set()
         self._ended = False
         self._mine: Routes[None] = Routes()
         for subject in self.subjects:
@@ -106,16 +106,16 @@ class Reader:
             if len(self._due) > DUE_LIMIT:
                 self._due.clear()
                 self._behind = True
-        self._news.set()
+        self._ready.set()
 
     def end(self) -> None:
         self._ended = True
-        self._news.set()
+        self._ready.set()
 
     async def take(self) -> list[int]:
         """The next sequences, at least one, oldest first. Raises Unavailable after `end`."""
         while True:
-            await self._news.wait()
+            await self._ready.wait()
             if self._ended:
                 raise Unavailable("the bus is closed")
             if self._log.faults.delay_s:
@@ -124,7 +124,7 @@ class Reader:
             if batch:
                 return batch
             if not self._behind:
-                self._news.clear()
+                self._ready.clear()
 
     def comes_again(self) -> bool:
         return self._random.random() < self._log.faults.redeliver

@@ -1,4 +1,4 @@
-"""Questions and replies larger than one message of the server: told of, and fetched part by part.
+"""Questions and replies larger than one message of the server: announced in a header, fetched in parts.
 
 The sender holds the bytes under a subject of its own and sends an empty message whose header names that
 subject and the number of parts. Whoever gets it asks there for each part, a few at once, so that nothing
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-HEADER = "Hopyard-Parcel"
+HEADER = "Hopyard-LargeMessage"
 PART_ROOM_BYTES = 1_024
 """of a message's limit, left for headers"""
 PARTS_AT_ONCE = 4
 PARTS_AT_MOST = 1_024
 
 
-class Parcel:
+class LargeMessage:
     """Bytes that are offered for as long as the block of `offered` lasts."""
 
     def __init__(self, parts: list[bytes], subject: str) -> None:
@@ -42,24 +42,24 @@ class Parcel:
 
 
 @asynccontextmanager
-async def offered(nats: "Client", data: bytes) -> AsyncIterator[Parcel]:
+async def offered(nats: "Client", data: bytes) -> AsyncIterator[LargeMessage]:
     size = nats.max_payload - PART_ROOM_BYTES
-    parcel = Parcel([data[at : at + size] for at in range(0, len(data), size)], nats.new_inbox())
-    subject, _ = parcel.headers[HEADER].split()
-    subscription = await nats.subscribe(subject, cb=parcel.hand_over)
+    large = LargeMessage([data[at : at + size] for at in range(0, len(data), size)], nats.new_inbox())
+    subject, _ = large.headers[HEADER].split()
+    subscription = await nats.subscribe(subject, cb=large.hand_over)
     try:
         await nats.flush()
-        yield parcel
+        yield large
     finally:
         await subscription.unsubscribe()
 
 
 async def fetched(nats: "Client", data: bytes, headers: Mapping[str, str] | None, timeout_s: float) -> bytes:
-    """The bytes that a message brought, or tells of. Raises what NATS raises, and Malformed."""
-    told = (headers or {}).get(HEADER)
-    if told is None:
+    """The bytes that a message brings, or announces. Raises what NATS raises, and Malformed."""
+    announced = (headers or {}).get(HEADER)
+    if announced is None:
         return data
-    subject, parts = _address(told)
+    subject, parts = _address(announced)
     slots = asyncio.Semaphore(PARTS_AT_ONCE)
 
     async def part(index: int) -> bytes:
@@ -70,8 +70,8 @@ async def fetched(nats: "Client", data: bytes, headers: Mapping[str, str] | None
     return b"".join(await asyncio.gather(*(part(index) for index in range(parts))))
 
 
-def _address(told: str) -> tuple[str, int]:
-    subject, _, parts = told.partition(" ")
+def _address(announced: str) -> tuple[str, int]:
+    subject, _, parts = announced.partition(" ")
     if not parts.isdecimal() or not 1 <= int(parts) <= PARTS_AT_MOST:
-        raise Malformed(f"a parcel of {parts!r} parts")
+        raise Malformed(f"a large message of {parts!r} parts")
     return subject, int(parts)

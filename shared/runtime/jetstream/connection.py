@@ -25,7 +25,7 @@ FLUSH_TIMEOUT_S = 1
 DEAD_LETTER_HEADER_BYTES = 4_096
 
 
-class Link:
+class Connection:
     """One connection of one service, and who wants to know when it is lost or closed."""
 
     def __init__(self, settings: Settings, name: str) -> None:
@@ -110,7 +110,7 @@ class Link:
     def _where(self) -> str:
         return ", ".join(urlsplit(server).netloc.rpartition("@")[2] for server in self._servers)
 
-    # ---- living
+    # ---- while it lasts
 
     def connected(self) -> bool:
         return bool(self.nats.is_connected)
@@ -122,7 +122,7 @@ class Link:
             raise Unavailable("the bus is closed")
 
     @contextmanager
-    def telling(self, listeners: set[Callable[[], None]], callback: Callable[[], None]) -> Iterator[None]:
+    def notifying(self, listeners: set[Callable[[], None]], callback: Callable[[], None]) -> Iterator[None]:
         """Within, a change of the connection calls `callback`."""
         listeners.add(callback)
         try:
@@ -130,7 +130,7 @@ class Link:
         finally:
             listeners.discard(callback)
 
-    async def bury(self, subject: str, data: bytes, reason: str, seq: int = 0) -> None:
+    async def dead_letter(self, subject: str, data: bytes, reason: str, seq: int = 0) -> None:
         """Put a message that nobody can read to the dead letters; lost when the bus is gone."""
         self.counts.malformed += 1
         self.log.warning("malformed message", subject=subject, seq=seq, reason=reason)
@@ -151,7 +151,7 @@ class Link:
     async def _on_lost(self) -> None:
         self._changed.clear()
         # What was not on the socket yet would go out after the reconnect, before what was lost with the
-        # socket is told again: facts would change their order.
+        # socket is published again: facts would change their order.
         self.nats._pending.clear()  # noqa: SLF001
         self.nats._pending_data_size = 0  # noqa: SLF001
         self.log.warning("connection lost")

@@ -1,0 +1,11 @@
+"""Every service of a simulation without an event loop: one queue of timers, and turns taken by a rule.
+
+The cores are called directly, messages are handed on as they are, and a coroutine of a service is driven by
+hand: it awaits its ports alone, and these say what it waits for. The rule of `shared.runtime.turns` holds,
+so a run has the same facts as with the asyncio shell on virtual time.
+"""
+
+from shared.runtime.conductor.conductor import Conductor, Stalled
+from shared.runtime.conductor.seat import Seat
+
+__all__ = ["Conductor", "Seat", "Stalled"]

@@ -1,0 +1,238 @@
+"""The conductor: keeps the time, gives services their turns and hands messages from one to the next."""
+
+import heapq
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from schemas.base import Question, Sample
+from schemas.settings import Settings
+from shared.runtime.bus import Answer, Unavailable
+from shared.runtime.conductor.faulty import FaultySeat
+from shared.runtime.conductor.log import ConductedLog
+from shared.runtime.conductor.ports import ConductedBus, ConductedClock, ConductedTasks
+from shared.runtime.conductor.seat import Kept, Seat
+from shared.runtime.conductor.strand import Strand, Until, Wake
+from shared.runtime.conductor.timers import Timers
+from shared.runtime.memory import Faults
+from shared.runtime.memory.state import Values
+from shared.runtime.service import Ports, Service
+from shared.runtime.virtual import RESOLUTION_S
+
+Make = Callable[[Ports, str], Service]
+"""ports and the number of the life → service"""
+
+
+class Stalled(RuntimeError):
+    """Every service waits and no timer is set, so nothing would ever happen again."""
+
+
+class Conductor:
+    """Services by name, in the order of their turns.
+
+    `lasting`: facts, cursors and snapshots are kept, so that a service can be killed and started again.
+    """
+
+    def __init__(
+        self,
+        makers: Mapping[str, Make],
+        settings: Settings,
+        *,
+        faults: Faults | None = None,
+        lasting: bool = False,
+    ) -> None:
+        self.now = 0.0
+        self.timers = Timers()
+        self._faults = faults or Faults()
+        self._lasting = lasting or faults is not None
+        self.log = ConductedLog(self._faults)
+        self.clock = ConductedClock(self)
+        self.values = Values(self.clock)
+        self.blobs: dict[str, bytes] = {}
+        self._makers = makers
+        self._settings = settings
+        self._ranks = {name: rank for rank, name in enumerate(makers)}
+        self._lives = dict.fromkeys(makers, 0)
+        self._kept = {name: Kept() for name in makers}
+        self._seats: dict[str, Seat] = {}
+        self._buses: dict[str, ConductedBus] = {}
+        self._ready: list[int] = []
+        """a heap: ranks of the seats that have something to do; ranks of seats that ended may be among
+        them"""
+        self._at: dict[int, Seat] = {}
+        self._servers: dict[str, Seat] = {}
+        self._listeners: dict[type[Sample], list[Seat]] = {}
+        self._stepping: list[list[Any]] = []
+        """for each call of `steps`: the turns left to wait for, and the wake of the caller"""
+        self._error: BaseException | None = None
+        self._answers: dict[str, Answer] = {}
+        self._once: dict[type[Sample], list[Wake]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._makers)
+
+    # ---- running
+
+    def run(self, over: Callable[[], bool]) -> None:
+        """Run until `over` holds, to the end of that instant. Raises Stalled, and what any service raises."""
+        while True:
+            first = self.timers.first()
+            if first is not None and first < self.now + RESOLUTION_S:
+                self.timers.run_next()
+            elif self._ready:
+                self._turn(heapq.heappop(self._ready))
+            elif over():
+                return
+            elif first is None:
+                raise Stalled("nothing can ever happen again")
+            else:
+                self._go_to(first)
+            if self._error is not None:
+                raise self._error
+
+    def _go_to(self, then: float) -> None:
+        self.now = max(self.now, then)
+        if not self._lasting:  # every service has begun, so none reads from the past
+            self.log.keep_none()
+
+    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine that is no service; an error of it ends the run."""
+
+        def done(_: object, error: BaseException | None) -> None:
+            if error is not None:
+                self.failed(error)
+
+        Strand(coroutine, done).go()
+
+    def ready(self, seat: Seat) -> None:
+        if not seat.waits:
+            seat.waits = True
+            heapq.heappush(self._ready, seat.rank)
+
+    def _turn(self, rank: int) -> None:
+        seat = self._at[rank]
+        if seat.waits:
+            seat.waits = False
+            seat.turn()
+            if self._stepping:
+                self._step()
+
+    def _step(self) -> None:
+        for stepping in list(self._stepping):
+            stepping[0] -= 1
+            if stepping[0] <= 0:
+                self._stepping.remove(stepping)
+                stepping[1]()
+
+    def failed(self, error: BaseException) -> None:
+        """What went wrong in a service ends the run."""
+        self._error = self._error or error
+
+    # ---- services
+
+    def start(self, name: str) -> None:
+        """Begin a life of a service, from what is kept of the last one."""
+        self._lives[name] += 1
+        bus = ConductedBus(self, name)
+        ports = Ports(bus=bus, clock=self.clock, tasks=ConductedTasks())
+        service = self._makers[name](ports, str(self._lives[name]))
+        seat = self._seat(service, name)
+        self._seats[name] = self._at[seat.rank] = seat
+        self._buses[name] = bus
+        if service.answers is not None:
+            self._servers[service.answers] = seat
+        for kind in service.samples:
+            self._listeners.setdefault(kind, []).append(seat)
+        self.ready(seat)
+
+    def _seat(self, service: Service, name: str) -> Seat:
+        rank, kept = self._ranks[name], self._kept[name]
+        if not self._lasting:
+            return Seat(self, service, self._settings, rank=rank, kept=kept)
+        life = str(self._lives[name])
+        return FaultySeat(self, service, self._settings, rank=rank, kept=kept, faults=self._faults, life=life)
+
+    def seat(self, name: str) -> Seat:
+        """The seat of a service that runs. Raises Unavailable between two lives."""
+        if name not in self._seats:
+            raise Unavailable(f"{name} is not running")
+        return self._seats[name]
+
+    # ---- what may happen to them
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    async def facts(self, count: int) -> None:
+        """Return once `count` more facts are stored."""
+        last = self.log.last_seq + count
+        while self.log.last_seq < last:
+            await Until(self.log.next_fact)
+
+    async def steps(self, count: int) -> None:
+        """Return after `count` more turns of services."""
+        if count:
+            await Until(lambda wake: self._stepping.append([count, wake]))
+
+    def is_up(self, name: str) -> bool:
+        return self.seat(name).begun
+
+    async def kill(self, name: str) -> None:
+        """End a service at once, as `kill -9` does: what it had not published is lost."""
+        seat = self._seats.pop(name)
+        seat.end()
+        if seat.service.answers is not None:
+            del self._servers[seat.service.answers]
+        for listeners in self._listeners.values():
+            if seat in listeners:
+                listeners.remove(seat)
+        if seat.service.close is not None:
+            await seat.service.close()
+        await self._buses[name].close()
+
+    def cut(self, name: str) -> None:
+        """Cut a service off from the others until `mend`, or until its next life."""
+        seat = self.seat(name)
+        assert isinstance(seat, FaultySeat), "only a lasting run can be disturbed"
+        self._buses[name].cut()
+        seat.part()
+
+    def mend(self, name: str) -> None:
+        seat = self._seats.get(name)
+        if isinstance(seat, FaultySeat):
+            self._buses[name].mend()
+            seat.join()
+
+    # ---- from one to the next
+
+    def send(self, sample: Sample) -> None:
+        for seat in self._listeners.get(type(sample), ()):
+            if seat.begun and seat.linked:
+                seat.put(sample)
+        for wake in self._once.pop(type(sample), ()):
+            wake(sample)
+
+    def hear_once(self, kinds: Sequence[type[Sample]], wake: Wake) -> None:
+        for kind in kinds:
+            self._once.setdefault(kind, []).append(wake)
+
+    def serve(self, subject: str, answer: Answer) -> None:
+        """Have a coroutine answer a subject that no service answers."""
+        self._answers[subject] = answer
+
+    def ask(self, question: Question, timeout_s: float, wake: Wake) -> None:
+        seat, other = self._servers.get(question.subject), self._answers.get(question.subject)
+        if other is not None:
+            Strand(other(question), wake).go()  # type: ignore[arg-type]
+            return
+        if seat is None or not seat.begun:
+            wake(error=Unavailable(f"nobody answers {question.subject}"))
+            return
+        late = Unavailable(f"no answer from {question.subject} within {timeout_s} s")
+        limit = self.timers.at(self.now + timeout_s, lambda: wake(error=late))
+
+        def answered(message: object = None, error: BaseException | None = None) -> None:
+            limit.cancel()
+            wake(message, error)
+
+        seat.question(question, answered)

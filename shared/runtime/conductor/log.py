@@ -1,0 +1,124 @@
+"""The stream of facts: stores them and hands each to the services that read its subject."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from schemas.base import Event
+from shared.runtime.bus import Record
+from shared.runtime.memory.log import REMEMBERED_IDS, Faults
+from shared.runtime.memory.routes import Routes
+from shared.runtime.recent import Recent
+
+Sink = Callable[[Record], None]
+"""hears every fact that is stored, in the order of the stream"""
+
+
+class Follower(Protocol):
+    def deliver(self, record: Record) -> None: ...
+
+
+class ConductedLog:
+    """Keeps all facts for services that read from the past, until `keep_none`."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._random = faults.random("log")
+        self.last_seq = 0
+        self.sinks: list[Sink] = []
+        self._kept: list[Record] | None = []
+        self._ids = Recent(REMEMBERED_IDS)
+        self._routes: Routes[Follower] = Routes()
+        """of patterns that name neither a kind of entity nor one entity"""
+        self._of_kind: dict[str, list[Follower]] = {}
+        """by the kind of entity: who reads all facts about all of it"""
+        self._of_one: dict[tuple[str, str], list[tuple[str, Follower]]] = {}
+        """by kind and id: the fact that is read, `*` for all, and who reads it"""
+        self._others = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def publish(self, event: Event) -> bool:
+        """Store a fact, unless its id is known; true if it was fresh."""
+        event_id = event.event_id
+        if event_id in self._ids:
+            return False
+        self._ids.add(event_id)
+        self.store(event)
+        if self._faults.duplicate and self._random.random() < self._faults.duplicate:
+            self.store(event)
+        return True
+
+    def store(self, event: Event) -> None:
+        """Append a fact, and hand it to all who read its subject."""
+        self.last_seq += 1
+        record = Record(self.last_seq, event)
+        if self._kept is not None:
+            self._kept.append(record)
+        for sink in self.sinks:
+            sink(record)
+        for reader in self._readers(event):
+            reader.deliver(record)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for wake in waiting:
+                wake()
+
+    def since(self, after: int, last: int, subjects: Sequence[str]) -> list[Record]:
+        """The facts of some subjects with a sequence above `after`, up to `last`.
+
+        Raises ValueError where nothing is kept.
+        """
+        if after >= last:
+            return []
+        if self._kept is None:
+            raise ValueError("this run keeps no facts to be read again")
+        mine: Routes[None] = Routes()
+        for subject in subjects:
+            mine.add(subject, None)
+        return [one for one in self._kept[after:last] if any(True for _ in mine.of(one.event.subject))]
+
+    def keep_none(self) -> None:
+        """From now on facts are only handed on: memory does not grow with the stream."""
+        self._kept = None
+
+    def next_fact(self, wake: Callable[[], None]) -> None:
+        """Wake when the next one is stored."""
+        self._waiting.append(wake)
+
+    def follow(self, reader: Follower, subjects: Sequence[str]) -> None:
+        for subject in dict.fromkeys(subjects):
+            match subject.split("."):
+                case ["hopyard", kind, "*", "*"]:
+                    self._of_kind.setdefault(kind, []).append(reader)
+                case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
+                    self._of_one.setdefault((kind, entity), []).append((fact, reader))
+                case _:
+                    self._routes.add(subject, reader)
+                    self._others += 1
+
+    def forget(self, reader: Follower, subjects: Sequence[str]) -> None:
+        for subject in dict.fromkeys(subjects):
+            match subject.split("."):
+                case ["hopyard", kind, "*", "*"]:
+                    self._of_kind[kind].remove(reader)
+                case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
+                    self._of_one[kind, entity].remove((fact, reader))
+                case _:
+                    self._routes.remove(subject, reader)
+                    self._others -= 1
+
+    def _readers(self, event: Event) -> Sequence[Follower]:
+        """Each once."""
+        kind, entity, fact = _about(event)
+        readers = self._of_kind.get(kind, [])
+        more = self._of_one.get((kind, entity))
+        if more:
+            readers = readers + [reader for wanted, reader in more if wanted in ("*", fact)]
+        if self._others:
+            readers = readers + list(self._routes.of(event.subject))
+        return list(dict.fromkeys(readers))
+
+
+def _about(event: Event) -> tuple[str, str, str]:
+    """Kind and id of the entity that a fact is about, and the fact's name."""
+    kind, _, fact = event.tag().partition(".")
+    return kind, getattr(event, event.entity_field), fact

@@ -1,0 +1,241 @@
+"""One life of a service: its queue of messages, its turns, its coroutines."""
+
+import itertools
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from schemas.base import Question, Sample
+from schemas.settings import Settings
+from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
+from shared.runtime.bus import Record, Unavailable
+from shared.runtime.conductor.log import ConductedLog
+from shared.runtime.conductor.strand import Strand, Until, Wake
+from shared.runtime.conductor.timers import TimerAlarm, Timers
+from shared.runtime.handling import Handling
+from shared.runtime.service import Inbox, Service
+from shared.runtime.snapshots import UnreadableSnapshot
+
+BATCH = 256
+"""messages handled in one turn, as in the asyncio shell"""
+
+
+class Kept(msgspec.Struct):
+    """What of a service outlives its life: its cursor and its last snapshot."""
+
+    cursor: int = 0
+    snapshot: bytes | None = None
+    snapshot_seq: int = 0
+
+
+class SeatHost(Protocol):
+    """What a seat needs of the conductor."""
+
+    now: float
+    log: ConductedLog
+    timers: Timers
+
+    def ready(self, seat: "Seat") -> None:
+        """Give the seat a turn: it has something to do."""
+        ...
+
+    def send(self, sample: Sample) -> None: ...
+
+    def failed(self, error: BaseException) -> None: ...
+
+
+class Seat:
+    """Runs one life of a service. `rank`: its place among the seats that are ready at the same instant."""
+
+    once = True
+    """each fact is delivered once, in the order of the stream"""
+
+    def __init__(
+        self, conductor: SeatHost, service: Service, settings: Settings, *, rank: int, kept: Kept
+    ) -> None:
+        self.service = service
+        self.rank = rank
+        self.begun = False
+        self.ended = False
+        self.linked = True
+        """it is not cut off from the others"""
+        self.waits = False
+        """it waits for its turn"""
+        self._conductor = conductor
+        self._settings = settings
+        self._kept = kept
+        self._handling = Handling(service, settings.remembered_ids, once=self.once)
+        self._mailbox: deque[object] = deque()
+        self._asking: dict[int, Wake] = {}
+        self._tickets = itertools.count(1)
+        self._strands: dict[Strand, None] = {}
+        self._alarm: TimerAlarm | None = None
+        self._heard_from = conductor.log.last_seq
+        """sequence from which on facts are delivered; earlier ones are read from the log"""
+        conductor.log.follow(self, service.facts)
+        self._inbox = Inbox(put=self.put, ask=self.ask, replayed=lambda: self.begun)
+
+    # ---- what reaches it
+
+    def put(self, item: object) -> None:
+        if not self.ended:
+            self._mailbox.append(item)
+            self._conductor.ready(self)
+
+    def deliver(self, record: Record) -> None:
+        self.put(record)
+
+    def arrive(self, item: object) -> None:
+        """Take a message from another service."""
+        self.put(item)
+
+    def question(self, question: Question, wake: Wake) -> None:
+        """Put a question before the core, and wake with its answer."""
+        ticket = next(self._tickets)
+        self._asking[ticket] = wake
+        self.arrive(Asked(ticket, question))
+
+    async def ask(self, question: Question) -> Any:  # noqa: ANN401 - its own protocol's
+        if self.ended:
+            raise Unavailable(f"{self.service.name} has ended")
+        return await Until(lambda wake: self.question(question, wake))
+
+    def end(self) -> None:
+        """End this life at once, as `kill -9` does: what it had not published is lost."""
+        self.ended = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for strand in list(self._strands):
+            strand.cut()
+        self._conductor.log.forget(self, self.service.facts)
+        for wake in self._asking.values():
+            wake(error=Unavailable(f"{self.service.name} has ended"))
+
+    # ---- its turns
+
+    def turn(self) -> None:
+        if not self.begun:
+            self._begin()
+        else:
+            self._act()
+
+    def _begin(self) -> None:
+        """Replay up to the cursor, do what the last life left undone, and begin to take messages."""
+        replayed = self._recover()
+        self.begun = True
+        missed = self._conductor.log.since(replayed, self._heard_from, self.service.facts)
+        self._mailbox.extendleft(reversed(missed))
+        self._perform(self._handling.core.resume(self._conductor.now))
+        for task in self.service.tasks:
+            self.begin(task(self._inbox))  # type: ignore[arg-type] # a coroutine
+        if self._mailbox:
+            self._conductor.ready(self)
+        self._set_alarm()
+
+    def _recover(self) -> int:
+        """The sequence up to which the core knows the stream."""
+        kept = self._kept
+        if kept.snapshot is not None:
+            try:
+                self._handling.restore(kept.snapshot)
+            except UnreadableSnapshot:
+                kept.snapshot = None
+        cursor = max(kept.cursor, self._handling.seq)
+        for record in self._conductor.log.since(self._handling.seq, cursor, self.service.facts):
+            self._handling.replay(record)
+        return cursor
+
+    def _act(self) -> None:
+        mailbox = self._mailbox
+        if len(mailbox) <= BATCH:
+            batch = list(mailbox)
+            mailbox.clear()
+        else:
+            batch = [mailbox.popleft() for _ in range(BATCH)]
+        effects = self._handling.turn(batch, self._conductor.now)
+        if effects:
+            self._perform(effects)
+        if mailbox:
+            self._conductor.ready(self)
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """Set the alarm for the core's next wakeup."""
+        due = self._handling.core.next_wakeup()
+        alarm = self._alarm
+        if alarm is not None:
+            if alarm.when == due and alarm.do is not None:
+                return
+            alarm.cancel()
+            self._alarm = None
+        if due is not None:
+            self._alarm = self._conductor.timers.at(
+                max(due, self._conductor.now), lambda: self._conductor.ready(self)
+            )
+
+    # ---- effects
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        conductor, handling = self._conductor, self._handling
+        rest = []
+        for effect in effects:
+            if type(effect) is Publish:
+                if handling.is_fresh(effect.event):
+                    conductor.log.publish(effect.event)
+                    handling.counts.published += 1
+            else:
+                rest.append(effect)
+        for effect in rest:
+            self._do(effect)
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send(sample):
+                self._conductor.send(sample)
+            case Reply(ticket, message):
+                wake = self._asking.pop(ticket, None)
+                if wake is not None:
+                    wake(message)
+            case Work(task):
+                self._work(task)
+            case Publish():
+                raise AssertionError("facts go out first")
+
+    def _work(self, task: msgspec.Struct) -> None:
+        self._handling.counts.work += 1
+        worker = self.service.workers[type(task)]
+        strand: Strand
+        limit: TimerAlarm | None = None
+
+        def done(answer: object, error: BaseException | None) -> None:
+            self._strands.pop(strand, None)
+            if limit is not None:
+                limit.cancel()
+            if isinstance(error, OSError):  # TimeoutError and Unavailable among them
+                self._handling.counts.work_failed += 1
+                self.put(WorkFailed(task, f"{type(error).__name__}: {error}"))
+            elif error is not None:
+                self._conductor.failed(error)
+            elif answer is not None:
+                self.put(answer)
+
+        strand = Strand(worker(task), done)  # type: ignore[arg-type] # a coroutine
+        self._strands[strand] = None
+        strand.go()
+        if strand in self._strands:
+            limit_s = self._conductor.now + self._settings.work_timeout_real_s
+            limit = self._conductor.timers.at(limit_s, lambda: strand.interrupt(TimeoutError()))
+
+    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine to its end, or to the end of this life."""
+
+        def done(_: object, error: BaseException | None) -> None:
+            self._strands.pop(strand, None)
+            if error is not None:
+                self._conductor.failed(error)
+
+        strand = Strand(coroutine, done)
+        self._strands[strand] = None
+        strand.go()

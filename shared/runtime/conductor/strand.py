@@ -1,0 +1,73 @@
+"""A coroutine driven without an event loop: it runs until it waits, and names what will wake it."""
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+Wake = Callable[..., None]
+"""resumes a strand: with a value, or with `error=`; twice, or after the strand went on, it does nothing"""
+Begin = Callable[[Wake], object]
+"""starts what is waited for, which calls the wake when it is done"""
+Done = Callable[[Any, BaseException | None], None]
+
+
+class Until:
+    """Awaitable: its value is what `begin` passes to the wake."""
+
+    __slots__ = ("_begin",)
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+
+    def __await__(self) -> Generator[Begin, Any, Any]:
+        return (yield self._begin)
+
+
+class Strand:
+    """Drives one coroutine. `done` is called with its result or its error, unless the strand was cut."""
+
+    __slots__ = ("_coroutine", "_done", "_waits", "cut_off")
+    running: "Strand | None" = None
+    """the one whose code runs at this moment"""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], done: Done) -> None:
+        self._coroutine = coroutine
+        self._done = done
+        self._waits = 0
+        """how often it has begun to wait: a wake from an earlier wait is void"""
+        self.cut_off = False
+
+    def go(self, value: object = None, error: BaseException | None = None) -> None:
+        """Run until the coroutine waits, ends or raises."""
+        outer, Strand.running = Strand.running, self
+        self._waits += 1
+        try:
+            begin = self._coroutine.send(value) if error is None else self._coroutine.throw(error)
+        except StopIteration as stop:
+            result, failure = stop.value, None
+        except Exception as raised:  # noqa: BLE001 - handed to whoever began it
+            result, failure = None, raised
+        else:
+            self._wait(begin)
+            return
+        finally:
+            Strand.running = outer
+        self._done(result, failure)
+
+    def _wait(self, begin: Begin) -> None:
+        turn = self._waits
+
+        def wake(value: object = None, error: BaseException | None = None) -> None:
+            if self._waits == turn and not self.cut_off:
+                self.go(value, error)
+
+        begin(wake)
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise in the coroutine where it waits."""
+        if not self.cut_off:
+            self.go(error=error)
+
+    def cut(self) -> None:
+        """End it where it waits, as a cancelled task would."""
+        self.cut_off = True
+        self._coroutine.close()

@@ -1,0 +1,72 @@
+"""A lease: one key in the store that one holder has at a time, for as long as it renews it.
+
+    won ──renew──→ held ──→ lost (somebody else has it, or it ran out) or released
+
+The revision at which a lease is won is its fencing token: a later holder's is larger. What a lease stands
+for, how often it is renewed and what its loss means is for the holder to say. Times are real seconds.
+"""
+
+from shared.runtime.bus import Conflict, State
+
+
+class Lease:
+    def __init__(self, store: State, key: str, holder: bytes, *, ttl_s: float) -> None:
+        """`holder`: a name that no other holder has; `ttl_s`: how long the lease lasts after a renewal."""
+        self._store = store
+        self._key = key
+        self._holder = holder
+        self._ttl_s = ttl_s
+        self._revision: int | None = None
+        """of the last write that is known to be stored; None: not held"""
+
+    @property
+    def held(self) -> bool:
+        """Whether it was won, and neither lost nor released since, as far as is known here."""
+        return self._revision is not None
+
+    async def win(self) -> int | None:
+        """The fencing token; None: somebody else has the lease. Raises Unavailable."""
+        self._revision = None
+        found = await self._store.get(self._key)
+        if found is not None and found[0] != self._holder:
+            return None
+        try:
+            self._revision = await self._write(0 if found is None else found[1])
+        except Conflict:
+            return None
+        return self._revision
+
+    async def renew(self) -> bool:
+        """False: the lease is lost. Raises Unavailable; then it is held for the rest of its time."""
+        if self._revision is None:
+            return False
+        try:
+            self._revision = await self._write(self._revision)
+        except Conflict:
+            return await self._recognised()
+        return True
+
+    async def _recognised(self) -> bool:
+        """A write of ours that seemed to fail may be stored: then the lease never was another's."""
+        found = await self._store.get(self._key)
+        try:
+            if found is not None and found[0] == self._holder:
+                self._revision = await self._write(found[1])
+                return True
+        except Conflict:
+            pass
+        self._revision = None
+        return False
+
+    def abandon(self) -> None:
+        """Count it as lost: too many renewals have failed for it to be relied on."""
+        self._revision = None
+
+    async def release(self) -> None:
+        """Let the next holder in at once. Raises Unavailable; then the lease runs out by itself."""
+        if self.held:
+            self._revision = None
+            await self._store.delete(self._key)
+
+    async def _write(self, expected: int) -> int:
+        return await self._store.put(self._key, self._holder, expected=expected, ttl_s=self._ttl_s)

@@ -1,0 +1,167 @@
+"""Work done beside the event loop: in a thread of its own, or in a process that can be ended."""
+
+import asyncio
+import contextlib
+import multiprocessing
+import multiprocessing.context
+import pickle
+import resource
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+import msgspec
+
+from shared.runtime.offload.contract import Crashed, Server
+
+START_REAL_S = 30.0
+READY = "ready"
+ENDING_REAL_S = 1.0
+UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, IndexError)
+"""raised on reading an answer that is garbled, or of a type that cannot be imported here"""
+
+A = TypeVar("A")
+
+
+class ThreadLane:
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, name)
+
+    async def do(self, work: Callable[..., A], *arguments: object) -> A:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+class _Said(msgspec.Struct, frozen=True):
+    answer: Any
+    spent: bool
+    """a thread is still busy: use this process no more"""
+
+
+class SpawnedProcess:
+    """Started before it is needed, and kept.
+
+    One that crashes, overruns its time or leaves a thread running behind its answer is replaced. Requests
+    cross a pipe, pickled.
+    """
+
+    def __init__(
+        self, name: str, serve: Callable[..., Server], *arguments: object, memory_bytes: int | None = None
+    ) -> None:
+        self._name = name
+        self._memory_bytes = memory_bytes
+        self._serve = serve
+        self._arguments = arguments
+        self._context = multiprocessing.get_context("spawn")
+        self._process: multiprocessing.context.SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def warm(self) -> None:
+        """Have a process ready; takes a second when there is none."""
+        async with self._one_at_a_time:
+            with contextlib.suppress(OSError, EOFError):  # the call that needs it will say so
+                await self._ensure()
+
+    async def call(self, request: Any, deadline_s: float) -> Any:  # noqa: ANN401 - the contract's
+        async with self._one_at_a_time:
+            return await self._call(request, deadline_s)
+
+    async def _call(self, request: Any, deadline_s: float) -> Any:  # noqa: ANN401 - as above
+        try:
+            await self._ensure()
+            said = await asyncio.to_thread(self._exchange, request, deadline_s)
+        except (EOFError, OSError, *UNREADABLE) as error:
+            how = self._how_it_ended() if isinstance(error, EOFError | ConnectionError) else str(error)
+            self.end()
+            raise Crashed(how) from None
+        if said.spent:
+            self.end()
+        return said.answer
+
+    def _how_it_ended(self) -> str:
+        """A closed pipe is all that is left of a process that has ended, or is about to."""
+        assert self._process is not None
+        self._process.join(ENDING_REAL_S)
+        code = self._process.exitcode
+        if code is None:
+            return "it closed its pipe"
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return f"the process ended with {how}"
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+
+    async def _ensure(self) -> None:
+        if self._process is None or not self._process.is_alive():
+            await asyncio.to_thread(self._start)
+
+    def _start(self) -> None:
+        self.end()
+        self._pipe, theirs = self._context.Pipe()
+        self._process = self._context.Process(
+            target=_serve,
+            args=(theirs, self._serve, self._arguments, self._memory_bytes),
+            name=self._name,
+            daemon=True,
+        )
+        self._process.start()
+        theirs.close()
+        if not self._pipe.poll(START_REAL_S):
+            raise TimeoutError(f"not up within {START_REAL_S:g} s")
+        self._pipe.recv()
+
+    def _exchange(self, request: Any, deadline_s: float) -> _Said:  # noqa: ANN401 - as above
+        assert self._pipe is not None
+        self._pipe.send(request)
+        if not self._pipe.poll(deadline_s):
+            raise TimeoutError(f"no answer within {deadline_s:g} s")
+        said = self._pipe.recv()
+        assert isinstance(said, _Said)
+        return said
+
+
+def _serve(
+    pipe: Connection,
+    serve: Callable[..., Server],
+    arguments: tuple[object, ...],
+    memory_bytes: int | None,
+) -> None:
+    """The life of the process: it ends with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    if memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    server = serve(*arguments)
+    server.warm()
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        pipe.send(READY)
+        while True:
+            answer = server.answer(pipe.recv())
+            spent = threading.active_count() > 1
+            if spent:
+                server.afterwards()  # the process ends with its answer
+            pipe.send(_Said(answer, spent))
+            server.afterwards()
+
+
+class Beside:
+    """Implements `Offload`."""
+
+    def lane(self, name: str) -> ThreadLane:
+        return ThreadLane(name)
+
+    def process(
+        self, name: str, serve: Callable[..., Server], *arguments: object, memory_bytes: int | None = None
+    ) -> SpawnedProcess:
+        return SpawnedProcess(name, serve, *arguments, memory_bytes=memory_bytes)

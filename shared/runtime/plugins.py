@@ -1,0 +1,73 @@
+"""Finds code that is not ours by name: an entry point of a group, or `module:attribute`.
+
+The groups stand at the end of this file. Listing names imports nothing; `load` runs the plug-in's module.
+"""
+
+import importlib
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import msgspec
+
+from schemas.settings import Settings
+from shared.domain.policy_names import Accepted, parted
+
+
+class UnknownPlugin(LookupError):
+    """No plug-in of that name, or its module cannot be imported; the text says which."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One kind of plug-in."""
+
+    kind: str
+    """the word for it in messages"""
+    entry_points: str
+    """the entry points' group"""
+
+    def names(self) -> tuple[str, ...]:
+        """Those that are installed, in alphabetical order."""
+        return tuple(sorted(entry_points(group=self.entry_points).names))
+
+    def target(self, name: str) -> str:
+        """The `module:attribute` that a name stands for. Raises UnknownPlugin."""
+        installed = _installed(self.entry_points).get(name)
+        if installed is not None:
+            return installed
+        module, colon, attribute = name.partition(":")
+        if module and colon and attribute:
+            return name
+        raise UnknownPlugin(f"{self.kind} {name} is unknown; there are {self._listed()}")
+
+    def _listed(self) -> str:
+        return ", ".join(self.names()) or f"none installed in {self.entry_points} (does `uv sync` help?)"
+
+    def load(self, name: str) -> Any:  # noqa: ANN401 - the caller knows what its group holds
+        """What the name stands for. Raises UnknownPlugin."""
+        module, _, attribute = self.target(name).partition(":")
+        try:
+            found = importlib.import_module(module)
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except Exception as error:  # an import runs somebody else's code, which may raise anything
+            raise UnknownPlugin(f"{self.kind} {name}: {type(error).__name__}: {error}") from error
+        return found
+
+
+@cache
+def _installed(group: str) -> dict[str, str]:
+    """`module:attribute` by name. Cached: every node of a simulated cluster asks for its world."""
+    return {point.name: point.value for point in entry_points(group=group)}
+
+
+POLICIES = Group("policy", "hopyard.policies")
+WORLDS = Group("world", "hopyard.worlds")
+RUNNERS = Group("runner", "hopyard.runners")
+NODES = Group("provider of nodes", "hopyard.nodes")
+
+
+def accepted_policies(settings: Settings) -> Accepted:
+    """Which policies a stack of these settings takes, as it is installed. Raises ValueError."""
+    parted(settings.policy)
+    return Accepted(POLICIES.names(), settings.policy, settings.policies_allowed.split())

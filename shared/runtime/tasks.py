@@ -1,0 +1,23 @@
+"""Coroutines beside each other: a service awaits its ports and nothing else, so it can run without a loop."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Tasks(Protocol):
+    async def all(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run them side by side; their results, in their order. The first that raises raises here."""
+        ...
+
+
+class LoopTasks:
+    """As tasks of the running event loop."""
+
+    async def all(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        return list(await asyncio.gather(*coroutines))
+
+
+LOOP_TASKS = LoopTasks()
