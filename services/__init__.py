@@ -1,4 +1,4 @@
-"""The services, in the order the data flows: admission, profiler, estimator, planner, placer, agent, monitor.
+"""The services: admission, profiler, estimator, planner, placer, monitor, agent; `table` lists them.
 
 They never import each other; they meet on the bus.
 """

@@ -1,18 +1,19 @@
 """Wires admission."""
 
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.cluster import ClusterFile, Node
 from schemas.settings import Settings
-from schemas.subjects import facts_of
+from schemas.subjects import subjects_of
 from services.admission.core import Admission
-from services.admission.door import Door
+from services.admission.folds import FOLDS
+from services.admission.http.door import Door
 from services.admission.state import AdmissionState
 from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
+from shared.runtime.plugins import accepted_policies
 from shared.runtime.service import Gauge, Ports, Service
 
 if TYPE_CHECKING:
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 
 def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Service:
     """`nodes`: those known beforehand; without them, those of the cluster file, if one is set."""
-    core = Admission(settings, nodes=nodes or _cluster_nodes(settings), policies=_installed())
-    door = Door(ports.bus, settings, core)
+    core = Admission(settings, nodes=nodes or _cluster_nodes(settings), policies=accepted_policies(settings))
+    door = Door(ports.bus, ports.clock, settings, core)
     return Service(
         name="admission",
         core=core,
-        facts=facts_of("job", "node", "policy"),
+        facts=subjects_of(FOLDS),
         tasks=[door.attach],
-        routes=None if ports.simulated else _routes(ports, settings, door),
+        routes=lambda: _routes(ports, settings, door),
         gauges=lambda: _gauges(core.state),
     )
 
 
 def _routes(ports: Ports, settings: Settings, door: Door) -> "Sequence[web.RouteDef]":
-    from services.admission.api import Api  # noqa: PLC0415 - brings aiohttp, which a simulation need not
+    from services.admission.http.api import Api  # noqa: PLC0415 - brings aiohttp, which only a web server needs
 
     return Api(ports.bus, settings, door).routes()
 
@@ -53,7 +54,3 @@ def _gauges(state: AdmissionState) -> list[Gauge]:
             counts=True,
         ),
     ]
-
-
-def _installed() -> set[str]:
-    return set(entry_points(group="hopyard.policies").names)

@@ -1,12 +1,11 @@
-"""Admission's decisions: which submission becomes a job, which job may be cancelled, what a policy is named.
+"""Admission's decisions: which submission becomes a job, which job may be cancelled, which policy is chosen.
 
-Facts move jobs through the table of states; questions come from the HTTP API. Between telling a fact and
-seeing it in the stream the core remembers what it told, so that two submissions in flight share neither
-a number nor a key.
+Facts move jobs through the table of states; questions come from the HTTP API. Until a
+submission it has published comes back through the stream the core remembers it, so that two submissions in
+flight share neither a number nor a key.
 """
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,34 +13,33 @@ from schemas.base import Event, Message, Question
 from schemas.cluster import Node
 from schemas.events import (
     JobCancelled,
-    JobEvent,
     JobSubmitted,
     NodeDrained,
-    NodeJoined,
     NodeRestored,
     PolicyChosen,
 )
 from schemas.ids import JobId
 from schemas.settings import Settings
-from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, Submitted
+from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Submitted
 from services.admission import problems
+from services.admission.folds import FOLDS, fold
 from services.admission.questions import (
     Cancel,
     SetDrain,
     SetPolicy,
     ShowFresh,
+    ShowPolicies,
     ShowPolicy,
     Submit,
 )
-from services.admission.state import AdmissionState, Keyed, digest_of, fold_job, job_state, keyed
+from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed
 from services.admission.validation import accepted_spec
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
 from shared.domain.demand import InvalidJob, job_spec
+from shared.domain.policy_names import Accepted, parted
 from shared.domain.states import ENDED, JobState
 
-_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-"""`module:attribute`; whether it exists, the planner finds out"""
-POLICY_LENGTH_MAX = 200
+ONLY_HOPS = Accepted(("hops",))
 
 QUESTIONS_WAITING_MAX = 10_000
 """while the core catches up"""
@@ -50,8 +48,8 @@ QUESTIONS_WAITING_MAX = 10_000
 class CaughtUp(msgspec.Struct, frozen=True):
     """An input: every submission that was stored before this start is folded.
 
-    A service comes back at its cursor, a little before the end of the stream. Answered there, a key told
-    again would not be known again, and a new job could get an id that is taken. So questions wait.
+    A service resumes at its cursor, a little before the end of the stream. Answering there, it would not
+    recognise a repeated idempotency key, and could give a new job an id that is taken. So questions wait.
     """
 
 
@@ -60,17 +58,17 @@ Answer = tuple[Message, list[Event]]
 
 
 class Admission:
-    """See `shared.domain.core`. `nodes` are those of the cluster file, `policies` the installed names."""
+    """See `shared.domain.core`. `nodes`: of the cluster file; `policies`: those that can be chosen."""
 
     def __init__(
-        self, settings: Settings, *, nodes: Sequence[Node] = (), policies: Collection[str] = ("hops",)
+        self, settings: Settings, *, nodes: Sequence[Node] = (), policies: Accepted = ONLY_HOPS
     ) -> None:
         self.state = AdmissionState()
         self._settings = settings
         self._nodes = {node.node_id: node for node in nodes}
-        self._policies = sorted(policies)
+        self._policies = policies
         self._in_flight: dict[str, JobSubmitted] = {}
-        """by key: told, and not yet seen in the stream"""
+        """by key: published, and not yet back from the stream"""
         self._number = 0
         self._caught_up = False
         self._waiting: list[Asked] = []
@@ -81,12 +79,8 @@ class Admission:
                 return self._asked(message, now)
             case CaughtUp():
                 return self._catch_up(now)
-            case JobEvent():
-                self._fold_job(message)
-            case NodeJoined():
-                self.state.nodes[message.node_id] = message.node
-            case PolicyChosen():
-                self.state.policy = message.policy
+            case Event() if type(message) in FOLDS:
+                self._learn(message)
             case _:
                 pass
         return []
@@ -98,13 +92,13 @@ class Admission:
         return []
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract's
-        """Nothing is outstanding: whoever asked before the restart is gone."""
+        """Nothing is outstanding: the askers from before the restart are gone."""
         return []
 
     # ---- facts
 
-    def _fold_job(self, fact: JobEvent) -> None:
-        fold_job(self.state, fact)
+    def _learn(self, fact: Event) -> None:
+        fold(self.state, fact)
         if isinstance(fact, JobSubmitted):
             self._in_flight.pop(fact.key, None)
 
@@ -128,7 +122,7 @@ class Admission:
         effects: list[Effect] = [Publish(fact) for fact in facts]
         return [*effects, Reply(asked.ticket, message)]
 
-    def _answer(self, question: Question, now: float) -> Answer:
+    def _answer(self, question: Question, now: float) -> Answer:  # noqa: PLR0911 - one a question
         match question:
             case Submit():
                 return self._submit(question, now)
@@ -140,16 +134,20 @@ class Admission:
                 return self._set_policy(question.policy, now)
             case ShowPolicy():
                 return PolicyChoice(policy=self.state.policy or self._settings.policy), []
+            case ShowPolicies():
+                return PolicyPage(policies=self._policies.names()), []
             case ShowFresh():
                 return self._show(question.job_id, now), []
             case _:
                 raise TypeError(f"admission does not answer {type(question).__name__}")
 
     def _submit(self, asked: Submit, now: float) -> Answer:
-        told = self._in_flight.get(asked.key)
-        known = self.state.keys.get(asked.key) if told is None else keyed(told)
+        pending = self._in_flight.get(asked.key)
+        known = self.state.keys.get(asked.key) if pending is None else keyed(pending)
         if known is not None:
-            return _again(asked, known), [] if told is None else [told]  # so that the reply waits for it
+            return _again(asked, known), [] if pending is None else [
+                pending
+            ]  # so that the reply waits for it
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
             return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
         try:
@@ -162,7 +160,7 @@ class Admission:
 
     def _known_nodes(self) -> list[Node]:
         """Of the cluster file, and every node that ever joined: a lost one may return."""
-        nodes = self._nodes | self.state.nodes
+        nodes = self._nodes | {node_id: known.node for node_id, known in self.state.nodes.items()}
         return [nodes[node_id] for node_id in sorted(nodes)]
 
     def _new_id(self, name: str) -> JobId:
@@ -170,12 +168,12 @@ class Admission:
         while True:
             self._number += 1
             job_id = JobId(f"{name}-{self._number}")
-            if job_state(self.state, job_id) is None:  # taken only if somebody else told of it
+            if job_state(self.state, job_id) is None:  # taken only if another admission published it
                 return job_id
 
     def _state_of(self, job_id: JobId) -> JobState | None:
-        told = any(fact.job_id == job_id for fact in self._in_flight.values())
-        return JobState.SUBMITTED if told else job_state(self.state, job_id)
+        pending = any(fact.job_id == job_id for fact in self._in_flight.values())
+        return JobState.SUBMITTED if pending else job_state(self.state, job_id)
 
     def _cancel(self, job_id: JobId, now: float) -> Answer:
         match self._state_of(job_id):
@@ -194,12 +192,13 @@ class Admission:
         return reply, [kind(at=now, node_id=asked.node_id)]
 
     def _set_policy(self, policy: str, now: float) -> Answer:
-        named = policy in self._policies or _ATTRIBUTE.fullmatch(policy)
-        if not named or len(policy) > POLICY_LENGTH_MAX:
-            installed = ", ".join(self._policies)
-            return problems.invalid(
-                "$.policy", f"no such policy; there are {installed}, or module:attribute"
-            ), []
+        """The name is judged here; the options only where the policy's code may run, in the planner."""
+        try:
+            refusal = self._policies.refusal(parted(policy).name)
+        except ValueError as error:
+            refusal = str(error)
+        if refusal is not None:
+            return problems.invalid("$.policy", refusal), []
         return PolicyChoice(policy=policy), [PolicyChosen(at=now, policy=policy)]
 
     def _show(self, job_id: JobId, now: float) -> Message:

@@ -4,7 +4,7 @@ from schemas.ids import JobId
 from schemas.views import Problem
 
 RETRY_AFTER_S = 2
-"""real seconds, told with 429 and 503"""
+"""real seconds, sent with 429 and 503"""
 
 
 class Refusal(Exception):

@@ -1,4 +1,4 @@
-"""What the HTTP API asks of the core. They never leave this process."""
+"""The questions of the HTTP API to the core. They never leave this process."""
 
 from typing import ClassVar
 
@@ -40,6 +40,10 @@ class SetPolicy(OwnQuestion, frozen=True, kw_only=True, tag="set-policy"):
 
 class ShowPolicy(OwnQuestion, frozen=True, kw_only=True, tag="policy"):
     """Answered with `PolicyChoice`."""
+
+
+class ShowPolicies(OwnQuestion, frozen=True, kw_only=True, tag="policies"):
+    """Answered with `PolicyPage`."""
 
 
 class ShowFresh(OwnQuestion, frozen=True, kw_only=True, tag="fresh"):

@@ -3,23 +3,18 @@
 from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
-from schemas.cluster import ClusterFile, Node
+from schemas.cluster import Node
 from schemas.questions import agent_of
 from schemas.settings import Settings
-from schemas.subjects import orders_to
-from services.agent.claim import Claim, claim
+from schemas.subjects import subjects_of
 from services.agent.core import Agent
-from services.agent.emulated import EmulatedRunner
-from services.agent.heartbeat import heartbeat
-from services.agent.runner import Runner, StartWorker, StopWorker, Timed, TimePaths, TrainWorker
-from services.agent.worlds import find_world
-from shared.domain.cluster import nodes_of
-from shared.runtime.files import read_file
-from shared.runtime.service import Inbox, Ports, Service, Worker
-
-
-class UnknownNode(LookupError):
-    """The settings name no node, or one that the cluster file does not have."""
+from services.agent.folds import FOLDS
+from services.agent.tasks import StartWorker, StopWorker, Timed, TimePaths, TrainWorker
+from services.agent.work.heartbeat import heartbeat
+from services.agent.work.nodes import NodeProvider, named_node
+from services.agent.work.runner import Runner, RunnerFactory
+from shared.runtime.plugins import NODES, RUNNERS
+from shared.runtime.service import Inbox, Ports, Service, Task, Worker
 
 
 def build(
@@ -29,16 +24,16 @@ def build(
     life: str | None = None,
     *,
     runner: Runner | None = None,
-    held: Claim | None = None,
+    keep: Task | None = None,
 ) -> Service:
-    """`node`: by default the one the settings name; `runner`: by default one on the world they name.
+    """`node`: by default the one the settings name; `runner`: by default of the kind they name.
 
-    `held`: a claim to keep for as long as the service runs. Raises InvalidFile, InvalidCluster,
-    UnknownNode, UnknownWorld.
+    `keep`: what holds the node for as long as the service runs. Raises InvalidFile, InvalidCluster,
+    UnknownNode, UnknownPlugin.
     """
-    node = node or _named_node(settings)
+    node = node or named_node(settings)
     life = life or uuid4().hex
-    runner = runner or _emulated(settings, ports)
+    runner = runner or _runner(settings, ports)
     beat = heartbeat(
         ports,
         runner,
@@ -48,55 +43,30 @@ def build(
     )
     return Service(
         name=f"agent-{node.node_id}",
-        core=Agent(node, life),
-        facts=(orders_to(node.node_id), f"hopyard.node.{node.node_id}.joined"),
+        core=Agent(node, life, runner.modes),
+        facts=subjects_of(FOLDS, node.node_id),
         answers=agent_of(node.node_id),
         workers=_workers(runner),
-        tasks=[_running(runner), beat, *([held.keep] if held else [])],
+        tasks=[_running(runner), beat, *([keep] if keep else [])],
     )
 
 
-async def build_claimed(settings: Settings, ports: Ports) -> Service:
-    """`build`, with a node of the cluster file that is claimed where the settings name none."""
-    if settings.node:
-        return build(settings, ports)
-    runner = _emulated(settings, ports)  # first: a world may take longer to load than a claim lasts
-    held = await claim(
-        ports.bus,
-        ports.clock,
-        _cluster_nodes(settings),
-        life=uuid4().hex,
-        lease_s=settings.node_lease_real_s,
-    )
-    return build(settings, ports, held.node, held.life, runner=runner, held=held)
+async def build_standing(settings: Settings, ports: Ports) -> Service:
+    """`build` for the node that the provider of nodes finds. Raises as `build` does."""
+    provide: NodeProvider = NODES.load(settings.nodes)
+    runner = _runner(settings, ports)  # first: it may take longer to load than a claim on a node lasts
+    standing = await provide(settings, ports)
+    return build(settings, ports, standing.node, standing.life, runner=runner, keep=standing.keep)
 
 
-def _cluster_nodes(settings: Settings) -> tuple[Node, ...]:
-    if not settings.cluster:
-        raise UnknownNode("an agent finds its node in a cluster file: the setting `cluster` is empty")
-    return nodes_of(read_file(settings.cluster, ClusterFile))
-
-
-def _named_node(settings: Settings) -> Node:
-    for node in _cluster_nodes(settings):
-        if node.node_id == settings.node:
-            return node
-    raise UnknownNode(f"{settings.cluster} has no node {settings.node!r}")
-
-
-def _emulated(settings: Settings, ports: Ports) -> Runner:
-    return EmulatedRunner(
-        find_world(settings.world, settings.seed),
-        ports.clock,
-        startup_s=settings.startup_s,
-        checkpoint_s=settings.checkpoint_s,
-        observe_every_s=settings.observe_every_s,
-    )
+def _runner(settings: Settings, ports: Ports) -> Runner:
+    make: RunnerFactory = RUNNERS.load(settings.runner)
+    return make(settings, ports.clock)
 
 
 def _running(runner: Runner) -> Callable[[Inbox], Awaitable[None]]:
     async def run(inbox: Inbox) -> None:
-        await runner.run(inbox.tell)
+        await runner.run(inbox.put)
 
     return run
 

@@ -1,7 +1,7 @@
 """The agent's decisions: orders in, work for the runner out; the runner's reports in, facts out.
 
-An agent's life begins with NodeJoined. Whatever comes before it in the stream was said to an earlier
-life, so it is folded and nothing follows from it.
+An agent's life begins with NodeJoined. What stands before it in the stream was addressed to an
+earlier life: it is folded and has no effects.
 """
 
 from schemas.base import Event
@@ -15,10 +15,12 @@ from schemas.events import (
     WorkerEvent,
     WorkerStopped,
 )
+from schemas.placement import Mode
 from schemas.questions import Refused, TimeAllReduce
-from services.agent.reports import told
-from services.agent.runner import Report, StartWorker, StopWorker, Timed, TimePaths, TrainWorker
-from services.agent.state import State, fold, gpus_wanted
+from services.agent.folds import FOLDS, fold, gpus_wanted
+from services.agent.reports import effects_of
+from services.agent.state import State
+from services.agent.tasks import Report, StartWorker, StopWorker, Timed, TimePaths, TrainWorker
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 
 
@@ -27,17 +29,18 @@ class Superseded(RuntimeError):
 
 
 class Agent:
-    """`life`: new at every start of the process."""
+    """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs."""
 
-    def __init__(self, node: Node, life: str) -> None:
+    def __init__(self, node: Node, life: str, modes: frozenset[type[Mode]]) -> None:
         self.state = State()
+        self._modes = modes
         self._node = node
         self._life = life
 
     def handle(self, message: Input, now: float) -> Effects:
         """Raises Superseded."""
         match message:
-            case Event():
+            case Event() if type(message) in FOLDS:
                 return self._fact(message, now)
             case Asked():
                 return [self._asked(message)]
@@ -45,7 +48,7 @@ class Agent:
                 return [_timed(message)]
             case _ if isinstance(message, Report):
                 worker = self.state.workers.get(message.placement_id)
-                return told(worker, message, now) if worker else []
+                return effects_of(worker, message, now) if worker else []
             case _:
                 return []
 
@@ -56,7 +59,13 @@ class Agent:
         return []
 
     def resume(self, now: float) -> Effects:
-        joined = NodeJoined(at=now, node_id=self._node.node_id, node=self._node, life=self._life)
+        joined = NodeJoined(
+            at=now,
+            node_id=self._node.node_id,
+            node=self._node,
+            life=self._life,
+            modes=tuple(sorted(mode.tag() for mode in self._modes)),
+        )
         return [Publish(joined)]
 
     # ---- questions
@@ -64,8 +73,8 @@ class Agent:
     def _asked(self, asked: Asked) -> Effect:
         """Times only free GPUs: a job must not be slowed down, nor the measurement by a job."""
         match asked.question:
-            case TimeAllReduce(gang=gang) as question if gang.members[0][0].node_id == self._node.node_id:
-                wanted, free = gang.members[0][1], len(self.state.free(self._node.gpus))
+            case TimeAllReduce(ring=ring) as question if ring.members[0][0].node_id == self._node.node_id:
+                wanted, free = ring.members[0][1], len(self.state.free(self._node.gpus))
                 if 1 <= wanted <= free:
                     return Work(TimePaths(asked.ticket, question))
                 return Reply(asked.ticket, Refused(reason=f"{wanted} GPUs wanted, {free} free"))
@@ -77,37 +86,45 @@ class Agent:
 
     def _fact(self, fact: Event, now: float) -> Effects:
         was_mine = self.state.life == self._life
-        news = fold(self.state, fact, self._node.gpus)
+        changed = self._takes(fact) and fold(self.state, fact, self._node.gpus)
         if self.state.life != self._life:
             if was_mine:
                 raise Superseded(f"another agent stands for {self._node.node_id}")
             return []
         match fact:
             case StartOrdered():
-                return self._start(fact, now, claimed=news)
-            case GangFormed() if news:
+                return self._start(fact, now, claimed=changed)
+            case GangFormed() if changed:
                 return [Work(TrainWorker(fact.placement_id))]
             case StopOrdered():
-                return self._stop(fact, now, news=news)
+                return self._stop(fact, now, changed=changed)
             case _:
                 return []
 
     def _start(self, order: StartOrdered, now: float, *, claimed: bool) -> Effects:
         if claimed:
-            return [Work(StartWorker(order, self.state.workers[order.placement_id].gpu_indices))]
+            indices = self.state.workers[order.placement_id].gpu_indices
+            assert len(indices) == gpus_wanted(order), "a worker owns the GPUs of its order, all or none"
+            return [Work(StartWorker(order, indices))]
         if order.placement_id in self.state.workers or order.placement_id in self.state.ended:
             return []
-        free = len(self.state.free(self._node.gpus))
-        reason = f"{gpus_wanted(order)} GPUs wanted, {free} free"
-        return [Publish(_not_here(order, now, Outcome.REFUSED, reason))]
+        return [Publish(_not_here(order, now, Outcome.REFUSED, self._objection(order)))]
 
-    def _stop(self, order: StopOrdered, now: float, *, news: bool) -> Effects:
-        if news:
+    def _takes(self, fact: Event) -> bool:
+        return not isinstance(fact, StartOrdered) or type(fact.gang.sync) in self._modes
+
+    def _objection(self, order: StartOrdered) -> str:
+        if not self._takes(order):
+            return f"the runner on {self._node.node_id} runs no {order.gang.mode} gangs"
+        return f"{gpus_wanted(order)} GPUs wanted, {len(self.state.free(self._node.gpus))} free"
+
+    def _stop(self, order: StopOrdered, now: float, *, changed: bool) -> Effects:
+        if changed:
             return [Work(StopWorker(order.placement_id))]
         if order.placement_id in self.state.workers:
             return []
-        # Whoever orders it believes in a worker: without an answer it would wait for ever. Where the
-        # worker's own end was told, this has the same id and is dropped.
+        # The placer believes that there is a worker, and waits for its end. If that end was published
+        # already, this fact has the same id and is dropped.
         return [Publish(_not_here(order, now, Outcome.CHECKPOINTED, "no such worker"))]
 
 

@@ -1,5 +1,6 @@
-"""From what the runner reports about a worker to the facts and samples that tell it."""
+"""From the runner's reports about a worker to the facts and samples for the bus."""
 
+from schemas.cluster import Node
 from schemas.events import (
     Outcome,
     ProfileFailed,
@@ -9,8 +10,10 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
+from schemas.measurements import Measured
 from schemas.samples import ThroughputObserved
-from services.agent.runner import (
+from services.agent.state import Worker, WorkerState
+from services.agent.tasks import (
     Completed,
     Failed,
     Observed,
@@ -20,14 +23,13 @@ from services.agent.runner import (
     Started,
     Stopped,
 )
-from services.agent.state import Worker, WorkerState
-from services.agent.world import Measured
+from shared.domain import gangs
 from shared.domain.core import Effects, Publish, Send
 
 OUTCOMES: dict[type, Outcome] = {Stopped: Outcome.CHECKPOINTED, Completed: Outcome.COMPLETED}
 
 
-def told(worker: Worker, report: Report, now: float) -> Effects:
+def effects_of(worker: Worker, report: Report, now: float) -> Effects:
     match report:
         case Started():
             return [Publish(_started(worker, now))] if worker.state is WorkerState.STARTING else []
@@ -53,7 +55,7 @@ def _failed(worker: Worker, report: Failed, now: float) -> Effects:
         at=now,
         job_id=order.job_id,
         placement_id=order.placement_id,
-        gpu_type=order.gang[0][0].gpu_type,
+        gpu_type=order.nodes[0].gpu_type,
         node_id=order.node_id,
         reason=report.reason,
         final=report.lasting,
@@ -101,7 +103,7 @@ def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMea
         at=now,
         job_id=order.job_id,
         placement_id=order.placement_id,
-        gpu_type=order.gang[0][0].gpu_type,
+        gpu_type=order.nodes[0].gpu_type,
         node_id=order.node_id,
         data_s=measured.data_s,
         forward_s=measured.forward_s,
@@ -113,8 +115,9 @@ def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMea
 
 
 def _samples(order: StartOrdered, report: Observed, now: float) -> list[ThroughputObserved]:
-    """One per node of the gang, told by its leader."""
-    configuration = {node.node_id: gpus for node, gpus in order.gang}
+    """One per node of the gang, the leader sends them all; none of gangs that show no GPU's own pace."""
+    if not gangs.observed(order.gang):
+        return []
     return [
         ThroughputObserved(
             at=now,
@@ -123,12 +126,20 @@ def _samples(order: StartOrdered, report: Observed, now: float) -> list[Throughp
             placement_id=order.placement_id,
             node_id=node.node_id,
             gpu_type=node.gpu_type,
-            gpus_on_node=gpus,
-            configuration=configuration,
+            gpus_on_node=order.gang.on(node.node_id),
+            gang=order.gang,
             seconds=report.seconds,
-            throughput=report.stretch.throughput / sum(configuration.values()),
+            throughput=_pace(order, report, node),
             data_s=report.stretch.data_s.get(node.node_id, ()),
             wait_s=report.stretch.wait_s.get(node.node_id, ()),
         )
-        for node, gpus in order.gang
+        for node in order.nodes
     ]
+
+
+def _pace(order: StartOrdered, report: Observed, node: Node) -> float:
+    """samples/s of one GPU of the node; without its waiting where the gang's GPU types are unlike."""
+    waits_s = report.stretch.wait_s.get(node.node_id, ())
+    unlike = len({each.gpu_type for each in order.nodes}) > 1
+    wait_s = sum(waits_s) / len(waits_s) if unlike and waits_s else 0.0
+    return gangs.pace(order.gang, report.stretch.throughput, order.spec.workload.batch_size, wait_s)

@@ -12,14 +12,14 @@ from schemas.questions import Calibrate, EstimateQuestion, ExportStore, ImportSt
 from schemas.samples import ThroughputObserved
 
 
-class Record(msgspec.Struct, frozen=True):
+class WriteObservations(msgspec.Struct, frozen=True):
     """Work: write observations."""
 
     observations: tuple[ThroughputObserved, ...]
 
 
-class Recorded(msgspec.Struct, frozen=True):
-    """Written. Of these workloads and types there is enough news to refine their loading."""
+class ObservationsWritten(msgspec.Struct, frozen=True):
+    """Written. For these workloads and types there are enough new observations to refine their loading."""
 
     due: tuple[tuple[Fingerprint, GpuType], ...]
 
@@ -32,13 +32,13 @@ class Refine(msgspec.Struct, frozen=True, kw_only=True):
     """any of the type"""
 
 
-class Log(msgspec.Struct, frozen=True):
+class WriteExecutions(msgspec.Struct, frozen=True):
     """Work: write executions to the prediction log. Nothing comes back."""
 
     executions: tuple[Execution, ...]
 
 
-class Measure(msgspec.Struct, frozen=True, kw_only=True):
+class MeasurePaths(msgspec.Struct, frozen=True, kw_only=True):
     """Work: have nodes time their paths, and keep the bandwidths that follow."""
 
     ticket: int | None
@@ -47,14 +47,14 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     now: float
 
 
-class Look(msgspec.Struct, frozen=True):
+class ReadStore(msgspec.Struct, frozen=True):
     """Work: answer a question from the store alone."""
 
     ticket: int
     question: ShowAccuracy | Calibrate | ExportStore | ImportStore
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """Work: estimate what a question asks about."""
 
     ticket: int
@@ -71,7 +71,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Learn(msgspec.Struct, frozen=True, kw_only=True):
-    """Work: write a job's time modules, and say what makes it plannable."""
+    """Work: write a job's time modules, and compute what `JobQueued` says of it."""
 
     job_id: JobId
     spec: JobSpec

@@ -22,8 +22,8 @@ PAGE_AT_MOST = 500
 """jobs"""
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """All that can be seen at a moment."""
+class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The cluster at a moment: all that answers are made from."""
 
     ledger: Ledger
     now: float
@@ -38,30 +38,30 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return raqlr(self.ledger, now=self.now, window_s=self.raqlr_window_s)
 
 
-def answer(question: Question, sight: Sight) -> Message:
+def answer(question: Question, cluster: ClusterNow) -> Message:
     match question:
         case ShowStatus():
-            return status(sight)
+            return status(cluster)
         case ListJobs():
-            return list_jobs(question, sight)
+            return list_jobs(question, cluster)
         case ShowJob(job_id=job_id):
-            record = sight.ledger.jobs.get(job_id)
-            return job_view(record, sight) if record else _unknown(job_id)
+            record = cluster.ledger.jobs.get(job_id)
+            return job_view(record, cluster) if record else _unknown(job_id)
         case ExplainJob(job_id=job_id):
-            record = sight.ledger.jobs.get(job_id)
-            return why(sight.ledger, record, sight.raqlr) if record else _unknown(job_id)
+            record = cluster.ledger.jobs.get(job_id)
+            return why(cluster.ledger, record, cluster.raqlr) if record else _unknown(job_id)
         case ListNodes():
-            nodes = sorted(sight.ledger.nodes.items())
-            return NodePage(nodes=tuple(node_view(known, sight) for _, known in nodes))
+            nodes = sorted(cluster.ledger.nodes.items())
+            return NodePage(nodes=tuple(node_view(known, cluster) for _, known in nodes))
         case _:
             return Refused(reason=f"the monitor does not answer {type(question).__name__}")
 
 
-def status(sight: Sight) -> StatusView:
-    ledger = sight.ledger
-    figures = summary(ledger, now=sight.now, raqlr_window_s=sight.raqlr_window_s)
+def status(cluster: ClusterNow) -> StatusView:
+    ledger = cluster.ledger
+    figures = summary(ledger, now=cluster.now, raqlr_window_s=cluster.raqlr_window_s)
     return StatusView(
-        at=sight.now,
+        at=cluster.now,
         jobs=jobs_by_state(ledger),
         gpus=gpus(ledger),
         nodes=nodes_by_state(ledger),
@@ -69,7 +69,7 @@ def status(sight: Sight) -> StatusView:
         plan=ledger.plans[-1].view if ledger.plans else None,
         raqlr=figures["raqlr"],
         metrics=figures,
-        speed=sight.speed,
+        speed=cluster.speed,
     )
 
 
@@ -96,7 +96,7 @@ def node_state(known: NodeRecord) -> str:
     return "draining" if known.draining else "alive"
 
 
-def node_view(known: NodeRecord, sight: Sight) -> NodeView:
+def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
     jobs: dict[JobId, int] = {}
     for worker in known.workers.values() if known.alive else ():
         jobs[worker.job_id] = jobs.get(worker.job_id, 0) + worker.gpus
@@ -105,13 +105,13 @@ def node_view(known: NodeRecord, sight: Sight) -> NodeView:
         state=node_state(known),
         gpus_free=max(known.node.gpus - known.gpus_in_use, 0) if known.alive else 0,
         jobs=jobs,
-        heartbeat_age_s=sight.silence_s(known.node.node_id, sight.now),
+        heartbeat_age_s=cluster.silence_s(known.node.node_id, cluster.now),
     )
 
 
-def job_view(record: JobRecord, sight: Sight) -> JobView:
+def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
     run = record.present
-    progress = sight.progress.get(record.job_id, 0.0) if run else 0.0
+    progress = cluster.progress.get(record.job_id, 0.0) if run else 0.0
     return JobView(
         job_id=record.job_id,
         state=record.state.value,
@@ -119,13 +119,13 @@ def job_view(record: JobRecord, sight: Sight) -> JobView:
         submitted_at=record.submitted_at,
         started_at=record.started_at,
         ended_at=record.ended_at,
-        wait_s=record.wait_s(sight.now),
+        wait_s=record.wait_s(cluster.now),
         age_s=record.age_s,
-        latency_ratio=latency_ratio(record, sight.now),
-        expected_wait_s=expected_wait_s(record, sight.raqlr),
+        latency_ratio=latency_ratio(record, cluster.now),
+        expected_wait_s=expected_wait_s(record, cluster.raqlr),
         samples_done=max(record.samples_done, progress),
         restarts=record.restarts,
-        configuration=run.configuration if run else None,
+        gang=run.gang if run else None,
         estimated_throughput=run.throughput if run else None,
         layer=run.layer if run else None,
         reason=record.reason,
@@ -135,7 +135,7 @@ def job_view(record: JobRecord, sight: Sight) -> JobView:
 # ---- pages
 
 
-def list_jobs(question: ListJobs, sight: Sight) -> JobPage | Refused:
+def list_jobs(question: ListJobs, cluster: ClusterNow) -> JobPage | Refused:
     """Jobs by submission, then id. The token holds the last one's place, so it outlives that job."""
     if question.state is not None and question.state not in list(JobState):
         return Refused(reason=f"state: {question.state} is none of {', '.join(JobState)}")
@@ -146,14 +146,14 @@ def list_jobs(question: ListJobs, sight: Sight) -> JobPage | Refused:
     limit = min(max(question.limit, 1), PAGE_AT_MOST)
     records = (
         record
-        for record in sorted(sight.ledger.jobs.values(), key=_key)
+        for record in sorted(cluster.ledger.jobs.values(), key=_key)
         if (after is None or _key(record) > after)
         and question.state in (None, record.state.value)
         and question.project in (None, record.spec.project)
     )
     found = list(islice(records, limit + 1))
     return JobPage(
-        jobs=tuple(job_view(record, sight) for record in found[:limit]),
+        jobs=tuple(job_view(record, cluster) for record in found[:limit]),
         next=_token(found[limit - 1]) if len(found) > limit else None,
     )
 

@@ -1,14 +1,12 @@
-"""Wires the monitor: its core, what it reads, and an eye on the bus itself."""
-
-import asyncio
+"""Wires the monitor: its core, what it reads, and a task that notices when the bus is away."""
 
 from schemas.questions import MONITOR
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
-from schemas.subjects import FACT_SUBJECTS
-from services.monitor.core import Deaf, Monitor
+from schemas.subjects import subjects_of
+from services.monitor.core import BusAway, Monitor
+from services.monitor.folds import FOLDS
 from services.monitor.gauges import gauges
-from shared.runtime.bus import Bus
 from shared.runtime.service import Inbox, Ports, Service
 
 LOOKS_PER_LEASE = 4
@@ -19,30 +17,30 @@ def build(settings: Settings, ports: Ports) -> Service:
     core = Monitor(lease_s=lease_s, raqlr_window_s=settings.raqlr_window_s, speed=ports.clock.cluster_s(1.0))
 
     async def watch_bus(inbox: Inbox) -> None:
-        """While the bus is away no heartbeat can come, and no node shall be lost for that."""
+        """While the bus is away no heartbeat can come, so no node may count as lost."""
         while True:
             await ports.clock.sleep(lease_s / LOOKS_PER_LEASE)
-            if not await _answers(ports.bus, settings.node_lease_real_s / LOOKS_PER_LEASE):
-                inbox.tell(Deaf())
+            if not await _answers(ports, settings.node_lease_real_s / LOOKS_PER_LEASE):
+                inbox.put(BusAway())
 
     return Service(
         name="monitor",
         core=core,
-        facts=FACT_SUBJECTS,
+        facts=subjects_of(FOLDS),
         samples=(Heartbeat,),
         answers=MONITOR,
         tasks=(watch_bus,),
-        gauges=lambda: gauges(core.sight(ports.clock.now())),
+        gauges=lambda: gauges(core.cluster(ports.clock.now())),
     )
 
 
-async def _answers(bus: Bus, limit_real_s: float) -> bool:
+async def _answers(ports: Ports, limit_real_s: float) -> bool:
     """Whether the bus is there. It is asked, since a server that hangs looks connected for a while."""
-    if not bus.connected():
+    if not ports.bus.connected():
         return False
     try:
-        async with asyncio.timeout(limit_real_s):
-            await bus.last_seq()
+        async with ports.clock.within(limit_real_s):
+            await ports.bus.last_seq()
     except OSError:  # TimeoutError and Unavailable among them
         return False
     return True

@@ -4,58 +4,58 @@ from collections.abc import Iterator
 
 from schemas.plans import Stage
 from schemas.views import PlanView
-from services.monitor.answers import Sight, gpus, nodes_by_state
+from services.monitor.answers import ClusterNow, gpus, nodes_by_state
 from shared.domain.metrics import jobs_by_state
 from shared.domain.metrics.use import cluster_throughput_now
 from shared.domain.states import JobState
 from shared.runtime.service import Gauge
 
 
-def gauges(sight: Sight) -> list[Gauge]:
-    return [*_jobs(sight), *_nodes(sight), *_plans(sight)]
+def gauges(cluster: ClusterNow) -> list[Gauge]:
+    return [*_jobs(cluster), *_nodes(cluster), *_plans(cluster)]
 
 
-def _jobs(sight: Sight) -> Iterator[Gauge]:
-    found = jobs_by_state(sight.ledger)
+def _jobs(cluster: ClusterNow) -> Iterator[Gauge]:
+    found = jobs_by_state(cluster.ledger)
     for state in JobState:
         number = float(found.get(state, 0))
         yield Gauge(name="hopyard_jobs", help="Jobs by state.", value=number, labels={"state": state.value})
     yield Gauge(
         name="hopyard_facts_void_total",
         help="Facts about jobs that the table of states did not allow.",
-        value=float(sight.ledger.void),
+        value=float(cluster.ledger.void),
         counts=True,
     )
-    if sight.raqlr is not None:
+    if cluster.raqlr is not None:
         yield Gauge(
             name="hopyard_latency_ratio_mean",
             help="Mean latency ratio of the jobs that ended lately.",
-            value=sight.raqlr,
+            value=cluster.raqlr,
         )
 
 
-def _nodes(sight: Sight) -> Iterator[Gauge]:
-    for state, number in nodes_by_state(sight.ledger).items():
+def _nodes(cluster: ClusterNow) -> Iterator[Gauge]:
+    for state, number in nodes_by_state(cluster.ledger).items():
         yield Gauge(
             name="hopyard_nodes", help="Nodes by state.", value=float(number), labels={"state": state}
         )
-    in_use = sum(1 for known in sight.ledger.nodes.values() if known.alive and known.workers)
+    in_use = sum(1 for known in cluster.ledger.nodes.values() if known.alive and known.workers)
     yield Gauge(name="hopyard_nodes_busy", help="Nodes with a GPU in use.", value=float(in_use))
-    for gpu_type, (busy, there) in gpus(sight.ledger).items():
+    for gpu_type, (busy, there) in gpus(cluster.ledger).items():
         labels = {"type": gpu_type}
         yield Gauge(name="hopyard_gpus_busy", help="GPUs in use.", value=float(busy), labels=labels)
         yield Gauge(name="hopyard_gpus", help="GPUs of nodes alive.", value=float(there), labels=labels)
     yield Gauge(
         name="hopyard_cluster_throughput",
         help="Samples/s of all running jobs as estimated, each in units of its single-GPU mean over types.",
-        value=cluster_throughput_now(sight.ledger),
+        value=cluster_throughput_now(cluster.ledger),
     )
 
 
-def _plans(sight: Sight) -> Iterator[Gauge]:
-    if not sight.ledger.plans:
+def _plans(cluster: ClusterNow) -> Iterator[Gauge]:
+    if not cluster.ledger.plans:
         return
-    last = sight.ledger.plans[-1].view
+    last = cluster.ledger.plans[-1].view
     for name, text, value in _plan_rows(last):
         yield Gauge(name=f"hopyard_plan_{name}", help=text, value=value)
     for stage in Stage:

@@ -1,7 +1,8 @@
 """Why a job is not running: one dominant reason, from the newest plan that looked at it."""
 
 from schemas.ids import JobId, PlanId
-from schemas.plans import Configuration, Waiting
+from schemas.placement import Gang
+from schemas.plans import Waiting
 from schemas.views import WhyView
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord
@@ -32,7 +33,7 @@ def _reason(ledger: Ledger, record: JobRecord) -> _Reason:
     if record.ended:
         return record.state.value, record.reason or f"it is {record.state}", (), None
     if record.present is not None:
-        return record.state.value, f"it runs on {_places(record.present.configuration)}", (), None
+        return record.state.value, f"it runs on {_places(record.present.gang)}", (), None
     if not _some_node(ledger, record):
         return NO_NODES, f"no node with {_types(record)} is alive and takes jobs", (), None
     match record.state:
@@ -47,7 +48,7 @@ def _reason(ledger: Ledger, record: JobRecord) -> _Reason:
 def _planned(ledger: Ledger, record: JobRecord) -> _Reason:
     placement = ledger.planned.get(record.job_id)
     if placement is not None and (not record.runs or record.runs[-1].placement_id != placement.placement_id):
-        detail = f"placed on {_places(placement.configuration)}; its GPUs or its processes are not ready yet"
+        detail = f"placed on {_places(placement.gang)}; its GPUs or its processes are not ready yet"
         return STARTING, detail, (), None
     verdict = ledger.verdicts.get(record.job_id)
     if verdict is not None:
@@ -74,7 +75,5 @@ def _types(record: JobRecord) -> str:
     return "GPUs of " + ", ".join(record.spec.gpu_types) if record.spec.gpu_types else "GPUs"
 
 
-def _places(configuration: Configuration) -> str:
-    return ", ".join(
-        f"{node_id} ({gpus} GPU{'s' if gpus > 1 else ''})" for node_id, gpus in configuration.items()
-    )
+def _places(gang: Gang) -> str:
+    return ", ".join(f"{one.node} ({one.gpus} GPU{'s' if one.gpus > 1 else ''})" for one in gang.members)

@@ -6,8 +6,10 @@ from schemas.events import JobCompleted, JobFailed
 from schemas.ids import JobId
 from shared.domain.ledger import Ledger
 
+End = JobCompleted | JobFailed
+
 
 class State(msgspec.Struct, kw_only=True):
     ledger: Ledger = msgspec.field(default_factory=Ledger)
-    ending: dict[JobId, JobCompleted | JobFailed] = {}
-    """told, and not yet back from the stream"""
+    ending: dict[JobId, End] = {}
+    """published, and not yet back from the stream"""

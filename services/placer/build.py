@@ -1,8 +1,9 @@
 """Wires the placer."""
 
 from schemas.settings import Settings
-from schemas.subjects import facts_of
+from schemas.subjects import subjects_of
 from services.placer.core import Placer
+from services.placer.folds import FOLDS
 from shared.runtime.service import Ports, Service
 
 
@@ -13,5 +14,5 @@ def build(settings: Settings, ports: Ports) -> Service:
             start_timeout_s=ports.clock.cluster_s(settings.start_timeout_real_s),
             profile_iterations=settings.profile_iterations,
         ),
-        facts=facts_of("job", "round", "profile", "plan", "placement", "node", "worker"),
+        facts=subjects_of(FOLDS),
     )

@@ -7,92 +7,86 @@ nowhere else.
 from collections.abc import Iterator
 
 from schemas.base import Event
-from schemas.events import (
-    GangFormed,
-    JobPreempted,
-    JobStarted,
-    PlacementRefused,
-    StartOrdered,
-    StopOrdered,
-)
-from schemas.ids import JobId, NodeId
-from services.placer.state import Placed, State, WorkerState
+from schemas.events import GangFormed, JobPreempted, JobStarted, StartOrdered
+from schemas.ids import JobId
+from services.placer.orders import refused, stop_order
+from services.placer.phases import ComingUp, Ending, Measuring, Owed, Training, Waiting, Workers, WorkerState
+from services.placer.state import Placed, State
+from shared.domain import gangs
 
 
 def converge(state: State, at: float, profile_iterations: int) -> Iterator[Event]:
-    """The facts to tell; changes `state` accordingly. Stops come before starts."""
-    for placed in list(state.placements.values()):
-        if not placed.wanted:
-            yield from _stop(state, placed, at)
-        elif not placed.started and not placed.profile and placed.all_up:
-            yield from _begin(state, placed, at)
+    """The facts to publish; changes `state` accordingly. Stops come before starts."""
+    for placed in state.unsettled():
+        match placed.phase:
+            case Ending() as ending:
+                yield from _stop(state, placed, ending, at)
+            case ComingUp(workers=workers) if placed.all_up:
+                yield from _begin(state, placed, workers, at)
+            case _:
+                pass
     for placed in _fitting(state):
         yield from _start(state, placed, at, profile_iterations)
 
 
-def stop_order(placed: Placed, node_id: NodeId, at: float) -> StopOrdered:
-    return StopOrdered(at=at, node_id=node_id, placement_id=placed.placement_id, job_id=placed.job_id)
-
-
-def _stop(state: State, placed: Placed, at: float) -> Iterator[Event]:
-    for node_id, worker in placed.workers.items():
+def _stop(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[Event]:
+    for node_id, worker in ending.workers.items():
         if worker is not WorkerState.STOPPING:
-            placed.workers[node_id] = WorkerState.STOPPING
+            ending.workers[node_id] = WorkerState.STOPPING
             yield stop_order(placed, node_id, at)
-    if not placed.workers:
+    if not ending.workers:
         state.end(placed.placement_id)
-        if not placed.over and not placed.profile:
-            yield _taken_back(state, placed, at)
+        yield from _farewell(state, placed, ending, at)
 
 
-def _taken_back(state: State, placed: Placed, at: float) -> Event:
-    if not placed.started:
-        return PlacementRefused(
-            at=at,
-            placement_id=placed.placement_id,
-            plan_id=placed.plan_id,
-            job_id=placed.job_id,
-            reason=f"taken back before it started: {placed.why}",
-        )
-    return JobPreempted(
-        at=at,
-        job_id=placed.job_id,
-        placement_id=placed.placement_id,
-        reason=placed.why,
-        samples_done=state.jobs[placed.job_id].samples_done,
-    )
+def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[Event]:
+    """What a placement's end makes of its job."""
+    match ending.owed:
+        case Owed.REFUSAL:
+            yield refused(placed, f"taken back before it started: {ending.why}", at)
+        case Owed.PREEMPTION:
+            assert placed.job_id in state.jobs, "nothing is owed to a job that ended"
+            yield JobPreempted(
+                at=at,
+                job_id=placed.job_id,
+                placement_id=placed.placement_id,
+                reason=ending.why,
+                samples_done=state.jobs[placed.job_id].samples_done,
+            )
+        case Owed.NOTHING:
+            pass
 
 
-def _begin(state: State, placed: Placed, at: float) -> Iterator[Event]:
-    placed.started = True
+def _begin(state: State, placed: Placed, workers: Workers, at: float) -> Iterator[Event]:
+    placed.move(Training(workers=workers))
     spec = state.jobs[placed.job_id].spec
     yield JobStarted(
         at=at,
         job_id=placed.job_id,
         placement_id=placed.placement_id,
-        configuration=placed.configuration,
-        learning_rate=spec.learning_rates.get(placed.gpus),
-        global_batch=spec.workload.batch_size * placed.gpus,
+        gang=placed.gang,
+        learning_rate=gangs.learning_rate(placed.gang, spec.learning_rates),
+        global_batch=gangs.global_batch(placed.gang, spec.workload.batch_size),
     )
-    yield GangFormed(at=at, node_id=placed.leader, placement_id=placed.placement_id, job_id=placed.job_id)
+    for leader in gangs.leaders(placed.gang):
+        yield GangFormed(at=at, node_id=leader, placement_id=placed.placement_id, job_id=placed.job_id)
 
 
 def _fitting(state: State) -> list[Placed]:
     """Waiting placements whose GPUs are free: measurements first, then older plans first."""
-    waiting = [placed for placed in state.placements.values() if placed.wanted and placed.ordered_at is None]
+    waiting = [placed for placed in state.unsettled() if isinstance(placed.phase, Waiting)]
     held = state.gpus_held() if waiting else {}
     fitting = []
     for placed in sorted(waiting, key=lambda placed: not placed.profile):
         fits = all(
-            held.get(node_id, 0) + gpus <= state.nodes[node_id].node.gpus
-            for node_id, gpus in placed.configuration.items()
+            held.get(one.node, 0) + one.gpus <= state.nodes[one.node].node.gpus for one in placed.gang.members
         )
         ready = fits and (placed.profile or not _trains(state, placed.job_id))
         if ready:
             fitting.append(placed)
         if ready or placed.profile:  # a measurement that waits keeps its place
-            for node_id, gpus in placed.configuration.items():
-                held[node_id] = held.get(node_id, 0) + gpus
+            for one in placed.gang.members:
+                held[one.node] = held.get(one.node, 0) + one.gpus
     return fitting
 
 
@@ -102,19 +96,21 @@ def _trains(state: State, job_id: JobId) -> bool:
 
 
 def _start(state: State, placed: Placed, at: float, profile_iterations: int) -> Iterator[Event]:
-    placed.ordered_at = at
+    assert placed.profile or not _trains(state, placed.job_id), "a job trains in one place"
+    workers = dict.fromkeys(placed.gang.nodes, WorkerState.ORDERED)
+    placed.move(Measuring(workers=workers) if placed.profile else ComingUp(ordered_at=at, workers=workers))
     job = state.jobs[placed.job_id]
-    gang = tuple((state.nodes[node_id].node, gpus) for node_id, gpus in placed.configuration.items())
-    for node_id in placed.configuration:
-        placed.workers[node_id] = WorkerState.ORDERED
+    nodes = tuple(state.nodes[node_id].node for node_id in placed.gang.nodes)
+    for node_id in placed.gang.nodes:
         yield StartOrdered(
             at=at,
             node_id=node_id,
             placement_id=placed.placement_id,
             job_id=placed.job_id,
             spec=job.spec,
-            gang=gang,
+            gang=placed.gang,
+            nodes=nodes,
             samples_done=0.0 if placed.profile else job.samples_done,
-            learning_rate=job.spec.learning_rates.get(placed.gpus),
+            learning_rate=gangs.learning_rate(placed.gang, job.spec.learning_rates),
             profile_iterations=profile_iterations if placed.profile else 0,
         )

@@ -25,10 +25,12 @@ def _of_the_job(state: State, placement: Placement) -> str:
 
 
 def _of_the_nodes(state: State, placement: Placement) -> str:
-    for node_id, gpus in placement.configuration.items():
+    for node_id, gpus in ((one.node, one.gpus) for one in placement.gang.members):
         known = state.nodes.get(node_id)
         if known is None or not known.alive:
             return f"node {node_id} is not there"
+        if placement.gang.mode not in known.modes:
+            return f"node {node_id} runs no {placement.gang.mode} gangs"
         if promised(state, node_id) + gpus > known.node.gpus:
             return f"node {node_id} has not {gpus} GPUs that are promised to nobody"
     return ""
@@ -36,4 +38,4 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
 
 def promised(state: State, node_id: NodeId) -> int:
     """GPUs on a node that wanted placements have or wait for."""
-    return sum(placed.configuration.get(node_id, 0) for placed in state.placements.values() if placed.wanted)
+    return sum(placed.gang.on(node_id) for placed in state.placements.values() if placed.wanted)

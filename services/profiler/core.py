@@ -1,7 +1,7 @@
 """The profiler's decisions: when a round opens, when a run has failed, when a job is profiled.
 
-After every fact that matters the core tells whatever is outstanding by its state: what was told before
-has the same id and is dropped by the shell.
+After every fact that matters the core publishes all that its state shows to be outstanding. What was
+published before has the same id, and the shell drops it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ import msgspec
 
 from schemas.base import Event
 from schemas.events import (
-    DataMode,
     JobCancelled,
     JobProfiled,
     JobRejected,
@@ -30,41 +29,11 @@ from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode
 from services.profiler.needs import Needs, needs_of, open_types
 from services.profiler.runs import plan_runs
-from services.profiler.state import Job, Measurement, Run, State
+from services.profiler.state import PendingRun, State, UnprofiledJob
+from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
 from shared.domain.cluster import round_at
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 from shared.domain.iteration import unhidden_share
-
-
-class Fit(msgspec.Struct, frozen=True):
-    """Work: turn a measurement into time modules."""
-
-    fingerprint: Fingerprint
-    gpu_type: GpuType
-    measurement: Measurement
-
-
-class Fitted(msgspec.Struct, frozen=True):
-    """Its answer."""
-
-    fingerprint: Fingerprint
-    gpu_type: GpuType
-    modules: TimeModules
-
-
-class FitTimes(msgspec.Struct, frozen=True):
-    """Work: the mixture behind somebody else's loading times."""
-
-    ticket: int
-    data_s: tuple[float, ...]
-
-
-class FittedTimes(msgspec.Struct, frozen=True):
-    """Its answer."""
-
-    ticket: int
-    data: tuple[DataMode, ...]
-
 
 ABOUT_RUNS = (WorkerStarted, WorkerStopped, PlacementRefused)
 """facts that say nothing about what a job needs"""
@@ -135,7 +104,7 @@ class Profiler:
             self._forget_fits(fact)
         return [*self._fit_new(), *self._failures(now), *self._verdicts(now, self._touched(fact))]
 
-    def _touched(self, fact: Event) -> dict[JobId, Job]:
+    def _touched(self, fact: Event) -> dict[JobId, UnprofiledJob]:
         """The jobs that `fact` may have brought to an end."""
         jobs = self.state.jobs
         match fact:
@@ -148,7 +117,7 @@ class Profiler:
             case _:
                 return jobs
 
-    def _alike(self, fingerprint: Fingerprint) -> dict[JobId, Job]:
+    def _alike(self, fingerprint: Fingerprint) -> dict[JobId, UnprofiledJob]:
         return {job_id: job for job_id, job in self.state.jobs.items() if job.fingerprint == fingerprint}
 
     # ---- rounds
@@ -166,7 +135,7 @@ class Profiler:
 
     # ---- runs
 
-    def _limits(self) -> Iterator[tuple[Run, float]]:
+    def _limits(self) -> Iterator[tuple[PendingRun, float]]:
         """Until when a run may bring its numbers; one that never starts has a round's time on top."""
         for placement_id, run in self.state.runs.items():
             if not run.over and placement_id not in self._given_up:
@@ -178,7 +147,7 @@ class Profiler:
             if run.over:
                 yield self._failure(run, run.over, now)
 
-    def _failure(self, run: Run, reason: str, now: float) -> Effect:
+    def _failure(self, run: PendingRun, reason: str, now: float) -> Effect:
         plan = run.plan
         job = self.state.jobs.get(plan.job_id)
         tries = job.tries.get(plan.gpu_type, 0) if job else 0
@@ -216,8 +185,8 @@ class Profiler:
             self._fits.pop((fact.workload.fingerprint, gpu_type), None)
             self._asked.discard((fact.workload.fingerprint, gpu_type))
 
-    def _verdicts(self, now: float, jobs: dict[JobId, Job]) -> Iterator[Effect]:
-        present = open_types(self.state)
+    def _verdicts(self, now: float, jobs: dict[JobId, UnprofiledJob]) -> Iterator[Effect]:
+        present = open_types(self.state) if jobs else frozenset()
         for job_id, job in jobs.items():
             needs = needs_of(job, self.state, self._fits, present, self._attempts)
             if not needs.settled:
@@ -244,7 +213,7 @@ def _about_loading(message: Asked | FittedTimes | WorkFailed) -> Effect:
     raise AssertionError(message)
 
 
-def _profiled(job_id: JobId, job: Job, needs: Needs, now: float) -> JobProfiled:
+def _profiled(job_id: JobId, job: UnprofiledJob, needs: Needs, now: float) -> JobProfiled:
     return JobProfiled(
         at=now,
         job_id=job_id,

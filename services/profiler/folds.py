@@ -1,7 +1,7 @@
 """How each fact changes the state. One function a fact, and the table of them at the end.
 
 A run leaves the state when its `ProfileMeasured` or `ProfileFailed` is in the stream. What ends it some
-other way (a lost node, a refusal) only marks it as over: the core then tells the `ProfileFailed`.
+other way (a lost node, a refusal) only marks it as over: the core then publishes the `ProfileFailed`.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,9 +27,11 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import Fingerprint, GpuType
+from schemas.measurements import Measured
 from services.profiler.modules import objection
 from services.profiler.needs import allowed_types, open_types
-from services.profiler.state import Held, Job, Measurement, Out, Run, State
+from services.profiler.state import Out, PendingRun, State, UnprofiledJob
+from shared.domain.nodes import fold_node, known_node
 
 WORKLOADS_REMEMBERED = 10_000
 """the oldest is forgotten first, and measured again if it returns"""
@@ -47,7 +49,7 @@ def fold(state: State, fact: Event, attempts: int) -> None:
 
 
 def _submitted(state: State, fact: JobSubmitted, _: int) -> None:
-    state.jobs[fact.job_id] = Job(spec=fact.spec, fingerprint=fact.spec.workload.fingerprint)
+    state.jobs[fact.job_id] = UnprofiledJob(spec=fact.spec, fingerprint=fact.spec.workload.fingerprint)
 
 
 def _profiled(state: State, fact: JobProfiled, _: int) -> None:
@@ -78,13 +80,13 @@ def _dropped(state: State, fact: JobCancelled | JobRejected, _: int) -> None:
 def _planned(state: State, fact: ProfilingPlanned, _: int) -> None:
     state.round = max(state.round, fact.round)
     for plan in fact.runs:
-        job, held = state.jobs.get(plan.job_id), state.nodes.get(plan.node_id)
+        job, known = state.jobs.get(plan.job_id), state.nodes.get(plan.node_id)
         fingerprint = job.fingerprint if job else Fingerprint("")
-        run = Run(plan=plan, fingerprint=fingerprint, planned_at=fact.at)
+        run = PendingRun(plan=plan, fingerprint=fingerprint, planned_at=fact.at)
         state.runs[plan.placement_id] = run
         if job is None:
             _excuse(run, "the job was withdrawn")
-        elif held is None or not held.alive:
+        elif known is None or not known.alive:
             _excuse(run, "the node is lost")
     _count_away(state)
 
@@ -98,7 +100,7 @@ def _count_away(state: State) -> None:
 
 def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
     run, job = state.runs.pop(fact.placement_id, None), state.jobs.get(fact.job_id)
-    measurement = Measurement(
+    measurement = Measured(
         data_s=fact.data_s,
         forward_s=fact.forward_s,
         backward_s=fact.backward_s,
@@ -124,7 +126,7 @@ def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
         _count(job, fact.gpu_type, Out(fact.reason, lasting=fact.final), limit)
 
 
-def _count(job: Job | None, gpu_type: GpuType, out: Out, attempts: int) -> None:
+def _count(job: UnprofiledJob | None, gpu_type: GpuType, out: Out, attempts: int) -> None:
     if job is None:
         return
     job.tries[gpu_type] = job.tries.get(gpu_type, 0) + 1
@@ -138,15 +140,14 @@ def _refused(state: State, fact: PlacementRefused, _: int) -> None:
 
 
 def _started(state: State, fact: WorkerStarted, _: int) -> None:
-    if fact.node_id in state.nodes:
-        state.nodes[fact.node_id].workers[fact.placement_id] = len(fact.gpu_indices)
+    if fact.node_id in state.workers:
+        state.workers[fact.node_id][fact.placement_id] = len(fact.gpu_indices)
     if fact.placement_id in state.runs:
         state.runs[fact.placement_id].started_at = fact.at
 
 
 def _stopped(state: State, fact: WorkerStopped, _: int) -> None:
-    if fact.node_id in state.nodes:
-        state.nodes[fact.node_id].workers.pop(fact.placement_id, None)
+    state.workers.get(fact.node_id, {}).pop(fact.placement_id, None)
     run = state.runs.get(fact.placement_id)
     if run is None or run.over:
         return
@@ -158,9 +159,9 @@ def _stopped(state: State, fact: WorkerStopped, _: int) -> None:
 
 
 def _joined(state: State, fact: NodeJoined, _: int) -> None:
-    before = state.nodes.get(fact.node_id, Held(node=fact.node))
-    workers = {pid: gpus for pid, gpus in before.workers.items() if pid in fact.workers}
-    state.nodes[fact.node_id] = Held(node=fact.node, drained=before.drained, workers=workers)
+    fold_node(state.nodes, fact, known_node)
+    before = state.workers.get(fact.node_id, {})
+    state.workers[fact.node_id] = {pid: gpus for pid, gpus in before.items() if pid in fact.workers}
     for placement_id, run in state.runs.items():
         here = run.plan.node_id == fact.node_id
         if here and run.started_at is not None and placement_id not in fact.workers:
@@ -168,44 +169,23 @@ def _joined(state: State, fact: NodeJoined, _: int) -> None:
 
 
 def _lost(state: State, fact: NodeLost, _: int) -> None:
-    _set(state, fact, alive=False)
+    fold_node(state.nodes, fact, known_node)
     for run in state.runs.values():
         if run.plan.node_id == fact.node_id:
             _excuse(run, "the node is lost")
 
 
-def _returned(state: State, fact: NodeReturned, _: int) -> None:
-    _set(state, fact, alive=True)
+def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored, _: int) -> None:
+    fold_node(state.nodes, fact, known_node)
 
 
-def _drained(state: State, fact: NodeDrained, _: int) -> None:
-    _set(state, fact, drained=True)
-
-
-def _restored(state: State, fact: NodeRestored, _: int) -> None:
-    _set(state, fact, drained=False)
-
-
-def _set(
-    state: State,
-    fact: NodeLost | NodeReturned | NodeDrained | NodeRestored,
-    *,
-    alive: bool | None = None,
-    drained: bool | None = None,
-) -> None:
-    held = state.nodes.get(fact.node_id)
-    if held is not None:
-        held.alive = held.alive if alive is None else alive
-        held.drained = held.drained if drained is None else drained
-
-
-def _excuse(run: Run, reason: str) -> None:
+def _excuse(run: PendingRun, reason: str) -> None:
     if not run.over:
         run.over, run.excused = reason, True
 
 
-def _remember(table: dict[F, dict[GpuType, V]], fingerprint: F, news: Mapping[GpuType, V]) -> None:
-    table[fingerprint] = {**table.get(fingerprint, {}), **news}
+def _remember(table: dict[F, dict[GpuType, V]], fingerprint: F, more: Mapping[GpuType, V]) -> None:
+    table[fingerprint] = {**table.get(fingerprint, {}), **more}
     while len(table) > WORKLOADS_REMEMBERED:
         del table[next(iter(table))]
 
@@ -223,9 +203,9 @@ FOLDS: dict[type[Event], Fold] = {
     PlacementRefused: _refused,
     NodeJoined: _joined,
     NodeLost: _lost,
-    NodeReturned: _returned,
-    NodeDrained: _drained,
-    NodeRestored: _restored,
+    NodeReturned: _node_changed,
+    NodeDrained: _node_changed,
+    NodeRestored: _node_changed,
     WorkerStarted: _started,
     WorkerStopped: _stopped,
 }

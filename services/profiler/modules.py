@@ -7,17 +7,17 @@ from statistics import fmean, pstdev
 import numpy as np
 
 from schemas.events import DataMode, TimeModules
-from services.profiler.state import Measurement
+from schemas.measurements import Measured
 from shared.domain.iteration import IN_SEQUENCE, OVERLAPPED, iteration_s
 
 DIGITS = 6
 """significant digits kept: far above what some tens of iterations support, and alike on every machine"""
 
 
-def fitted(measured: Measurement, data: Sequence[DataMode]) -> TimeModules:
+def fitted(measured: Measured, data: Sequence[DataMode]) -> TimeModules:
     """The modules: means of what is stable, `data` for what is not, and the overlap pattern.
 
-    What the backward pass cannot hide no measurement on one GPU tells: `unhidden` is left to the caller.
+    No measurement on one GPU shows what the backward pass cannot hide: `unhidden` is left to the caller.
     """
     return TimeModules(
         data=tuple(data),
@@ -30,7 +30,7 @@ def fitted(measured: Measurement, data: Sequence[DataMode]) -> TimeModules:
     )
 
 
-def overlap_pattern(measured: Measurement) -> int:
+def overlap_pattern(measured: Measured) -> int:
     """The pattern of eq. 1 whose prediction is nearer to the measured iteration times.
 
     On one GPU nothing is communicated and nobody is waited for: T_c = T_w = 0. The distance is the sum
@@ -44,7 +44,7 @@ def one_mode(data_s: Sequence[float]) -> tuple[DataMode, ...]:
     return (DataMode(probability=1.0, mean_s=rounded(fmean(data_s)), std_s=rounded(pstdev(data_s))),)
 
 
-def objection(measured: Measurement) -> str | None:
+def objection(measured: Measured) -> str | None:
     """Why the numbers cannot be used, or None."""
     columns = (
         measured.data_s,
@@ -66,7 +66,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _distance_s(measured: Measurement, pattern: int) -> float:
+def _distance_s(measured: Measured, pattern: int) -> float:
     predicted = iteration_s(
         data_s=np.array(measured.data_s),
         forward_s=np.array(measured.forward_s),

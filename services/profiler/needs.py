@@ -6,10 +6,10 @@ import msgspec
 
 from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType
-from services.profiler.state import Job, State
+from services.profiler.state import State, UnprofiledJob
 
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
-"""fitted, and not yet told"""
+"""fitted, and not yet published"""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,21 +32,23 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_types(state: State) -> frozenset[GpuType]:
     """Types of which some node may start something now."""
-    return frozenset(held.node.gpu_type for held in state.nodes.values() if held.opens)
+    return frozenset(known.node.gpu_type for known in state.nodes.values() if known.usable)
 
 
-def allowed_types(job: Job, state: State) -> tuple[GpuType, ...]:
+def allowed_types(job: UnprofiledJob, state: State) -> tuple[GpuType, ...]:
     """Those the user named, or all that were ever seen, in alphabetical order."""
-    return job.spec.gpu_types or tuple(sorted({held.node.gpu_type for held in state.nodes.values()}))
+    return job.spec.gpu_types or tuple(sorted({known.node.gpu_type for known in state.nodes.values()}))
 
 
-def needs_of(job: Job, state: State, fits: Modules, present: frozenset[GpuType], patience: int) -> Needs:
+def needs_of(
+    job: UnprofiledJob, state: State, fits: Modules, present: frozenset[GpuType], patience: int
+) -> Needs:
     """What is known about `job` on each type.
 
     A type without an open node is waited for during `patience` rounds if the job names it, or if there is
     nothing else the job can use; after that it is out. A type nobody named is not waited for.
     """
-    told = state.modules.get(job.fingerprint, {})
+    published = state.modules.get(job.fingerprint, {})
     raw = state.raw.get(job.fingerprint, {})
     usable: dict[GpuType, TimeModules] = {}
     out: dict[GpuType, str] = {}
@@ -54,7 +56,7 @@ def needs_of(job: Job, state: State, fits: Modules, present: frozenset[GpuType],
     away: list[GpuType] = []
     pending = False
     for gpu_type in allowed_types(job, state):
-        modules = told.get(gpu_type) or fits.get((job.fingerprint, gpu_type))
+        modules = published.get(gpu_type) or fits.get((job.fingerprint, gpu_type))
         if modules is not None:
             usable[gpu_type] = modules
         elif gpu_type in raw:
@@ -71,7 +73,7 @@ def needs_of(job: Job, state: State, fits: Modules, present: frozenset[GpuType],
     return Needs(usable=usable, out=out, failed=failed, wanted=tuple(wanted), pending=pending)
 
 
-def _objection(job: Job, state: State, gpu_type: GpuType) -> str | None:
+def _objection(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
     if gpu_type in job.out:
         return job.out[gpu_type].reason
     return state.unfit.get(job.fingerprint, {}).get(gpu_type)

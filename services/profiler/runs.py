@@ -5,10 +5,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from schemas.cluster import Node
 from schemas.events import ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from services.profiler.needs import Modules, needs_of, open_types
-from services.profiler.state import Held, State
+from services.profiler.state import State
 
 PREFIX = "profile-"
 
@@ -32,7 +33,9 @@ def plan_runs(state: State, fits: Modules, round_number: int, patience: int) -> 
     with the most GPUs, ties by id. A GPU carries at most one run; what finds none waits for the next round.
     A workload that several jobs share is measured once.
     """
-    rooms = [_room(held, state) for _, held in sorted(state.nodes.items()) if held.opens]
+    if not state.jobs:
+        return ()
+    rooms = [_room(known.node, state) for _, known in sorted(state.nodes.items()) if known.usable]
     taken = {(run.fingerprint, run.plan.gpu_type) for run in state.runs.values()}
     planned: list[ProfileRun] = []
     present = open_types(state)
@@ -44,15 +47,16 @@ def plan_runs(state: State, fits: Modules, round_number: int, patience: int) -> 
             taken.add((job.fingerprint, gpu_type))
             room.free -= 1
             room.idle -= 1
+            assert room.free >= 0, "a GPU carries at most one run"
             planned.append(_run(job_id, gpu_type, round_number, room.node_id))
     return tuple(planned)
 
 
-def _room(held: Held, state: State) -> _Room:
-    node = held.node
+def _room(node: Node, state: State) -> _Room:
+    workers = state.workers[node.node_id]
     runs = {pid for pid, run in state.runs.items() if run.plan.node_id == node.node_id}
-    lingering = {pid for pid in held.workers if pid.startswith(PREFIX)}  # timed out, not yet stopped
-    gpus_idle = node.gpus - sum(held.workers.values()) - len(runs - held.workers.keys())
+    lingering = {pid for pid in workers if pid.startswith(PREFIX)}  # timed out, not yet stopped
+    gpus_idle = node.gpus - sum(workers.values()) - len(runs - workers.keys())
     gpus_free = node.gpus - len(runs | lingering)
     return _Room(node.node_id, node.gpu_type, node.gpus, gpus_free, gpus_idle)
 

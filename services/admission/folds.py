@@ -1,0 +1,66 @@
+"""How each fact changes the state. One function a fact, and the table of them at the end."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.base import Event
+from schemas.events import JobEvent, JobSubmitted, NodeEvent, PolicyChosen
+from schemas.ids import JobId
+from services.admission.state import AdmissionState, EndedJob, OpenJob, job_state, keyed
+from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
+from shared.domain.states import ENDED, MOVES, IllegalMove, JobState, next_state
+
+ENDED_KEPT = 100_000
+"""ended jobs: older ones are forgotten, and their idempotency keys with them"""
+
+
+def fold(state: AdmissionState, fact: Event) -> None:
+    """Change `state` by one fact of `FOLDS`."""
+    FOLDS[type(fact)](state, fact)
+
+
+def fold_job(state: AdmissionState, fact: JobEvent, *, ended_kept: int = ENDED_KEPT) -> None:
+    """Move the job. A fact that the table of states does not allow is counted and changes nothing else."""
+    try:
+        after = next_state(job_state(state, fact.job_id), fact)
+    except IllegalMove:
+        state.illegal += 1
+        return
+    if isinstance(fact, JobSubmitted):
+        _begin(state, fact)
+    elif after in ENDED:
+        _end(state, fact.job_id, after, ended_kept)
+    else:
+        job = state.open[fact.job_id]
+        job.state, job.submitted = after, None
+
+
+def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
+    assert fact.job_id not in state.ended, "a job is submitted once"
+    state.submissions += 1
+    state.open[fact.job_id] = OpenJob(JobState.SUBMITTED, fact.key, fact)
+    state.keys.setdefault(fact.key, keyed(fact))
+
+
+def _end(state: AdmissionState, job_id: JobId, after: JobState, ended_kept: int) -> None:
+    state.ended[job_id] = EndedJob(after, state.open.pop(job_id).key)
+    while len(state.ended) > ended_kept:
+        oldest = next(iter(state.ended))
+        key = state.ended.pop(oldest).key
+        if key in state.keys and state.keys[key].job_id == oldest:
+            del state.keys[key]
+
+
+def _node(state: AdmissionState, fact: NodeEvent) -> None:
+    fold_node(state.nodes, fact, known_node)
+
+
+def _policy(state: AdmissionState, fact: PolicyChosen) -> None:
+    state.policy = fact.policy
+
+
+FOLDS: Mapping[type[Event], Callable[[AdmissionState, Any], None]] = {
+    **dict.fromkeys(MOVES, fold_job),
+    **dict.fromkeys(NODE_FOLDS, _node),
+    PolicyChosen: _policy,
+}

@@ -1,0 +1,258 @@
+"""The HTTP API: what changes something goes to the core, what only reads goes to the monitor."""
+
+import contextlib
+import hmac
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from schemas.base import Message, Question
+from schemas.ids import JobId, NodeId
+from schemas.jobs import JobFile
+from schemas.plans import Waiting
+from schemas.questions import ExplainJob, ListJobs, ListNodes, Refused, ShowJob, ShowStatus
+from schemas.settings import Settings
+from schemas.views import (
+    Cancelled,
+    JobPage,
+    JobView,
+    NodeDrain,
+    NodePage,
+    PolicyChoice,
+    PolicyPage,
+    StatusView,
+    Submitted,
+    WhyView,
+)
+from services.admission import problems
+from services.admission.http.bodies import decode_body, decode_query
+from services.admission.http.door import Door, Outside
+from services.admission.http.lines import about, line, records
+from services.admission.http.openapi import KEY, LINES, openapi
+from services.admission.http.operations import OPERATIONS, EventsQuery, JobsQuery, NoQuery
+from services.admission.http.responses import answer, position_of, refuse, token_of
+from services.admission.problems import Refusal
+from services.admission.questions import (
+    Cancel,
+    SetDrain,
+    SetPolicy,
+    ShowFresh,
+    ShowPolicies,
+    ShowPolicy,
+    Submit,
+)
+from shared.runtime.bus import Unavailable
+from shared.runtime.reports import reports
+
+KEY_LENGTH_MAX = 200
+FOLLOWERS_MAX = 64
+"""event streams that are followed at once"""
+HUNG_UP_POLL_REAL_S = 1.0
+"""how often a stream without new facts checks that its client is still there"""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+M = TypeVar("M", bound=Message)
+B = TypeVar("B")
+
+
+class Api:
+    """The handlers, one an operation, and the routes to them."""
+
+    def __init__(self, bus: Outside, settings: Settings, door: Door) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._door = door
+        self._followers = 0
+        self._document = msgspec.json.encode(openapi(OPERATIONS))
+
+    # ---- routes
+
+    def routes(self) -> list[web.RouteDef]:
+        handlers: dict[str, Handler] = {
+            "submit_job": self.submit_job,
+            "list_jobs": self.list_jobs,
+            "show_job": self.show_job,
+            "cancel_job": self.cancel_job,
+            "explain_job": self.explain_job,
+            "list_nodes": self.list_nodes,
+            "drain_node": self.drain_node,
+            "restore_node": self.restore_node,
+            "show_status": self.show_status,
+            "show_policy": self.show_policy,
+            "set_policy": self.set_policy,
+            "list_policies": self.list_policies,
+            "list_events": self.list_events,
+        }
+        return [
+            *(web.route(each.method, each.path, self._guarded(handlers[each.name])) for each in OPERATIONS),
+            web.get("/openapi.json", self.show_document),
+        ]
+
+    def _guarded(self, handler: Handler) -> Handler:
+        """The handler behind the check of the token, its refusals turned into responses."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                self._authorize(request)
+                return await handler(request)
+            except Refusal as refusal:
+                return refuse(refusal.problem)
+            except Unavailable as error:
+                return refuse(problems.unavailable(str(error)))
+
+        return guarded
+
+    def _authorize(self, request: web.Request) -> None:
+        token = self._settings.api_token
+        shown = request.headers.get("Authorization", "")
+        if token and not hmac.compare_digest(f"Bearer {token}".encode(), shown.encode(errors="replace")):
+            raise Refusal(problems.unauthorized())
+
+    async def show_document(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's
+        return web.Response(body=self._document, content_type="application/json")
+
+    # ---- jobs
+
+    async def submit_job(self, request: web.Request) -> web.Response:
+        key = _key(request)
+        job = await self._body(request, JobFile)
+        repeat = f"it may be stored yet: submit it again with {KEY} {key}"
+        done = await self._door.ask(Submit(job=job, key=key), Submitted, repeat)
+        headers = {"Location": f"/v1/jobs/{done.job_id}", KEY: key}
+        return answer(done, 201 if done.created else 200, headers)
+
+    async def list_jobs(self, request: web.Request) -> web.Response:
+        wanted = decode_query(JobsQuery, request.query)
+        question = ListJobs(
+            state=wanted.state,
+            project=wanted.project,
+            after=position_of(wanted.after),
+            limit=wanted.limit,
+        )
+        page = await self._monitor(question, JobPage)
+        return answer(msgspec.structs.replace(page, next=token_of(page.next)))
+
+    async def show_job(self, request: web.Request) -> web.Response:
+        job_id = JobId(_id(request))
+        view = await self._bus.ask(ShowJob(job_id=job_id), self._settings.ask_timeout_real_s)
+        if isinstance(view, Refused):  # the monitor does not know it: it may be newer than that
+            view = await self._door.ask(ShowFresh(job_id=job_id), JobView)
+        return answer(view)
+
+    async def cancel_job(self, request: web.Request) -> web.Response:
+        done = await self._door.ask(Cancel(job_id=JobId(_id(request))), Cancelled)
+        return answer(done, 202)
+
+    async def explain_job(self, request: web.Request) -> web.Response:
+        job_id = JobId(_id(request))
+        view = await self._bus.ask(ExplainJob(job_id=job_id), self._settings.ask_timeout_real_s)
+        if isinstance(view, Refused):
+            fresh = await self._door.ask(ShowFresh(job_id=job_id), JobView)
+            view = WhyView(
+                job_id=job_id, state=fresh.state, reason=Waiting.PROFILING, detail="submitted just now"
+            )
+        return answer(view)
+
+    # ---- nodes, status, policy
+
+    async def list_nodes(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        return answer(await self._monitor(ListNodes(), NodePage))
+
+    async def drain_node(self, request: web.Request) -> web.Response:
+        return await self._set_drain(request, draining=True)
+
+    async def restore_node(self, request: web.Request) -> web.Response:
+        return await self._set_drain(request, draining=False)
+
+    async def _set_drain(self, request: web.Request, *, draining: bool) -> web.Response:
+        question = SetDrain(node_id=NodeId(_id(request)), draining=draining)
+        return answer(await self._door.ask(question, NodeDrain), 202)
+
+    async def show_status(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        status = await self._monitor(ShowStatus(), StatusView)
+        return answer(msgspec.structs.replace(status, services=await reports(self._bus)))
+
+    async def show_policy(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        return answer(await self._door.ask(ShowPolicy(), PolicyChoice))
+
+    async def list_policies(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        return answer(await self._door.ask(ShowPolicies(), PolicyPage))
+
+    async def set_policy(self, request: web.Request) -> web.Response:
+        choice = await self._body(request, PolicyChoice)
+        return answer(await self._door.ask(SetPolicy(policy=choice.policy), PolicyChoice))
+
+    # ---- events
+
+    async def list_events(self, request: web.Request) -> web.StreamResponse:
+        wanted = decode_query(EventsQuery, request.query)
+        last = None if wanted.follow else await self._bus.last_seq()
+        if wanted.follow and self._followers >= FOLLOWERS_MAX:
+            raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow the events already"))
+        response = web.StreamResponse(headers={"Content-Type": LINES})
+        await response.prepare(request)
+        self._followers += wanted.follow
+        try:
+            await self._write_events(request, response, wanted, last)
+        except (ConnectionResetError, Unavailable):
+            pass  # the client hung up, or the bus: what was written stands, and `after` goes on from there
+        finally:
+            self._followers -= wanted.follow
+        return response
+
+    async def _write_events(
+        self, request: web.Request, response: web.StreamResponse, wanted: EventsQuery, last: int | None
+    ) -> None:
+        def listening() -> bool:
+            here = request.transport is not None and not request.transport.is_closing()
+            return wanted.follow and here and self._door.is_open()
+
+        idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
+        written = 0
+        async with contextlib.aclosing(
+            records(self._bus, wanted.after, last, idle_real_s=idle_real_s, wanted=listening)
+        ) as found:
+            async for record in found:
+                if about(record.event, wanted.job):
+                    await response.write(line(record))
+                    written += 1
+                if written == wanted.limit or (wanted.follow and not listening()):
+                    return
+
+    # ---- bodies and the monitor
+
+    async def _body(self, request: web.Request, kind: type[B]) -> B:
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise Refusal(problems.too_large(self._settings.web_max_body_bytes)) from None
+        return decode_body(kind, request.content_type, body)
+
+    async def _monitor(self, question: Question, kind: type[M]) -> M:
+        """The monitor's reply. Raises Refusal, Unavailable."""
+        reply = await self._bus.ask(question, self._settings.ask_timeout_real_s)
+        if isinstance(reply, Refused):
+            raise Refusal(problems.conflict(reply.reason))
+        assert isinstance(reply, kind)
+        return reply
+
+
+def _id(request: web.Request) -> str:
+    return request.match_info["id"]
+
+
+def _key(request: web.Request) -> str:
+    """The submitter's idempotency key; without one every submission is new."""
+    key = request.headers.get(KEY)
+    if key is None:
+        return uuid.uuid4().hex
+    if not key.isprintable() or not 1 <= len(key) <= KEY_LENGTH_MAX:
+        raise Refusal(problems.malformed(f"1 to {KEY_LENGTH_MAX} printable characters", KEY))
+    return key

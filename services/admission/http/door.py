@@ -1,0 +1,98 @@
+"""The way from the HTTP API to the core; it also finds out when the core has caught up."""
+
+import math
+from collections.abc import AsyncGenerator
+from typing import Protocol, TypeVar
+
+from schemas.base import Message
+from schemas.events import JobSubmitted
+from schemas.ids import JobId
+from schemas.settings import Settings
+from schemas.subjects import FACT_SUBJECTS
+from schemas.views import Problem
+from services.admission import problems
+from services.admission.core import Admission, CaughtUp
+from services.admission.problems import Refusal
+from services.admission.questions import OwnQuestion
+from services.admission.state import job_state
+from shared.runtime.bus import Facts, Questions, State, Unavailable
+from shared.runtime.clock import Clock
+from shared.runtime.service import Inbox
+
+CATCH_UP_POLL_REAL_S = 0.02
+BUS_RETRY_REAL_S = 1.0
+
+M = TypeVar("M", bound=Message)
+
+
+class Outside(Facts, Questions, State, Protocol):
+    """What the API needs of the bus."""
+
+
+class Door:
+    """Passes questions to the core, once the core has caught up with the stream."""
+
+    def __init__(self, bus: Outside, clock: Clock, settings: Settings, core: Admission) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._settings = settings
+        self._core = core
+        self._inbox: Inbox | None = None
+
+    def is_open(self) -> bool:
+        return self._inbox is not None
+
+    async def ask(self, question: OwnQuestion, kind: type[M], late: str = "try again") -> M:
+        """The core's reply, the facts behind it stored. Raises Refusal."""
+        inbox = self._inbox
+        if inbox is None or not inbox.replayed():
+            raise Refusal(problems.unavailable("admission is starting"))
+        try:
+            async with self._clock.within(self._settings.ask_timeout_real_s):
+                reply = await inbox.ask(question)
+        except TimeoutError:
+            raise Refusal(problems.unavailable(f"no answer in time; {late}")) from None
+        if isinstance(reply, Problem):
+            raise Refusal(reply)
+        assert isinstance(reply, kind)
+        return reply
+
+    async def attach(self, inbox: Inbox) -> None:
+        """A task of the service: open until cancelled."""
+        self._inbox = inbox
+        try:
+            await self._catch_up()
+            inbox.put(CaughtUp())
+            await self._clock.sleep(math.inf)
+        finally:
+            self._inbox = None
+
+    async def _catch_up(self) -> None:
+        """Wait until the core has folded every submission that was stored before this start."""
+        submitted = await self._submitted_since(self._core.state.seq, await self._last_seq())
+        while not all(job_state(self._core.state, job_id) for job_id in submitted):
+            await self._clock.sleep(self._clock.cluster_s(CATCH_UP_POLL_REAL_S))
+
+    async def _submitted_since(self, seq: int, last: int) -> list[JobId]:
+        """By facts after `seq` and up to `last`; a newest fact that cannot be read is not waited for."""
+        submitted: list[JobId] = []
+        stored = self._bus.read(seq, FACT_SUBJECTS)
+        try:
+            while seq < last:
+                async with self._clock.within(self._settings.ask_timeout_real_s):
+                    batch = await anext(stored)
+                submitted += [each.event.job_id for each in batch if isinstance(each.event, JobSubmitted)]
+                seq = batch[-1].seq
+        except TimeoutError:  # it is among the dead letters
+            pass
+        finally:
+            if isinstance(stored, AsyncGenerator):
+                await stored.aclose()
+        return submitted
+
+    async def _last_seq(self) -> int:
+        while True:
+            try:
+                return await self._bus.last_seq()
+            except Unavailable:
+                await self._clock.sleep(self._clock.cluster_s(BUS_RETRY_REAL_S))

@@ -1,0 +1,65 @@
+"""The stream of facts as lines of JSON: what is stored so far and, when followed, what comes."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+import msgspec
+
+from schemas.base import Event
+from schemas.subjects import FACT_SUBJECTS
+from shared.runtime.bus import Facts, Record
+
+Batch = list[Record] | None
+"""None: the stream was closed"""
+
+
+async def records(
+    facts: Facts, after: int, last: int | None, *, idle_real_s: float, wanted: Callable[[], bool]
+) -> AsyncGenerator[Record, None]:
+    """Facts with a sequence above `after`, up to `last`; without `last`, as they come.
+
+    All subjects are read, so that the fact `last` is met, whatever it is about. After `idle_real_s` without
+    a fact `wanted` decides whether to go on waiting: the client may have hung up, and a newest fact that
+    cannot be read (a dead letter) never comes.
+    """
+    if last is not None and after >= last:
+        return
+    source = facts.read(after, FACT_SUBJECTS)
+    pending = asyncio.ensure_future(anext(source, None))
+    try:
+        while True:
+            await asyncio.wait({pending}, timeout=idle_real_s)
+            if pending.done():
+                batch = pending.result()
+                if batch is None:
+                    return
+                for record in batch:
+                    if record.seq > after:  # a batch may come twice
+                        yield record
+                        after = record.seq
+                if last is not None and after >= last:
+                    return
+                pending = asyncio.ensure_future(anext(source, None))
+            elif not wanted():
+                return
+    finally:
+        await _close(source, pending)
+
+
+async def _close(source: AsyncIterator[list[Record]], pending: asyncio.Future[Batch]) -> None:
+    """A reader left behind would hold its subscription."""
+    pending.cancel()
+    await asyncio.wait({pending})
+    if not pending.cancelled():
+        pending.exception()  # asyncio reports exceptions that nobody retrieved; the reader is gone
+    if isinstance(source, AsyncGenerator):
+        await source.aclose()
+
+
+def line(record: Record) -> bytes:
+    return msgspec.json.encode(record) + b"\n"
+
+
+def about(event: Event, job_id: str | None) -> bool:
+    """Whether the fact is about the job; with no job given, all are."""
+    return job_id is None or getattr(event, "job_id", None) == job_id

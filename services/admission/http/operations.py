@@ -1,0 +1,121 @@
+"""The HTTP API as one table: the routes are made from it, and so is the OpenAPI document."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from schemas.base import File
+from schemas.events import Fact
+from schemas.jobs import JobFile, Name
+from schemas.views import (
+    Cancelled,
+    JobPage,
+    JobView,
+    NodeDrain,
+    NodePage,
+    PolicyChoice,
+    PolicyPage,
+    StatusView,
+    Submitted,
+    WhyView,
+)
+from shared.domain.states import JobState
+
+JOBS_PER_PAGE = 1_000
+
+
+class JobsQuery(File, frozen=True, kw_only=True):
+    state: JobState | None = None
+    project: Name | None = None
+    limit: Annotated[int, Meta(ge=1, le=JOBS_PER_PAGE)] = 100
+    after: Annotated[str, Meta(max_length=500)] | None = None
+    """`next` of the page before"""
+
+
+class EventsQuery(File, frozen=True, kw_only=True):
+    after: Annotated[int, Meta(ge=0)] = 0
+    """`seq` of the last line already read"""
+    job: Annotated[str, Meta(max_length=200)] | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    """lines at most; without it, all up to the newest fact there is when asked"""
+    follow: bool = False
+    """true: the answer goes on, new facts are added as they come"""
+
+
+class EventLine(msgspec.Struct, frozen=True):
+    """One line: a fact and its place in the stream."""
+
+    seq: int
+    event: Fact
+
+
+class NoQuery(File, frozen=True, kw_only=True):
+    pass
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    method: str
+    path: str
+    summary: str
+    reply: type
+    status: int = 200
+    lines: bool = False
+    """true: many replies, one a line"""
+    body: type | None = None
+    query: type = NoQuery
+    keyed: bool = False
+    """true: takes an idempotency key"""
+
+
+OPERATIONS = (
+    Operation(
+        name="submit_job", method="POST", path="/v1/jobs", summary="Submit a job, in JSON or YAML.",
+        reply=Submitted, status=201, body=JobFile, keyed=True,
+    ),
+    Operation(
+        name="list_jobs", method="GET", path="/v1/jobs", summary="Jobs, a page at a time.",
+        reply=JobPage, query=JobsQuery,
+    ),
+    Operation(
+        name="show_job", method="GET", path="/v1/jobs/{id}", summary="One job.", reply=JobView,
+    ),
+    Operation(
+        name="cancel_job", method="DELETE", path="/v1/jobs/{id}", summary="Withdraw a job.",
+        reply=Cancelled, status=202,
+    ),
+    Operation(
+        name="explain_job", method="GET", path="/v1/jobs/{id}/why", summary="Why the job is not running.",
+        reply=WhyView,
+    ),
+    Operation(name="list_nodes", method="GET", path="/v1/nodes", summary="All nodes.", reply=NodePage),
+    Operation(
+        name="drain_node", method="POST", path="/v1/nodes/{id}/drain", summary="Start nothing new on a node.",
+        reply=NodeDrain, status=202,
+    ),
+    Operation(
+        name="restore_node", method="DELETE", path="/v1/nodes/{id}/drain", summary="Use a node again.",
+        reply=NodeDrain, status=202,
+    ),
+    Operation(
+        name="show_status", method="GET", path="/v1/status", summary="The cluster at a glance.",
+        reply=StatusView,
+    ),
+    Operation(
+        name="show_policy", method="GET", path="/v1/policy", summary="The policy chosen for the next plans.",
+        reply=PolicyChoice,
+    ),
+    Operation(
+        name="set_policy", method="PUT", path="/v1/policy", summary="Choose the policy of the next plans.",
+        reply=PolicyChoice, body=PolicyChoice,
+    ),
+    Operation(
+        name="list_policies", method="GET", path="/v1/policies", summary="The policies that can be chosen.",
+        reply=PolicyPage,
+    ),
+    Operation(
+        name="list_events", method="GET", path="/v1/events", summary="The facts, one a line.",
+        reply=EventLine, lines=True, query=EventsQuery,
+    ),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""How each fact changes the state. One function a fact, and the table of them at the end.
+
+A fold says whether its fact changed anything: one that comes twice, or too late, does not.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.base import Event
+from schemas.events import (
+    GangFormed,
+    NodeJoined,
+    StartOrdered,
+    StopOrdered,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import PlacementId
+from services.agent.state import MOVES, State, Worker
+
+ENDED_REMEMBERED = 1_000
+"""placements that are known to have ended here; the oldest is forgotten first"""
+
+
+def fold(state: State, fact: Event, gpus: int) -> bool:
+    """Change `state` by one fact of `FOLDS`; `gpus`: how many the node has. False: nothing changed."""
+    return FOLDS[type(fact)](state, fact, gpus)
+
+
+def gpus_wanted(order: StartOrdered) -> int:
+    """GPUs on the node the order is addressed to."""
+    return order.gang.on(order.node_id)
+
+
+def _joined(state: State, joined: NodeJoined, _: int) -> bool:
+    if joined.life == state.life:
+        return False
+    state.life = joined.life
+    for placement_id in [key for key in state.workers if key not in joined.workers]:
+        _end(state, placement_id)
+    return True
+
+
+def _start_ordered(state: State, order: StartOrdered, gpus: int) -> bool:
+    if order.placement_id in state.workers or order.placement_id in state.ended:
+        return False
+    wanted, free = gpus_wanted(order), state.free(gpus)
+    if not 1 <= wanted <= len(free):
+        return False
+    state.workers[order.placement_id] = Worker(order=order, gpu_indices=tuple(free[:wanted]))
+    return True
+
+
+def _moved(state: State, fact: WorkerStarted | GangFormed | StopOrdered, _: int) -> bool:
+    worker, (before, after) = state.workers.get(fact.placement_id), MOVES[type(fact)]
+    if worker is None or worker.state not in before:
+        return False
+    worker.state = after
+    return True
+
+
+def _stopped(state: State, fact: WorkerStopped, _: int) -> bool:
+    return _end(state, fact.placement_id)
+
+
+def _end(state: State, placement_id: PlacementId) -> bool:
+    """Free the GPUs, and remember that the placement never starts here again."""
+    state.workers.pop(placement_id, None)
+    first = placement_id not in state.ended
+    state.ended[placement_id] = None
+    while len(state.ended) > ENDED_REMEMBERED:
+        del state.ended[next(iter(state.ended))]
+    return first
+
+
+FOLDS: Mapping[type[Event], Callable[[State, Any, int], bool]] = {
+    NodeJoined: _joined,
+    StartOrdered: _start_ordered,
+    WorkerStarted: _moved,
+    GangFormed: _moved,
+    StopOrdered: _moved,
+    WorkerStopped: _stopped,
+}

@@ -1,0 +1,96 @@
+"""What the core asks of the runner (work), and what it learns of it (reports)."""
+
+import msgspec
+
+from schemas.calibration import AllReduceTimes
+from schemas.events import StartOrdered
+from schemas.ids import PlacementId
+from schemas.measurements import Measured, Stretch
+from schemas.questions import TimeAllReduce
+
+# ---- work
+
+
+class StartWorker(msgspec.Struct, frozen=True):
+    order: StartOrdered
+    gpu_indices: tuple[int, ...]
+
+
+class TrainWorker(msgspec.Struct, frozen=True):
+    """The gang is whole: its leader's training begins."""
+
+    placement_id: PlacementId
+
+
+class StopWorker(msgspec.Struct, frozen=True):
+    placement_id: PlacementId
+
+
+class TimePaths(msgspec.Struct, frozen=True):
+    """Time all-reduces on idle GPUs, for the question of this ticket."""
+
+    ticket: int
+    question: TimeAllReduce
+
+
+# ---- reports
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """The all-reduces are timed."""
+
+    ticket: int
+    times: AllReduceTimes
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The processes are up and restored."""
+
+    placement_id: PlacementId
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """How the gang ran for the last `seconds`."""
+
+    placement_id: PlacementId
+    seconds: float
+    stretch: Stretch
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A periodic checkpoint is written."""
+
+    placement_id: PlacementId
+    samples_done: float
+
+
+class Profiled(msgspec.Struct, frozen=True):
+    """The iterations are measured, and the process is gone."""
+
+    placement_id: PlacementId
+    measured: Measured
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Gone on order, with this in the checkpoint."""
+
+    placement_id: PlacementId
+    samples_done: float
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """Gone, all samples done."""
+
+    placement_id: PlacementId
+    samples_done: float
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Gone by a fault of its own. `lasting`: it would fail on this GPU type every time."""
+
+    placement_id: PlacementId
+    reason: str
+    lasting: bool = False
+
+
+Report = Started | Observed | Saved | Profiled | Stopped | Completed | Failed

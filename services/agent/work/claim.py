@@ -1,0 +1,76 @@
+"""Which node an agent stands for where its settings name none: the first that no other agent has claimed.
+
+A claim is a lease on the bus, with the agent's life as its value. While the bus is away no other agent
+can take it; an agent ends only when another one has its claim.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from schemas.cluster import Node
+from shared.runtime.bus import Bus, Unavailable
+from shared.runtime.clock import Clock
+from shared.runtime.lease import Lease
+from shared.runtime.service import Inbox
+
+RENEWALS = 3
+"""attempts to renew a claim within its lease"""
+
+log = structlog.get_logger()
+
+
+class ClaimLost(RuntimeError):
+    """Another agent stands for the node: this one was away for longer than its claim lasts."""
+
+
+class Claim:
+    """`lease_s`: real seconds for which a claim lasts without renewal."""
+
+    def __init__(self, bus: Bus, clock: Clock, node: Node, *, life: str, lease_s: float) -> None:
+        self.node = node
+        self.life = life
+        self._clock = clock
+        self._lease_s = lease_s
+        self._lease = Lease(bus, f"claim/{node.node_id}", life.encode(), ttl_s=lease_s)
+
+    async def take(self) -> bool:
+        """Renew the claim, or win it (again, where it ran out); false: another agent has it.
+
+        Raises Unavailable.
+        """
+        return await self._lease.renew() or await self._lease.win() is not None
+
+    async def keep(self, _: Inbox) -> None:
+        """A task of the service: renew for ever, at once to begin with. Raises ClaimLost."""
+        while True:
+            try:
+                if not await self.take():
+                    raise ClaimLost(f"another agent stands for {self.node.node_id}")
+            except Unavailable as error:
+                log.warning("claim not renewed", node=self.node.node_id, reason=str(error))
+            await pause(self._clock, self._lease_s)
+
+
+async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, life: str, lease_s: float) -> Claim:
+    """Claim the first node that no agent has; while all are taken, wait until one is free."""
+    waits = False
+    while True:
+        for node in nodes:
+            attempt = Claim(bus, clock, node, life=life, lease_s=lease_s)
+            try:
+                if await attempt.take():
+                    log.info("node claimed", node=node.node_id)
+                    return attempt
+            except Unavailable as error:
+                log.warning("no claim", reason=str(error))
+                break
+        if not waits:
+            log.info("every node has an agent, waiting for one to leave", nodes=len(nodes))
+        waits = True
+        await pause(clock, lease_s)
+
+
+async def pause(clock: Clock, lease_s: float) -> None:
+    """Sleep until a claim's next renewal, or until it is worth looking again."""
+    await clock.sleep(clock.cluster_s(lease_s / RENEWALS))

@@ -1,0 +1,239 @@
+"""The runner on an emulated world: what processes would do, as alarms on the clock.
+
+Every worker waits for one alarm at a time: to be up, to have measured, for its next checkpoint or the end
+of its stretch, to have saved. Progress is computed, never stepped: a stretch of running has one rate, and
+the samples done at any instant follow from it.
+"""
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from schemas.calibration import AllReduceTimes
+from schemas.events import StartOrdered
+from schemas.ids import JobId, PlacementId
+from schemas.questions import TimeAllReduce
+from schemas.settings import Settings
+from services.agent.tasks import (
+    Completed,
+    Failed,
+    Observed,
+    Profiled,
+    Report,
+    Saved,
+    Started,
+    Stopped,
+)
+from services.agent.work.world import DoesNotFit, World
+from shared.runtime.clock import Alarm, Clock
+from shared.runtime.plugins import WORLDS
+
+ROUNDING = 1e-6
+"""relative: a job this close to its end has reached it"""
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """Samples done as a function of time: from `since` on, `rate` samples/s."""
+
+    total: float
+    done: float
+    """at `since`"""
+    since: float
+    rate: float = 0.0
+
+    @property
+    def left_s(self) -> float:
+        """From `since` to the end, at this rate."""
+        return max(self.total - self.done, 0.0) / self.rate
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total * (1.0 - ROUNDING)
+
+    def at(self, now: float) -> float:
+        return min(self.done + self.rate * max(now - self.since, 0.0), self.total)
+
+    def settle(self, now: float) -> None:
+        """Count what was done until `now`."""
+        self.done, self.since = self.at(now), now
+
+
+class Emulated:
+    """One worker: its order, its progress once it trains, and the alarm it waits for."""
+
+    def __init__(self, order: StartOrdered) -> None:
+        self.order = order
+        self.progress: Progress | None = None
+        self.save_at = 0.0
+        self.stretches = 0
+        """begun so far"""
+        self.stretch_s = 0.0
+        """how long the next one lasts"""
+        self.stopping = False
+        self.alarm: Alarm | None = None
+
+
+class EmulatedRunner:
+    """Implements `Runner`. All durations in cluster seconds."""
+
+    def __init__(
+        self, world: World, clock: Clock, *, startup_s: float, checkpoint_s: float, observe_every_s: float
+    ) -> None:
+        self.modes = world.modes
+        self._world = world
+        self._clock = clock
+        self._startup_s = startup_s
+        self._checkpoint_s = checkpoint_s
+        self._observe_every_s = observe_every_s
+        self._workers: dict[PlacementId, Emulated] = {}
+        self._report: Callable[[Report], None]
+
+    async def run(self, report: Callable[[Report], None]) -> None:
+        self._report = report
+        try:
+            await self._clock.sleep(math.inf)
+        finally:
+            for worker in self._workers.values():
+                if worker.alarm is not None:
+                    worker.alarm.cancel()
+            self._workers.clear()
+
+    def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:  # noqa: ARG002 - all alike
+        worker = self._workers[order.placement_id] = Emulated(order)
+        self._wait(worker, self._clock.now() + self._startup_s, self._be_up)
+
+    def train(self, placement_id: PlacementId) -> None:
+        worker = self._workers.get(placement_id)
+        if worker is None or worker.stopping:
+            return
+        order, now = worker.order, self._clock.now()
+        worker.progress = Progress(total=order.spec.samples, done=order.samples_done, since=now)
+        worker.save_at = now + order.spec.checkpoint_interval_s
+        worker.stretch_s = self._observe_every_s
+        self._run_on(worker, worker.progress)
+
+    def stop(self, placement_id: PlacementId) -> None:
+        """Save what there is to save: the leader writes the checkpoint, nobody else has one."""
+        worker = self._workers.get(placement_id)
+        if worker is None or worker.stopping:
+            return
+        worker.stopping = True
+        if worker.alarm is not None:
+            worker.alarm.cancel()
+        order, progress = worker.order, worker.progress
+        if progress is None:
+            self._end(worker, Stopped(placement_id, order.samples_done))
+            return
+        progress.settle(self._clock.now())
+        progress.rate = 0.0
+        if progress.complete:
+            self._end(worker, Completed(placement_id, order.spec.samples))
+        else:
+            saved = Stopped(placement_id, progress.done)
+            self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, saved))
+
+    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
+        ring = question.ring
+        where = ",".join(f"{node.node_id}={gpus}" for node, gpus in ring.members)
+        seconds = tuple(
+            self._world.all_reduce(ring, size=size, repeats=question.repeats, key=f"{where}/{size:.0f}")
+            for size in question.sizes
+        )
+        await self._clock.sleep(sum(map(sum, seconds)))
+        return AllReduceTimes(seconds=seconds)
+
+    def running(self) -> tuple[PlacementId, ...]:
+        return tuple(self._workers)
+
+    def progress(self) -> dict[JobId, float]:
+        now = self._clock.now()
+        return {
+            worker.order.job_id: worker.progress.at(now)
+            for worker in self._workers.values()
+            if worker.progress is not None
+        }
+
+    # ---- the life of a worker
+
+    def _wait(self, worker: Emulated, then: float, do: Callable[[Emulated], None]) -> None:
+        worker.alarm = self._clock.at(then, lambda: do(worker))
+
+    def _end(self, worker: Emulated, last: Report) -> None:
+        del self._workers[worker.order.placement_id]
+        self._report(last)
+
+    def _be_up(self, worker: Emulated) -> None:
+        self._report(Started(worker.order.placement_id))
+        if worker.order.profile_iterations:
+            self._measure(worker)
+
+    def _measure(self, worker: Emulated) -> None:
+        order, iterations = worker.order, worker.order.profile_iterations
+        node = order.nodes[0]
+        try:
+            measured = self._world.profile(order.spec, node, iterations=iterations, key=order.placement_id)
+        except DoesNotFit as error:
+            self._end(worker, Failed(order.placement_id, str(error), lasting=True))
+            return
+        done = Profiled(order.placement_id, measured)
+        self._wait(worker, self._clock.now() + sum(measured.iteration_s), lambda one: self._end(one, done))
+
+    def _run_on(self, worker: Emulated, progress: Progress) -> None:
+        """Train until the stretch's end or the job's, whichever comes first.
+
+        A stretch lasts as long as all before it together: what an observation teaches grows with the time
+        it covers, and what is known already makes the next one worth less.
+        """
+        order = worker.order
+        if progress.complete:
+            self._end(worker, Completed(order.placement_id, order.spec.samples))
+            return
+        try:
+            stretch = self._world.stretch(
+                order.spec, order.nodes, order.gang, key=order.placement_id, index=worker.stretches
+            )
+        except DoesNotFit as error:
+            self._end(worker, Failed(order.placement_id, str(error), lasting=True))
+            return
+        assert stretch.throughput > 0, "a gang that fits makes progress"
+        worker.stretches += 1
+        if worker.stretches > 2:  # noqa: PLR2004 - from the third on each is as long as all before it
+            worker.stretch_s *= 2
+        progress.rate = stretch.throughput
+        observed = Observed(order.placement_id, min(worker.stretch_s, progress.left_s), stretch)
+        self._go_on(worker, progress, observed)
+
+    def _go_on(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
+        """Until the next checkpoint, or else the end of the stretch.
+
+        Both are counted from where the last stretch ended and not from now: waking late loses no time.
+        """
+        end = progress.since + observed.seconds
+        if worker.save_at < end:
+            self._wait(worker, worker.save_at, lambda one: self._save(one, progress, observed))
+        else:
+            self._wait(worker, end, lambda one: self._finish(one, progress, observed))
+
+    def _save(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
+        self._report(Saved(worker.order.placement_id, progress.at(worker.save_at)))
+        worker.save_at += worker.order.spec.checkpoint_interval_s
+        self._go_on(worker, progress, observed)
+
+    def _finish(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
+        progress.settle(progress.since + observed.seconds)
+        if observed.seconds == worker.stretch_s:
+            self._report(observed)
+        self._run_on(worker, progress)
+
+
+def emulated(settings: Settings, clock: Clock) -> EmulatedRunner:
+    """A `RunnerFactory`: on the world that the settings name. Raises UnknownPlugin."""
+    world: World = WORLDS.load(settings.world)(settings.seed)
+    return EmulatedRunner(
+        world,
+        clock,
+        startup_s=settings.startup_s,
+        checkpoint_s=settings.checkpoint_s,
+        observe_every_s=settings.observe_every_s,
+    )

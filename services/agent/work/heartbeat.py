@@ -1,0 +1,29 @@
+"""Sends at equal intervals that the agent lives and what runs on its node."""
+
+from collections.abc import Awaitable, Callable
+
+from schemas.ids import NodeId
+from schemas.samples import Heartbeat
+from services.agent.work.runner import Runner
+from shared.runtime.service import Inbox, Ports
+
+
+def heartbeat(
+    ports: Ports, runner: Runner, *, node_id: NodeId, life: str, every_s: float
+) -> Callable[[Inbox], Awaitable[None]]:
+    """A task of the service; `every_s` in cluster seconds."""
+
+    async def beat(_: Inbox) -> None:
+        while True:
+            await ports.bus.send(
+                Heartbeat(
+                    at=ports.clock.now(),
+                    node_id=node_id,
+                    life=life,
+                    workers=runner.running(),
+                    progress=runner.progress(),
+                )
+            )
+            await ports.clock.sleep(every_s)
+
+    return beat

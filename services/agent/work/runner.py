@@ -1,0 +1,59 @@
+"""The seam between the agent's decisions and the processes they are about; a runner is a plug-in.
+
+Above it stand tasks and reports, below it the processes themselves, or a world that stands in for them.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from schemas.calibration import AllReduceTimes
+from schemas.events import StartOrdered
+from schemas.ids import JobId, PlacementId
+from schemas.placement import Mode
+from schemas.questions import TimeAllReduce
+from schemas.settings import Settings
+from services.agent.tasks import Report
+from shared.runtime.clock import Clock
+
+
+class Runner(Protocol):
+    """Runs workers. Every call returns at once; what comes of it is reported.
+
+    The last report about a worker is one of Profiled, Stopped, Completed, Failed. A call about a worker
+    that is not there changes nothing: its last report is on the way.
+    """
+
+    modes: frozenset[type[Mode]]
+    """the modes of synchronisation that it can run; it gets no gangs in others"""
+
+    async def run(self, report: Callable[[Report], None]) -> None:
+        """Run until cancelled, then end all workers."""
+        ...
+
+    def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
+        """Bring the processes up; with `order.profile_iterations`, measure."""
+        ...
+
+    def train(self, placement_id: PlacementId) -> None:
+        """Called for a gang's leader alone."""
+        ...
+
+    def stop(self, placement_id: PlacementId) -> None:
+        """Checkpoint and end."""
+        ...
+
+    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
+        """Time the all-reduces, one after the other."""
+        ...
+
+    def running(self) -> tuple[PlacementId, ...]: ...
+
+    def progress(self) -> dict[JobId, float]:
+        """Samples done so far by the jobs that train under this node's lead."""
+        ...
+
+
+class RunnerFactory(Protocol):
+    """What the setting `runner` names: an entry point of `hopyard.runners`, or `module:attribute`."""
+
+    def __call__(self, settings: Settings, clock: Clock) -> Runner: ...

@@ -1,0 +1,65 @@
+"""How each fact changes the state. One function a fact, and the table of them at the end."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from schemas.accuracy import Execution
+from schemas.base import Event
+from schemas.events import JobEvent, JobProfiled, JobSubmitted, NodeEvent
+from services.estimator.state import KnownJob, State
+from shared.domain import accuracy
+from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
+from shared.domain.states import ENDED, MOVES, IllegalMove, next_state
+
+LOGGED = 100
+"""executions remembered until the next start"""
+
+
+class Folded(NamedTuple):
+    """What a fact changed."""
+
+    moved: bool
+    """the fact was about a job, and the table of states allowed it"""
+    execution: Execution | None
+    """that the fact ended"""
+
+
+def fold(state: State, fact: Event) -> Folded:
+    """Change `state` by one fact of `FOLDS`."""
+    entry = _ENTRIES.get(type(fact))
+    moved = entry is not None and entry(state, fact)
+    execution = accuracy.fold(state.executions, fact)
+    if execution is not None:
+        state.logged = [*state.logged, execution][-LOGGED:]
+    return Folded(moved, execution)
+
+
+def _job(state: State, fact: JobEvent) -> bool:
+    jobs, job_id = state.jobs, fact.job_id
+    try:
+        after = next_state(jobs[job_id].state if job_id in jobs else None, fact)
+    except IllegalMove:
+        return False
+    if after in ENDED:
+        del jobs[job_id]
+    elif isinstance(fact, JobSubmitted):
+        jobs[job_id] = KnownJob(spec=fact.spec)
+    else:
+        jobs[job_id].state = after
+    if isinstance(fact, JobProfiled):
+        jobs[job_id].modules = fact.modules
+    return True
+
+
+def _node(state: State, fact: NodeEvent) -> bool:
+    fold_node(state.nodes, fact, known_node)
+    return False
+
+
+_ENTRIES: Mapping[type[Event], Callable[[State, Any], bool]] = {
+    **dict.fromkeys(MOVES, _job),
+    **dict.fromkeys(NODE_FOLDS, _node),
+}
+
+FOLDS = frozenset({*_ENTRIES, *accuracy.FOLDS})
+"""facts that change the state: of jobs and nodes by `_ENTRIES`, of executions by the shared fold"""

@@ -1,0 +1,1 @@
+"""Questions to the estimator: columns of configurations in, estimates by layers of evidence out."""

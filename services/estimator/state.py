@@ -1,0 +1,28 @@
+"""What the estimator knows from facts: unfinished jobs, nodes, and what was placed with which estimate."""
+
+import msgspec
+
+from schemas.accuracy import Execution
+from schemas.events import TimeModules
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.jobs import JobSpec
+from shared.domain.accuracy import Executions
+from shared.domain.nodes import KnownNode
+from shared.domain.states import JobState
+
+
+class KnownJob(msgspec.Struct, kw_only=True):
+    """An unfinished job."""
+
+    spec: JobSpec
+    modules: dict[GpuType, TimeModules] = {}
+    """empty: not profiled yet"""
+    state: JobState = JobState.SUBMITTED
+
+
+class State(msgspec.Struct, kw_only=True):
+    jobs: dict[JobId, KnownJob] = {}
+    nodes: dict[NodeId, KnownNode] = {}
+    executions: Executions = msgspec.field(default_factory=Executions)
+    logged: list[Execution] = []
+    """the last ones, for a store that did not get them"""

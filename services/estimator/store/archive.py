@@ -1,0 +1,102 @@
+"""The store as lines that another store can take in, a page at a time; what that one has, it skips."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from schemas.archive import (
+    BandwidthLine,
+    Entry,
+    ExecutionLine,
+    Line,
+    LoadingLine,
+    ObservationLine,
+    TheoryLine,
+    encoded,
+    entry_of,
+    workload_of,
+)
+from schemas.calibration import BandwidthRow
+from schemas.questions import ExportStore, Imported, ImportStore, StorePage
+from services.estimator.store.contract import Bandwidth, Loading, Store
+
+
+def page(store: Store, asked: ExportStore) -> StorePage:
+    """Observations as they came; the last page brings everything else. Raises StoreUnavailable."""
+    seen = store.observations(asked.after, asked.limit)
+    lines: list[Line] = [ObservationLine(seen=one) for one in seen]
+    last = len(seen) < asked.limit
+    lines += _rest(store) if last else ()
+    return StorePage(
+        lines=tuple(encoded(line) for line in lines), next=None if last else asked.after + len(seen)
+    )
+
+
+def _rest(store: Store) -> Iterator[Line]:
+    for fingerprint, theory in sorted(store.theory(store.workloads()).items()):
+        for gpu_type, modules in sorted(theory.modules.items()):
+            yield TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules)
+        for gpu_type, loading in sorted(theory.loading.items()):
+            yield LoadingLine(fingerprint=fingerprint, gpu_type=gpu_type, **msgspec.structs.asdict(loading))
+    for gpu_type, known in sorted(store.bandwidths().items()):
+        yield BandwidthLine(row=BandwidthRow(gpu_type=gpu_type, **msgspec.structs.asdict(known)))
+    for execution in store.executions():
+        yield ExecutionLine(execution=execution)
+
+
+def enter(store: Store, asked: ImportStore) -> Imported:
+    """All of the page, or nothing of it where a line cannot be read. Raises StoreUnavailable."""
+    entries: list[Entry] = []
+    for index, line in enumerate(asked.lines):
+        try:
+            entries.append(entry_of(line))
+        except ValueError as error:
+            return Imported(entered=0, known=0, wrong=(index, str(error)))
+    entered = _enter_observations(store, [one for one in entries if isinstance(one, ObservationLine)])
+    entered += sum(_enter(store, one) for one in entries if not isinstance(one, ObservationLine))
+    return Imported(entered=entered, known=len(entries) - entered)
+
+
+def _enter_observations(store: Store, lines: Sequence[ObservationLine]) -> int:
+    new = store.unknown([line.seen for line in lines])
+    store.add(new)
+    return len(new)
+
+
+def _enter(store: Store, line: TheoryLine | LoadingLine | BandwidthLine | ExecutionLine) -> bool:
+    """Whether the store did not have it."""
+    match line:
+        case TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules):
+            known = store.theory([fingerprint]).get(fingerprint)
+            if known is None or gpu_type not in known.modules:
+                store.keep(workload_of(fingerprint), {gpu_type: modules})
+                return True
+        case LoadingLine(fingerprint=fingerprint, gpu_type=gpu_type):
+            known = store.theory([fingerprint]).get(fingerprint)
+            if known is None or gpu_type not in known.loading:
+                store.refine(fingerprint, gpu_type, _loading(line))
+                return True
+        case BandwidthLine(row=row):
+            if row.gpu_type not in store.bandwidths():
+                store.calibrate({row.gpu_type: _bandwidth(row)})
+                return True
+        case ExecutionLine(execution=execution):
+            return store.log([execution]) > 0
+    return False
+
+
+def _loading(line: LoadingLine) -> Loading:
+    return Loading(
+        data=line.data, wait_factor=line.wait_factor, wait_s=line.wait_s, iterations=line.iterations
+    )
+
+
+def _bandwidth(row: BandwidthRow) -> Bandwidth:
+    return Bandwidth(
+        link=row.link,
+        network=row.network,
+        at=row.at,
+        measurements=row.measurements,
+        error=row.error,
+        paths=row.paths,
+    )

@@ -1,0 +1,167 @@
+"""The seam to the multi-layer store: evidence by place, and the time modules beneath (Hops section 3.3).
+
+Two implementations pass one contract suite: DuckDB, the store of record, and one in memory.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.accuracy import Execution
+from schemas.calibration import Path
+from schemas.events import DataMode, TimeModules
+from schemas.ids import Fingerprint, GpuType
+from schemas.jobs import Workload
+from schemas.samples import ThroughputObserved
+from services.estimator.store.table import Whole
+from shared.domain.iteration import Column
+
+RUNNING = 64
+"""observations of a workload on a type from which its loading is refined"""
+
+
+class StoreUnavailable(OSError):
+    """The store cannot be opened, read or written; the text names the file and what to do."""
+
+
+class Keys(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of one layer that are asked for; names once, and columns of indices into them.
+
+    A place is a node's id in the entity layer and a GPU type in the type layer. `size` is the number of
+    GPUs in an aggregated table, and of nodes in a distributed one.
+    """
+
+    layer: str
+    fingerprints: Sequence[Fingerprint]
+    places: Sequence[str]
+    workload: Whole
+    """index into `fingerprints`"""
+    place: Whole
+    """index into `places`"""
+    distributed: npt.NDArray[np.bool_]
+    size: Whole
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What was observed, one row a key; count 0 where nothing was."""
+
+    count: npt.NDArray[np.int64]
+    seconds: Column
+    """running time observed"""
+    mean: Column
+    """samples/s per GPU, weighted by length and by age"""
+    variance: Column
+    """of the observations around that mean"""
+
+
+class Loading(msgspec.Struct, frozen=True, kw_only=True):
+    """Loading and waiting as refined while jobs ran (Hops eq. 3). It takes precedence over the profile."""
+
+    data: tuple[DataMode, ...]
+    wait_factor: float
+    """mean T_w that was measured / mean T_w that independent draws from `data` would give"""
+    wait_s: float
+    """mean T_w that no loading explains, seconds"""
+    iterations: int
+    """that it was fitted to"""
+
+
+class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured paths of a GPU type's gradients (Hops eq. 2), bytes/s. None: nothing was measured."""
+
+    link: float | None
+    """of gangs in one node, all of them together"""
+    network: float | None
+    """of gangs over several"""
+    at: float
+    """cluster time of the measurement"""
+    measurements: int
+    error: float
+    """mean |T_c measured − T_c by its path| / T_c measured"""
+    paths: tuple[Path, ...] = ()
+    """gang by gang: what predictions rest on"""
+
+
+class Theory(msgspec.Struct, frozen=True):
+    """The lowest layer of one workload."""
+
+    batch_size: int
+    modules: dict[GpuType, TimeModules]
+    """as profiled"""
+    loading: dict[GpuType, Loading]
+    """as running refined it, where it did"""
+
+
+class Store(Protocol):
+    """Every method raises StoreUnavailable."""
+
+    def add(self, observations: Sequence[ThroughputObserved]) -> None:
+        """Fold observations into the entity layer and the type layer, all or none."""
+        ...
+
+    def find(self, keys: Keys) -> Evidence: ...
+
+    def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
+        """In the order in which they came, the first `after` left out."""
+        ...
+
+    def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
+        """Those that it does not have, each once: known by placement, node and time."""
+        ...
+
+    def workloads(self) -> list[Fingerprint]:
+        """All whose theory is known, in alphabetical order."""
+        ...
+
+    def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
+        """Write the theory layer of a workload; types it does not mention stay as they are."""
+        ...
+
+    def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
+        """The theory layers that are known."""
+        ...
+
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
+        """The newest observations of a workload on a type, at most `RUNNING`, oldest first."""
+        ...
+
+    def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
+        """Write a workload's refined loading."""
+        ...
+
+    def bandwidths(self) -> dict[GpuType, Bandwidth]: ...
+
+    def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
+        """Write measured bandwidths; types it does not mention stay as they are."""
+        ...
+
+    def log(self, executions: Sequence[Execution]) -> int:
+        """Write executions to the prediction log, and say how many it did not have."""
+        ...
+
+    def executions(self) -> list[Execution]:
+        """The prediction log, in the order in which gangs formed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Identity = tuple[str, str, float]
+
+
+def identity_of(observation: ThroughputObserved) -> Identity:
+    return observation.placement_id, observation.node_id, observation.at
+
+
+def places(observation: ThroughputObserved) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Layer and place of the two records that every observation is."""
+    return ("entity", observation.node_id), ("type", observation.gpu_type)
+
+
+def table_of(observation: ThroughputObserved) -> tuple[bool, int]:
+    """Whether the distributed table is meant, and the row in it (Hops fig. 3)."""
+    nodes = len(observation.gang.members)
+    return (True, nodes) if nodes > 1 else (False, observation.gpus_on_node)

@@ -1,0 +1,30 @@
+"""Rows that ask for the same thing, found without sorting where their codes lie close together. Pure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from services.estimator.store.table import Whole
+
+DENSE = 4
+"""codes a row up to which a table over all codes is cheaper than sorting the rows"""
+
+
+def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
+    """A row of each distinct combination, and for every row which combination it is. None negative."""
+    key = columns[0].astype(np.int64)
+    codes = int(key.max()) + 1
+    for column in columns[1:]:
+        width = int(column.max()) + 1
+        key *= width
+        key += column
+        codes *= width
+    if codes > DENSE * len(key) + 1_000_000:
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        return first, which
+    row = np.full(codes, -1, dtype=np.int32)
+    row[key] = np.arange(len(key), dtype=np.int32)
+    present = np.flatnonzero(row >= 0)
+    number = np.empty(codes, dtype=np.int32)
+    number[present] = np.arange(len(present), dtype=np.int32)
+    return row[present].astype(np.int64), number[key].astype(np.int64)

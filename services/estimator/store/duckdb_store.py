@@ -1,0 +1,255 @@
+"""The store of record, in one DuckDB file. The one door to DuckDB.
+
+`observations` has every one as it came, `evidence` their sums (the entity and the type layer, aggregated and
+distributed, distinguished by columns), `theory` what was profiled, `loading` what running refined of it,
+`bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are read into
+memory and computed there; every change is in the file before a method returns, and after a failed write
+memory is read anew from it. Used by one thread.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import msgspec
+import numpy as np
+
+from schemas.accuracy import Execution
+from schemas.events import TimeModules
+from schemas.ids import Fingerprint, GpuType
+from schemas.jobs import Workload
+from schemas.samples import ThroughputObserved
+from services.estimator.store.contract import (
+    RUNNING,
+    Bandwidth,
+    Evidence,
+    Keys,
+    Loading,
+    StoreUnavailable,
+    Theory,
+    identity_of,
+)
+from services.estimator.store.memory_store import MemoryStore, rows_of
+from services.estimator.store.tables import (
+    FORMAT,
+    SCHEMA,
+    SUMS,
+    TABLES,
+    Row,
+    as_json,
+    execution_of,
+    execution_row,
+    observation_of,
+    observation_row,
+)
+
+WORKLOADS_IN_MEMORY = 5_000
+"""the first read is dropped first"""
+
+
+class DuckDbStore:
+    def __init__(self, path: str, half_life_s: float) -> None:
+        """Open the file, or create it. Raises StoreUnavailable, and never replaces a file it cannot read."""
+        self._path = path
+        self._memory = MemoryStore(half_life_s)
+        self._loaded: dict[Fingerprint, None] = {}
+        with self._translated("opened"):
+            self._connection = duckdb.connect(path, config={"threads": 1})
+        try:
+            with self._translated("read"):
+                self._prepare()
+        except StoreUnavailable:
+            self._connection.close()
+            raise
+
+    # ---- evidence
+
+    def add(self, observations: Sequence[ThroughputObserved]) -> None:
+        if not observations:
+            return
+        touched = list(dict.fromkeys(seen.fingerprint for seen in observations))
+        self._load(touched)
+        self._memory.fold(observations)
+        rows = list(dict.fromkeys(row for seen in observations for row in rows_of(seen)))
+        sums = self._memory.table.find(self._memory.keys(rows)).tolist()
+        evidence = [(*row, *numbers) for row, numbers in zip(rows, sums, strict=True)]
+        observed = [observation_row(seen) for seen in observations]
+        self._write({"observations": observed, "evidence": evidence}, touched)
+
+    def find(self, keys: Keys) -> Evidence:
+        self._load(keys.fingerprints)
+        return self._memory.find(keys)
+
+    def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
+        with self._translated("read"):
+            rows = self._connection.execute(_PAGE, [limit, after]).fetchall()
+        return [observation_of(row) for row in rows]
+
+    def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
+        asked = {identity_of(one): one for one in observations}
+        with self._translated("read"):
+            placements = list({placement for placement, _, _ in asked})
+            known = set(self._connection.execute(_KNOWN, [placements]).fetchall())
+        return [one for identity, one in asked.items() if identity not in known]
+
+    # ---- theory
+
+    def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
+        fingerprint = workload.fingerprint
+        before = self.theory([fingerprint]).get(fingerprint)
+        known = before.modules if before else {}
+        new = {gpu_type: one for gpu_type, one in modules.items() if known.get(gpu_type) != one}
+        self._memory.keep(workload, new)
+        rows = [(fingerprint, gpu_type, workload.batch_size, as_json(one)) for gpu_type, one in new.items()]
+        self._write({"theory": rows}, [fingerprint])
+
+    def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
+        wanted = list(fingerprints)
+        self._load(wanted)
+        return self._memory.theory(wanted)
+
+    def workloads(self) -> list[Fingerprint]:
+        with self._translated("read"):
+            rows = self._connection.execute("SELECT DISTINCT fingerprint FROM theory ORDER BY ALL").fetchall()
+        return [fingerprint for (fingerprint,) in rows]
+
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
+        with self._translated("read"):
+            rows = self._connection.execute(_NEWEST, [fingerprint, gpu_type]).fetchall()
+        return tuple(observation_of(row) for row in reversed(rows))
+
+    def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
+        self._load([fingerprint])
+        self._memory.refine(fingerprint, gpu_type, loading)
+        self._write({"loading": [(fingerprint, gpu_type, as_json(loading))]}, [fingerprint])
+
+    def bandwidths(self) -> dict[GpuType, Bandwidth]:
+        return self._memory.bandwidths()
+
+    def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
+        self._write({"bandwidths": [(gpu_type, as_json(one)) for gpu_type, one in measured.items()]}, [])
+        self._memory.calibrate(measured)
+
+    # ---- the prediction log
+
+    def log(self, executions: Sequence[Execution]) -> int:
+        with self._translated("read"):
+            ids = [one.placement_id for one in executions]
+            rows = self._connection.execute(_LOGGED, [ids]).fetchall()
+        known = {placement_id for (placement_id,) in rows}
+        new = {one.placement_id: one for one in executions if one.placement_id not in known}
+        self._write({"executions": [execution_row(one) for one in new.values()]}, [])
+        return len(new)
+
+    def executions(self) -> list[Execution]:
+        with self._translated("read"):
+            rows = self._connection.execute('SELECT * FROM executions ORDER BY "at", placement_id').fetchall()
+        return [execution_of(row) for row in rows]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # ---- the file
+
+    def _prepare(self) -> None:
+        tables = {name for (name,) in self._connection.execute("SHOW TABLES").fetchall()}
+        if tables and "hopyard_store" not in tables:
+            raise StoreUnavailable(f"{self._path} is a DuckDB file of something else: name another path")
+        self._connection.execute(SCHEMA)
+        formats = self._connection.execute("SELECT format FROM hopyard_store").fetchall()
+        if not formats:
+            self._connection.execute("INSERT INTO hopyard_store VALUES (?)", [FORMAT])
+        elif formats != [(FORMAT,)]:
+            raise StoreUnavailable(f"{self._path} has store format {formats[0][0]}, this is {FORMAT}")
+        bandwidths = self._connection.execute("SELECT * FROM bandwidths").fetchall()
+        self._memory.calibrate({one: msgspec.json.decode(text, type=Bandwidth) for one, text in bandwidths})
+
+    def _load(self, fingerprints: Sequence[Fingerprint]) -> None:
+        """Bring what the file has of these workloads into memory."""
+        missing = list(dict.fromkeys(one for one in fingerprints if one not in self._loaded))
+        if not missing:
+            return
+        with self._translated("read"):
+            evidence = self._select("evidence", missing).fetchnumpy()
+            theory = self._select("theory", missing).fetchall()
+            loading = self._select("loading", missing).fetchall()
+        self._memory.enter(
+            evidence["fingerprint"].tolist(),
+            list(zip(evidence["layer"], evidence["place"], strict=True)),
+            evidence["distributed"],
+            evidence["size"].astype(np.int64),
+            np.stack([np.asarray(evidence[name], dtype=np.float64) for name in SUMS], axis=1),
+        )
+        for fingerprint, gpu_type, batch_size, modules in theory:
+            known = self._memory.theories.setdefault(fingerprint, Theory(batch_size, {}, {}))
+            known.modules[gpu_type] = msgspec.json.decode(modules, type=TimeModules)
+        for fingerprint, gpu_type, refined in loading:
+            self._memory.refine(fingerprint, gpu_type, msgspec.json.decode(refined, type=Loading))
+        self._loaded.update(dict.fromkeys(missing))
+        asked = set(fingerprints)
+        idle = [one for one in self._loaded if one not in asked]
+        self._forget(idle[: max(len(self._loaded) - WORKLOADS_IN_MEMORY, 0)])
+
+    def _select(self, table: str, fingerprints: list[Fingerprint]) -> Any:  # noqa: ANN401 - DuckDB has no types
+        wanted = f"SELECT * FROM {table} WHERE fingerprint IN (SELECT unnest(?)) ORDER BY ALL"  # noqa: S608 - ours
+        return self._connection.execute(wanted, [fingerprints])
+
+    def _write(self, tables: Mapping[str, Sequence[Row]], of: Sequence[Fingerprint]) -> None:
+        """Write rows into tables, all or none."""
+        try:
+            with self._translated("written"):
+                self._connection.begin()
+                for table, rows in tables.items():
+                    self._insert(table, rows)
+                self._connection.commit()
+        except StoreUnavailable:
+            self._forget(of)
+            raise
+
+    def _insert(self, table: str, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        values = zip(TABLES[table].items(), zip(*rows, strict=True), strict=True)
+        batch = {name: np.array(column, dtype=kind) for (name, kind), column in values}
+        self._connection.register("batch", batch)
+        insert = "INSERT" if table == "observations" else "INSERT OR REPLACE"
+        self._connection.execute(f"{insert} INTO {table} SELECT * FROM batch")  # noqa: S608 - ours
+        self._connection.unregister("batch")
+
+    def _forget(self, fingerprints: Sequence[Fingerprint]) -> None:
+        for one in fingerprints:
+            self._loaded.pop(one, None)
+        if fingerprints:
+            self._memory.forget(fingerprints)
+
+    @contextmanager
+    def _translated(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException) as error:
+            remedy = _remedy(str(error))
+            raise StoreUnavailable(f"store {self._path} cannot be {verb}: {error}. {remedy}") from error
+
+
+_NEWEST = f"""
+SELECT * FROM observations WHERE fingerprint = ? AND gpu_type = ? AND data_s <> '[]'
+ORDER BY seen_at DESC, placement_id, node_id LIMIT {RUNNING}
+"""  # noqa: S608 - ours
+
+_PAGE = "SELECT * FROM observations ORDER BY rowid LIMIT ? OFFSET ?"
+_KNOWN = """
+SELECT placement_id, node_id, seen_at FROM observations WHERE placement_id IN (SELECT unnest(?))
+"""
+_LOGGED = "SELECT placement_id FROM executions WHERE placement_id IN (SELECT unnest(?))"
+
+_REMEDIES = (
+    ("lock", "Another process has it open: stop that one, or set HOPYARD_STORE to another path"),
+    ("No such file", "Create the folder, or set HOPYARD_STORE to another path"),
+    ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
+)
+_DAMAGED = "Restore the file from a backup, or move it away to begin with an empty store"
+
+
+def _remedy(reason: str) -> str:
+    return next((remedy for sign, remedy in _REMEDIES if sign in reason), _DAMAGED)

@@ -1,0 +1,166 @@
+"""The store in memory: it computes everything and writes nothing. For simulations, and beneath DuckDB."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.accuracy import Execution
+from schemas.events import TimeModules
+from schemas.ids import Fingerprint, GpuType, PlacementId
+from schemas.jobs import Workload
+from schemas.samples import ThroughputObserved
+from services.estimator.store.contract import (
+    RUNNING,
+    Bandwidth,
+    Evidence,
+    Keys,
+    Loading,
+    Theory,
+    identity_of,
+    places,
+    table_of,
+)
+from services.estimator.store.table import (
+    COUNT,
+    FIRST,
+    SECOND,
+    SECONDS,
+    WEIGHT,
+    Codes,
+    Observations,
+    Table,
+    Whole,
+    keys_of,
+)
+from shared.domain.iteration import Column
+
+SEEN_KEPT = 100_000
+"""observations, the newest, that can be exported; their sums are kept whatever comes"""
+
+KeyRow = tuple[str, str, str, bool, int]
+"""fingerprint, layer, place, distributed, size"""
+
+
+class MemoryStore:
+    def __init__(self, half_life_s: float) -> None:
+        self.table = Table()
+        self.theories: dict[Fingerprint, Theory] = {}
+        self._pools: dict[Fingerprint, dict[GpuType, deque[ThroughputObserved]]] = {}
+        self._half_life_s = half_life_s
+        self._workloads, self._places = Codes(), Codes()
+        self._bandwidths: dict[GpuType, Bandwidth] = {}
+        self._log: dict[PlacementId, Execution] = {}
+        self._seen: deque[ThroughputObserved] = deque(maxlen=SEEN_KEPT)
+
+    # ---- evidence
+
+    def add(self, observations: Sequence[ThroughputObserved]) -> None:
+        self.fold(observations)
+        self._seen += observations
+        for seen in observations:
+            if seen.data_s:
+                types = self._pools.setdefault(seen.fingerprint, {})
+                types.setdefault(seen.gpu_type, deque(maxlen=RUNNING)).append(seen)
+
+    def fold(self, observations: Sequence[ThroughputObserved]) -> None:
+        """Add to the sums alone."""
+        if not observations:
+            return
+        twice = [seen for seen in observations for _ in range(2)]
+        key = self.keys([row for seen in observations for row in rows_of(seen)])
+        seconds = np.array([seen.seconds for seen in twice], dtype=np.float64)
+        throughput = np.array([seen.throughput for seen in twice], dtype=np.float64)
+        self.table.add(Observations(key, [seen.at for seen in twice], seconds, throughput), self._half_life_s)
+
+    def enter(
+        self,
+        fingerprints: Sequence[str],
+        places: Sequence[tuple[str, str]],
+        distributed: npt.NDArray[np.bool_],
+        size: Whole,
+        sums: Column,
+    ) -> None:
+        """Put rows of sums as they are; `places`: layer and place."""
+        workload = self._workloads.of(fingerprints)
+        place = self._places.of(f"{layer}/{name}" for layer, name in places)
+        self.table.put(keys_of(workload, place, distributed, size), sums)
+
+    def find(self, keys: Keys) -> Evidence:
+        workload = self._workloads.of(keys.fingerprints)[keys.workload]
+        place = self._places.of(f"{keys.layer}/{place}" for place in keys.places)[keys.place]
+        sums = self.table.find(keys_of(workload, place, keys.distributed, keys.size))
+        weight = np.where(sums[:, COUNT] > 0, sums[:, WEIGHT], np.nan)
+        mean = sums[:, FIRST] / weight
+        return Evidence(
+            count=sums[:, COUNT].astype(np.int64),
+            seconds=sums[:, SECONDS],
+            mean=mean,
+            variance=np.maximum(sums[:, SECOND] / weight - mean**2, 0.0),
+        )
+
+    def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
+        return list(islice(self._seen, after, after + limit))
+
+    def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
+        known = {identity_of(seen) for seen in self._seen}
+        return list({identity_of(one): one for one in observations if identity_of(one) not in known}.values())
+
+    def workloads(self) -> list[Fingerprint]:
+        return sorted(self.theories)
+
+    def keys(self, rows: Sequence[KeyRow]) -> Whole:
+        """The table's keys of some rows."""
+        workload = self._workloads.of(row[0] for row in rows)
+        place = self._places.of(f"{row[1]}/{row[2]}" for row in rows)
+        distributed = np.array([row[3] for row in rows], dtype=np.bool_)
+        return keys_of(workload, place, distributed, np.array([row[4] for row in rows], dtype=np.int64))
+
+    def forget(self, fingerprints: Sequence[Fingerprint]) -> None:
+        self.table.drop(self._workloads.of(fingerprints))
+        for one in fingerprints:
+            self.theories.pop(one, None)
+            self._pools.pop(one, None)
+
+    # ---- theory
+
+    def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
+        before = self.theories.get(workload.fingerprint, Theory(workload.batch_size, {}, {}))
+        known = {**before.modules, **modules}
+        self.theories[workload.fingerprint] = Theory(workload.batch_size, known, before.loading)
+
+    def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
+        return {one: self.theories[one] for one in fingerprints if one in self.theories}
+
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
+        return tuple(self._pools.get(fingerprint, {}).get(gpu_type, ()))
+
+    def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
+        if fingerprint in self.theories:
+            self.theories[fingerprint].loading[gpu_type] = loading
+
+    def bandwidths(self) -> dict[GpuType, Bandwidth]:
+        return dict(self._bandwidths)
+
+    def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
+        self._bandwidths |= measured
+
+    # ---- the prediction log
+
+    def log(self, executions: Sequence[Execution]) -> int:
+        before = len(self._log)
+        self._log = {one.placement_id: one for one in executions} | self._log
+        return len(self._log) - before
+
+    def executions(self) -> list[Execution]:
+        return sorted(self._log.values(), key=lambda one: (one.at, one.placement_id))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def rows_of(seen: ThroughputObserved) -> list[KeyRow]:
+    """The two records that every observation is."""
+    return [(seen.fingerprint, layer, place, *table_of(seen)) for layer, place in places(seen)]

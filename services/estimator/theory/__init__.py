@@ -1,0 +1,1 @@
+"""Throughput by theory (Hops eq. 1 to 5), and the measured paths and loading times that it uses."""

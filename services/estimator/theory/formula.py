@@ -1,0 +1,138 @@
+"""The theory layer: per-GPU throughput from time modules (Hops eq. 2 to 5), a column at a time. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.events import DataMode, TimeModules
+from services.estimator.store.contract import Loading
+from services.estimator.theory.waiting import slowest_s
+from shared.domain.iteration import OVERLAPPED, Column, busy_s, communication_s, iteration_s
+
+
+class Modules(msgspec.Struct, frozen=True):
+    """What an iteration is made of as profiled, and its loading as running refined it."""
+
+    times: TimeModules
+    loading: Loading | None = None
+
+    @property
+    def data(self) -> tuple[DataMode, ...]:
+        return self.loading.data if self.loading else self.times.data
+
+    @property
+    def waiting(self) -> tuple[float, float]:
+        """Factor on the T_w that draws from the mixture give, and what comes on top, seconds."""
+        return (self.loading.wait_factor, self.loading.wait_s) if self.loading else (1.0, 0.0)
+
+
+class Gangs(msgspec.Struct, frozen=True):
+    """Processes that train together, one row a gang."""
+
+    modules: Sequence[Modules]
+    """those that occur"""
+    which: npt.NDArray[np.int64]
+    """index into `modules`, by row"""
+    batch_size: npt.NDArray[np.int64]
+    """samples per GPU and iteration"""
+    gpus: npt.NDArray[np.int64]
+    """N, over all nodes"""
+    distributed: npt.NDArray[np.bool_]
+    latency_s: Column
+    bandwidth: Column
+    """bytes/s, of the path the gradients take: B_link, or B_net when distributed (see `paths`)"""
+
+
+def per_gpu_throughput(gangs: Gangs) -> Column:
+    """Eq. 5: batch size / E(T_iter), samples/s per GPU."""
+    return np.asarray(gangs.batch_size / expected_iteration_s(gangs), dtype=np.float64)
+
+
+def expected_iteration_s(gangs: Gangs) -> Column:
+    """Eq. 4: E(T_iter) = p_cache · E(T_iter | hit) + p_load · E(T_iter | miss), seconds.
+
+    In both conditions T_d is the mean of its component, and T_w what all of a gang wait on average: as
+    drawn, times the factor and with the addition that running refined.
+    """
+    parts = _parts(gangs)
+    factor, extra = np.array([one.waiting for one in gangs.modules])[gangs.which].T
+    wait = factor * drawn_wait_s(gangs) + np.where(gangs.gpus > 1, extra, 0.0)
+    given = iteration_s(
+        data_s=parts.mean,
+        forward_s=parts.forward[:, None],
+        backward_s=parts.backward[:, None],
+        update_s=parts.update[:, None],
+        communication_s=parts.exchange[:, None],
+        unhidden=parts.unhidden[:, None],
+        wait_s=wait[:, None],
+        pattern=parts.pattern[:, None],
+    )
+    return np.asarray((parts.probability * given).sum(axis=1), dtype=np.float64)
+
+
+def drawn_wait_s(gangs: Gangs) -> Column:
+    """How far the slowest of N independent draws from the mixture lies beyond a process's own, seconds."""
+    parts = _parts(gangs)
+    busy = busy_s(
+        backward_s=parts.backward,
+        update_s=parts.update,
+        communication_s=parts.exchange,
+        unhidden=parts.unhidden,
+    )
+    floor = np.where(parts.pattern == OVERLAPPED, busy, 0.0)
+    slowest = slowest_s(
+        probability=parts.probability,
+        mean_s=parts.mean,
+        std_s=parts.std,
+        processes=gangs.gpus,
+        floor_s=floor,
+    )
+    own = (parts.probability * np.maximum(parts.mean, floor[:, None])).sum(axis=1)
+    return np.asarray(np.maximum(slowest - own, 0.0), dtype=np.float64)
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """T_f, T_b, T_u, T_c, T̃_c / T_c and the pattern by row; the mixture of T_d by row and component."""
+
+    forward: Column
+    backward: Column
+    update: Column
+    exchange: Column
+    unhidden: Column
+    pattern: Column
+    probability: Column
+    mean: Column
+    std: Column
+
+
+def _parts(gangs: Gangs) -> _Parts:
+    times = [one.times for one in gangs.modules]
+    fixed = np.array(
+        [
+            (one.forward_s, one.backward_s, one.update_s, one.parameters, one.unhidden, one.pattern)
+            for one in times
+        ]
+    )
+    modes = np.array(
+        [[(mode.probability, mode.mean_s, mode.std_s) for mode in _pair(one.data)] for one in gangs.modules]
+    )
+    forward, backward, update, parameters, unhidden, pattern = fixed[gangs.which].T
+    exchange = communication_s(
+        parameters=parameters,
+        gpus=gangs.gpus,
+        distributed=gangs.distributed,
+        bandwidth=gangs.bandwidth,
+        latency_s=gangs.latency_s,
+    )
+    probability, mean, std = np.moveaxis(modes[gangs.which], -1, 0)
+    return _Parts(forward, backward, update, exchange, unhidden, pattern, probability, mean, std)
+
+
+def _pair(data: tuple[DataMode, ...]) -> tuple[DataMode, DataMode]:
+    """A stable loader as a mixture whose second component never happens (eq. 3)."""
+    if len(data) == 1:
+        return data[0], DataMode(probability=0.0, mean_s=data[0].mean_s, std_s=data[0].std_s)
+    hit, miss = data
+    return hit, miss

@@ -1,0 +1,55 @@
+"""The paths of gradients, as measured gang by gang (Hops eq. 2, with a latency). Pure.
+
+    T_c = latency + moved / B,    moved = bytes · (N − 1) / N inside a node, bytes between nodes
+
+Eq. 2 has one B for all gangs of a GPU type. A ring across both sockets of a server, or one that shares a
+network card with fewer others, has another; and for small gradients the latency is most of T_c (Hockney
+1994). So a gang has the path that was measured with the number of GPUs nearest to its own.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.calibration import Path
+from schemas.cluster import Node
+from services.estimator.store.contract import Bandwidth
+from services.estimator.store.table import Whole
+from shared.domain.iteration import Column
+
+
+def paths_of(node: Node, measured: Bandwidth | None) -> tuple[Path, ...]:
+    """As measured for the node's type, gang by gang or by eq. 2; else as the cluster file has it."""
+    found = measured.paths if measured else ()
+    link = (measured and measured.link) or node.link_bandwidth
+    network = (measured and measured.network) or node.network_bandwidth
+    plain = (
+        Path(distributed=False, gpus=1, latency_s=0.0, bandwidth=link),
+        Path(distributed=True, gpus=1, latency_s=0.0, bandwidth=network),
+    )
+    there = {path.distributed for path in found}
+    return (*found, *(path for path in plain if path.distributed not in there))
+
+
+def exchange(
+    kinds: Sequence[Sequence[Path]], kind: Whole, distributed: npt.NDArray[np.bool_], gpus: Column
+) -> tuple[Column, Column]:
+    """Latency, seconds, and B, bytes/s, by row. `kinds`: paths of each; `gpus`: of one node, on average."""
+    latency, bandwidth = np.empty(len(kind)), np.empty(len(kind))
+    for index, paths in enumerate(kinds):
+        for spread in (False, True):
+            rows = np.flatnonzero((kind == index) & (distributed == spread))
+            if not len(rows):
+                continue
+            chosen = [path for path in paths if path.distributed == spread]
+            nearest = _nearest(np.array([path.gpus for path in chosen]), gpus[rows])
+            latency[rows] = np.array([path.latency_s for path in chosen])[nearest]
+            bandwidth[rows] = np.array([path.bandwidth for path in chosen])[nearest]
+    return latency, bandwidth
+
+
+def _nearest(counts: Whole, gpus: Column) -> Whole:
+    """Position of the count nearest in ratio to each number of GPUs."""
+    ratios = np.abs(np.log(gpus)[:, None] - np.log(counts)[None, :])
+    return np.asarray(ratios.argmin(axis=1), dtype=np.int64)

@@ -1,0 +1,91 @@
+"""What running teaches about loading and waiting, beyond the profile (Hops section 3.3, running mode). Pure.
+
+While a job trains only T_d and T_w are recorded. The profiler, which has the library, fits the mixture of
+T_d anew; here it is compared with the T_w of the same stretches. `drawn_wait_s` says what N independent
+draws from the mixture would make a process wait; real processes are neither independent (those of a node
+share its disk) nor alike (servers and iterations differ). So, over the stretches of gangs:
+
+- two components: T_w is the drawn one times the ratio of their means;
+- one component: what is measured beyond the drawn one is added, whatever N is.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from schemas.cluster import Node
+from schemas.events import DataMode, TimeModules
+from schemas.samples import ThroughputObserved
+from services.estimator.store.contract import Bandwidth, Loading
+from services.estimator.theory.formula import Gangs, Modules, drawn_wait_s
+from services.estimator.theory.paths import exchange, paths_of
+
+FIRST_AT = 8
+"""observations of a workload on a type until its loading is refined for the first time …"""
+FACTOR = 4
+"""… and how many times as many until the next time"""
+FACTOR_MOST = 3.0
+"""an observed wait may be so many times the drawn one"""
+DIGITS = 6
+
+
+def due(observations: int) -> bool:
+    """Whether so many observations are the time to refine."""
+    times = observations // FIRST_AT
+    return observations % FIRST_AT == 0 and times > 0 and _is_power(times)
+
+
+def _is_power(number: int) -> bool:
+    while number % FACTOR == 0:
+        number //= FACTOR
+    return number == 1
+
+
+def data_of(observations: Sequence[ThroughputObserved]) -> tuple[float, ...]:
+    """All T_d, in their order."""
+    return tuple(time for seen in observations for time in seen.data_s)
+
+
+def refined(
+    times: TimeModules,
+    data: tuple[DataMode, ...],
+    observations: Sequence[ThroughputObserved],
+    node: Node,
+    known: Bandwidth | None,
+) -> Loading:
+    """`node`: any of the type, for its bandwidths; `known`: the measured ones."""
+    plain = Loading(data=data, wait_factor=1.0, wait_s=0.0, iterations=len(data_of(observations)))
+    gangs = [seen for seen in observations if seen.gang.gpus > 1 and seen.wait_s]
+    if not gangs:
+        return plain
+    drawn = float(np.mean(drawn_wait_s(_gangs(Modules(times, plain), gangs, node, known))))
+    waited = float(np.mean([np.mean(seen.wait_s) for seen in gangs]))
+    if len(data) > 1 and drawn > 0:
+        factor = min(waited / drawn, FACTOR_MOST)
+        return msgspec.structs.replace(plain, wait_factor=_rounded(factor))
+    return msgspec.structs.replace(plain, wait_s=_rounded(max(waited - drawn, 0.0)))
+
+
+def _gangs(
+    modules: Modules, seen: Sequence[ThroughputObserved], node: Node, known: Bandwidth | None
+) -> Gangs:
+    distributed = np.array([one.gang.distributed for one in seen], dtype=np.bool_)
+    gpus = np.array([one.gang.gpus for one in seen], dtype=np.int64)
+    each = gpus / np.array([len(one.gang.members) for one in seen])
+    which = np.zeros(len(seen), dtype=np.int64)
+    latency_s, bandwidth = exchange([paths_of(node, known)], which, distributed, each)
+    return Gangs(
+        modules=[modules],
+        which=which,
+        batch_size=np.ones(len(seen), dtype=np.int64),
+        gpus=gpus,
+        distributed=distributed,
+        latency_s=latency_s,
+        bandwidth=bandwidth,
+    )
+
+
+def _rounded(value: float) -> float:
+    """To digits that come out alike on every machine."""
+    return float(f"{value:.{DIGITS}g}")

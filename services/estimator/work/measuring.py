@@ -1,0 +1,67 @@
+"""Has the agents time their paths. Outside work: asks on the bus, a few nodes at once."""
+
+from collections.abc import Iterable, Sequence
+
+from schemas.calibration import AllReduceTimes, Ring
+from schemas.cluster import Node
+from schemas.ids import NodeId
+from schemas.questions import TimeAllReduce
+from services.estimator.theory.calibration import REPEATS, SIZES, Timing, between, inside
+from shared.runtime.bus import Questions, Unavailable
+from shared.runtime.tasks import Tasks
+
+AT_ONCE = 16
+"""nodes that measure at the same time; none does so twice at once"""
+TIMEOUT_REAL_S = 60.0
+
+
+async def measured(
+    bus: Questions, tasks: Tasks, nodes: Sequence[Node]
+) -> tuple[list[Timing], dict[NodeId, str]]:
+    """What was timed; and the nodes that did not measure, with their reasons."""
+    alone, left_out = await _timed(bus, tasks, inside(nodes))
+    idle = [node for node in nodes if node.node_id not in left_out]
+    pairs, more = await _timed(bus, tasks, between(idle))
+    return [*alone, *pairs], {**more, **left_out}
+
+
+async def _timed(
+    bus: Questions, tasks: Tasks, rings: Iterable[Ring]
+) -> tuple[list[Timing], dict[NodeId, str]]:
+    of_leader: dict[NodeId, list[Ring]] = {}
+    for ring in rings:
+        of_leader.setdefault(ring.members[0][0].node_id, []).append(ring)
+    by_node: dict[NodeId, list[Timing] | str] = {}
+    waiting = iter(of_leader.items())
+
+    async def slot() -> None:
+        for node_id, of_node in waiting:
+            by_node[node_id] = await _in_turn(bus, of_node)
+
+    await tasks.all(slot() for _ in range(min(AT_ONCE, len(of_leader))))
+    answers = [by_node[node_id] for node_id in of_leader]
+    timings = [one for answer in answers if not isinstance(answer, str) for one in answer]
+    return timings, {node_id: reason for node_id, reason in by_node.items() if isinstance(reason, str)}
+
+
+async def _in_turn(bus: Questions, rings: Iterable[Ring]) -> list[Timing] | str:
+    """All of one leader's rings, or why not."""
+    timings = []
+    for ring in rings:
+        try:
+            reply = await bus.ask(TimeAllReduce(ring=ring, sizes=SIZES, repeats=REPEATS), TIMEOUT_REAL_S)
+        except Unavailable as error:
+            return f"its agent does not answer: {error}"
+        if not isinstance(reply, AllReduceTimes):
+            return str(getattr(reply, "reason", "refused"))
+        if not _whole(reply):
+            return "its agent's answer is incomplete, or has times that are none"
+        timings.append(Timing(ring, reply))
+    return timings
+
+
+def _whole(times: AllReduceTimes) -> bool:
+    """Whether every size was timed as often as asked."""
+    rows = times.seconds
+    alike = len(rows) == len(SIZES) and all(len(row) == REPEATS for row in rows)
+    return alike and all(0 < seconds < float("inf") for row in rows for seconds in row)

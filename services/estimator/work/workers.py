@@ -1,0 +1,167 @@
+"""Does the estimator's work on the store, one task at a time."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+import msgspec
+import numpy as np
+
+from schemas.base import Message
+from schemas.calibration import BandwidthRow, Calibration
+from schemas.cluster import Node
+from schemas.events import DataMode
+from schemas.ids import Fingerprint, GpuType, NodeId
+from schemas.questions import Calibrate, ExportStore, ImportStore, Refused, ShowAccuracy
+from schemas.samples import ThroughputObserved
+from services.estimator import tasks
+from services.estimator.lookup.columns import UnreadableQuestion, Wanted, estimates, wanted
+from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.store.archive import enter, page
+from services.estimator.store.contract import Store
+from services.estimator.theory.ageing import age_s, sensitivity, shares
+from services.estimator.theory.calibration import Timing, bandwidths, merged
+from services.estimator.theory.refinement import due, refined
+from shared.domain.accuracy import KEYS, report, worth_measuring
+
+
+class StoreWorkers:
+    def __init__(self, store: Store, enough: Enough) -> None:
+        self._store = store
+        self._enough = enough
+        self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
+        """observations since this start that have loading times"""
+
+    def record(self, task: tasks.WriteObservations) -> tasks.ObservationsWritten:
+        """Raises StoreUnavailable; then nothing of the task is written."""
+        self._store.add(task.observations)
+        return tasks.ObservationsWritten(tuple(self._due(task.observations)))
+
+    def _due(self, observations: Iterable[ThroughputObserved]) -> Iterator[tuple[Fingerprint, GpuType]]:
+        for seen in observations:
+            if seen.data_s:
+                key = seen.fingerprint, seen.gpu_type
+                self._running[key] += 1
+                if due(self._running[key]):
+                    yield key
+
+    def log(self, task: tasks.WriteExecutions) -> None:
+        """Raises StoreUnavailable."""
+        self._store.log(task.executions)
+
+    # ---- refinement and calibration
+
+    def running(self, task: tasks.Refine) -> Sequence[ThroughputObserved]:
+        """Raises StoreUnavailable."""
+        return self._store.running(task.fingerprint, task.node.gpu_type)
+
+    def refine(
+        self, task: tasks.Refine, data: tuple[DataMode, ...], observations: Sequence[ThroughputObserved]
+    ) -> None:
+        """Raises StoreUnavailable."""
+        gpu_type = task.node.gpu_type
+        theory = self._store.theory([task.fingerprint]).get(task.fingerprint)
+        if theory is not None and gpu_type in theory.modules:
+            known = self._store.bandwidths().get(gpu_type)
+            loading = refined(theory.modules[gpu_type], data, observations, task.node, known)
+            self._store.refine(task.fingerprint, gpu_type, loading)
+
+    def calibrate(
+        self, task: tasks.MeasurePaths, timings: Sequence[Timing], left_out: dict[NodeId, str]
+    ) -> tasks.Answered:
+        """Raises StoreUnavailable."""
+        known = self._store.bandwidths()
+        found = bandwidths(timings, task.now)
+        self._store.calibrate({one: merged(known.get(one), speeds) for one, speeds in found.items()})
+        return tasks.Answered(task.ticket, self._calibration(left_out))
+
+    def _calibration(self, left_out: dict[NodeId, str]) -> Calibration:
+        rows = (
+            BandwidthRow(gpu_type=gpu_type, **msgspec.structs.asdict(known))
+            for gpu_type, known in sorted(self._store.bandwidths().items())
+        )
+        return Calibration(rows=tuple(rows), left_out=left_out)
+
+    # ---- questions
+
+    def look(self, task: tasks.ReadStore) -> tasks.Answered:
+        """Raises StoreUnavailable."""
+        match task.question:
+            case ShowAccuracy() as question:
+                answer: Message = self._accuracy(question)
+            case Calibrate():
+                answer = self._calibration({})
+            case ExportStore() as question:
+                answer = page(self._store, question)
+            case ImportStore() as question:
+                answer = enter(self._store, question)
+        return tasks.Answered(task.ticket, answer)
+
+    def _accuracy(self, question: ShowAccuracy) -> Message:
+        unknown = [name for name in question.by if name not in KEYS]
+        if unknown:
+            return Refused(reason=f"not a key: {', '.join(unknown)}; there are {', '.join(KEYS)}")
+        return report(worth_measuring(self._store.executions(), question.shortest_s), question.by)
+
+    def answer(self, task: tasks.Estimate) -> tasks.Answered:
+        """The estimates, or Refused for a question that cannot be read. Raises StoreUnavailable."""
+        try:
+            asked = wanted(task.question, task.fingerprints, task.nodes)
+        except UnreadableQuestion as error:
+            return tasks.Answered(task.ticket, Refused(reason=str(error)))
+        return tasks.Answered(task.ticket, estimates(estimate(asked, self._store, self._enough)))
+
+    def learn(self, task: tasks.Learn) -> tasks.Learned:
+        """Raises StoreUnavailable."""
+        workload = task.spec.workload
+        self._store.keep(workload, task.modules)
+        gpu_types = sorted(task.modules)
+        single, paired = self._probe(workload.fingerprint, gpu_types, task.nodes)
+        share = shares(gpu_types, task.gpus)
+        return tasks.Learned(
+            job_id=task.job_id,
+            age_s=age_s(task.spec.samples, task.spec.demand, single, share),
+            sensitivity=sensitivity(single, paired, share),
+            single_gpu=single,
+        )
+
+    def _probe(
+        self, fingerprint: Fingerprint, gpu_types: list[GpuType], nodes: Mapping[GpuType, Node]
+    ) -> tuple[dict[GpuType, float], dict[GpuType, float]]:
+        """Per-GPU samples/s of {a: 1} and of {a: 1, b: 1} on each type.
+
+        a and b are any two nodes of the type, which also answers for a type with a single node. They have
+        no name, so that no server's own history stands for its type.
+        """
+        count = len(gpu_types)
+        typical = tuple(_typical(gpu_type, nodes.get(gpu_type)) for gpu_type in gpu_types)
+        asked = Wanted(
+            fingerprints=(fingerprint,),
+            nodes=typical,
+            job=np.zeros(2 * count, dtype=np.int64),
+            start=np.array([0, *_starts(count)], dtype=np.int64),
+            node=np.array(list(chain.from_iterable([k, k, k] for k in range(count))), dtype=np.int64),
+            gpus=np.ones(3 * count, dtype=np.int64),
+        )
+        throughput = estimate(asked, self._store, self._enough).throughput.tolist()
+        single = dict(zip(gpu_types, throughput[0::2], strict=True))
+        paired = dict(zip(gpu_types, (both / 2 for both in throughput[1::2]), strict=True))
+        return single, paired
+
+
+def _starts(count: int) -> list[int]:
+    """Ends of alternating rows of one node and of two."""
+    return [end for k in range(count) for end in (3 * k + 1, 3 * k + 3)]
+
+
+def _typical(gpu_type: GpuType, node: Node | None) -> Node:
+    if node is not None:
+        return msgspec.structs.replace(node, node_id=NodeId(""))
+    return Node(  # no node of the type has joined, so nothing is known of its paths
+        node_id=NodeId(""),
+        gpu_type=gpu_type,
+        gpus=1,
+        server="",
+        link_bandwidth=np.inf,
+        network_bandwidth=np.inf,
+    )

@@ -1,0 +1,104 @@
+"""How each fact changes the state, and which ends of jobs are published for it. The table is at the end.
+
+The ledger takes in every fact of its own table; some change what only the monitor keeps besides.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobEvent,
+    JobFailed,
+    JobPreempted,
+    JobRejected,
+    Outcome,
+    PlacementRefused,
+    WorkerStopped,
+)
+from schemas.ids import JobId, PlacementId
+from services.monitor.state import End, State
+from shared.domain import ledger
+from shared.domain.ledger.records import JobRecord
+
+JOBS_KEPT = 10_000
+"""ended jobs that figures and questions can still be about"""
+PLANS_KEPT = 10_000
+
+
+def fold(state: State, fact: Event) -> list[End]:
+    """Change `state` by one fact of `FOLDS`; the ends of jobs to publish for it."""
+    ledger.fold(state.ledger, fact)
+    besides = _BESIDES.get(type(fact))
+    return list(besides(state, fact)) if besides else []
+
+
+def _worker_stopped(state: State, fact: WorkerStopped) -> Iterator[End]:
+    record = state.ledger.jobs.get(fact.job_id)
+    end = _end_of(record, fact) if record is not None and not record.ended else None
+    if end is not None and fact.job_id not in state.ending:
+        state.ending[fact.job_id] = end
+        yield end
+
+
+def _no_longer_runs(state: State, fact: JobPreempted | PlacementRefused) -> Iterator[End]:
+    _settle(state, fact.job_id)
+    yield from ()
+
+
+def _ended(state: State, fact: JobEvent) -> Iterator[End]:
+    _settle(state, fact.job_id)
+    ledger.forget(state.ledger, keep_jobs=JOBS_KEPT, keep_plans=PLANS_KEPT)
+    yield from ()
+
+
+def _settle(state: State, job_id: JobId) -> None:
+    """Drop the runs of a job that has ended, and an end that has come back from the stream or is void."""
+    record = state.ledger.jobs.get(job_id)
+    if record is not None and record.ended:
+        record.runs = []
+    end = state.ending.get(job_id)
+    if end is not None and (record is None or record.ended or not _is_present(record, end.placement_id)):
+        del state.ending[job_id]
+
+
+def _is_present(record: JobRecord, placement_id: PlacementId) -> bool:
+    """Whether the job trains on the placement, or comes up on it."""
+    trains = record.present is not None and record.present.placement_id == placement_id
+    return trains or record.ordered == placement_id
+
+
+def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
+    """What a worker's end means for its job; None for a measurement's, or one of an earlier placement.
+
+    One failed worker fails the gang, even while the gang is coming up.
+    """
+    run = record.present
+    trains = run is not None and run.placement_id == fact.placement_id
+    if fact.outcome is Outcome.COMPLETED and fact.leads and trains:
+        return JobCompleted(
+            at=fact.at,
+            job_id=fact.job_id,
+            placement_id=fact.placement_id,
+            samples_done=fact.samples_done,
+        )
+    if fact.outcome is Outcome.FAILED and _is_present(record, fact.placement_id):
+        reason = fact.reason or f"a process on {fact.node_id} failed"
+        return JobFailed(at=fact.at, job_id=fact.job_id, placement_id=fact.placement_id, reason=reason)
+    return None
+
+
+_BESIDES: Mapping[type[Event], Callable[[State, Any], Iterator[End]]] = {
+    WorkerStopped: _worker_stopped,
+    JobPreempted: _no_longer_runs,
+    PlacementRefused: _no_longer_runs,
+    JobCompleted: _ended,
+    JobFailed: _ended,
+    JobCancelled: _ended,
+    JobRejected: _ended,
+}
+
+FOLDS = frozenset({*ledger.FOLDS, *_BESIDES})
+"""facts that change the state"""

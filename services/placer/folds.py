@@ -1,0 +1,247 @@
+"""How each fact changes the state, and which facts are published for it at once. The table is at the end.
+
+A fold changes what is wanted or what is known to be there. It returns what does not follow from the state
+afterwards: a refusal, or an order to a worker that has no placement. All else is left to `converge`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobRejected,
+    JobSubmitted,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+    Outcome,
+    PlacementRefused,
+    PlanPublished,
+    PreemptReason,
+    ProfileFailed,
+    ProfilingPlanned,
+    StopOrdered,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import JobId, NodeId, PlacementId, PlanId
+from schemas.placement import Gang
+from schemas.plans import Placement, PlanKind
+from services.placer.objections import objection
+from services.placer.orders import refusal, refused, stop_order
+from services.placer.phases import Waiting, WorkerState
+from services.placer.state import Placed, State, UnfinishedJob
+from shared.domain.nodes import fold_node, known_node
+
+Published = Iterable[Event] | None
+
+
+def fold(state: State, fact: Event) -> list[Event]:
+    """Change `state` by one fact of `FOLDS`; the facts to publish at once."""
+    return list(FOLDS[type(fact)](state, fact) or ())
+
+
+# ---- plans: what is wanted
+
+
+def _plan_published(state: State, plan: PlanPublished) -> Published:
+    if plan.token < state.token:
+        return [
+            _refused_new(placement, plan, "the plan is of an older leader")
+            for placement in plan.placements
+            if placement.placement_id not in state.placements  # what runs is not touched
+        ]
+    state.token = plan.token
+    if plan.kind is PlanKind.FIRST:
+        kept = {placement.placement_id for placement in plan.placements}
+        for placed in state.placements.values():
+            if not placed.profile and placed.placement_id not in kept:
+                placed.unwant(PreemptReason.PLAN)
+    new = [placement for placement in plan.placements if placement.placement_id not in state.placements]
+    return [fact for placement in new for fact in _admit(state, placement, plan)]
+
+
+def _admit(state: State, placement: Placement, plan: PlanPublished) -> Iterator[Event]:
+    reason = objection(state, placement)
+    if reason:
+        yield _refused_new(placement, plan, reason)
+        return
+    state.placements[placement.placement_id] = Placed(
+        placement_id=placement.placement_id,
+        job_id=placement.job_id,
+        plan_id=plan.plan_id,
+        gang=placement.gang,
+        round=plan.round,
+    )
+
+
+def _refused_new(placement: Placement, plan: PlanPublished, reason: str) -> Event:
+    return refusal(placement.placement_id, plan.plan_id, placement.job_id, reason, plan.at)
+
+
+def _round_opened(state: State, opened: ProfilingPlanned) -> Iterator[Event]:
+    for placed in state.placements.values():
+        if placed.profile and isinstance(placed.phase, Waiting):
+            yield refused(placed, "no GPU came free", opened.at)
+            placed.unwant(PreemptReason.PLAN)
+    plan_id = PlanId(f"round-{opened.round}")
+    for run in opened.runs:
+        known = state.nodes.get(run.node_id)
+        if run.job_id not in state.jobs or known is None or not known.alive:
+            reason = f"node {run.node_id} is not there"
+            yield refusal(run.placement_id, plan_id, run.job_id, reason, opened.at)
+        elif run.placement_id not in state.placements:
+            state.placements[run.placement_id] = Placed(
+                placement_id=run.placement_id,
+                job_id=run.job_id,
+                plan_id=plan_id,
+                gang=Gang.of({run.node_id: 1}),
+                profile=True,
+                round=opened.round,
+            )
+
+
+def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
+    if placed := state.placements.get(fact.placement_id):
+        placed.unwant(PreemptReason.PLAN)
+
+
+# ---- jobs
+
+
+def _job_submitted(state: State, submitted: JobSubmitted) -> None:
+    state.jobs.setdefault(submitted.job_id, UnfinishedJob(spec=submitted.spec))
+
+
+def _job_ended(state: State, ended: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
+    state.jobs.pop(ended.job_id, None)
+    _let_go(state, ended.job_id)
+
+
+def _let_go(state: State, job_id: JobId) -> None:
+    for placed in state.of_job(job_id):
+        placed.absolve()
+
+
+# ---- workers: what is there
+
+
+def _worker_started(state: State, worker: WorkerStarted) -> Published:
+    placed = state.placements.get(worker.placement_id)
+    if placed is None or worker.node_id not in placed.workers:
+        return [_disowned(state, worker)]
+    if placed.workers[worker.node_id] is WorkerState.ORDERED:
+        placed.workers[worker.node_id] = WorkerState.UP
+    return None
+
+
+def _disowned(state: State, worker: WorkerStarted) -> Event:
+    """A worker nobody wants any more, ordered before its agent's new life was known here."""
+    if worker.node_id in state.nodes:
+        state.stale.setdefault(worker.node_id, {})[worker.placement_id] = len(worker.gpu_indices)
+    return StopOrdered(
+        at=worker.at, node_id=worker.node_id, placement_id=worker.placement_id, job_id=worker.job_id
+    )
+
+
+def _worker_checkpointed(state: State, worker: WorkerCheckpointed) -> None:
+    if worker.placement_id in state.placements:
+        _save_progress(state, worker.job_id, worker.samples_done)
+
+
+def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
+    state.stale.get(worker.node_id, {}).pop(worker.placement_id, None)
+    placed = state.placements.get(worker.placement_id)
+    if placed is None or worker.node_id not in placed.workers:
+        return
+    del placed.workers[worker.node_id]
+    if worker.outcome is Outcome.REFUSED:
+        yield refused(placed, worker.reason or "refused by the node", worker.at)
+    elif worker.leads:
+        _save_progress(state, worker.job_id, worker.samples_done)
+    placed.unwant(PreemptReason.PLAN)
+    if _ends_the_job(placed, worker):
+        if job := state.jobs.get(worker.job_id):
+            job.over = True
+        _let_go(state, worker.job_id)
+
+
+def _ends_the_job(placed: Placed, worker: WorkerStopped) -> bool:
+    """Whether the monitor will say of the job that it completed or failed: one failed worker is enough."""
+    completed = worker.outcome is Outcome.COMPLETED and worker.leads
+    return not placed.profile and (completed or worker.outcome is Outcome.FAILED)
+
+
+def _save_progress(state: State, job_id: JobId, samples_done: float) -> None:
+    if job := state.jobs.get(job_id):
+        job.samples_done = max(job.samples_done, samples_done)
+
+
+# ---- nodes
+
+
+def _node_joined(state: State, joined: NodeJoined) -> None:
+    known = state.nodes.get(joined.node_id)
+    if known is not None and known.life != joined.life:
+        _write_off(state, joined.node_id, PreemptReason.AGENT_RESTARTED, keep=frozenset(joined.workers))
+    state.stale.pop(joined.node_id, None)
+    fold_node(state.nodes, joined, known_node)
+
+
+def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
+    known = state.nodes.get(lost.node_id)
+    if known is None or not known.alive:
+        return
+    fold_node(state.nodes, lost, known_node)
+    stale = state.stale.setdefault(lost.node_id, {})
+    stale |= _write_off(state, lost.node_id, PreemptReason.NODE_LOST, keep=frozenset())
+    for placement_id in stale:
+        if placed := state.placements.get(placement_id):
+            yield stop_order(placed, lost.node_id, lost.at)  # read once it returns
+
+
+def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored) -> None:
+    fold_node(state.nodes, fact, known_node)
+
+
+def _write_off(
+    state: State, node_id: NodeId, why: PreemptReason, *, keep: frozenset[PlacementId]
+) -> dict[PlacementId, int]:
+    """Count the workers on a node as gone; by placement, the GPUs they had."""
+    gone: dict[PlacementId, int] = {}
+    for placed in state.placements.values():
+        if not placed.gang.on(node_id) or placed.placement_id in keep:
+            continue
+        had_worker = placed.workers.pop(node_id, None) is not None
+        if had_worker:
+            gone[placed.placement_id] = placed.gang.on(node_id)
+        if had_worker or why is PreemptReason.NODE_LOST:
+            placed.unwant(why)
+    return gone
+
+
+FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
+    PlanPublished: _plan_published,
+    ProfilingPlanned: _round_opened,
+    ProfileFailed: _taken_back,
+    PlacementRefused: _taken_back,
+    JobSubmitted: _job_submitted,
+    JobCompleted: _job_ended,
+    JobFailed: _job_ended,
+    JobCancelled: _job_ended,
+    JobRejected: _job_ended,
+    WorkerStarted: _worker_started,
+    WorkerCheckpointed: _worker_checkpointed,
+    WorkerStopped: _worker_stopped,
+    NodeJoined: _node_joined,
+    NodeLost: _node_lost,
+    NodeReturned: _node_changed,
+    NodeDrained: _node_changed,
+    NodeRestored: _node_changed,
+}

@@ -1,0 +1,20 @@
+"""Facts that folds and `converge` both publish of a placement."""
+
+from schemas.events import PlacementRefused, StopOrdered
+from schemas.ids import JobId, NodeId, PlacementId, PlanId
+from services.placer.state import Placed
+
+
+def stop_order(placed: Placed, node_id: NodeId, at: float) -> StopOrdered:
+    return StopOrdered(at=at, node_id=node_id, placement_id=placed.placement_id, job_id=placed.job_id)
+
+
+def refused(placed: Placed, reason: str, at: float) -> PlacementRefused:
+    return refusal(placed.placement_id, placed.plan_id, placed.job_id, reason, at)
+
+
+def refusal(
+    placement_id: PlacementId, plan_id: PlanId, job_id: JobId, reason: str, at: float
+) -> PlacementRefused:
+    """Of a placement that was never taken on."""
+    return PlacementRefused(at=at, placement_id=placement_id, plan_id=plan_id, job_id=job_id, reason=reason)

@@ -1,0 +1,37 @@
+"""What the core has fitted outside, and what comes back."""
+
+import msgspec
+
+from schemas.events import DataMode, TimeModules
+from schemas.ids import Fingerprint, GpuType
+from schemas.measurements import Measured
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """Work: turn a measurement into time modules."""
+
+    fingerprint: Fingerprint
+    gpu_type: GpuType
+    measurement: Measured
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """Its answer."""
+
+    fingerprint: Fingerprint
+    gpu_type: GpuType
+    modules: TimeModules
+
+
+class FitTimes(msgspec.Struct, frozen=True):
+    """Work: the mixture behind the loading times of a question."""
+
+    ticket: int
+    data_s: tuple[float, ...]
+
+
+class FittedTimes(msgspec.Struct, frozen=True):
+    """Its answer."""
+
+    ticket: int
+    data: tuple[DataMode, ...]

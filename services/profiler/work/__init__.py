@@ -1,0 +1,1 @@
+"""The profiler's outside work: fits of time modules and of loading times."""

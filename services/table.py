@@ -1,0 +1,59 @@
+"""All services in one table, in the order the data flows. Whoever runs them reads it; no service does.
+
+Names are here and no code, so that a command can list services without importing one. Compose, images and
+docs name the same services; `tests/services/test_table.py` holds them to this table.
+"""
+
+from importlib import import_module
+from typing import Protocol, cast
+
+import msgspec
+
+from schemas.settings import Settings
+from shared.runtime.service import Ports, Service
+
+
+class Builder(Protocol):
+    """`build` of a service. Some take more by keyword: nodes that are known, a node to stand for."""
+
+    def __call__(self, settings: Settings, ports: Ports, **more: object) -> Service: ...
+
+
+class ServiceEntry(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    """of its package in `services`, its process, its image"""
+    purpose: str
+    extra: str | None = None
+    """the optional dependencies that it needs besides those of every process"""
+    turn: int
+    """its place, on virtual time, among services that are ready at the same instant: what happened on the
+    nodes comes first and the planner last, so that a plan knows all of its instant"""
+    on_every_node: bool = False
+    """one for each node of the cluster; the others: one for the cluster"""
+
+    @property
+    def module(self) -> str:
+        """What `python -m` runs."""
+        return f"services.{self.name}"
+
+    def build(self) -> Builder:
+        """The function that wires it. Imports the service."""
+        return cast("Builder", import_module(f"{self.module}.build").build)
+
+
+TABLE: tuple[ServiceEntry, ...] = (
+    ServiceEntry(name="admission", turn=5, purpose="takes jobs in and answers the HTTP API"),
+    ServiceEntry(
+        name="profiler", turn=1, purpose="measures new workloads on each GPU type", extra="profiler"
+    ),
+    ServiceEntry(name="estimator", turn=2, purpose="predicts throughputs from what ran", extra="estimator"),
+    ServiceEntry(name="planner", turn=6, purpose="decides which jobs run where", extra="planner"),
+    ServiceEntry(name="placer", turn=3, purpose="turns plans into starts and stops on nodes"),
+    ServiceEntry(
+        name="monitor", turn=4, purpose="finds lost nodes and ended jobs, and answers about the present"
+    ),
+    ServiceEntry(name="agent", turn=0, purpose="starts and stops jobs on its node", on_every_node=True),
+)
+
+OF_CLUSTER: tuple[ServiceEntry, ...] = tuple(entry for entry in TABLE if not entry.on_every_node)
+OF_NODE: tuple[ServiceEntry, ...] = tuple(entry for entry in TABLE if entry.on_every_node)
