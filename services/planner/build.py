@@ -1,55 +1,58 @@
 """Puts the planner together by hand."""
 
 from schemas.settings import Settings
-from schemas.subjects import facts_of
-from services.planner.aside import Aside
-from services.planner.core import Planner
-from services.planner.desk import Desk, build_runner
-from services.planner.gauges import gauges
-from services.planner.lease import Lease
-from services.planner.registry import Registry
-from services.planner.tasks import Prepare, Resolve
-from services.planner.view import Effort
+from schemas.subjects import subjects_of
+from services.planner.core.folds import FOLDS
+from services.planner.core.planner import Planner
+from services.planner.core.tasks import Look, Prepare, Resolve
+from services.planner.core.triggers import TRIGGERS
+from services.planner.solver.effort import Effort
+from services.planner.work.gauges import gauges
+from services.planner.work.leadership import Candidate
+from services.planner.work.policy_process import policy_process
+from services.planner.work.workers import Workers
+from shared.domain.policy_names import parted
+from shared.runtime.plugins import POLICIES
 from shared.runtime.service import Inbox, Ports, Service
-
-FACTS = ("job", "round", "profile", "plan", "policy", "placement", "node", "worker")
 
 
 def build(settings: Settings, ports: Ports) -> Service:
-    """Raises UnknownPolicy."""
-    registry = Registry(settings)
-    registry.find(settings.policy)
-    runner = build_runner(settings, ports)
-    desk = Desk(settings, ports, runner)
-    lease = Lease(settings, ports.bus, ports.clock)
+    """Raises UnknownPlugin for a policy that is not installed, ValueError for a name that cannot be read.
+
+    No policy's code is run here.
+    """
+    POLICIES.target(parted(settings.policy).name)
+    policies = policy_process(settings, ports.offload)
+    workers = Workers(settings, ports, policies)
+    candidate = Candidate(settings, ports.bus, ports.clock)
 
     async def warm(_: Inbox) -> None:
-        if isinstance(runner, Aside):
-            await runner.warm()
+        await policies.warm()
 
     async def close() -> None:
-        await lease.release()
-        if isinstance(runner, Aside):
-            runner.end()
+        await candidate.release()
+        policies.end()
 
+    core = Planner(
+        settings,
+        effort=effort_of(settings),
+        grace_s=ports.clock.cluster_s(settings.opening_grace_real_s),
+    )
     return Service(
         name="planner",
-        core=Planner(
-            settings,
-            find=registry.find,
-            effort=effort_of(settings, modelled=ports.simulated),
-            grace_s=ports.clock.cluster_s(settings.opening_grace_real_s),
-        ),
-        facts=facts_of(*FACTS),
-        workers={Prepare: desk.prepare, Resolve: desk.resolve},
-        tasks=(lease.keep, warm),
-        gauges=lambda: gauges(desk.spared),
+        core=core,
+        facts=subjects_of({*FOLDS, *TRIGGERS}),
+        workers={Look: workers.look, Prepare: workers.prepare, Resolve: workers.resolve},
+        tasks=(candidate.keep, warm),
+        troubles=core.troubles,
+        gauges=lambda: gauges(workers.fallbacks),
         close=close,
     )
 
 
-def effort_of(settings: Settings, *, modelled: bool) -> Effort:
-    """In simulation branch-and-bound nodes limit a solve, and seconds are reckoned from its work."""
+def effort_of(settings: Settings) -> Effort:
+    """Limited by work, a solve has so many branch-and-bound nodes, and its seconds are computed from them."""
+    modelled = settings.solve_limit == "work"
     return Effort(
         gap=settings.gap,
         budget_s=settings.solve_deadline_real_s,

@@ -3,17 +3,22 @@
 Each is a module with a function `run`, which `search` drives; imported when it is first asked for.
 """
 
-import time
 from importlib import import_module
 from types import ModuleType
 
 import msgspec
 
-from services.planner.problem import Problem, Solution, Solve
+from services.planner.solver.budget import Budget
+from services.planner.solver.effort import Effort
+from services.planner.solver.problem import Problem, Solution, Solve
 from services.planner.solver.search import drive
-from services.planner.view import Effort
 
-MODULES = {"hopyard": "hopyard", "highs": "highs", "scip": "scip", "cp-sat": "cp_sat"}
+MODULES = {
+    "hopyard": "own.stages",
+    "highs": "full_model.highs",
+    "scip": "full_model.scip",
+    "cp-sat": "full_model.cp_sat",
+}
 
 
 def solve(problem: Problem, effort: Effort) -> Solution:
@@ -24,13 +29,13 @@ def solve(problem: Problem, effort: Effort) -> Solution:
 def solving_from_now(plan: Effort) -> Solve:
     """`solve`, where no solve has more than is left of the plan's seconds.
 
-    They run from now on, while the policy does its own reckoning, too.
+    They run from now on, while the policy itself computes, too.
     """
-    began = time.perf_counter()
+    budget = Budget(seconds=plan.budget_s, modelled=plan.modelled)
 
     def solved(problem: Problem, effort: Effort) -> Solution:
         if not effort.modelled:
-            left_s = max(plan.budget_s - (time.perf_counter() - began), 0.0)
+            left_s = max(budget.left_s, 0.0)
             effort = msgspec.structs.replace(effort, budget_s=min(effort.budget_s, left_s))
         return solve(problem, effort)
 

@@ -1,53 +1,62 @@
 """The driver of every back end: a quick start, a search in a thread, its best at the deadline.
 
-A search says each better choice and each tighter bound at once, so that one which does not heed the
+A search reports each better choice and each tighter bound at once, so that one which does not heed the
 deadline can be left behind; the process that runs this is replaced when its thread outlives the call (see
-`aside`). In modelled effort there is no clock and no thread: work limits end a search.
+`policy_process`). In modelled effort there is no clock and no thread: work limits end a search.
 """
 
 import math
 import threading
-import time
 from collections.abc import Callable
 
 import msgspec
 import numpy as np
 
 from schemas.plans import Stage
-from services.planner.configurations import Ints
-from services.planner.greedy import beginning
-from services.planner.problem import NOTHING, Problem, Solution, SolverFailed, best_by_job, restricted, worth
-from services.planner.view import Effort
+from services.planner.solver.budget import Budget
+from services.planner.solver.effort import Effort
+from services.planner.solver.greedy import beginning
+from services.planner.solver.problem import (
+    NOTHING,
+    Problem,
+    Solution,
+    SolverFailed,
+    best_by_job,
+    feasible,
+    restricted,
+    worth,
+)
+from shared.domain.arrays import Ints
 
 STOPPING_S = 0.02
-"""before the deadline a search is told to stop, so that what it still says is heard"""
+"""a search is stopped so long before the deadline, so that its last choice still arrives"""
 LARGEST_GAP = 0.999
 ROUNDING = 1e-6
-"""of a bound that a plan is worth, relative"""
+"""relative difference by which a plan may exceed a proven bound"""
 NONE = 1e-6
-"""a relative gap below it is none: solvers prove no more"""
+"""the relative gap at which a choice counts as optimal: solvers prove no smaller one"""
 TINY = 1e-9
-"""a relative difference that is rounding: a bound of `Search.target` is tolerated in spite of it"""
+"""a relative difference taken for rounding: `Search.target` is lower by it, so that a bound at the target has
+a tolerated gap"""
 SEED = 1
 HALF = 0.5
-"""tells the two values of a binary apart"""
+"""between the two values of a binary"""
 
 
 class Search:
-    """What a solver is given, and where it says what it has found."""
+    """What a solver is given, and where it reports what it finds."""
 
-    def __init__(self, problem: Problem, effort: Effort, first: Solution, deadline: float) -> None:
+    def __init__(self, problem: Problem, effort: Effort, first: Solution, budget: Budget) -> None:
         self.problem = problem
         self.effort = effort
         self.scale = float(problem.value.max())
         """values are divided by it, so that a solver's absolute tolerances mean something"""
+        self.budget = budget
         self.stopped = threading.Event()
         self.best = first
-        """replaced, never changed: another thread may look"""
-        self.work_s = 0.0
-        """modelled seconds"""
-        self._deadline = deadline
+        """replaced, never changed, since another thread may read it"""
         self._stops: list[Callable[[], object]] = []
+        self._listeners: list[Callable[[Solution], None]] = []
 
     def stop(self) -> None:
         """Called at the deadline, from another thread."""
@@ -56,15 +65,19 @@ class Search:
             stop()
 
     def on_stop(self, stop: Callable[[], object]) -> None:
-        """For a solver that has a call for it; others look at `stopped`."""
+        """Register a function that stops the solver; a solver without one looks at `stopped`."""
         self._stops.append(stop)
         if self.stopped.is_set():
             stop()
 
+    def on_better(self, listener: Callable[[Solution], None]) -> None:
+        """The listener gets the best solution so far whenever its choice or its bound has improved."""
+        self._listeners.append(listener)
+
     @property
     def left_s(self) -> float:
         """Seconds of the wall clock that are left; infinite in modelled effort."""
-        return max(self._deadline - time.perf_counter(), 0.0)
+        return math.inf if self.budget.modelled else max(self.budget.left_s, 0.0)
 
     @property
     def done(self) -> bool:
@@ -73,7 +86,7 @@ class Search:
 
     @property
     def target(self) -> float:
-        """A choice must be worth more than this to be looked for: as a bound, it leaves a tolerated gap."""
+        """Only choices worth more are looked for: a bound of this value leaves a tolerated gap."""
         return self.best.objective * max((1.0 - TINY) * (1.0 + self.relative_gap), 1.0)
 
     @property
@@ -83,22 +96,25 @@ class Search:
         return gap / (1.0 - gap)
 
     def offer(self, rows: Ints) -> None:
-        """A feasible choice: its configurations."""
+        """Report a feasible choice: `rows`, its configurations."""
         choice = self.best.choice.copy()
         choice[:] = NOTHING
         choice[self.problem.job[rows]] = rows
         objective = worth(self.problem, choice)
         if objective > self.best.objective:
+            assert feasible(self.problem, choice), "a choice that no cluster has room for"
             self._become(choice, objective, self.best.bound, Stage.INCUMBENT)
 
     def tighten(self, bound: float) -> None:
-        """No choice is worth more. What a plan in hand refutes is no bound."""
+        """Report an upper bound on all choices. One that the best choice exceeds is ignored."""
         best = self.best
         if best.objective * (1.0 - ROUNDING) <= bound < best.bound:
             self._become(best.choice, best.objective, bound, best.stage)
 
     def _become(self, choice: Ints, objective: float, bound: float, stage: Stage) -> None:
         self.best = Solution(choice=choice, objective=objective, bound=max(bound, objective), stage=stage)
+        for listener in self._listeners:
+            listener(self.best)
 
 
 Run = Callable[[Search], None]
@@ -106,33 +122,34 @@ Run = Callable[[Search], None]
 
 def drive(problem: Problem, effort: Effort, run: Run) -> Solution:
     """The best choice that `run` finds within the effort. Raises SolverFailed."""
-    began = time.perf_counter()
+    budget = Budget(seconds=effort.budget_s, modelled=effort.modelled)
     rows = fitting(problem)
     if len(rows) == len(problem):
-        return _solved(problem, effort, run, began)
-    return _unrestricted(_solved(restricted(problem, rows), effort, run, began), rows)
+        solution = _solved(problem, effort, run, budget)
+    else:
+        solution = _unrestricted(_solved(restricted(problem, rows), effort, run, budget), rows)
+    assert feasible(problem, solution.choice), "a choice that no cluster has room for"
+    assert solution.objective * (1.0 - ROUNDING) <= solution.bound, "no choice is worth more than the bound"
+    return solution
 
 
-def _solved(problem: Problem, effort: Effort, run: Run, began: float) -> Solution:
+def _solved(problem: Problem, effort: Effort, run: Run, budget: Budget) -> Solution:
     first = beginning(problem)
-    deadline = math.inf if effort.modelled else began + effort.budget_s
     if effort.greedy or first.gap <= effort.gap or not best_by_job(problem).any():
-        return _finished(first, effort, 0.0 if effort.modelled else time.perf_counter() - began)
-    search = Search(problem, effort, first, deadline)
+        return finished(first, effort, budget.spent_s)
+    search = Search(problem, effort, first, budget)
     failed: list[Exception] = []
     if effort.modelled:
         _guarded(search, run, failed)
-        seconds = search.work_s
     else:
         _run_until(search, run, failed)
-        seconds = time.perf_counter() - began
     if failed:
         raise SolverFailed(f"{effort.backend}: {type(failed[0]).__name__}: {failed[0]}") from failed[0]
-    return _finished(search.best, effort, seconds)
+    return finished(search.best, effort, budget.spent_s)
 
 
 def fitting(problem: Problem) -> Ints:
-    """The configurations that fit the empty nodes: a search need not reckon with others."""
+    """The configurations that fit the empty nodes: a search need not consider the others."""
     if not len(problem):
         return np.empty(0, dtype=np.int32)
     over = problem.gpus > problem.capacity[problem.node]
@@ -163,11 +180,12 @@ def _run_until(search: Search, run: Run, failed: list[Exception]) -> None:
 def _guarded(search: Search, run: Run, failed: list[Exception]) -> None:
     try:
         run(search)
-    except Exception as error:  # noqa: BLE001 - a solver is somebody else's code; told by the caller
+    except Exception as error:  # noqa: BLE001 - a solver is somebody else's code; the caller reports it
         failed.append(error)
 
 
-def _finished(solution: Solution, effort: Effort, seconds: float) -> Solution:
+def finished(solution: Solution, effort: Effort, seconds: float) -> Solution:
+    """The solution as it is returned: its stage is `optimal` where the gap is tolerated."""
     solved = solution.gap <= max(effort.gap, NONE) and not effort.greedy
     return Solution(
         choice=solution.choice,

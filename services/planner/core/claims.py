@@ -1,0 +1,154 @@
+"""Which GPUs are taken: placements that were planned, workers that run, profiles to be made. Pure.
+
+A claim on a node's GPUs lasts as long as any of the three says so. A placement superseded by a first
+plan has no plan any more, but claims what its workers still hold.
+"""
+
+import msgspec
+
+from schemas.events import (
+    NodeJoined,
+    PlanPublished,
+    ProfilingPlanned,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import JobId, NodeId, PlacementId
+from schemas.placement import Configuration
+from schemas.plans import Placement, PlanKind
+from shared.domain import gangs
+
+
+class Claims(msgspec.Struct, kw_only=True):
+    planned: dict[PlacementId, Placement] = {}
+    """planned and neither refused nor ended nor superseded"""
+    workers: dict[PlacementId, Configuration] = {}
+    """started and not stopped: GPUs by node, profiling included"""
+    profiles: dict[PlacementId, NodeId] = {}
+    """one GPU each, promised to a measurement that is not over"""
+    of_job: dict[JobId, PlacementId] = {}
+    """the planned placement of each job that has one"""
+    counted: dict[PlacementId, Configuration] = {}
+    """GPUs by node that each placement claims"""
+    claimed: dict[NodeId, int] = {}
+    """the sum of `counted`: GPUs by node that are in use or promised"""
+
+    def placement_of(self, job_id: JobId) -> Placement | None:
+        """Where the job runs or is about to run."""
+        placement_id = self.of_job.get(job_id)
+        return None if placement_id is None else self.planned[placement_id]
+
+    def reserved(self) -> dict[NodeId, int]:
+        """GPUs by node that belong to profiling."""
+        gpus: dict[NodeId, int] = {}
+        for node_id in self.profiles.values():
+            gpus[node_id] = gpus.get(node_id, 0) + 1
+        return gpus
+
+    def _count(self, placement_id: PlacementId) -> None:
+        """Update `counted` and `claimed` for one placement."""
+        for node_id, gpus in self.counted.pop(placement_id, {}).items():
+            left = self.claimed[node_id] - gpus
+            if left:
+                self.claimed[node_id] = left
+            else:
+                del self.claimed[node_id]
+        claim = self._claim(placement_id)
+        if claim:
+            self.counted[placement_id] = claim
+        for node_id, gpus in claim.items():
+            self.claimed[node_id] = self.claimed.get(node_id, 0) + gpus
+
+    def _claim(self, placement_id: PlacementId) -> Configuration:
+        planned = self.planned.get(placement_id)
+        if planned is not None:
+            promised = planned.gang.configuration
+        elif placement_id in self.profiles:
+            promised = {self.profiles[placement_id]: 1}
+        else:
+            promised = {}
+        held = self.workers.get(placement_id)
+        return _larger(promised, held) if held else promised
+
+    # ---- facts
+
+    def open_round(self, fact: ProfilingPlanned) -> None:
+        for run in fact.runs:
+            self.profiles[run.placement_id] = run.node_id
+            self._count(run.placement_id)
+
+    def end_profile(self, placement_id: PlacementId) -> None:
+        if self.profiles.pop(placement_id, None) is not None:
+            self._count(placement_id)
+
+    def withdraw(self, placement_id: PlacementId) -> None:
+        planned = self.planned.pop(placement_id, None)
+        if planned is not None:
+            if self.of_job.get(planned.job_id) == placement_id:
+                del self.of_job[planned.job_id]
+            self._count(placement_id)
+
+    def start_worker(self, fact: WorkerStarted) -> None:
+        place = self.workers.setdefault(fact.placement_id, {})
+        place[fact.node_id] = len(fact.gpu_indices)
+        self._count(fact.placement_id)
+
+    def stop_worker(self, fact: WorkerStopped) -> None:
+        self.end_profile(fact.placement_id)
+        self._stop(fact.placement_id, fact.node_id)
+
+    def restart_node(self, fact: NodeJoined) -> None:
+        """Workers of the node's earlier life that it does not list are gone."""
+        for placement_id in [pid for pid, place in self.workers.items() if fact.node_id in place]:
+            if placement_id not in fact.workers:
+                self._stop(placement_id, fact.node_id)
+        for placement_id in [pid for pid, node in self.profiles.items() if node == fact.node_id]:
+            if placement_id not in fact.workers:
+                self.end_profile(placement_id)
+
+    def plan(self, fact: PlanPublished) -> None:
+        """A first plan says all that shall run; a fragment plan what shall start besides."""
+        before = self.planned
+        self.planned = {placement.placement_id: placement for placement in fact.placements}
+        of_job = {placement.job_id: placement.placement_id for placement in fact.placements}
+        if fact.kind == PlanKind.FIRST:
+            self.of_job = of_job
+            changed = [pid for pid in before if pid not in self.planned]
+        else:
+            self.planned = before | self.planned
+            self.of_job |= of_job
+            changed = []
+        for placement in fact.placements:
+            known = before.get(placement.placement_id)
+            if known is None or known.gang != placement.gang:
+                changed.append(placement.placement_id)
+        for placement_id in changed:
+            self._count(placement_id)
+
+    def drop_job(self, job_id: JobId) -> None:
+        """The job ended: it shall not start, and what still runs of it is stopping."""
+        placement_id = self.of_job.get(job_id)
+        if placement_id is not None:
+            self.withdraw(placement_id)
+
+    def _stop(self, placement_id: PlacementId, node_id: NodeId) -> None:
+        """A worker is gone, and placements are not started twice: that part of the claim is over."""
+        self.workers[placement_id] = _without(self.workers.get(placement_id, {}), node_id)
+        if not self.workers[placement_id]:
+            del self.workers[placement_id]
+        planned = self.planned.get(placement_id)
+        rest = gangs.without(planned.gang, node_id) if planned else None
+        if planned is not None and rest is not None:
+            self.planned[placement_id] = msgspec.structs.replace(planned, gang=rest)
+        elif planned is not None:
+            self.withdraw(placement_id)
+        self._count(placement_id)
+
+
+def _larger(one: Configuration, other: Configuration) -> Configuration:
+    nodes = dict.fromkeys((*one, *other))
+    return {node_id: max(one.get(node_id, 0), other.get(node_id, 0)) for node_id in nodes}
+
+
+def _without(place: Configuration, node_id: NodeId) -> Configuration:
+    return {node: gpus for node, gpus in place.items() if node != node_id}

@@ -1,0 +1,195 @@
+"""How each fact changes the state. One function a fact, and the table of them at the end."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobEvent,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    JobQueued,
+    JobRejected,
+    JobStarted,
+    JobSubmitted,
+    NodeDrained,
+    NodeEvent,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+    PlacementRefused,
+    PlanPublished,
+    PolicyChosen,
+    ProfileFailed,
+    ProfileMeasured,
+    ProfilingPlanned,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.plans import PlanKind
+from services.planner.core.state import State, TrackedJob, types_of
+from shared.domain.nodes import fold_node, known_node
+from shared.domain.states import ENDED, IllegalMove, next_state
+
+
+def fold(state: State, fact: Event) -> None:
+    """Change `state` by one fact of `FOLDS`."""
+    FOLDS[type(fact)](state, fact)
+
+
+# ---- jobs: a fact that the table of states does not allow is void
+
+
+def _submitted(state: State, fact: JobSubmitted) -> None:
+    spec = fact.spec
+    record = TrackedJob(
+        submitted_at=fact.at,
+        demand=spec.demand,
+        samples=spec.samples,
+        priority=spec.priority,
+        project=spec.project,
+        workload=spec.workload.fingerprint,
+        batch_size=spec.workload.batch_size,
+    )
+    state.jobs.setdefault(fact.job_id, record)
+
+
+def _moved(state: State, fact: JobEvent) -> TrackedJob | None:
+    """The job in its next state; None: there is no such job, or the fact is void."""
+    job = state.jobs.get(fact.job_id)
+    if job is None:
+        return None
+    try:
+        job.status = next_state(job.status, fact)
+    except IllegalMove:
+        return None
+    return job
+
+
+def _profiled(state: State, fact: JobProfiled) -> None:
+    _moved(state, fact)
+
+
+def _queued(state: State, fact: JobQueued) -> None:
+    if job := _moved(state, fact):
+        job.age_s, job.sensitivity = fact.age_s, fact.sensitivity
+        job.single_gpu = dict(sorted(fact.single_gpu.items()))
+
+
+def _started(state: State, fact: JobStarted) -> None:
+    if job := _moved(state, fact):
+        assert job.running is None, "a job that waits has no GPUs"
+        job.running = fact.gang
+        job.running_since = job.samples_at = fact.at
+
+
+def _preempted(state: State, fact: JobPreempted) -> None:
+    if job := _moved(state, fact):
+        assert job.running is not None, "only a job that runs is preempted"
+        stretch_s = fact.at - job.running_since
+        job.held_s += stretch_s
+        job.attained_gpu_s += stretch_s * job.running.gpus
+        for gpu_type in types_of(state, job.running):  # a view may hold the dict that is there
+            job.received_s = job.received_s | {gpu_type: job.received_s.get(gpu_type, 0.0) + stretch_s}
+        job.restarts += 1
+        job.running = None
+        job.samples_done, job.samples_at = fact.samples_done, fact.at
+    state.claims.withdraw(fact.placement_id)
+
+
+def _ended(state: State, fact: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
+    if job := _moved(state, fact):
+        assert job.status in ENDED
+        del state.jobs[fact.job_id]
+        state.claims.drop_job(fact.job_id)
+
+
+# ---- rounds and plans
+
+
+def _round_opened(state: State, fact: ProfilingPlanned) -> None:
+    state.opened_round = max(state.opened_round, fact.round)
+    state.claims.open_round(fact)
+
+
+def _profile_ended(state: State, fact: ProfileMeasured | ProfileFailed) -> None:
+    state.claims.end_profile(fact.placement_id)
+
+
+def _plan_published(state: State, fact: PlanPublished) -> None:
+    state.plans += 1
+    if fact.token < state.token:
+        return  # of a leader that was already replaced: the placer refuses it
+    state.token = fact.token
+    state.memory, state.memory_of = fact.memory, fact.policy
+    if fact.kind == PlanKind.FIRST:
+        state.planned_round = max(state.planned_round, fact.round)
+    state.claims.plan(fact)
+
+
+def _policy_chosen(state: State, fact: PolicyChosen) -> None:
+    state.policy = fact.policy
+
+
+def _placement_refused(state: State, fact: PlacementRefused) -> None:
+    state.claims.withdraw(fact.placement_id)
+
+
+# ---- nodes and workers
+
+
+def _node_joined(state: State, fact: NodeJoined) -> None:
+    state.node_facts += 1
+    fold_node(state.nodes, fact, known_node)
+    state.claims.restart_node(fact)
+
+
+def _node_changed(state: State, fact: NodeEvent) -> None:
+    state.node_facts += 1
+    fold_node(state.nodes, fact, known_node)
+
+
+def _worker_started(state: State, fact: WorkerStarted) -> None:
+    state.claims.start_worker(fact)
+
+
+def _worker_stopped(state: State, fact: WorkerStopped) -> None:
+    state.claims.stop_worker(fact)
+
+
+def _checkpointed(state: State, fact: WorkerCheckpointed) -> None:
+    job = state.jobs.get(fact.job_id)
+    if job is not None and fact.samples_done >= job.samples_done:
+        job.samples_done, job.samples_at = fact.samples_done, fact.at
+
+
+FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
+    JobSubmitted: _submitted,
+    JobProfiled: _profiled,
+    JobQueued: _queued,
+    JobStarted: _started,
+    JobPreempted: _preempted,
+    JobCompleted: _ended,
+    JobFailed: _ended,
+    JobCancelled: _ended,
+    JobRejected: _ended,
+    ProfilingPlanned: _round_opened,
+    ProfileMeasured: _profile_ended,
+    ProfileFailed: _profile_ended,
+    PlanPublished: _plan_published,
+    PolicyChosen: _policy_chosen,
+    PlacementRefused: _placement_refused,
+    NodeJoined: _node_joined,
+    NodeLost: _node_changed,
+    NodeReturned: _node_changed,
+    NodeDrained: _node_changed,
+    NodeRestored: _node_changed,
+    WorkerStarted: _worker_started,
+    WorkerStopped: _worker_stopped,
+    WorkerCheckpointed: _checkpointed,
+}

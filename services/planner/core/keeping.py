@@ -1,0 +1,34 @@
+"""What to do without any estimate. Pure."""
+
+from schemas.plans import PlanKind, Waiting
+from services.planner.policies.contract.decision import Choice, Decision, Left
+from services.planner.policies.contract.view import View
+
+
+def kept(view: View, note: str) -> Decision:
+    """What to do without any estimate: a first plan keeps what runs, a fragment plan starts nothing."""
+    free = {node.node_id: node.idle for node in view.nodes}
+    choices = []
+    for job in view.jobs if view.kind == PlanKind.FIRST else ():
+        present = job.present
+        if present is None or any(one.gpus > free.get(one.node, 0) for one in present.gang.members):
+            continue
+        for one in present.gang.members:
+            free[one.node] -= one.gpus
+        choices.append(
+            Choice(
+                job_id=job.job_id,
+                gang=present.gang,
+                throughput=present.throughput,
+                layer=present.layer,
+            )
+        )
+    assert min(free.values(), default=0) >= 0, "what runs has room"
+    placed = {choice.job_id for choice in choices}
+    left = (job.job_id for job in view.jobs if job.job_id not in placed)
+    return Decision(
+        choices=tuple(choices),
+        left=tuple(Left(job_id=job_id, reason=Waiting.NO_ESTIMATE) for job_id in left),
+        memory=view.memory,
+        notes=(note,),
+    )

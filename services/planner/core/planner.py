@@ -1,0 +1,289 @@
+"""The planner's decisions: when to plan, from what, and what comes of it.
+
+It plans only while it leads, and one plan at a time, in steps: view → `Prepare` (what the policy wants
+to know, estimated) → `Resolve` (the policy decides) → `PlanPublished`, which counts once it comes back
+through the stream. What is in the making is volatile: a restart begins it anew.
+
+A first plan opens the round once the profiler has opened it, or after a grace period without the profiler.
+A fragment plan follows a change (see `triggers`) when GPUs are idle and jobs wait. It is made
+`fragment_settle_s` after the change, so that one plan takes in what happens together; but at once when a
+job arrives and no other job is on its way to the queue. Without a change there is no plan. A first plan
+that outlasts its round is published all the same, and the present round is planned next; a fragment plan
+that does is dropped, since it would end with its round.
+
+The latest choice of a policy wins: a `PolicyChosen` over the settings; and a planner that begins to lead
+with another policy in its settings than the previous leader announces that as a `PolicyChosen`. A fact
+names a policy; whether it can plan is asked of the outside (`candidates`), and until it is answered
+plans wait and triggers gather.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from schemas.base import Event
+from schemas.events import PlanPublished, PolicyChosen
+from schemas.plans import PlanKind
+from schemas.settings import Settings
+from services.planner.core.candidates import Candidates
+from services.planner.core.folds import FOLDS, fold
+from services.planner.core.keeping import kept
+from services.planner.core.publication import Frame, published
+from services.planner.core.schedule import Schedule
+from services.planner.core.state import State
+from services.planner.core.tasks import (
+    Known,
+    Leadership,
+    Look,
+    Prepare,
+    Prepared,
+    Resolve,
+    Resolved,
+    Unfit,
+)
+from services.planner.core.triggers import is_a_plans_own, trigger_of
+from services.planner.core.viewing import Memo, idle_gpus, more_come, view_of, waiting
+from services.planner.policies.contract.decision import Decision, Trigger
+from services.planner.policies.contract.view import View
+from services.planner.solver.effort import Effort
+from shared.domain.cluster import round_at
+from shared.domain.core import Effects, Input, Publish, Work, WorkFailed
+
+NO_ESTIMATES = "no estimates at all: what runs was kept"
+
+
+class Making(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that is being made."""
+
+    number: int
+    policy: Known
+    view: View
+    made_from: int
+    notes: tuple[str, ...]
+
+
+class Planner:
+    def __init__(self, settings: Settings, *, effort: Effort, grace_s: float) -> None:
+        """`grace_s`: how long a round waits for the profiler."""
+        self.state = State()
+        self._settings = settings
+        self._candidates = Candidates(settings.policy)
+        self._gathered: dict[tuple[Trigger, bool], float] = {}
+        """triggers that came before the policy was known: whether a plan caused them, and when a plan is
+        due"""
+        self._effort = effort
+        self._schedule = Schedule(settings, grace_s)
+        self._memo = Memo()
+        self._token: int | None = None
+        self._making: Making | None = None
+        self._number = 0
+        self._announced: str | None = None
+        self._timer: float | None = None
+        self._notes: tuple[str, ...] = ()
+
+    # ---- the contract of a core
+
+    def handle(self, message: Input, now: float) -> Effects:
+        effects: Effects = []
+        match message:
+            case Event() if type(message) in FOLDS:
+                self._learn(message, now)
+            case Leadership():
+                effects = self._lead(message, now)
+            case Prepared():
+                effects = self._resolve(message, now)
+            case Resolved():
+                effects = self._publish(message.number, message.decision, now)
+            case Known() | Unfit():
+                self._learn_fitness(message)
+            case WorkFailed(task=Look(policy=policy), reason=reason):
+                self._learn_fitness(Unfit(policy=policy, reason=reason))
+            case WorkFailed(task=Prepare() | Resolve() as task, reason=reason):
+                self._give_up(task.number, reason, now)
+            case _:
+                pass
+        looks = [Work(look) for look in self._candidates.looks(self.state.policy)]
+        return effects + looks + self._act(now)
+
+    def next_wakeup(self) -> float | None:
+        return self._timer
+
+    def wake(self, now: float) -> Effects:
+        return self._act(now)
+
+    def resume(self, now: float) -> Effects:
+        """Nothing to publish again: a plan that was under way is begun anew once this planner leads."""
+        self._schedule.expect(PlanKind.FRAGMENT, now)
+        self._candidates.resume()
+        return [Work(look) for look in self._candidates.looks(self.state.policy)]
+
+    def troubles(self) -> tuple[str, ...]:
+        """Settings that are not in effect."""
+        return self._candidates.troubles(self.state.policy)
+
+    # ---- facts
+
+    def _learn(self, fact: Event, now: float) -> None:
+        fold(self.state, fact)
+        match fact:
+            case PolicyChosen():
+                self._learn_choice(fact)
+            case PlanPublished():
+                self._see_plan(fact)
+            case _:
+                pass
+        trigger = trigger_of(fact)
+        if trigger is not None:
+            lone = trigger is Trigger.ARRIVAL and not more_come(self.state)
+            self._call(trigger, now if lone else self._schedule.settled(now), own=is_a_plans_own(fact))
+
+    def _see_plan(self, plan: PlanPublished) -> None:
+        """Our plan is published; or another planner leads, as the lease will report too."""
+        if self._token is not None and plan.token >= self._token:
+            self._making = None
+        if self._token is not None and plan.token > self._token:
+            self._token = None
+
+    def _learn_choice(self, fact: PolicyChosen) -> None:
+        if fact.policy == self._announced:
+            self._announced = None
+        self._candidates.forget(fact.policy)
+
+    def _learn_fitness(self, answer: Known | Unfit) -> None:
+        self._candidates.learn(answer)
+        if self._policy() is not None:
+            gathered, self._gathered = self._gathered, {}
+            for (trigger, own), at in gathered.items():
+                self._call(trigger, at, own=own)
+
+    def _call(self, trigger: Trigger, at: float, *, own: bool) -> None:
+        """Have a plan made by `at`, of the kind that the policy wants; `own`: a plan caused the trigger."""
+        policy = self._policy()
+        if policy is None:
+            self._gathered[trigger, own] = min(at, self._gathered.get((trigger, own), at))
+            return
+        kind = policy.calls.get(trigger)
+        if kind is not None and not (own and kind == PlanKind.FIRST):
+            self._schedule.expect(kind, at)
+
+    def _policy(self) -> Known | None:
+        """The policy that plans; None until that is known."""
+        return self._candidates.first(self.state.policy)
+
+    # ---- leading
+
+    def _lead(self, lead: Leadership, now: float) -> Effects:
+        if lead.token != self._token:
+            self._making = None
+        self._token = lead.token
+        configured = self._settings.policy
+        if lead.token is None or not lead.announce or (self.state.policy or configured) == configured:
+            return []
+        self._announced = configured
+        return [Publish(PolicyChosen(at=now, policy=configured))]
+
+    # ---- when
+
+    def _act(self, now: float) -> Effects:
+        """Begin a plan if one is due; else set the timer for the next that may be."""
+        self._timer = None
+        policy = self._policy()
+        if policy is None or self._token is None or self._making is not None or self._announced is not None:
+            return []
+        due_at, kind = self._next(policy.calls, now)
+        while due_at <= now:
+            if kind == PlanKind.FIRST or self._has_room():
+                return self._begin(kind, policy, now)
+            self._schedule.skip(kind)
+            due_at, kind = self._next(policy.calls, now)
+        self._timer = due_at
+        return []
+
+    def _next(self, calls: Mapping[Trigger, PlanKind], now: float) -> tuple[float, PlanKind]:
+        opening = self._schedule.boundary(now)
+        if Trigger.ROUND in calls:
+            state = self.state
+            opening = self._schedule.opening(now, planned=state.planned_round, opened=state.opened_round)
+        return self._schedule.next(now, opening)
+
+    def _has_room(self) -> bool:
+        """Whether some waiting job could start on the idle GPUs."""
+        idle = idle_gpus(self.state, self._memo)
+        return any(self.state.jobs[job_id].demand[0] <= idle for job_id in waiting(self.state))
+
+    # ---- the steps of a plan
+
+    def _begin(self, kind: PlanKind, policy: Known, now: float) -> Effects:
+        assert self._token is not None, "only the leader plans"
+        assert self._making is None, "one plan at a time"
+        self._schedule.begun(kind)
+        view = view_of(
+            self.state,
+            kind=kind,
+            at=now,
+            round_s=self._settings.round_s,
+            restart_s=self._settings.startup_s + self._settings.checkpoint_s,
+            policy=policy.policy,
+            effort=self._effort,
+            memo=self._memo,
+        )
+        self._number += 1
+        self._making = Making(
+            number=self._number,
+            policy=policy,
+            view=view,
+            made_from=self.state.seq,
+            notes=(*self._candidates.notes(self.state.policy), *self._notes),
+        )
+        self._notes = ()
+        return [Work(Prepare(number=self._number, policy=policy.policy, view=view))]
+
+    def _resolve(self, answer: Prepared, now: float) -> Effects:
+        making = self._making
+        if making is None or making.number != answer.number:
+            return []
+        self._making = msgspec.structs.replace(making, notes=(*making.notes, *answer.notes))
+        if len(answer.wanted) and not answer.estimates.known():
+            return self._publish(answer.number, kept(making.view, NO_ESTIMATES), now)
+        task = Resolve(
+            number=answer.number,
+            policy=answer.policy,
+            view=making.view,
+            wanted=answer.wanted,
+            estimates=answer.estimates,
+        )
+        return [Work(task)]
+
+    def _publish(self, number: int, decision: Decision, now: float) -> Effects:
+        making = self._making
+        if making is None or making.number != number or self._token is None:
+            return []
+        if self._outlived(making, now):
+            self._making = None
+            return []
+        if decision.again_at is not None:
+            kind = making.policy.calls.get(Trigger.FREED, PlanKind.FRAGMENT)
+            self._schedule.expect(kind, decision.again_at)
+        frame = Frame(
+            view=making.view,
+            policy=making.policy.policy,
+            token=self._token,
+            made_from=making.made_from,
+            at=now,
+            notes=making.notes,
+        )
+        return [Publish(published(self.state, frame, decision))]
+
+    def _outlived(self, making: Making, now: float) -> bool:
+        past = round_at(now, self._settings.round_s) > making.view.round
+        return past and making.view.kind == PlanKind.FRAGMENT
+
+    def _give_up(self, number: int, reason: str, now: float) -> None:
+        """Outside work failed as a whole: try again a little later, and say so then."""
+        making = self._making
+        if making is None or making.number != number:
+            return
+        self._making = None
+        self._notes = (reason,)
+        self._schedule.hold(now)
+        self._schedule.expect(making.view.kind, self._schedule.settled(now))

@@ -1,0 +1,67 @@
+"""When the next plan is due. Volatile: after a restart it fills anew. Pure."""
+
+import math
+
+from schemas.plans import PlanKind
+from schemas.settings import Settings
+from shared.domain.cluster import round_at
+
+
+class Schedule:
+    def __init__(self, settings: Settings, grace_s: float) -> None:
+        """`grace_s`: how long a round waits for the profiler; at most half of it."""
+        self._round_s = settings.round_s
+        self._settle_s = settings.fragment_settle_s
+        self._grace_s = min(grace_s, settings.round_s / 2)
+        self._due: dict[PlanKind, float] = {}
+        self._not_before = -math.inf
+
+    def expect(self, kind: PlanKind, at: float) -> None:
+        """Have a plan of this kind made at that time at the latest."""
+        self._due[kind] = min(at, self._due.get(kind, at))
+
+    def settled(self, now: float) -> float:
+        """The time at which facts have had `fragment_settle_s` to gather."""
+        return now + self._settle_s
+
+    def hold(self, now: float) -> None:
+        """Put plans off for a little while."""
+        self._not_before = self.settled(now)
+
+    def begun(self, kind: PlanKind) -> None:
+        """A plan of this kind is begun; either kind takes the place of a fragment plan that was due."""
+        self._due.pop(PlanKind.FRAGMENT, None)
+        if kind == PlanKind.FIRST:
+            self._due.pop(PlanKind.FIRST, None)
+
+    def skip(self, kind: PlanKind) -> None:
+        self._due.pop(kind, None)
+
+    def opening(self, now: float, *, planned: int, opened: int) -> float:
+        """When the next first plan of a round is to be made: of the present one, if it has none yet.
+
+        `planned`, `opened`: the last round with a first plan, and the last that the profiler opened.
+        """
+        present = round_at(now, self._round_s)
+        if planned >= present:
+            return self.boundary(now)
+        return max(now, self._not_before) if opened >= present else self._late_opening(present)
+
+    def next(self, now: float, opening: float) -> tuple[float, PlanKind]:
+        """The next plan and its time, past or to come.
+
+        While the round has no first plan, only that one counts.
+        """
+        opens = (max(opening, self._not_before), PlanKind.FIRST)
+        if opening < self.boundary(now):
+            return opens
+        held = [(max(at, self._not_before), kind) for kind, at in sorted(self._due.items())]
+        return min([opens, *held])
+
+    def boundary(self, now: float) -> float:
+        """When the next round begins, later than `now` however the division was rounded."""
+        start = (round_at(now, self._round_s) + 1) * self._round_s
+        return start if start > now else start + self._round_s
+
+    def _late_opening(self, present: int) -> float:
+        return max(present * self._round_s + self._grace_s, self._not_before)

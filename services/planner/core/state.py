@@ -1,0 +1,72 @@
+"""What the planner knows from facts about jobs and nodes; `folds` has what each fact changes.
+
+Which GPUs are taken is in `claims`.
+"""
+
+import msgspec
+
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId
+from schemas.placement import Gang
+from services.planner.core.claims import Claims
+from shared.domain.nodes import KnownNode
+from shared.domain.states import JobState
+
+
+class TrackedJob(msgspec.Struct, kw_only=True):
+    """An unfinished job; it is forgotten when it ends."""
+
+    submitted_at: float
+    demand: tuple[int, ...]
+    samples: float
+    priority: float
+    project: str = "default"
+    workload: Fingerprint = Fingerprint("")
+    batch_size: int = 1
+    """samples of one GPU in an iteration"""
+    status: JobState = JobState.SUBMITTED
+    age_s: float = 0.0
+    sensitivity: float = 1.0
+    single_gpu: dict[GpuType, float] = {}
+    restarts: int = 0
+    held_s: float = 0.0
+    """time for which it held GPUs, without the present placement"""
+    attained_gpu_s: float = 0.0
+    received_s: dict[GpuType, float] = {}
+    running: Gang | None = None
+    running_since: float = 0.0
+    samples_done: float = 0.0
+    """as last reported"""
+    samples_at: float = 0.0
+    """time of that report, or of the start of the present run if that was later"""
+
+
+class State(msgspec.Struct, kw_only=True):
+    seq: int = 0
+    """of the last fact; the shell sets it"""
+    jobs: dict[JobId, TrackedJob] = {}
+    nodes: dict[NodeId, KnownNode] = {}
+    node_facts: int = 0
+    """number of facts so far that changed the nodes"""
+    claims: Claims = msgspec.field(default_factory=Claims)
+    opened_round: int = -1
+    """the last round the profiler opened"""
+    planned_round: int = -1
+    """the last round with a first plan"""
+    plans: int = 0
+    """published so far: makes ids unique"""
+    token: int = 0
+    """the newest leader's, as seen in plans"""
+    policy: str = ""
+    """chosen at run time; empty: the settings say"""
+    memory: bytes = b""
+    """the policy's, from its last decision"""
+    memory_of: str = ""
+    """the policy it belongs to"""
+
+
+def types_of(state: State, gang: Gang | None) -> list[GpuType]:
+    """The GPU types of a gang, in alphabetical order."""
+    nodes = gang.nodes if gang else ()
+    if len(nodes) == 1 and nodes[0] in state.nodes:
+        return [state.nodes[nodes[0]].node.gpu_type]
+    return sorted({state.nodes[node_id].node.gpu_type for node_id in nodes if node_id in state.nodes})

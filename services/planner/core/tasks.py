@@ -1,0 +1,71 @@
+"""What the core asks of the outside, what comes back, and what the lease reports."""
+
+import msgspec
+
+from schemas.plans import PlanKind
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import Decision, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View
+
+
+class Leadership(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease was won, with the fencing token, or lost (None)."""
+
+    token: int | None
+    announce: bool = False
+    """this planner was set to another policy than the one that led before it"""
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """Find a policy, build it, and see whether it can be asked for plans."""
+
+    policy: str
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """It can."""
+
+    policy: str
+    calls: dict[Trigger, PlanKind]
+    """which kind of plan each trigger calls for"""
+
+
+class Unfit(msgspec.Struct, frozen=True, kw_only=True):
+    """It cannot, or not now: the text says why."""
+
+    policy: str
+    reason: str
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True):
+    """Find out what the policy wants to know, and have it estimated."""
+
+    number: int
+    """of the plan in the making: an answer to an earlier one is void"""
+    policy: str
+    view: View
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    policy: str
+    """who decides: the one asked, or `fifo` in its place"""
+    wanted: Configurations
+    estimates: Estimated
+    notes: tuple[str, ...] = ()
+
+
+class Resolve(msgspec.Struct, frozen=True, kw_only=True):
+    """Let the policy decide."""
+
+    number: int
+    policy: str
+    view: View
+    wanted: Configurations
+    estimates: Estimated
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    decision: Decision

@@ -1,0 +1,53 @@
+"""Which facts call for a plan; what kind, and whether at all, is for the policy to say (`Policy.calls`)."""
+
+from schemas.base import Event
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    JobQueued,
+    NodeJoined,
+    NodeRestored,
+    NodeReturned,
+    PlacementRefused,
+    PlanPublished,
+    PreemptReason,
+    ProfileFailed,
+    ProfileMeasured,
+    WorkerStopped,
+)
+from schemas.plans import PlanKind
+from services.planner.policies.contract.decision import Trigger
+
+TRIGGERS: dict[type[Event], Trigger] = {
+    JobQueued: Trigger.ARRIVAL,
+    JobPreempted: Trigger.FREED,
+    JobCompleted: Trigger.FREED,
+    JobFailed: Trigger.FREED,
+    JobCancelled: Trigger.FREED,
+    PlacementRefused: Trigger.FREED,
+    ProfileMeasured: Trigger.FREED,
+    ProfileFailed: Trigger.FREED,
+    WorkerStopped: Trigger.FREED,
+    NodeJoined: Trigger.NODE,
+    NodeReturned: Trigger.NODE,
+    NodeRestored: Trigger.NODE,
+}
+
+
+def trigger_of(fact: Event) -> Trigger | None:
+    """A plan calls for the next one where the GPUs it leaves may serve jobs that it did not consider."""
+    if isinstance(fact, PlanPublished):
+        leaves_more = fact.kind == PlanKind.FIRST or fact.placements
+        return Trigger.FREED if leaves_more else None
+    return TRIGGERS.get(type(fact))
+
+
+def is_a_plans_own(fact: Event) -> bool:
+    """Whether the fact is a plan or carries one out.
+
+    Such facts call for no first plan: with a policy that plans at events each plan would call for the next.
+    """
+    by_plan = isinstance(fact, JobPreempted) and fact.reason is PreemptReason.PLAN
+    return by_plan or isinstance(fact, PlanPublished | WorkerStopped)

@@ -1,0 +1,208 @@
+"""From state to view: what a policy gets to see of the cluster at one instant. Pure."""
+
+import msgspec
+
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.placement import Gang
+from schemas.plans import Placement, PlanKind
+from services.planner.core.state import State, TrackedJob, types_of
+from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
+from services.planner.solver.effort import Effort
+from shared.domain import gangs
+from shared.domain.states import WAITING, JobState
+
+PLANNABLE = WAITING | {JobState.RUNNING}
+COMING = frozenset({JobState.SUBMITTED, JobState.PROFILED})
+
+
+class Memo(msgspec.Struct, kw_only=True):
+    """Parts of the last view that the next one can reuse.
+
+    A cache: it is in no snapshot and changes no view.
+    """
+
+    node_facts: int = -1
+    """`State.node_facts` when the fields below were computed"""
+    types: tuple[GpuType, ...] = ()
+    """GPU types of all nodes, in alphabetical order"""
+    whole: tuple[ViewNode, ...] = ()
+    """the usable nodes with every GPU idle"""
+    nodes: dict[tuple[NodeId, int], ViewNode] = {}
+    """a node with so many of its GPUs idle"""
+    taken: dict[NodeId, int] | None = None
+    seen: tuple[ViewNode, ...] = ()
+    """the nodes of the last view, without the GPUs taken then"""
+    usable: dict[tuple[GpuType, ...], tuple[GpuType, ...]] = {}
+    """by the GPU types that a job has speeds on: those that the cluster has"""
+    presents: dict[PlacementId, tuple[Placement, Gang | None, Present | None]] = {}
+    """of the last view: where each placement's job is; the placement and the gang it was computed from"""
+
+
+def view_of(
+    state: State,
+    *,
+    kind: PlanKind,
+    at: float,
+    round_s: float,
+    restart_s: float,
+    policy: str,
+    effort: Effort,
+    memo: Memo | None = None,
+) -> View:
+    """A first plan sees all GPUs but profiling's and all jobs; a fragment plan what is idle and waits."""
+    memo = memo or Memo()
+    fragment = kind == PlanKind.FRAGMENT
+    nodes = _nodes(state, state.claims.claimed if fragment else state.claims.reserved(), memo)
+    jobs = waiting(state) if fragment else plannable(state)
+    jobs.sort(key=lambda name: (state.jobs[name].submitted_at, name))
+    before, memo.presents = memo.presents, {}
+    return View(
+        at=at,
+        round=int(at // round_s),
+        round_s=round_s,
+        kind=kind,
+        nodes=nodes,
+        jobs=tuple([_job(state, job_id, at, memo, before) for job_id in jobs]),
+        jobs_present=len(state.jobs),
+        effort=effort,
+        restart_s=restart_s,
+        memory=state.memory if state.memory_of == policy else b"",
+    )
+
+
+def plannable(state: State) -> list[JobId]:
+    return [job_id for job_id, job in state.jobs.items() if job.status in PLANNABLE]
+
+
+def waiting(state: State) -> list[JobId]:
+    """Jobs without GPUs and without a promise of any."""
+    placed = state.claims.of_job
+    return [job_id for job_id, job in state.jobs.items() if job.status in WAITING and job_id not in placed]
+
+
+def more_come(state: State) -> bool:
+    """Whether some job is on its way to the queue."""
+    return any(job.status in COMING for job in state.jobs.values())
+
+
+def idle_gpus(state: State, memo: Memo | None = None) -> int:
+    """GPUs of usable nodes that nobody claims."""
+    memo, claimed = memo or Memo(), state.claims.claimed
+    _look_at_nodes(state, memo)
+    return sum([max(node.gpus - claimed.get(node.node_id, 0), 0) for node in memo.whole])
+
+
+def _look_at_nodes(state: State, memo: Memo) -> None:
+    if memo.node_facts == state.node_facts:
+        return
+    memo.node_facts = state.node_facts
+    memo.types = tuple(sorted({record.node.gpu_type for record in state.nodes.values()}))
+    memo.whole = tuple(
+        ViewNode(
+            node_id=node_id,
+            gpu_type=record.node.gpu_type,
+            gpus=record.node.gpus,
+            idle=record.node.gpus,
+            modes=record.modes,
+        )
+        for node_id, record in sorted(state.nodes.items())
+        if record.usable
+    )
+    memo.taken = None
+    memo.nodes, memo.usable = {}, {}
+
+
+def _nodes(state: State, taken: dict[NodeId, int], memo: Memo) -> tuple[ViewNode, ...]:
+    _look_at_nodes(state, memo)
+    if taken != memo.taken:
+        memo.taken = dict(taken)
+        memo.seen = tuple(
+            [_less(node, taken[node.node_id], memo) if node.node_id in taken else node for node in memo.whole]
+        )
+    return memo.seen
+
+
+def _less(node: ViewNode, taken: int, memo: Memo) -> ViewNode:
+    idle = max(node.gpus - taken, 0)
+    known = memo.nodes.get((node.node_id, idle))
+    if known is None:
+        known = memo.nodes[node.node_id, idle] = msgspec.structs.replace(node, idle=idle)
+    return known
+
+
+def _job(
+    state: State,
+    job_id: JobId,
+    at: float,
+    memo: Memo,
+    before: dict[PlacementId, tuple[Placement, Gang | None, Present | None]],
+) -> ViewJob:
+    job, placement = state.jobs[job_id], state.claims.placement_of(job_id)
+    running = job.running
+    stretch_s = at - job.running_since if running else 0.0
+    return ViewJob(
+        job_id=job_id,
+        submitted_at=job.submitted_at,
+        demand=job.demand,
+        gpu_types=_usable(tuple(job.single_gpu), memo),
+        single_gpu=job.single_gpu,
+        sensitivity=job.sensitivity,
+        age_s=job.age_s,
+        wait_s=max(at - job.submitted_at - job.held_s - stretch_s, 0.0),
+        attained_gpu_s=job.attained_gpu_s + stretch_s * running.gpus if running else job.attained_gpu_s,
+        received_s=_received(state, job, stretch_s) if running else job.received_s,
+        restarts=job.restarts,
+        samples=job.samples,
+        samples_done=_done(job, placement, at),
+        priority=job.priority,
+        project=job.project,
+        workload=job.workload,
+        batch_size=job.batch_size,
+        present=_present(job, placement, memo, before) if placement else None,
+    )
+
+
+def _usable(known: tuple[GpuType, ...], memo: Memo) -> tuple[GpuType, ...]:
+    """The GPU types that a job has speeds on and the cluster has."""
+    found = memo.usable.get(known)
+    if found is None:
+        found = memo.usable[known] = tuple(gpu_type for gpu_type in memo.types if gpu_type in known)
+    return found
+
+
+def _received(state: State, job: TrackedJob, stretch_s: float) -> dict[GpuType, float]:
+    received = dict(job.received_s)
+    for gpu_type in types_of(state, job.running):
+        received[gpu_type] = received.get(gpu_type, 0.0) + stretch_s
+    return received
+
+
+def _done(job: TrackedJob, placement: Placement | None, at: float) -> float:
+    speed = placement.throughput if job.running and placement is not None else 0.0
+    return min(job.samples_done + speed * (at - job.samples_at), job.samples)
+
+
+def _present(
+    job: TrackedJob,
+    placement: Placement,
+    memo: Memo,
+    before: dict[PlacementId, tuple[Placement, Gang | None, Present | None]],
+) -> Present | None:
+    """A placement that has lost a worker is about to end, so the job cannot stay there."""
+    known = before.get(placement.placement_id)
+    if known is None or known[0] != placement or known[1] is not job.running:
+        known = (placement, job.running, _where(job, placement))
+    memo.presents[placement.placement_id] = known
+    return known[2]
+
+
+def _where(job: TrackedJob, placement: Placement) -> Present | None:
+    if gangs.misfit(placement.gang, job.demand, job.batch_size):
+        return None
+    return Present(
+        placement_id=placement.placement_id,
+        gang=placement.gang,
+        throughput=placement.throughput,
+        layer=placement.layer,
+        starting=job.running != placement.gang,
+    )

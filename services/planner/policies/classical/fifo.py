@@ -1,0 +1,27 @@
+"""First in, first out, not preemptive. Needs no solver; the strict one stands in for other policies.
+
+Strict: a job that does not fit now holds up all that came after it. Skipping: the next that fits
+starts. Whole plans at round boundaries keep every job where it is; only one whose GPUs went to
+profiling, or whose node drains, is placed anew.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.kit.ordered import Ordered
+
+
+class Fifo(Ordered):
+    """Strict."""
+
+    strict: ClassVar[bool] = True
+
+    def order(self, view: View) -> Sequence[ViewJob]:
+        return view.jobs
+
+
+class FifoSkipping(Fifo):
+    """Also known as fit-job-first, or first come, first served with greedy backfilling."""
+
+    strict: ClassVar[bool] = False

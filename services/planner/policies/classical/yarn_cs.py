@@ -1,0 +1,73 @@
+"""Capacity queues after Apache YARN's capacity scheduler, as GPU clusters run it: gangs, no preemption.
+
+One queue a project. The queue that uses least of its capacity is served next, its jobs first in, first
+out, strict: a job that does not fit holds up its own queue and no other. Capacities are elastic: what a
+queue leaves idle any other may use, and keeps until its jobs end. Triggers: arrivals, completions,
+changes of nodes, round boundaries. All call for whole plans, which keep every job where it is, because a
+fragment plan does not see what each queue uses.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from schemas.plans import PlanKind
+from services.planner.policies.contract.decision import Trigger
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.kit.ordered import EVENTS, Ordered, held
+from services.planner.policies.kit.rigid import RigidOptions, rigid
+
+UNNAMED = 1.0
+"""the capacity of a project that the option does not name"""
+LEAST = 1e-9
+"""the capacity of a project with none: it is served when no other waits"""
+
+
+class YarnOptions(RigidOptions, frozen=True, kw_only=True):
+    capacities: Annotated[str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$")] = ""
+    """relative capacities of the projects' queues, as `vision=3 speech=1`; those not named have 1"""
+
+
+class YarnCs(Ordered):
+    Options = YarnOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
+    strict: ClassVar[bool] = True
+
+    def __init__(self, options: YarnOptions) -> None:
+        super().__init__(options)
+        self._capacity = capacities(options.capacities)
+
+    def line(self, job: ViewJob) -> str:
+        return job.project
+
+    def order(self, view: View) -> Sequence[ViewJob]:
+        used: dict[str, float] = {}
+        waiting: dict[str, deque[ViewJob]] = {}
+        running = [job for job in view.jobs if held(job)]
+        for job in running:
+            used[job.project] = used.get(job.project, 0) + sum(held(job).values())
+        for job in view.jobs:
+            if not held(job):
+                waiting.setdefault(job.project, deque()).append(job)
+        return [*running, *self._turns(waiting, used)]
+
+    def _turns(self, waiting: dict[str, deque[ViewJob]], used: dict[str, float]) -> Iterable[ViewJob]:
+        """As if every job fitted: one that does not holds up its own queue only, so others' turns stand."""
+        while waiting:
+            project = min(waiting, key=lambda name: (used.get(name, 0) / self._share(name), name))
+            job = waiting[project].popleft()
+            used[project] = used.get(project, 0) + rigid(job.demand, self.rigid_demand)
+            if not waiting[project]:
+                del waiting[project]
+            yield job
+
+    def _share(self, project: str) -> float:
+        return self._capacity.get(project, UNNAMED)
+
+
+def capacities(text: str) -> dict[str, float]:
+    """Relative capacities by project, from `vision=3 speech=1`."""
+    pairs = (pair.partition("=") for pair in text.split())
+    return {project: max(float(share), LEAST) for project, _, share in pairs}

@@ -1,0 +1,1 @@
+"""What policies get and return: views, configurations, estimates, options, decisions."""

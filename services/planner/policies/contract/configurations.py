@@ -1,0 +1,273 @@
+"""The configurations a plan may choose from, as columns; no object per configuration. Pure.
+
+Configuration c is for `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]`,
+k = start[c] … start[c + 1] − 1 (compressed sparse rows). Rows of one job are adjacent. At 8,192 GPUs
+there are 12 million rows, so a column is int32 and nothing is copied that need not be. A row that is only
+asked about, never chosen, may name a node several times: it stands for as many nodes like it.
+
+Per type and per R_k (Hops section 3.6):
+
+- aggregated: one on every node with at least R_k idle GPUs. The paper prints `R_k < S_t`; a job that
+  takes a node's last GPU must be allowed, so it is ≤.
+- distributed, low-sensitivity jobs: over nodes of the type that follow one another in node order (those
+  without an idle GPU are stepped over), each filled before the next; the smallest number of nodes, at
+  least two, on which R_k fits anywhere; all runs of that length. A run whose first nodes suffice is no
+  distributed configuration and is dropped.
+- distributed, sensitive jobs: the same, only for an R_k larger than the largest node of the type. The
+  paper prints "less than", which would spread just the jobs that fit one node.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.placement import Configuration
+from services.planner.policies.contract.view import ViewJob, ViewNode
+from shared.domain.arrays import Ints
+
+
+class Pieces(msgspec.Struct, frozen=True):
+    """Runs of rows: one job's for one GPU count on one type. Those of equal shape have equal cells."""
+
+    start: Ints
+    """first row of each piece, and the end of the last"""
+    shape: Ints
+    """by piece"""
+
+
+class Configurations(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module for what the columns mean. All are int32."""
+
+    jobs: tuple[JobId, ...]
+    nodes: tuple[NodeId, ...]
+    job: Ints
+    start: Ints
+    node: Ints
+    gpus: Ints
+    pieces: Pieces | None = None
+    """None: nothing is known of rows that repeat one another"""
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def at(self, row: int) -> Configuration:
+        return {self.nodes[node]: gpus for node, gpus in self.cells(row).items()}
+
+    def cells(self, row: int) -> dict[int, int]:
+        """GPUs by position of the node."""
+        part = slice(self.start[row], self.start[row + 1])
+        found: dict[int, int] = {}
+        for node, gpus in zip(self.node[part].tolist(), self.gpus[part].tolist(), strict=True):
+            found[node] = found.get(node, 0) + gpus
+        return found
+
+
+class _Block(msgspec.Struct, frozen=True):
+    """Some configurations of one GPU count: cells one after another, and the cells of each."""
+
+    node: Ints
+    gpus: Ints
+    cells: Ints
+
+
+class _Pool(msgspec.Struct, frozen=True):
+    """The nodes of one type."""
+
+    position: Ints
+    """in the list of all nodes"""
+    idle: Ints
+    largest: int
+    """GPUs of the largest node, idle or not"""
+
+
+_Wish = tuple[GpuType, int, bool]
+"""some GPUs of one type: on one node, or spread"""
+
+
+def configurations_for(
+    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float, *, stay: bool = False
+) -> Configurations:
+    """All configurations of `jobs` on the idle GPUs of `nodes`; `threshold` is σ.
+
+    With `stay`, a job's present configuration is among them even if it is one that nothing above
+    generates (twice, if something does).
+    """
+    pools = _pools(nodes)
+    blocks: list[_Block] = []
+    known: dict[_Wish, range] = {}
+    owned: list[tuple[int, int]] = []
+    """positions of jobs, and of the blocks that each of them may choose from"""
+    for index, job in enumerate(jobs):
+        if stay:
+            owned.extend((index, number) for number in _shelved(blocks, _present(job, nodes)))
+        for wish in _wishes(job, pools, sensitive=job.sensitivity > threshold):
+            if wish not in known:
+                known[wish] = _shelved(blocks, _block(pools, *wish))
+            owned.extend((index, number) for number in known[wish])
+    return _joined(jobs, nodes, blocks, owned)
+
+
+def placeable(jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float) -> list[ViewJob]:
+    """Those that have a configuration on the idle GPUs, in the order given."""
+    pools = _pools(nodes)
+    most = {gpu_type: (int(pool.idle.max()), int(pool.idle.sum())) for gpu_type, pool in pools.items()}
+
+    def fits(gpu_type: GpuType, gpus: int, spread: bool) -> bool:  # noqa: FBT001 - a wish, spelt out
+        on_one, on_all = most[gpu_type]
+        return gpus <= (on_all if spread else on_one)
+
+    return [
+        job
+        for job in jobs
+        if any(fits(*wish) for wish in _wishes(job, pools, sensitive=job.sensitivity > threshold))
+    ]
+
+
+def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[ViewNode]) -> Configurations:
+    """Columns of configurations given one by one, a job each, on nodes among `nodes`."""
+    used = {node for _, place in chosen for node in place}
+    names = [node.node_id for node in nodes if node.node_id in used] if used else []
+    position = {node_id: index for index, node_id in enumerate(names)}
+    cells = [(position[node], gpus) for _, place in chosen for node, gpus in place.items()]
+    return Configurations(
+        jobs=tuple(job for job, _ in chosen),
+        nodes=tuple(position),
+        job=np.arange(len(chosen), dtype=np.int32),
+        start=_starts(_ints(len(place) for _, place in chosen)),
+        node=_ints(node for node, _ in cells),
+        gpus=_ints(gpus for _, gpus in cells),
+    )
+
+
+def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints:
+    """The rows that are the present configuration of their job. Rows come in the order of the jobs."""
+    position = {node_id: index for index, node_id in enumerate(wanted.nodes)}
+    edges = np.searchsorted(wanted.job, np.arange(len(wanted.jobs) + 1)).tolist()
+    rows: list[int] = []
+    for index, job_id in enumerate(wanted.jobs):
+        place = present.get(job_id, {})
+        if place and all(node_id in position for node_id in place):
+            cells = {position[node_id]: gpus for node_id, gpus in place.items()}
+            rows.extend(_same(wanted, edges[index], edges[index + 1], cells))
+    return _ints(rows)
+
+
+def _same(wanted: Configurations, begin: int, end: int, cells: Mapping[int, int]) -> Iterator[int]:
+    """The rows from `begin` to before `end` that take just these GPUs by node."""
+    node, gpus = next(iter(cells.items()))
+    part = slice(wanted.start[begin], wanted.start[end])
+    hits = np.flatnonzero((wanted.node[part] == node) & (wanted.gpus[part] == gpus)) + part.start
+    rows = np.searchsorted(wanted.start, hits, side="right") - 1
+    return (row for row in rows.tolist() if wanted.cells(row) == cells)
+
+
+def spread(idle: Ints, gpus: int) -> Iterator[dict[int, int]]:
+    """The distributed configurations of `gpus` GPUs over nodes of one type: GPUs by position."""
+    block = _distributed(idle, gpus)
+    ends = np.cumsum(block.cells).tolist()
+    for begin, end in zip([0, *ends], ends, strict=False):
+        yield dict(zip(block.node[begin:end].tolist(), block.gpus[begin:end].tolist(), strict=True))
+
+
+def _shelved(blocks: list[_Block], more: Iterable[_Block]) -> range:
+    """Put blocks with the others; their numbers."""
+    before = len(blocks)
+    blocks.extend(more)
+    return range(before, len(blocks))
+
+
+def _pools(nodes: Sequence[ViewNode]) -> dict[GpuType, _Pool]:
+    positions: dict[GpuType, list[int]] = {}
+    for index, node in enumerate(nodes):
+        positions.setdefault(node.gpu_type, []).append(index)
+    return {gpu_type: _pool(nodes, found) for gpu_type, found in positions.items()}
+
+
+def _pool(nodes: Sequence[ViewNode], positions: list[int]) -> _Pool:
+    return _Pool(
+        position=np.array(positions, dtype=np.int32),
+        idle=np.array([nodes[index].idle for index in positions], dtype=np.int32),
+        largest=max(nodes[index].gpus for index in positions),
+    )
+
+
+def _wishes(job: ViewJob, pools: dict[GpuType, _Pool], *, sensitive: bool) -> Iterator[_Wish]:
+    for gpu_type in job.gpu_types:
+        if gpu_type in pools:
+            for gpus in job.demand:
+                yield gpu_type, gpus, False
+                if not sensitive or gpus > pools[gpu_type].largest:
+                    yield gpu_type, gpus, True
+
+
+def _block(pools: dict[GpuType, _Pool], gpu_type: GpuType, gpus: int, spread: bool) -> Iterator[_Block]:  # noqa: FBT001 - a wish, spelt out
+    pool = pools[gpu_type]
+    block = _distributed(pool.idle, gpus) if spread else _aggregated(pool.idle, gpus)
+    if len(block.cells):
+        yield _Block(pool.position[block.node], block.gpus, block.cells)
+
+
+def _present(job: ViewJob, nodes: Sequence[ViewNode]) -> Iterator[_Block]:
+    """A distributed configuration that the job has now and may keep."""
+    place = job.present.gang.configuration if job.present is not None else {}
+    found = {index: place[node.node_id] for index, node in enumerate(nodes) if node.node_id in place}
+    if 1 < len(place) == len(found) and all(gpus <= nodes[index].idle for index, gpus in found.items()):
+        yield _Block(_ints(found), _ints(found.values()), _ints([len(found)]))
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.array(list(values), dtype=np.int32)
+
+
+def _aggregated(idle: Ints, gpus: int) -> _Block:
+    fits = np.flatnonzero(idle >= gpus).astype(np.int32)
+    return _Block(fits, np.full_like(fits, gpus), np.ones_like(fits))
+
+
+def _distributed(idle: Ints, gpus: int) -> _Block:
+    used = np.flatnonzero(idle > 0).astype(np.int32)
+    free = idle[used]
+    sums = np.concatenate(([0], np.cumsum(free)))
+    for length in range(2, min(len(used), gpus) + 1):
+        reach = sums[length:] - sums[:-length]
+        if (reach >= gpus).any():
+            return _runs(used, free, reach, gpus, length)
+    return _aggregated(idle[:0], gpus)
+
+
+def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, length: int) -> _Block:
+    """The runs of `length` nodes that hold `gpus` GPUs and need their last node for it."""
+    before_last = reach - free[length - 1 :]
+    first = np.flatnonzero((reach >= gpus) & (before_last < gpus))
+    cells = first[:, None] + np.arange(length)
+    taken = free[cells]
+    taken[:, -1] = gpus - before_last[first]
+    lengths = np.full(len(first), length, dtype=np.int32)
+    return _Block(used[cells].ravel(), taken.ravel().astype(np.int32), lengths)
+
+
+def _joined(
+    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], blocks: list[_Block], owned: list[tuple[int, int]]
+) -> Configurations:
+    none = np.empty(0, dtype=np.int32)
+    owner, shape = np.array(owned, dtype=np.int32).reshape(-1, 2).T
+    rows = np.array([len(block.cells) for block in blocks], dtype=np.int32)[shape]
+    pieces = [blocks[number] for number in shape.tolist()]
+    return Configurations(
+        jobs=tuple(job.job_id for job in jobs),
+        nodes=tuple(node.node_id for node in nodes),
+        job=np.repeat(owner, rows),
+        start=_starts(np.concatenate([none, *(block.cells for block in pieces)])),
+        node=np.concatenate([none, *(block.node for block in pieces)]),
+        gpus=np.concatenate([none, *(block.gpus for block in pieces)]),
+        pieces=Pieces(_starts(rows), shape.copy()),
+    )
+
+
+def _starts(lengths: Ints) -> Ints:
+    starts = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, dtype=np.int32, out=starts[1:])
+    return starts

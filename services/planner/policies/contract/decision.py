@@ -1,0 +1,168 @@
+"""What a policy is, and what every decision must keep to.
+
+A policy is found by name and built from its options (see `options`). It is asked in two steps, both
+pure: `wants` names the configurations whose throughput it needs, `decide` chooses. It keeps nothing
+between calls but the `memory` of its last decision, which comes back in the next view, after a restart
+of the planner too. It runs in a process of its own and under a time limit; one that raises, overruns or
+breaks a rule below costs a note in the plan, which `fifo` then makes.
+
+A policy plans gangs in lockstep. One that plans other modes of synchronisation lists all that it plans as
+`modes`, a collection of the types in `schemas.placement`: a job that another policy runs in a mode that is
+not listed is shown as one without a place.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+import msgspec
+
+from schemas.ids import JobId, NodeId
+from schemas.placement import Gang, Lockstep, Mode
+from schemas.plans import Layer, PlanKind, Stage, Waiting
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View
+from services.planner.solver.problem import Solve
+from shared.domain import gangs
+
+
+class Trigger(StrEnum):
+    """What may call for a plan."""
+
+    ROUND = "round"
+    """a round begins"""
+    ARRIVAL = "arrival"
+    """a job entered the queue"""
+    FREED = "freed"
+    """GPUs came free: a job ended or was preempted, a placement was refused, a profile is over"""
+    NODE = "node"
+    """a node joined, came back or is drained no more"""
+
+
+ROUNDS: Mapping[Trigger, PlanKind] = {
+    Trigger.ROUND: PlanKind.FIRST,
+    Trigger.ARRIVAL: PlanKind.FRAGMENT,
+    Trigger.FREED: PlanKind.FRAGMENT,
+    Trigger.NODE: PlanKind.FRAGMENT,
+}
+"""whole plans at round boundaries; between them idle GPUs are filled at once"""
+
+STAND_IN = "fifo"
+"""the policy that plans in place of one that cannot"""
+
+MEMORY_BYTES_MAX = 524_288
+NOTES_MAX = 20
+NOTE_LENGTH_MAX = 1_000
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """One job's gang. The present one keeps the job where it is."""
+
+    job_id: JobId
+    gang: Gang
+    throughput: float
+    layer: Layer
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """One dominant reason for a job without a configuration."""
+
+    job_id: JobId
+    reason: Waiting
+    detail: str = ""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    choices: tuple[Choice, ...]
+    """a first plan: all that shall run; a fragment plan: what shall start besides"""
+    left: tuple[Left, ...] = ()
+    stage: Stage = Stage.QUEUE
+    objective: float = 0.0
+    bound: float = 0.0
+    gap: float = 0.0
+    solve_s: float = 0.0
+    configurations: int = 0
+    memory: bytes = b""
+    again_at: float | None = None
+    """ask again at this cluster time at the latest, even if nothing happens"""
+    notes: tuple[str, ...] = ()
+
+
+class Policy(Protocol):
+    calls: ClassVar[Mapping[Trigger, PlanKind]]
+    """which kind of plan each trigger calls for; triggers left out call for none"""
+
+    def wants(self, view: View) -> Configurations:
+        """The configurations to be estimated: none is an answer."""
+        ...
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        """The same arguments, the same decision."""
+        ...
+
+
+def modes_of(policy: Policy) -> frozenset[type[Mode]]:
+    """Lockstep, unless the policy says more."""
+    return frozenset(getattr(policy, "modes", (Lockstep,)))
+
+
+PolicyFactory = Callable[..., Policy]
+"""What an entry point of `hopyard.policies` names: takes its `Options`, or nothing if it has none."""
+
+
+def fault(view: View, decision: Decision) -> str | None:
+    """The first rule that the decision breaks, in words; None for a sound one.
+
+    Capacity: no node gives more GPUs than it may. One gang a job, of a size in its demand, on
+    nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers are finite,
+    since a message holds no others; what is asked for later is later; words and memory fit a message.
+    """
+    return _unsayable(view, decision) or _impossible(view, decision) or _twice(decision)
+
+
+def _unsayable(view: View, decision: Decision) -> str | None:
+    numbers = (decision.objective, decision.bound, decision.gap, decision.solve_s)
+    if not all(map(math.isfinite, (*numbers, *(choice.throughput for choice in decision.choices)))):
+        return "a number is not finite"
+    if decision.again_at is not None and not view.at < decision.again_at < math.inf:
+        return f"asks for a plan at {decision.again_at:g}, made at {view.at:g}"
+    if len(decision.memory) > MEMORY_BYTES_MAX:
+        return f"a memory of {len(decision.memory)} bytes; at most {MEMORY_BYTES_MAX}"
+    if len(decision.notes) > NOTES_MAX or any(len(note) > NOTE_LENGTH_MAX for note in decision.notes):
+        return f"more than {NOTES_MAX} notes, or one of more than {NOTE_LENGTH_MAX} characters"
+    return None
+
+
+def _impossible(view: View, decision: Decision) -> str | None:
+    jobs = {job.job_id: job for job in view.jobs}
+    nodes = {node.node_id: node for node in view.nodes}
+    given: Counter[NodeId] = Counter()
+    for job_id, times in Counter(choice.job_id for choice in decision.choices).items():
+        if job_id not in jobs or times > 1:
+            return f"{times} configurations for job {job_id}"
+    for choice in decision.choices:
+        job = jobs[choice.job_id]
+        if wrong := gangs.misfit(choice.gang, job.demand, job.batch_size):
+            return f"job {job.job_id}: {wrong}"
+        for node_id, gpus in choice.gang.configuration.items():
+            if node_id not in nodes or nodes[node_id].gpu_type not in job.gpu_types:
+                return f"job {job.job_id} on node {node_id}"
+            if choice.gang.mode not in nodes[node_id].modes:
+                return f"node {node_id} runs no {choice.gang.mode} gangs"
+            given[node_id] += gpus
+            if given[node_id] > nodes[node_id].idle:
+                return f"node {node_id} is over-allocated"
+    return None
+
+
+def _twice(decision: Decision) -> str | None:
+    """Whether some job is left out that is placed, or left out before."""
+    mentioned = {choice.job_id for choice in decision.choices}
+    for left in decision.left:
+        if left.job_id in mentioned:
+            return f"job {left.job_id} is left out, and placed or left out besides"
+        mentioned.add(left.job_id)
+    return None

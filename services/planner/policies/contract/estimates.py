@@ -1,0 +1,185 @@
+"""Throughputs of configurations: columns, their form on the wire, and the last ones known.
+
+No I/O here: `workers` asks. Jobs of one workload train at the same speed on the same GPUs, so each thing is
+asked and remembered once for all of them: some ten thousand rows where a plan has a million.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.ids import Fingerprint
+from schemas.plans import Layer
+from schemas.questions import LAYERS, EstimateQuestion, Estimates
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.view import View
+from services.planner.solver.problem import subset
+from shared.domain.arrays import Floats, Ints
+
+Bytes = npt.NDArray[np.uint8]
+Hashes = npt.NDArray[np.uint64]
+
+CACHED = LAYERS.index("cached")
+REMEMBERED_AT_MOST = 1_000_000
+"""rows that were asked about"""
+
+
+class Estimated(msgspec.Struct, frozen=True, kw_only=True):
+    """One row a configuration."""
+
+    throughput: Floats
+    """samples/s of the whole configuration; NaN where nothing is known"""
+    layer: Bytes
+    """index into `LAYERS`"""
+
+    def known(self) -> bool:
+        return bool((self.throughput > 0).any())
+
+    def layer_at(self, row: int) -> Layer:
+        return Layer(LAYERS[self.layer[row]])
+
+    def at(self, rows: Ints) -> "Estimated":
+        return Estimated(throughput=self.throughput[rows], layer=self.layer[rows])
+
+
+def unknown(count: int) -> Estimated:
+    return Estimated(throughput=np.full(count, np.nan), layer=np.full(count, CACHED, dtype=np.uint8))
+
+
+# ---- what to ask
+
+
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
+    """The configurations to ask about: of those that must have equal estimates, one."""
+
+    asked: Configurations
+    workloads: tuple[Fingerprint, ...]
+    """by job of `asked`; empty: not known, the job is like no other"""
+    which: Ints
+    """for every configuration of the plan, the row of `asked` that stands for it"""
+
+
+def inquiry(wanted: Configurations, view: View) -> Inquiry:
+    workload_of = {job.job_id: job.workload for job in view.jobs}
+    workloads = tuple(workload_of.get(job_id, Fingerprint("")) for job_id in wanted.jobs)
+    rows, which = _once(wanted, workloads)
+    start, cells = subset(wanted.start, rows)
+    asked = Configurations(
+        jobs=wanted.jobs,
+        nodes=wanted.nodes,
+        job=wanted.job[rows],
+        start=start,
+        node=wanted.node[cells],
+        gpus=wanted.gpus[cells],
+    )
+    return Inquiry(asked=asked, workloads=workloads, which=which)
+
+
+def question(about: Inquiry) -> EstimateQuestion:
+    asked = about.asked
+    return EstimateQuestion(
+        jobs=asked.jobs,
+        workloads=about.workloads,
+        nodes=asked.nodes,
+        job=_wire(asked.job),
+        start=_wire(asked.start),
+        node=_wire(asked.node),
+        gpus=_wire(asked.gpus),
+    )
+
+
+def estimated(reply: Estimates, count: int) -> Estimated:
+    """The columns of a reply; raises ValueError where they do not have `count` rows."""
+    throughput = np.frombuffer(reply.throughput, dtype="<f8").astype(np.float64)
+    layer = np.frombuffer(reply.layer, dtype="<u1")
+    if len(throughput) != count or len(layer) != count or (layer >= len(LAYERS)).any():
+        raise ValueError(f"{len(throughput)} estimates for {count} configurations")
+    usable = np.isfinite(throughput) & (throughput > 0)
+    return Estimated(throughput=np.where(usable, throughput, np.nan), layer=layer)
+
+
+def _once(wanted: Configurations, workloads: Sequence[Fingerprint]) -> tuple[Ints, Ints]:
+    """Rows of the first piece of each shape and workload, and for every row its place among them."""
+    everything = np.arange(len(wanted), dtype=np.int32)
+    if wanted.pieces is None or not len(wanted):
+        return everything, everything
+    start, shape = wanted.pieces.start, wanted.pieces.shape
+    workload = _codes(_names(wanted.jobs, workloads))[wanted.job[start[:-1]]]
+    _, first, which = np.unique(
+        workload * (int(shape.max()) + 1) + shape, return_index=True, return_inverse=True
+    )
+    begin, rows = subset(start, first.astype(np.int32))
+    shift = begin[:-1][which] - start[:-1]
+    return rows, everything + np.repeat(shift, np.diff(start))
+
+
+def _names(jobs: Sequence[str], workloads: Sequence[Fingerprint]) -> tuple[str, ...]:
+    """What estimates belong to: the workload, or else the job."""
+    return tuple(workload or job_id for job_id, workload in zip(jobs, workloads, strict=True))
+
+
+def _codes(names: Sequence[str]) -> npt.NDArray[np.int64]:
+    known = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    return np.array([known[name] for name in names], dtype=np.int64)
+
+
+# ---- what was answered
+
+
+class Remembered:
+    """The last estimate of everything that was asked about, up to a limit."""
+
+    def __init__(self, limit: int = REMEMBERED_AT_MOST) -> None:
+        self._limit = limit
+        self._keys: Hashes = np.empty(0, dtype=np.uint64)
+        self._throughput: Floats = np.empty(0)
+
+    def learn(self, about: Inquiry, estimates: Estimated) -> None:
+        fresh = hashes(about)
+        keys = np.concatenate([fresh, self._keys])
+        throughput = np.concatenate([estimates.throughput, self._throughput])
+        unique, first = np.unique(keys, return_index=True)
+        if len(unique) > self._limit:
+            unique, first = np.unique(fresh, return_index=True)
+        self._keys, self._throughput = unique, throughput[first]
+
+    def recall(self, about: Inquiry) -> Estimated:
+        """What is known of it, each from the cached layer."""
+        answer = unknown(len(about.asked))
+        if len(self._keys):
+            keys = hashes(about)
+            place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            found = self._keys[place] == keys
+            answer.throughput[found] = self._throughput[place[found]]
+        return answer
+
+
+def hashes(about: Inquiry) -> Hashes:
+    """A hash of the workload and the GPUs by node, row by row, the same in every plan and process."""
+    asked = about.asked
+    if not len(asked):
+        return np.empty(0, dtype=np.uint64)
+    names = _name_hashes(_names(asked.jobs, about.workloads))
+    cells = _mixed(_name_hashes(asked.nodes)[asked.node] + asked.gpus.astype(np.uint64))
+    places = np.add.reduceat(cells, asked.start[:-1])
+    mixed: Hashes = _mixed(names[asked.job] ^ places)
+    return mixed
+
+
+def _mixed(value: Hashes) -> Hashes:
+    """The finaliser of splitmix64."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def _name_hashes(names: Sequence[str]) -> Hashes:
+    digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _wire(column: npt.NDArray[np.int32]) -> bytes:
+    return column.astype("<i4", copy=False).tobytes()

@@ -1,0 +1,62 @@
+"""Checks the configurations that a policy asks about, before code that relies on their form gets them.
+
+Pure.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from services.planner.policies.contract.configurations import Configurations, Pieces
+from services.planner.policies.contract.view import View
+from shared.domain.arrays import Ints
+
+
+def misfit(view: View, wanted: object) -> str | None:
+    """The first thing that is wrong with them, in words; None where they are as `Configurations` promises.
+
+    Types must match exactly: reading what the process of policies sends must not need a policy's code.
+    """
+    if type(wanted) is not Configurations:
+        return f"{type(wanted).__name__} is no Configurations"
+    broken = (words for fits, words in _checks(view, wanted) if not fits)
+    return next(broken, None)
+
+
+def _checks(view: View, wanted: Configurations) -> Iterator[tuple[bool, str]]:
+    """Each check relies on those before it."""
+    columns = (wanted.job, wanted.start, wanted.node, wanted.gpus)
+    yield all(map(_is_column, columns)), "a column is no array of int32"
+    yield {type(name) for name in (*wanted.jobs, *wanted.nodes)} <= {str}, "a name is no text"
+    yield set(wanted.jobs) <= {job.job_id for job in view.jobs}, "a job is not in the view"
+    yield set(wanted.nodes) <= {node.node_id for node in view.nodes}, "a node is not in the view"
+    yield _tiles(wanted.start, len(wanted.node)), "the rows do not cover the cells"
+    yield len(wanted.start) == len(wanted.job) + 1, "not as many rows as jobs of rows"
+    yield len(wanted.gpus) == len(wanted.node), "not as many GPU counts as nodes"
+    yield bool((np.diff(wanted.job) >= 0).all()), "the rows of a job are apart"
+    yield _within(wanted.job, len(wanted.jobs)), "a row is of no job"
+    yield _within(wanted.node, len(wanted.nodes)), "a cell is on no node"
+    yield bool((wanted.gpus > 0).all()), "a cell has no GPU"
+    yield _is_cut(wanted), "the pieces do not cover the rows"
+
+
+def _is_cut(wanted: Configurations) -> bool:
+    pieces = wanted.pieces
+    if pieces is None:
+        return True
+    if type(pieces) is not Pieces or not (_is_column(pieces.start) and _is_column(pieces.shape)):
+        return False
+    return _tiles(pieces.start, len(wanted)) and len(pieces.start) == len(pieces.shape) + 1
+
+
+def _is_column(column: object) -> bool:
+    return type(column) is np.ndarray and column.dtype == np.int32 and column.ndim == 1
+
+
+def _tiles(start: Ints, end: int) -> bool:
+    """Whether these are the begins of parts, none empty, of 0 … end − 1, and the end."""
+    return len(start) > 0 and start[0] == 0 and start[-1] == end and bool((np.diff(start) > 0).all())
+
+
+def _within(column: Ints, count: int) -> bool:
+    return not len(column) or (int(column.min()) >= 0 and int(column.max()) < count)

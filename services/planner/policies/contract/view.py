@@ -1,0 +1,105 @@
+"""What a policy sees: the cluster at one instant, immutable. Only data lives here.
+
+Nodes come in the order of their ids, jobs in the order of their submission (then id).
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
+from schemas.placement import ONLY_LOCKSTEP, Gang, Mode
+from schemas.plans import Layer, PlanKind
+from services.planner.solver.effort import Effort
+
+
+class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
+    """An alive, undrained node."""
+
+    node_id: NodeId
+    gpu_type: GpuType
+    gpus: int
+    """all of them"""
+    idle: int
+    """those the plan may use: first plan, all but profiling's; fragment plan, those nobody claims"""
+    modes: tuple[str, ...] = ONLY_LOCKSTEP
+    """how gangs may synchronise that it runs"""
+
+
+class Present(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job runs, or is about to run."""
+
+    placement_id: PlacementId
+    gang: Gang
+    throughput: float
+    """samples/s, as estimated when it was planned"""
+    layer: Layer
+    starting: bool = False
+    """it does not run there yet"""
+
+
+class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A profiled, unfinished job. A fragment plan shows those without a placement only."""
+
+    job_id: JobId
+    submitted_at: float
+    demand: tuple[int, ...]
+    """R, ascending"""
+    gpu_types: tuple[GpuType, ...]
+    """types it can run on, in alphabetical order"""
+    single_gpu: dict[GpuType, float]
+    """samples/s on one GPU"""
+    sensitivity: float
+    """ρ (Hops eq. 10)"""
+    age_s: float
+    """expected running time without waiting (Hops eq. 9)"""
+    wait_s: float
+    """time it existed and held no GPUs"""
+    attained_gpu_s: float
+    """GPU-seconds held so far"""
+    received_s: dict[GpuType, float]
+    """seconds for which it held GPUs, by type"""
+    restarts: int
+    """preemptions so far"""
+    samples: float
+    samples_done: float
+    """as last reported, and from then on as estimated"""
+    priority: float = 1.0
+    """the user's factor on the job's weight"""
+    project: str = "default"
+    workload: Fingerprint = Fingerprint("")
+    """jobs of one workload train at the same speed on the same GPUs; empty: like no other"""
+    batch_size: int = 1
+    """samples of one GPU in an iteration"""
+    present: Present | None = None
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    round: int
+    round_s: float
+    kind: PlanKind
+    nodes: tuple[ViewNode, ...]
+    jobs: tuple[ViewJob, ...]
+    jobs_present: int
+    """unfinished jobs in the cluster, shown here or not"""
+    effort: Effort
+    restart_s: float = 0.0
+    """of running that a job loses when it is moved: its checkpoint is written, its workers start anew"""
+    memory: bytes = b""
+    """what the policy's last decision asked to be kept"""
+
+    @property
+    def idle_gpus(self) -> int:
+        return sum([node.idle for node in self.nodes])
+
+    def in_modes(self, modes: Collection[type[Mode]]) -> "View":
+        """For a policy that plans these modes: a job that runs in another has no place where it can stay."""
+        if all(job.present is None or type(job.present.gang.sync) in modes for job in self.jobs):
+            return self
+        return msgspec.structs.replace(self, jobs=tuple(_in_modes(job, modes) for job in self.jobs))
+
+
+def _in_modes(job: ViewJob, modes: Collection[type[Mode]]) -> ViewJob:
+    stays = job.present is None or type(job.present.gang.sync) in modes
+    return job if stays else msgspec.structs.replace(job, present=None)

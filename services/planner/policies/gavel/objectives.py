@@ -1,0 +1,50 @@
+"""Gavel's objectives by name, from what is known of a round. Pure."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from services.planner.policies.gavel.memory import Now
+from services.planner.policies.gavel.shares import (
+    Shares,
+    evened,
+    fifo,
+    finish_time,
+    makespan,
+    max_min,
+    max_sum,
+)
+from services.planner.solver.budget import Budget
+from shared.domain.arrays import Floats
+
+Objective = Literal["max-min", "finish-time", "makespan", "throughput", "fifo"]
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What an objective is computed from."""
+
+    now: Now
+    isolated_s: Floats
+    budget: Budget
+    authors: bool
+    """with their quirks"""
+
+
+OBJECTIVES: dict[Objective, Callable[[Case], Shares]] = {
+    "max-min": lambda case: max_min(case.now.demand, case.budget, fill=not case.authors),
+    "finish-time": lambda case: finish_time(
+        case.now.demand, case.now.left, case.now.elapsed, case.isolated_s, case.budget, fill=not case.authors
+    ),
+    "makespan": lambda case: makespan(case.now.demand, case.now.left, case.budget, fill=not case.authors),
+    "throughput": lambda case: max_sum(case.now.demand, case.budget),
+    "fifo": lambda case: fifo(case.now.demand, authors=case.authors),
+}
+
+
+def computed(objective: Objective, case: Case, *, blind: bool) -> Shares:
+    """`blind`: the demand's speeds do not distinguish types."""
+    shares = OBJECTIVES[objective](case)
+    if not blind or objective == "fifo":
+        return shares
+    return msgspec.structs.replace(shares, share=evened(case.now.demand, shares.share))

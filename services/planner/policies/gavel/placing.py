@@ -1,0 +1,157 @@
+"""Where the gangs of a Gavel round go, once it is known who runs on which GPU type. Pure.
+
+Larger gangs first. `consolidated` is how it should be; `in_worker_order` is how the authors do it.
+"""
+
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from typing import TypeVar
+
+import msgspec
+
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.placement import Configuration
+from services.planner.policies.contract.view import ViewNode
+from services.planner.policies.kit.gangs import Pools, place
+
+Worker = TypeVar("Worker", bound=Hashable)
+Gpu = tuple[NodeId, int]
+"""a GPU: its node, and its number there"""
+Gpus = dict[NodeId, tuple[int, ...]]
+"""the numbers of some GPUs by node"""
+
+
+class RoundJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs in the coming round."""
+
+    job_id: JobId
+    gpus: int
+    gpu_type: GpuType
+    held: Configuration = {}
+    """where it has just these GPUs of this type now; empty: it has not"""
+    known: bool = True
+    """it had shares computed"""
+
+
+def consolidated(
+    runs: Sequence[RoundJob], pools: Pools, idle: Mapping[NodeId, int]
+) -> dict[JobId, Configuration]:
+    """A job keeps its GPUs if no larger one took them; else it goes on the fewest nodes.
+
+    Of as few, on those that drive nobody out, if there are such.
+    """
+    free, spare = dict(idle), dict(idle)
+    for run in runs:
+        _shift(spare, run.held, -1)
+    result: dict[JobId, Configuration] = {}
+    for run in sorted(runs, key=lambda run: -run.gpus):
+        _shift(spare, run.held, 1)
+        where = run.held if _fits(run.held, free) else _fewest(run, pools, (spare, free))
+        if where is not None:
+            result[run.job_id] = where
+            _shift(free, where, -1)
+            _shift(spare, where, -1)
+    return result
+
+
+def _fits(where: Configuration, free: Mapping[NodeId, int]) -> bool:
+    return bool(where) and all(gpus <= free[node] for node, gpus in where.items())
+
+
+def _fewest(run: RoundJob, pools: Pools, rooms: Sequence[Mapping[NodeId, int]]) -> Configuration | None:
+    """On the fewest nodes; of as few, those of the first room."""
+    tries = (place(run.gpus, types=(run.gpu_type,), pools=pools, free=room) for room in rooms)
+    return min((found for found in tries if found is not None), key=len, default=None)
+
+
+def _shift(gpus: dict[NodeId, int], where: Configuration, sign: int) -> None:
+    for node, number in where.items():
+        gpus[node] += sign * number
+
+
+# ---- the authors' way
+
+
+def in_worker_order(
+    runs: Sequence[RoundJob], nodes: Sequence[ViewNode], before: Mapping[JobId, Gpus]
+) -> dict[JobId, Gpus]:
+    """See `assigned`; a worker is a GPU. `before`: the GPUs each job was given last."""
+    previous = _previous(runs, before)
+    inside = {gpu for own in previous.values() for gpu in own}
+    result: dict[JobId, Gpus] = {}
+    for gpu_type in dict.fromkeys(run.gpu_type for run in runs):
+        workers = [gpu for node in nodes if node.gpu_type == gpu_type for gpu in _usable(node, inside)]
+        here = [run for run in runs if run.gpu_type == gpu_type]
+        for job_id, taken in assigned(here, workers, previous).items():
+            result[job_id] = _by_node(taken)
+    return result
+
+
+def assigned(
+    runs: Sequence[RoundJob], workers: Sequence[Worker], previous: Mapping[JobId, Sequence[Worker]]
+) -> dict[JobId, tuple[Worker, ...]]:
+    """The runs of one type, in the order in which they were taken, on its workers.
+
+    `workers`: server by server; `previous`: those of the last round. Of gangs of one size those come
+    first that can keep their workers; the others take what is free in the order of the workers, though
+    another server had room for the whole gang. A job without shares has room kept for it and gets none.
+    """
+    result: dict[JobId, tuple[Worker, ...]] = {}
+    used: set[Worker] = set()
+    own = set(workers)
+    for size in sorted({run.gpus for run in runs}, reverse=True):
+        alike = [run for run in runs if run.gpus == size]
+        for run in alike:
+            before = previous.get(run.job_id, ())
+            if before and own.issuperset(before) and used.isdisjoint(before):
+                result[run.job_id] = tuple(before)
+                used.update(before)
+        for run in alike:
+            if run.job_id not in result and run.known:
+                result[run.job_id] = tuple([worker for worker in workers if worker not in used][:size])
+                used.update(result[run.job_id])
+    assert len(used) == sum(map(len, result.values())), "a worker goes to one job"
+    return result
+
+
+def _previous(runs: Sequence[RoundJob], before: Mapping[JobId, Gpus]) -> dict[JobId, list[Gpu]]:
+    """The GPUs of those that hold some: as remembered, or else the first of each node that are nobody's."""
+    remembered = {run.job_id: before.get(run.job_id, {}) for run in runs if run.held}
+    result = {
+        run.job_id: _flat(remembered[run.job_id])
+        for run in runs
+        if run.held and counts(remembered[run.job_id]) == run.held
+    }
+    taken = {gpu for own in result.values() for gpu in own}
+    for run in runs:
+        if run.held and run.job_id not in result:
+            result[run.job_id] = [
+                gpu for node, gpus in run.held.items() for gpu in islice(_untaken(node, taken), gpus)
+            ]
+            taken.update(result[run.job_id])
+    return result
+
+
+def counts(gpus: Gpus) -> Configuration:
+    return {node: len(numbers) for node, numbers in gpus.items()}
+
+
+def _untaken(node: NodeId, taken: Container[Gpu]) -> Iterator[Gpu]:
+    return ((node, number) for number in count() if (node, number) not in taken)
+
+
+def _usable(node: ViewNode, inside: Container[Gpu]) -> list[Gpu]:
+    """As many GPUs as the plan may use: those that jobs hold, then the first of the others."""
+    every = [(node.node_id, number) for number in range(node.gpus)]
+    return sorted(sorted(every, key=lambda gpu: gpu not in inside)[: max(node.idle, 0)])
+
+
+def _flat(gpus: Gpus) -> list[Gpu]:
+    return [(node, number) for node, numbers in gpus.items() for number in numbers]
+
+
+def _by_node(gpus: Iterable[Gpu]) -> Gpus:
+    found: dict[NodeId, list[int]] = {}
+    for node, number in gpus:
+        found.setdefault(node, []).append(number)
+    return {node: tuple(numbers) for node, numbers in found.items()}

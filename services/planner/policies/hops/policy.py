@@ -1,0 +1,201 @@
+"""Hops (SoCC '24): service window, sensitivity adjustment, location-specific configurations, one ILP.
+
+Among plans of equal worth the one that leaves running jobs where they are is better: the gain of a
+running job's other configurations is multiplied by 1 − `TIE`.
+
+Beyond the paper: a running job that a first plan moves loses `moving_cost_s` of the round, so the gain
+of its other configurations is multiplied by 1 − moving_cost_s / round_s, and its present configuration
+is always among the candidates. With `moving_cost_s` 0 neither happens.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from schemas.ids import JobId
+from schemas.placement import Configuration, Gang
+from schemas.plans import PlanKind, Waiting
+from services.planner.policies.contract.configurations import (
+    Configurations,
+    configurations_for,
+    held,
+    placeable,
+)
+from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.kit.priority import PriorityRule, power_of, ranked, weights
+from services.planner.policies.kit.program import problem_of
+from services.planner.policies.kit.window import adjusted, service_window
+from services.planner.solver.problem import NOTHING, Solution, Solve
+from shared.domain.arrays import Floats, Ints
+
+TIE = 1e-3
+"""far below the tolerated gap, above the solver's rounding"""
+
+
+class HopsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    priority_rule: PriorityRule = "lr"
+    """what a job's priority is: latency ratio, finish-time fairness, attained service, …"""
+    priority_power: Annotated[float, Meta(ge=0, le=10)] = 1.0
+    """λ"""
+    sensitivity_threshold: Annotated[float, Meta(gt=0)] = 1.4
+    """σ: ρ above which a job is spread only where no node has room for it"""
+    window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
+    """service window, in multiples of the GPUs the plan may use"""
+    moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """what a running job loses when a first plan moves it; 0: moving is free, as the paper has it"""
+    queue_refresh_s: Annotated[float, Meta(gt=0, le=1e8)] = 30.0
+    """a fragment plan is tried again after so long, if jobs outside the window could fit"""
+
+
+class Hops:
+    Options = HopsOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
+
+    def __init__(self, options: HopsOptions) -> None:
+        self._options = options
+
+    def wants(self, view: View) -> Configurations:
+        return configurations_for(
+            self._window(view, self._queue(view, self._ranks(view))),
+            view.nodes,
+            self._options.sensitivity_threshold,
+            stay=self._moving_share(view) > 0,
+        )
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        ranks = self._ranks(view)
+        queue = self._queue(view, ranks)
+        window = self._window(view, queue)
+        gain = gains(wanted, estimates.throughput)
+        stays = held(wanted, _present(view))
+        self._discount_moves(gain, view, wanted, stays)
+        weight = self._weights(ranks, window)
+        capacity = np.array([node.idle for node in view.nodes], dtype=np.int32)
+        problem, rows = problem_of(wanted, capacity, weight, gain, stays)
+        solution = solve(problem, view.effort)
+        chosen = [int(rows[row]) for row in solution.choice[solution.choice != NOTHING]]
+        return _decision(
+            [_choice(wanted, estimates, row) for row in chosen],
+            left=_left(view, queue, window, wanted, problem.job),
+            solution=solution,
+            configurations=len(wanted),
+            again_at=self._again_at(view, wanted, chosen, window),
+        )
+
+    def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
+        return ranked(view, self._options.priority_rule)
+
+    def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
+        """Whom this plan could serve, the most urgent first.
+
+        In a fragment plan, jobs without any configuration on the idle GPUs are not in it: a few of them at
+        the head would fill the window and keep the GPUs from all others (docs/adr/0007).
+        """
+        queue = [job for job, _ in ranks]
+        if view.kind == PlanKind.FRAGMENT:
+            return placeable(queue, view.nodes, self._options.sensitivity_threshold)
+        return queue
+
+    def _window(self, view: View, queue: Sequence[ViewJob]) -> list[ViewJob]:
+        """The jobs of this plan, in the order of the queue."""
+        length = service_window(queue, view.idle_gpus * self._options.window_factor)
+        if view.kind == PlanKind.FRAGMENT:
+            return adjusted(queue, length, view.idle_gpus)
+        return list(queue[:length])
+
+    def _weights(self, ranks: Sequence[tuple[ViewJob, float]], window: Sequence[ViewJob]) -> Floats:
+        priorities = {job.job_id: value for job, value in ranks}
+        power = power_of(self._options.priority_rule, self._options.priority_power)
+        factor = np.array([job.priority for job in window])
+        result: Floats = weights([priorities[job.job_id] for job in window], power) * factor
+        return result
+
+    def _moving_share(self, view: View) -> float:
+        return min(self._options.moving_cost_s / view.round_s, 1.0)
+
+    def _discount_moves(self, gain: Floats, view: View, wanted: Configurations, stays: Ints) -> None:
+        """Multiply the gain of what would move a job by the share of the round that is left to it."""
+        present = _present(view)
+        moves = np.array([job_id in present for job_id in wanted.jobs], dtype=bool)
+        share = np.where(moves, 1.0 - max(self._moving_share(view), TIE), 1.0)
+        kept = gain[stays]
+        gain *= share[wanted.job]
+        gain[stays] = kept
+
+    def _again_at(
+        self, view: View, wanted: Configurations, chosen: Sequence[int], window: Sequence[ViewJob]
+    ) -> float | None:
+        """When the queue is refreshed next, if that could let in a job that idle GPUs are enough for."""
+        used = sum(int(wanted.gpus[wanted.start[row] : wanted.start[row + 1]].sum()) for row in chosen)
+        inside = {job.job_id for job in window}
+        idle = view.idle_gpus - used
+        outside = (job for job in view.jobs if job.job_id not in inside)
+        if any(job.demand[0] <= idle for job in outside):
+            return view.at + self._options.queue_refresh_s
+        return None
+
+
+def _present(view: View) -> dict[JobId, Configuration]:
+    return {job.job_id: job.present.gang.configuration for job in view.jobs if job.present is not None}
+
+
+def gains(wanted: Configurations, throughput: Floats) -> Floats:
+    """G_ij: throughput / the job's smallest in this plan; NaN where there is no estimate."""
+    smallest = np.full(len(wanted.jobs), np.inf)
+    np.fmin.at(smallest, wanted.job, throughput)
+    result: Floats = throughput / smallest[wanted.job]
+    return result
+
+
+def _choice(wanted: Configurations, estimates: Estimated, row: int) -> Choice:
+    return Choice(
+        job_id=wanted.jobs[wanted.job[row]],
+        gang=Gang.of(wanted.at(row)),
+        throughput=float(estimates.throughput[row]),
+        layer=estimates.layer_at(row),
+    )
+
+
+def _left(
+    view: View,
+    queue: Sequence[ViewJob],
+    window: Sequence[ViewJob],
+    wanted: Configurations,
+    estimated: Ints,
+) -> dict[JobId, Left]:
+    """Why each job would be left out. `estimated`: of each configuration with an estimate, its job."""
+    reasons = dict.fromkeys((job.job_id for job in view.jobs), Waiting.NO_CONFIGURATION)
+    reasons |= dict.fromkeys((job.job_id for job in queue), Waiting.OUTSIDE_WINDOW)
+    reasons |= dict.fromkeys((job.job_id for job in window), Waiting.NO_CONFIGURATION)
+    for rows, reason in ((wanted.job, Waiting.NO_ESTIMATE), (estimated, Waiting.OUTWEIGHED)):
+        has = np.zeros(len(window), dtype=bool)
+        has[rows] = True
+        reasons |= {window[index].job_id: reason for index in np.flatnonzero(has).tolist()}
+    return {job_id: Left(job_id=job_id, reason=reason) for job_id, reason in reasons.items()}
+
+
+def _decision(
+    choices: list[Choice],
+    *,
+    left: dict[JobId, Left],
+    solution: Solution,
+    configurations: int,
+    again_at: float | None,
+) -> Decision:
+    placed = {choice.job_id for choice in choices}
+    return Decision(
+        choices=tuple(choices),
+        left=tuple(reason for job_id, reason in left.items() if job_id not in placed),
+        stage=solution.stage,
+        objective=solution.objective,
+        bound=solution.bound,
+        gap=solution.gap,
+        solve_s=solution.seconds,
+        configurations=configurations,
+        again_at=again_at,
+    )

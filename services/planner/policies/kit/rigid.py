@@ -1,0 +1,23 @@
+"""The one GPU count of a job that a policy without elasticity asks for. Pure."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+Rigid = Literal["median", "min", "max"]
+
+
+class RigidOptions(msgspec.Struct, frozen=True, kw_only=True):
+    rigid_demand: Rigid = "median"
+    """which of a job's GPU counts it gets; of two medians the smaller"""
+
+
+def rigid(demand: Sequence[int], rule: Rigid = "median") -> int:
+    """One of the counts R_1 < … < R_n a job can run with.
+
+    The median is what the Hops comparison gives to policies that cannot choose; of an even number of
+    counts it is the lower middle one, since a mean of two need not be a count the job can run with.
+    """
+    place = {"min": 0, "median": (len(demand) - 1) // 2, "max": len(demand) - 1}
+    return demand[place[rule]]

@@ -1,0 +1,9 @@
+"""The order of GPU types, where an authors' code has one that is neither by name nor by speed. Pure."""
+
+from collections.abc import Sequence
+
+
+def listed_first(types: Sequence[str], listed: Sequence[str]) -> list[int]:
+    """Positions of the types: the `listed` ones in the order of the list, then the others in their own."""
+    place = {name: index for index, name in enumerate(listed)}
+    return sorted(range(len(types)), key=lambda kind: (place.get(types[kind], len(place)), kind))

@@ -1,0 +1,41 @@
+"""The service window at the head of the queue, and the sensitivity adjustment of fragment plans. Pure.
+
+Data: the queue in order, each job with its minimum demand R_1 and its placement sensitivity ρ.
+"""
+
+from collections.abc import Sequence
+
+from services.planner.policies.contract.view import ViewJob
+
+
+def service_window(queue: Sequence[ViewJob], gpus: float) -> int:
+    """How many jobs from the head may be planned.
+
+    Their minimum demands add up to at least `gpus`; the job that reaches it is the last one.
+    """
+    wanted = 0
+    for length, job in enumerate(queue, start=1):
+        wanted += job.demand[0]
+        if wanted >= gpus:
+            return length
+    return len(queue)
+
+
+def adjusted(queue: Sequence[ViewJob], length: int, idle: int) -> list[ViewJob]:
+    """The window's jobs, and after them the low-sensitivity ones admitted from behind its edge.
+
+    ρ_set: mean ρ of the window, as it grows; ρ_queue: mean ρ of the queue. While ρ_set > ρ_queue walk
+    on and admit each job with ρ_i < ρ_queue whose minimum demand fits the idle GPUs.
+    """
+    window = list(queue[:length])
+    if not window:
+        return window
+    mean_queue = sum(job.sensitivity for job in queue) / len(queue)
+    total = sum(job.sensitivity for job in window)
+    for job in queue[length:]:
+        if total / len(window) <= mean_queue:
+            break
+        if job.sensitivity < mean_queue and job.demand[0] <= idle:
+            window.append(job)
+            total += job.sensitivity
+    return window

@@ -1,0 +1,90 @@
+"""Sia's integer program (SOSP '23), put as the one that every plan here is. Pure.
+
+Data: utilities U [J, T, K] of `utilities`, weights w [J] (1 in the paper), GPUs by type, p and λ.
+
+    p < 0: minimise   Σ w U x + λ Σ_i w_i (1 − Σ_j x_ij)
+    p > 0: maximise   Σ w U x − λ Σ_i w_i (1 − Σ_j x_ij)
+    subject to        one configuration a job, GPUs of every type ≤ capacity, x ∈ {0, 1}
+
+With the gain λ − U (p < 0) or λ + U (p > 0) of a configuration both are: maximise Σ w · gain · x. So a
+type is a node of `problem.Problem`, solved by way of `prices`; configurations without a gain are left out.
+Cells of a job's table are numbered as it is flattened: cell = type · K + size.
+"""
+
+import msgspec
+import numpy as np
+
+from services.planner.policies.sia.prices import solve_priced
+from services.planner.solver.effort import Effort
+from services.planner.solver.problem import NOTHING, Problem, Solution, Solve
+from shared.domain.arrays import Floats, Ints
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """What fairness costs: the paper's defaults."""
+
+    power: float = -0.5
+    """p"""
+    penalty: float = 1.1
+    """|λ|, for a job without GPUs"""
+
+
+class Market(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to give."""
+
+    capacity: Ints
+    """GPUs by type"""
+    sizes: Ints
+    """GPU counts, the last axis of the tables"""
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
+    cell: Ints
+    """by job: type and size, or NOTHING"""
+    solution: Solution
+
+
+def gains(utility: Floats, goal: Goal) -> Floats:
+    """What a configuration is worth more than none."""
+    return goal.penalty - utility if goal.power < 0 else goal.penalty + utility
+
+
+def allocate(
+    gain: Floats, market: Market, *, weight: Floats, pinned: Ints, solve: Solve, effort: Effort
+) -> Allocation:
+    """The best cell of every job. `pinned` [J]: the cell a job must keep, or NOTHING."""
+    stays = pinned != NOTHING
+    cells = gain.reshape(len(gain), -1).copy()
+    cells[stays] = np.nan
+    problem, rows = _program(cells, msgspec.structs.replace(market, capacity=_rest(market, pinned)), weight)
+    solution = solve_priced(problem, effort, solve)
+    cell = np.where(stays, pinned, NOTHING).astype(np.int32)
+    chosen = solution.choice != NOTHING
+    cell[chosen] = rows[solution.choice[chosen]]
+    return Allocation(cell=cell, solution=solution)
+
+
+def _program(cells: Floats, market: Market, weight: Floats) -> tuple[Problem, Ints]:
+    """The program over the cells that gain something, and the number of each."""
+    job, cell = np.nonzero(cells > 0)
+    kind, size = np.divmod(cell, max(len(market.sizes), 1))
+    fits = market.sizes[size] <= market.capacity[kind]
+    job, cell, kind, size = job[fits], cell[fits], kind[fits], size[fits]
+    problem = Problem(
+        capacity=market.capacity,
+        weight=weight,
+        job=job.astype(np.int32),
+        start=np.arange(len(job) + 1, dtype=np.int32),
+        node=kind.astype(np.int32),
+        gpus=market.sizes[size],
+        gain=cells[job, cell],
+    )
+    return problem, cell.astype(np.int32)
+
+
+def _rest(market: Market, pinned: Ints) -> Ints:
+    """The GPUs of every type that nobody pinned holds."""
+    kind, size = np.divmod(pinned[pinned != NOTHING], max(len(market.sizes), 1))
+    taken = np.bincount(kind, weights=market.sizes[size], minlength=len(market.capacity))
+    rest: Ints = np.maximum(market.capacity - taken, 0).astype(np.int32)
+    return rest

@@ -1,0 +1,266 @@
+"""Sia (SOSP '23): goodput by GPU type and count, one integer program a round, and only then places.
+
+Rounds only: nothing is planned between them, as in the paper. `Sia` may give a job every GPU count of its
+demand; `SiaPowers` the authors' own counts, powers of two within a node and whole nodes; `SiaFaithful`
+has the quirks of the authors' code besides. docs/policies/sia.md says what they are.
+
+Beyond the paper: between equal choices the order of the queue decides; `outcome` says which jobs stay.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from schemas.ids import JobId
+from schemas.plans import PlanKind, Waiting
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.kit.priority import PriorityRule, ranked
+from services.planner.policies.kit.type_order import listed_first
+from services.planner.policies.sia.ilp import Allocation, Goal, Market, allocate, gains
+from services.planner.policies.sia.outcome import Round, choices, reasons
+from services.planner.policies.sia.table import (
+    Offer,
+    Table,
+    by_type,
+    columns,
+    counts,
+    options_of,
+    present_options,
+    stocks,
+    table_of,
+)
+from services.planner.policies.sia.utilities import (
+    begun,
+    discounted,
+    normalised,
+    projected,
+    restart_factor,
+    single_precision,
+    utilities,
+)
+from services.planner.solver.problem import NOTHING, Solve
+from shared.domain.arrays import Floats
+
+GAP = 1e-4
+"""tolerated at most, as by the authors: a hundredth of the whole is dozens of small jobs left out"""
+TIE = 1e-6
+"""by how much the first of the queue outweighs the last: it decides between equals only"""
+VERSION = 1
+"""of the memory"""
+
+
+class SiaMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next decision has to know and no view shows."""
+
+    version: int = VERSION
+    largest: dict[JobId, int] = {}
+    """the most GPUs each job was given, if more than one"""
+
+
+class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
+    power: Annotated[float, Meta(ge=-10, le=10)] = -0.5
+    """p: below 0 the smaller, the fairer; above 0 the larger, the more for jobs that gain most"""
+    penalty: Annotated[float, Meta(ge=0, le=1e6)] = 1.1
+    """|λ|: what a job without GPUs costs"""
+    scale_up: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
+    """a job gets at most so many times the GPUs it has run with, or its next larger GPU count"""
+    priority_rule: PriorityRule = "lr"
+    """the order of the queue, which decides between equals only"""
+    types: str = ""
+    """the order in which GPU types lend their curve to one of which nothing is known; then those not named"""
+    restart_s: Annotated[str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$")] = ""
+    """seconds that a restart costs jobs whose name contains a word, as `bert=120 imagenet=250`; any other
+    costs what starting and a checkpoint do"""
+
+
+class Sia:
+    Options = SiaOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = {Trigger.ROUND: PlanKind.FIRST}
+    powers: ClassVar[bool] = False
+    """the authors' counts, instead of all that the user allows"""
+    quirks: ClassVar[bool] = False
+    """utilities in hundredths, in single precision; a rigid job's smallest goodput is its GPU count; no order
+    of the queue; places anew in every round"""
+
+    def __init__(self, options: SiaOptions) -> None:
+        self._options = options
+        self._goal = Goal(power=options.power, penalty=options.penalty)
+        self._costs = restart_costs(options.restart_s)
+        self._last: tuple[View, tuple[list[ViewJob], list[Offer]]] | None = None
+
+    def wants(self, view: View) -> Configurations:
+        queue, offers = self._offered(view)
+        return columns([job.job_id for job in queue], offers, view.nodes)
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        if not len(wanted):
+            nothing = (Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION) for job_id in wanted.jobs)
+            return Decision(choices=(), left=tuple(nothing), memory=_memory(view, ()))
+        seen = self._round(view, wanted, estimates)
+        given = self._allocation(seen, solve)
+        chosen = choices(seen, given.cell, estimates, authors=self.quirks)
+        return Decision(
+            choices=chosen,
+            left=reasons(seen, given.cell, chosen),
+            stage=given.solution.stage,
+            objective=given.solution.objective,
+            bound=given.solution.bound,
+            gap=given.solution.gap,
+            solve_s=given.solution.seconds,
+            configurations=int((seen.table.row != NOTHING).sum()),
+            memory=_memory(view, chosen),
+        )
+
+    def _offered(self, view: View) -> tuple[list[ViewJob], list[Offer]]:
+        """The queue, and by job what it may be given; of the same view as the last time, the same."""
+        if self._last is None or self._last[0] is not view:
+            queue = self._queue(view)
+            self._last = view, (queue, self._choices(view, queue))
+        return self._last[1]
+
+    def _queue(self, view: View) -> list[ViewJob]:
+        """All jobs, the most urgent first; the authors': rigid ones first, then as they came."""
+        if self.quirks:
+            return sorted(view.jobs, key=lambda job: len(job.demand) > 1)
+        return [job for job, _ in ranked(view, self._options.priority_rule)]
+
+    def _choices(self, view: View, queue: Sequence[ViewJob]) -> list[Offer]:
+        """By job: what it may be given."""
+        stock, largest = stocks(view.nodes), _largest(view)
+        known: dict[tuple[object, ...], Offer] = {}
+        found = []
+        for job, now in zip(queue, present_options(queue, view.nodes), strict=True):
+            most = largest[job.job_id]
+            alike = (job.demand, job.gpu_types, most, now)
+            if alike not in known:
+                sizes = counts(job, stock, powers=self.powers)
+                known[alike] = options_of(sizes, most, self._options.scale_up, now)
+            found.append(known[alike])
+        return found
+
+    def _round(self, view: View, wanted: Configurations, estimates: Estimated) -> Round:
+        queue, offers = self._offered(view)
+        table = table_of(wanted, offers, view.nodes)
+        return Round(
+            view=view,
+            queue=queue,
+            table=table,
+            goodput=_goodput(queue, table, estimates, self._options.types.split()),
+            present=table.cells(present_options(queue, view.nodes)),
+        )
+
+    def _allocation(self, seen: Round, solve: Solve) -> Allocation:
+        starting = [job.present is not None and job.present.starting for job in seen.queue]
+        effort = seen.view.effort
+        return allocate(
+            self._gains(seen),
+            _market(seen),
+            weight=_weights(seen.queue, tie=0.0 if self.quirks else TIE),
+            pinned=np.where(starting, seen.present, NOTHING).astype(np.int32),
+            solve=solve,
+            effort=msgspec.structs.replace(effort, gap=min(effort.gap, GAP)),
+        )
+
+    def _gains(self, seen: Round) -> Floats:
+        """What each configuration is worth more than none: [J, T, K]."""
+        rigid = [len(job.demand) == 1 and self.quirks for job in seen.queue]
+        least = np.where(rigid, [job.demand[0] for job in seen.queue], 1.0)
+        gain = begun(normalised(seen.goodput, least), seen.table.row != NOTHING)
+        number = np.arange(gain[0].size).reshape(gain[0].shape)
+        gain = discounted(
+            gain,
+            self._restart_factor(seen),
+            np.array([job.present is not None for job in seen.queue]),
+            number == seen.present[:, None, None],
+        )
+        utility = utilities(gain, self._goal.power, rounded=self.quirks)
+        return gains(single_precision(utility) if self.quirks else utility, self._goal)
+
+    def _restart_factor(self, seen: Round) -> Floats:
+        return restart_factor(
+            np.array([seen.view.at - job.submitted_at for job in seen.queue]),
+            np.array([job.restarts for job in seen.queue], dtype=np.float64),
+            np.array([self._restart_s(job, seen.view.restart_s) for job in seen.queue], dtype=np.float64),
+        )
+
+    def _restart_s(self, job: ViewJob, usual_s: float) -> float:
+        """What a restart of the job costs: of the first word that its name contains, or else any job's."""
+        return next((cost_s for word, cost_s in self._costs.items() if word in job.job_id), usual_s)
+
+
+class SiaPowers(Sia):
+    powers = True
+
+
+class SiaFaithful(SiaPowers):
+    quirks = True
+
+
+def restart_costs(text: str) -> dict[str, float]:
+    """Seconds by word, from `bert=120 imagenet=250`."""
+    return {word: float(cost) for word, _, cost in (part.rpartition("=") for part in text.split())}
+
+
+def _goodput(queue: Sequence[ViewJob], table: Table, estimates: Estimated, listed: Sequence[str]) -> Floats:
+    """What is estimated, and projected for types of which nothing is known, by the first type `listed`."""
+    single = [[job.single_gpu.get(gpu_type, np.nan) for gpu_type in table.types] for job in queue]
+    order = listed_first(table.types, listed)
+    every = projected(table.spread(estimates.throughput), np.array(single), order)
+    return np.where(table.row == NOTHING, np.nan, every)
+
+
+def _market(seen: Round) -> Market:
+    idle = [sum(node.idle for node in nodes) for nodes in by_type(seen.view.nodes).values()]
+    return Market(capacity=np.array(idle, dtype=np.int32), sizes=seen.table.sizes)
+
+
+def _weights(queue: Sequence[ViewJob], tie: float) -> Floats:
+    """The users' factors, all 1 in the paper; and the order of the queue, by as much as `tie`."""
+    rank = np.arange(len(queue)) / max(len(queue), 1)
+    weights: Floats = np.array([job.priority for job in queue]) * (1.0 - tie * rank)
+    return weights
+
+
+# ---- memory
+
+
+def _largest(view: View) -> dict[JobId, int]:
+    """The most GPUs each job has run with: profiling was on one.
+
+    Without a memory of it, what the job has now, or else the mean so far.
+    """
+    known = _remembered(view.memory)
+    return {
+        job.job_id: max(
+            known.get(job.job_id, 1),
+            job.present.gang.gpus if job.present is not None else 1,
+            int(job.attained_gpu_s / max(sum(job.received_s.values()), 1.0)),
+        )
+        for job in view.jobs
+    }
+
+
+def _memory(view: View, chosen: Sequence[Choice]) -> bytes:
+    """Of the jobs in the view; a fragment plan does not show those that run, and forgets none."""
+    largest = _largest(view)
+    if view.kind == PlanKind.FRAGMENT:
+        largest = _remembered(view.memory) | largest
+    for choice in chosen:
+        largest[choice.job_id] = max(largest[choice.job_id], choice.gang.gpus)
+    kept = {job_id: gpus for job_id, gpus in sorted(largest.items()) if gpus > 1}
+    return msgspec.json.encode(SiaMemory(largest=kept))
+
+
+def _remembered(memory: bytes) -> dict[JobId, int]:
+    """What was written, if this version wrote it; nothing otherwise."""
+    try:
+        found = msgspec.json.decode(memory, type=SiaMemory)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return found.largest if found.version == VERSION else {}

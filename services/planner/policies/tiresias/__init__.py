@@ -1,0 +1,1 @@
+"""Tiresias (NSDI '19): queues by attained service, or by the Gittins index."""

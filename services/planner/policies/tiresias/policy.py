@@ -1,0 +1,139 @@
+"""Tiresias (NSDI '19): discretised two-dimensional least attained service. Skipping, preemptive.
+
+K queues by attained service (`queues`), served in order; what does not fit is
+skipped. Triggers: arrivals, completions, changes of nodes, demotions, promotions, round boundaries; each
+calls for a whole plan.
+
+Tensor sizes are not known here, so a job's skew is judged by what it causes: a job whose throughput
+suffers from spreading (ρ above `sensitivity_threshold`) is consolidated, or waits; any other takes a
+single node too, but failing that the fullest nodes first, which leaves the fewest fragments.
+
+Gittins order needs the services of other jobs. No history is at hand, so they are those expected of the
+jobs that are there; a caller that has a history gives it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from schemas.ids import JobId
+from schemas.plans import PlanKind
+from services.planner.policies.contract.decision import Trigger
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.kit.gangs import Style
+from services.planner.policies.kit.ordered import EVENTS, Ordered, WalkResult, held
+from services.planner.policies.kit.rigid import RigidOptions, rigid
+from services.planner.policies.tiresias.gittins import AuthorsGittins, Gittins
+from services.planner.policies.tiresias.queues import (
+    JobFigures,
+    Queues,
+    Rank,
+    Rules,
+    advanced,
+    in_order,
+    next_move_in,
+    settled,
+)
+
+SOONEST_S = 1.0
+"""at least, from a plan to the next one that `again_at` asks for"""
+
+
+class TiresiasOptions(RigidOptions, frozen=True, kw_only=True):
+    thresholds: Annotated[str, Meta(pattern=r"^\d+(\.\d+)?( +\d+(\.\d+)?)*$")] = "3250 7200"
+    """where each queue but the last ends, ascending: GPU·s of attained service"""
+    service: Literal["gpu-time", "time"] = "gpu-time"
+    """what service is; with `time`, the thresholds are seconds"""
+    order: Literal["fifo", "gittins"] = "fifo"
+    """within a queue: by start, or by the Gittins index of the attained service"""
+    promote_knob: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    """a job that has waited so many times as long as it ran goes back to the first queue; 0: never"""
+    faithful: bool = False
+    """with the quirks of the authors' simulator"""
+    sensitivity_threshold: Annotated[float, Meta(gt=0)] = 1.4
+    """ρ above which a job is consolidated, or waits"""
+
+
+class Tiresias(Ordered):
+    Options = TiresiasOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
+    preemptive: ClassVar[bool] = True
+
+    def __init__(self, options: TiresiasOptions, history: Sequence[float] = ()) -> None:
+        """`history`: services of earlier jobs, in GPU·s."""
+        super().__init__(options)
+        self._options = options
+        self._rules = Rules(
+            thresholds=tuple(sorted(map(float, options.thresholds.split()))),
+            by_gpus=options.service == "gpu-time",
+            promote_knob=options.promote_knob,
+            authors=options.faithful,
+        )
+        self._learnt = self._gittins(history) if history else None
+
+    def order(self, view: View) -> Sequence[ViewJob]:
+        return _jobs(view, self._queues(view))
+
+    def verdict(self, view: View) -> WalkResult:
+        queues = self._queues(view)
+        served = self.serve(view, _jobs(view, queues))
+        if view.kind is PlanKind.FRAGMENT:  # it shows no running jobs: the next whole plan moves the queues
+            return WalkResult(served=served, memory=view.memory)
+        queues = settled(queues, served.placed)
+        delay_s = next_move_in(queues, self._seen(view), served.placed, self._rules)
+        return WalkResult(
+            served=served,
+            memory=msgspec.msgpack.encode(queues),
+            again_at=None if delay_s is None else view.at + max(delay_s, SOONEST_S),
+        )
+
+    def style(self, job: ViewJob) -> Style:
+        skewed = job.sensitivity > self._options.sensitivity_threshold
+        return Style.CONSOLIDATED if skewed else Style.FRAGMENTS
+
+    def _queues(self, view: View) -> Queues:
+        """As they are to be served now."""
+        seen = self._seen(view)
+        queues = advanced(remembered(view.memory), seen, self._rules)
+        return in_order(queues, seen, self._rules, self._rank(view))
+
+    def _seen(self, view: View) -> dict[JobId, JobFigures]:
+        return {job.job_id: self._job(job, view.at) for job in view.jobs}
+
+    def _job(self, job: ViewJob, now: float) -> JobFigures:
+        place = held(job)
+        return JobFigures(
+            gpus=sum(place.values()) or rigid(job.demand, self.rigid_demand),
+            submitted_at=job.submitted_at,
+            held_s=max(now - job.submitted_at - job.wait_s, 0.0),
+            held_gpu_s=job.attained_gpu_s,
+            waited_s=job.wait_s,
+            running=bool(place),
+        )
+
+    def _rank(self, view: View) -> Rank | None:
+        if self._options.order == "fifo":
+            return None
+        expected = (job.age_s * sum(job.demand) / len(job.demand) for job in view.jobs)
+        return self._learnt or self._gittins(list(expected))
+
+    def _gittins(self, services: Sequence[float]) -> Rank:
+        build = AuthorsGittins if self._rules.authors else Gittins
+        return build(services, self._rules.thresholds[0]).index
+
+
+def remembered(memory: bytes) -> Queues:
+    """The queues of the last decision; none from memory that is not ours."""
+    try:
+        queues = msgspec.msgpack.decode(memory, type=Queues)
+    except msgspec.MsgspecError:
+        return ()
+    names = [own.job_id for line in queues for own in line]
+    return queues if len(names) == len(set(names)) else ()
+
+
+def _jobs(view: View, queues: Queues) -> list[ViewJob]:
+    jobs = {job.job_id: job for job in view.jobs}
+    return [jobs[own.job_id] for line in queues for own in line]

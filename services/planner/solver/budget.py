@@ -1,0 +1,29 @@
+"""What a computation may still spend, in seconds: of the wall clock, or modelled ones, counted from work."""
+
+import math
+import time
+
+import msgspec
+
+
+class Budget(msgspec.Struct):
+    """Begins when it is made. Modelled, it is the same on every machine."""
+
+    seconds: float = math.inf
+    modelled: bool = True
+    work_s: float = 0.0
+    """modelled seconds, as charged"""
+    began: float = msgspec.field(default_factory=time.perf_counter)
+
+    def charge(self, work_s: float) -> None:
+        """Count the modelled seconds of some work; on the wall clock it has passed already."""
+        self.work_s += work_s
+
+    @property
+    def spent_s(self) -> float:
+        return self.work_s if self.modelled else time.perf_counter() - self.began
+
+    @property
+    def left_s(self) -> float:
+        """Below 0 once it is overspent."""
+        return self.seconds - self.spent_s

@@ -1,0 +1,1 @@
+"""The own back end: prices and a relaxation for the bound, dives for the plan, then branching."""

@@ -1,0 +1,47 @@
+"""What a search may still spend: seconds of the wall clock, or modelled ones."""
+
+from services.planner.solver.search import Search
+
+LP_STEP_S = 5e-9
+"""modelled seconds of one simplex iteration, for each column of the program"""
+LP_FLAT = 6_000
+"""an iteration costs as much as so many columns more"""
+DESCENT_S = 2e-8
+"""modelled seconds of one step down the Lagrangian, for each gang that it looks at"""
+PRICE_S = 6e-8
+"""modelled seconds of pricing one configuration"""
+
+
+class Spent(Exception):
+    """The effort is spent: what has been found so far is the answer."""
+
+
+def lp_s(steps: int, columns: int) -> float:
+    """Modelled seconds of simplex iterations on a program of so many columns."""
+    return steps * (LP_FLAT + columns) * LP_STEP_S
+
+
+class Meter:
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._modelled = search.effort.modelled
+
+    def left_s(self) -> float | None:
+        """Seconds for the next step; None where only work counts. Raises Spent."""
+        search = self._search
+        if search.stopped.is_set() or search.budget.left_s <= 0:
+            raise Spent
+        return None if self._modelled else search.left_s
+
+    def charge_lp(self, steps: int, columns: int) -> None:
+        self._search.budget.charge(lp_s(steps, columns))
+
+    def affords_lp(self, steps: int, columns: int) -> bool:
+        """Whether so many steps are within the effort; on the wall clock, the caller limits them."""
+        return not self._modelled or lp_s(steps, columns) < self._search.budget.left_s
+
+    def charge_descent(self, gangs: int) -> None:
+        self._search.budget.charge(gangs * DESCENT_S)
+
+    def charge_pricing(self, configurations: int) -> None:
+        self._search.budget.charge(configurations * PRICE_S)

@@ -1,0 +1,56 @@
+"""A dive by prices, in place of programs.
+
+Jobs are taken in turns, a sixth to a twentieth of them each, the surest first (see `dive.surest`); then
+prices go on down for the jobs and GPUs that are left, from what all free GPUs of a node cost together, by as
+many steps as there are turns.
+"""
+
+import contextlib
+
+import numpy as np
+
+from services.planner.solver.own.columns import Columns, columns_of
+from services.planner.solver.own.descent import descended
+from services.planner.solver.own.dive import Placing, completed, surest
+from services.planner.solver.own.lagrangian import Lagrangian, by_capacity, functions_of, price_of
+from services.planner.solver.own.meter import Meter, Spent
+from services.planner.solver.own.prices import Priced
+from services.planner.solver.problem import NOTHING, restricted
+from shared.domain.arrays import Floats, Ints
+
+SOFTNESS = 0.007
+"""of what a job is worth on average"""
+
+
+def priced_dive(columns: Columns, way: Priced, meter: Meter) -> Ints:
+    """The configurations of a plan, of those that `way` looked at; the rest is greedy."""
+    placing = Placing(columns_of(restricted(columns.problem, way.rows)))
+    with contextlib.suppress(Spent):
+        _dive(placing, way, meter)
+    return completed(columns, way.rows[placing.chosen])
+
+
+def _dive(placing: Placing, way: Priced, meter: Meter) -> None:
+    columns, price = placing.columns, way.found.relaxed.price
+    rows, nodes = np.arange(len(columns.problem), dtype=np.int32), np.arange(len(price))
+    softness = SOFTNESS * way.found.bound / columns.problem.jobs
+    for left in range(way.turns, 0, -1):
+        rows = rows[placing.choice[columns.problem.job[rows]] == NOTHING]
+        rows = rows[columns.fits(rows, placing.free)]
+        if not len(rows):
+            return
+        functions = functions_of(placing.free, columns.sizes)
+        lagrangian = Lagrangian(columns, rows, functions, softness, meter)
+        w = descended(lagrangian, by_capacity(functions, price[nodes, placing.free]), way.turns)
+        price = price_of(functions, w)
+        x = lagrangian.shares(w)
+        _take(placing, rows, x, most=float(x.sum()) / left)
+
+
+def _take(placing: Placing, rows: Ints, x: Floats, *, most: float) -> None:
+    """Take the surest configurations, `most` at most."""
+    taken = 0
+    for position in surest(placing.columns, rows, x).tolist():
+        if taken >= most:
+            return
+        taken += placing.take(int(rows[position]))

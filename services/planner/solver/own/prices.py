@@ -1,0 +1,92 @@
+"""Prices without a program: down the Lagrangian, in legs.
+
+A leg steps over a sample: the configurations that are near their job's best at the prices so far, and of the
+others the fewer the farther they are, so that no node is left without bidders. Then all of them are priced,
+which proves a bound. For 512 GPUs a step takes a tenth of a millisecond; for 8,192 some milliseconds, a leg
+half a second to a second.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from services.planner.solver.own.columns import Columns, least
+from services.planner.solver.own.descent import descended
+from services.planner.solver.own.lagrangian import Lagrangian, by_capacity, functions_of, price_of
+from services.planner.solver.own.master import RelaxedSolution
+from services.planner.solver.own.meter import Meter
+from services.planner.solver.own.relaxation import Bounded
+from shared.domain.arrays import Floats, Ints
+
+NEAR = 0.01
+"""share of a job's largest value: a smaller loss counts as none"""
+TINY = 1e-12
+
+
+class Leg(msgspec.Struct, frozen=True):
+    """How one leg of the descent is done."""
+
+    each: int
+    """configurations in its sample, per job on average"""
+    steps: int
+    """descent steps at most"""
+    softness: float
+    """of what a job is worth on average"""
+    turns: int
+    """turns of a priced dive from its end, each with as many descent steps"""
+
+
+LEGS = (
+    Leg(24, 40, 0.02, turns=6),
+    Leg(70, 40, 0.01, turns=8),
+    Leg(140, 40, 0.005, turns=10),
+    Leg(280, 60, 0.002, turns=20),
+)
+
+BRIEF = Leg(10, 20, 0.03, turns=4)
+"""before the others where nodes are few: there are few prices to find"""
+FEW_NODES = 16
+
+
+class Priced(msgspec.Struct, frozen=True):
+    """Where a leg ended."""
+
+    found: Bounded
+    rows: Ints
+    """its sample of configurations; `found.relaxed.x` is how much of each is in use"""
+    turns: int
+
+
+def prices(columns: Columns, meter: Meter, gpu: float, legs: Sequence[Leg] = LEGS) -> Iterator[Priced]:
+    """Leg by leg; `gpu` is what every GPU costs to begin with. Raises Spent."""
+    problem = columns.problem
+    random = np.random.default_rng(1)
+    functions = functions_of(problem.capacity, columns.sizes)
+    w = by_capacity(functions, gpu * problem.capacity.astype(float))
+    found = _bounded(columns, meter, functions, w, np.empty(0))
+    for leg in legs:
+        rows = _looked_at(columns, found, leg.each, random)
+        lagrangian = Lagrangian(columns, rows, functions, leg.softness * found.bound / problem.jobs, meter)
+        w = descended(lagrangian, w, leg.steps)
+        found = _bounded(columns, meter, functions, w, lagrangian.shares(w))
+        yield Priced(found, rows, leg.turns)
+
+
+def _looked_at(columns: Columns, found: Bounded, each: int, random: np.random.Generator) -> Ints:
+    """A sample whose density falls with what a configuration loses beside its job's best."""
+    job = columns.problem.job
+    unit = columns.best(columns.value)
+    unit = np.maximum(unit, TINY * unit.max())
+    late = ((found.best[job] - found.net) / unit[job] + NEAR) * random.random(len(job))
+    return least(late, each * columns.problem.jobs)
+
+
+def _bounded(columns: Columns, meter: Meter, functions: Floats, w: Floats, x: Floats) -> Bounded:
+    meter.left_s()
+    meter.charge_pricing(len(columns.problem))
+    price = price_of(functions, w)
+    net = columns.net(price)
+    best = columns.best(net)
+    whole = float(w.sum())
+    return Bounded(RelaxedSolution(whole + float(best.sum()), x, best, price, whole), net, best)

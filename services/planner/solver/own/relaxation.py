@@ -1,0 +1,122 @@
+"""The proven bound: the linear relaxation by column generation, tightened by facets.
+
+Prices on the GPUs of every node (and on facets, see `facets`) say what each configuration is worth net of
+them. For any prices that are not negative
+
+    bound = what all GPUs and facets cost + Σ_i max(0, max_c (value_c − Σ φ[node, size]))
+
+is not below the optimum (Lagrange), so every round of the loop proves something. It solves the master over
+the few columns it holds, prices all configurations at once, and lets each job's best ones join, until the
+bound and the master's objective meet.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from services.planner.solver.own.columns import Columns, largest, sampled
+from services.planner.solver.own.master import Master, RelaxedSolution
+from services.planner.solver.own.meter import Meter
+from shared.domain.arrays import Floats, Ints
+
+SAMPLE = 40
+"""columns a job begins with where nothing is known of prices"""
+LIKELY = 24
+"""columns a job begins with where prices are known"""
+JOIN = 8
+"""columns a job may add in one round"""
+NEAR = 0.5
+"""of the way from a job's price to its best net value: a column below that is not worth adding"""
+ROUNDS = 30
+"""of facets, at most; the first few bring most"""
+MET = 0.1
+"""the bound is met within this share of the tolerated gap"""
+FINEST = 1e-4
+TINY = 1e-7
+
+Enough = Callable[[float], bool]
+"""from every bound that is found: whether the relaxation may stop there"""
+
+
+class Bounded(msgspec.Struct, frozen=True):
+    """The prices with the lowest bound that a relaxation found, and that bound; any prices prove one."""
+
+    relaxed: RelaxedSolution
+    net: Floats
+    """by configuration, at these prices"""
+    best: Floats
+    """by job, at these prices"""
+
+    @property
+    def bound(self) -> float:
+        return self.relaxed.whole + float(self.best.sum())
+
+
+class Relaxation:
+    """A master that grows: by columns, then by facets."""
+
+    def __init__(self, columns: Columns, rows: Ints, meter: Meter, *, gap: float, enough: Enough) -> None:
+        """`rows`: the configurations to begin with; `gap`: the tolerated relative gap."""
+        self.columns = columns
+        self.master = Master(columns, meter)
+        self._meter = meter
+        self._met = max(gap * MET, FINEST)
+        self._enough = enough
+        self._ended = False
+        self.master.join(rows)
+
+    def relax(self) -> Bounded:
+        """Generate columns until bound and objective meet. Raises Spent."""
+        least = np.inf
+        while True:
+            relaxed = self.master.solve()
+            found = self.bounded(relaxed)
+            least = min(least, found.bound)
+            met = least - relaxed.objective <= self._met * least
+            self._ended = self._enough(least)
+            if self._ended or met or not self._price_in(found):
+                return found
+
+    def tighten(self, found: Bounded, rounds: int = ROUNDS) -> Bounded:
+        """Add the facets that the relaxation breaks, until it breaks none or the bound is good enough.
+
+        Raises Spent.
+        """
+        for _ in range(rounds):
+            if self._ended:
+                break
+            x = self.shares(found)
+            if not self.master.cut(x, self.columns.problem.capacity, np.ones(len(x), dtype=bool)):
+                break
+            found = self.relax()
+        return found
+
+    def shares(self, found: Bounded) -> Floats:
+        """By column of the master: how much of it is in use; nothing of those that joined since."""
+        return np.pad(found.relaxed.x, (0, len(self.master.rows) - len(found.relaxed.x)))
+
+    def bounded(self, relaxed: RelaxedSolution) -> Bounded:
+        """What all configurations are worth at these prices."""
+        self._meter.charge_pricing(len(self.columns.problem))
+        net = self.columns.net(relaxed.price)
+        return Bounded(relaxed, net, self.columns.best(net))
+
+    def _price_in(self, found: Bounded) -> int:
+        """Let each job's best configurations join, where they beat the job's price; how many do."""
+        job, price = self.columns.problem.job, found.relaxed.dual
+        lead = np.maximum(found.best - price, 0.0) * NEAR
+        least = price + np.maximum(lead, TINY * float(self.columns.value.max()))
+        rows = np.flatnonzero(found.net > least[job]).astype(np.int32)
+        rows = rows[~self.master.joined(rows)]
+        return self.master.join(rows[largest(found.net[rows], job[rows], JOIN)])
+
+
+def likely(columns: Columns, found: Bounded) -> Ints:
+    """Each job's best configurations at some prices, and its most valuable one."""
+    return np.union1d(largest(found.net, columns.problem.job, LIKELY), columns.dearest()).astype(np.int32)
+
+
+def sample(columns: Columns) -> Ints:
+    """A sample of every job's configurations, and its most valuable one."""
+    return np.union1d(sampled(columns, SAMPLE), columns.dearest()).astype(np.int32)

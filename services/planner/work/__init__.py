@@ -1,0 +1,1 @@
+"""The planner's outside work: policies in their process, estimates, leadership."""

@@ -1,0 +1,29 @@
+"""How often policies failed and something else planned, for the metrics endpoint."""
+
+import msgspec
+
+from shared.runtime.service import Gauge
+
+
+class Fallbacks(msgspec.Struct):
+    """Plans that were made although the policy failed, since the planner started."""
+
+    stood_in: int = 0
+    """by the stand-in: the policy raised, or decided what cannot be"""
+    unsolved: int = 0
+    """by the policy, asked again without solving: it crashed or overran its deadline"""
+
+
+HELP = {
+    "stood_in": "Plans made by the stand-in, because the policy failed.",
+    "unsolved": "Plans the policy made without solving, because it crashed or overran its deadline.",
+}
+
+
+def gauges(fallbacks: Fallbacks) -> list[Gauge]:
+    return [
+        Gauge(
+            name=f"hopyard_plans_{name}_total", help=text, value=float(getattr(fallbacks, name)), counts=True
+        )
+        for name, text in HELP.items()
+    ]

@@ -1,0 +1,67 @@
+"""Options of policies: from text to the policy's `Options`, and the list of what can be chosen."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from shared.runtime.settings import converted, docs_of
+
+Value = str | int | float | bool
+WORDS = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
+
+
+class DescribedOption(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of `hopyard policy show NAME`."""
+
+    name: str
+    default: Value
+    choices: str
+    """the values it may have"""
+    doc: str
+    """what it means, with its unit"""
+
+
+def options_of(kind: type[msgspec.Struct], given: Mapping[str, str], policy: str) -> msgspec.Struct:
+    """A policy's options, the defaults where nothing is given. Raises ValueError that names the choices."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    for name in given:
+        if name not in fields:
+            close = difflib.get_close_matches(name, fields, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(
+                f"policy {policy} has no option {name}; it has {', '.join(fields) or 'none'}{hint}"
+            )
+    return kind(**{name: _value(fields[name], text, policy) for name, text in given.items()})
+
+
+def _value(field: msgspec.structs.FieldInfo, text: str, policy: str) -> Value:
+    try:
+        return converted(text, field.type, f"policy {policy}, option {field.name}")
+    except ValueError as error:
+        raise ValueError(f"{error}; it may be {_choices(field.type)}") from None
+
+
+def described(kind: type[msgspec.Struct]) -> list[DescribedOption]:
+    docs = docs_of(kind)
+    return [
+        DescribedOption(
+            name=field.name, default=field.default, choices=_choices(field.type), doc=docs.get(field.name, "")
+        )
+        for field in msgspec.structs.fields(kind)
+    ]
+
+
+def _choices(kind: Any) -> str:  # noqa: ANN401 - a field's type
+    if get_origin(kind) is Literal:
+        return ", ".join(map(str, get_args(kind)))
+    plain, *metas = get_args(kind) or (kind,)
+    words = WORDS.get(plain, str(plain))
+    bounds = [
+        f"{sign} {bound:g}"
+        for meta in metas
+        for sign, bound in (("≥", meta.ge), (">", meta.gt), ("≤", meta.le), ("<", meta.lt))
+        if bound is not None
+    ]
+    return " ".join([words, ", ".join(bounds)]).strip()

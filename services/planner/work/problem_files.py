@@ -1,0 +1,67 @@
+"""Saves the problem of every plan, for `hopyard solve`: by round, kind and number within the round."""
+
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from services.planner.policies.contract.view import View
+from services.planner.solver.effort import Effort
+from services.planner.solver.files import write_problem
+from services.planner.solver.problem import Problem, Solution, Solve
+from services.planner.work.steps import Decide
+
+log = structlog.get_logger()
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    problem: Problem
+    jobs: tuple[str, ...]
+    view: View
+
+
+class Dump:
+    """Notes problems as they are solved, and writes them when there is time for it."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder`: empty for none. A problem that cannot be saved is logged; plans go on."""
+        self._folder = Path(folder) if folder else None
+        self._noted: list[_Noted] = []
+
+    def watching(self, step: Decide, solve: Solve) -> Solve:
+        """`solve`, with every problem noted."""
+        if self._folder is None:
+            return solve
+
+        def watched(problem: Problem, effort: Effort) -> Solution:
+            self._noted.append(_Noted(problem, _names(problem, step), step.view))
+            return solve(problem, effort)
+
+        return watched
+
+    def write(self) -> None:
+        """Save the problems noted since the last call."""
+        noted, self._noted = self._noted, []
+        for one in noted:
+            try:
+                self._write(one)
+            except OSError as error:
+                log.warning("problem not saved", folder=str(self._folder), reason=str(error))
+
+    def _write(self, noted: _Noted) -> None:
+        assert self._folder is not None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_problem(_unused(self._folder, noted.view), noted.problem, noted.jobs)
+
+
+def _names(problem: Problem, step: Decide) -> tuple[str, ...]:
+    """The jobs' ids, where the policy's problem is about the jobs it asked about."""
+    wanted = step.wanted.jobs
+    return wanted if len(wanted) == problem.jobs else tuple(str(index) for index in range(problem.jobs))
+
+
+def _unused(folder: Path, view: View) -> Path:
+    """The first name in the round that is not taken; a restarted planner counts on."""
+    taken = {path.name.split(".")[0].rsplit("-", 1)[1] for path in folder.glob(f"{view.round:06d}-*.json.gz")}
+    number = next(number for number in range(len(taken) + 1) if f"{number:04d}" not in taken)
+    return folder / f"{view.round:06d}-{view.kind.value}-{number:04d}.json.gz"

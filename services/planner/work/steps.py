@@ -1,0 +1,89 @@
+"""A look at a policy and the two steps of a plan, guarded: what is asked of a policy, what comes back.
+
+Runs inline or in a process of its own (`policy_process`); everything here can be sent there. No I/O.
+"""
+
+import msgspec
+
+from services.planner.core.tasks import Known, Look, Unfit
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import Decision, fault, modes_of
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.soundness import misfit
+from services.planner.policies.contract.view import View
+from services.planner.solver.problem import Solve, SolverFailed
+from services.planner.work.registry import Registry, UnfitPolicy
+
+STOPS = (Exception, SystemExit)
+"""what the code of a policy may raise. MemoryError is left out: it ends the process, which frees the
+memory"""
+CHARACTERS = 300
+"""of a policy's error message that are passed on"""
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Decision)
+
+
+class Want(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks a policy which configurations it needs estimates of."""
+
+    policy: str
+    view: View
+
+
+class Decide(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks a policy for its decision."""
+
+    policy: str
+    view: View
+    wanted: Configurations
+    estimates: Estimated
+
+
+class PolicyFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The policy raised, or decided what cannot be; the text says it."""
+
+    reason: str
+    crashed: bool = False
+    """its process ended, or it overran its time limit"""
+
+
+def looked_at(registry: Registry, look: Look) -> Known | Unfit:
+    try:
+        return Known(policy=look.policy, calls=registry.calls(look.policy))
+    except MemoryError:
+        raise
+    except STOPS as error:
+        return Unfit(policy=look.policy, reason=_text(error))
+
+
+def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
+    try:
+        policy = registry.find(step.policy)
+        wanted = policy.wants(step.view.in_modes(modes_of(policy)))
+        broken = misfit(step.view, wanted)
+    except MemoryError:
+        raise
+    except STOPS as error:
+        return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
+    return wanted if broken is None else PolicyFailed(reason=f"{step.policy} asked wrongly: {broken}")
+
+
+def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | PolicyFailed:
+    try:
+        policy = registry.find(step.policy)
+        made = policy.decide(step.view.in_modes(modes_of(policy)), step.wanted, step.estimates, solve)
+        # What cannot be published is no decision, and nothing of a policy's own kinds leaves here.
+        decision = _decoder.decode(_encoder.encode(made))
+        broken = fault(step.view, decision)
+    except SolverFailed as error:
+        return PolicyFailed(reason=f"the solver failed: {error}", crashed=True)
+    except MemoryError:
+        raise
+    except STOPS as error:
+        return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
+    return decision if broken is None else PolicyFailed(reason=f"{step.policy} decided wrongly: {broken}")
+
+
+def _text(error: BaseException) -> str:
+    words = str(error) if isinstance(error, UnfitPolicy) else f"{type(error).__name__}: {error}"
+    return words[:CHARACTERS]

@@ -1,0 +1,130 @@
+"""The planner's outside work: asks the estimator, runs policies; an operating error becomes a note."""
+
+import msgspec
+
+from schemas.questions import Estimates
+from schemas.settings import Settings
+from services.planner.core.tasks import Known, Look, Prepare, Prepared, Resolve, Resolved, Unfit
+from services.planner.policies.classical.fifo import Fifo
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import STAND_IN, Decision
+from services.planner.policies.contract.estimates import (
+    Estimated,
+    Inquiry,
+    Remembered,
+    estimated,
+    inquiry,
+    question,
+    unknown,
+)
+from services.planner.policies.contract.view import View
+from services.planner.work.gauges import Fallbacks
+from services.planner.work.policy_process import Answer, Request
+from services.planner.work.steps import Decide, PolicyFailed, Want
+from shared.runtime.bus import Unavailable
+from shared.runtime.offload import Crashed, HelperProcess
+from shared.runtime.service import Ports
+
+GRACE_REAL_S = 2.0
+"""what a policy may take beside its solve"""
+
+
+class Workers:
+    """Does `Look`, `Prepare` and `Resolve`."""
+
+    def __init__(self, settings: Settings, ports: Ports, policies: HelperProcess) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._policies = policies
+        self._remembered = Remembered()
+        self._stand_in = Fifo()
+        self.fallbacks = Fallbacks()
+
+    async def look(self, task: Look) -> Known | Unfit:
+        answer = await self._run(task, self._settings.policy_load_real_s)
+        if isinstance(answer, Known | Unfit):
+            return answer
+        return Unfit(policy=task.policy, reason=_reason(answer))
+
+    async def prepare(self, task: Prepare) -> Prepared:
+        wanted, policy, notes = await self._wanted(task)
+        estimates, more = await self._estimates(wanted, task.view)
+        return Prepared(
+            number=task.number, policy=policy, wanted=wanted, estimates=estimates, notes=(*notes, *more)
+        )
+
+    async def resolve(self, task: Resolve) -> Resolved:
+        decision = await self._decision(task)
+        if task.view.effort.modelled:
+            await self._ports.clock.sleep(self._ports.clock.cluster_s(decision.solve_s))
+        return Resolved(number=task.number, decision=decision)
+
+    # ---- policies
+
+    async def _wanted(self, task: Prepare) -> tuple[Configurations, str, tuple[str, ...]]:
+        answer = await self._run(Want(policy=task.policy, view=task.view), self._settings.policy_wants_real_s)
+        if isinstance(answer, Configurations):
+            return answer, task.policy, ()
+        self.fallbacks.stood_in += 1
+        return self._stand_in.wants(task.view), STAND_IN, (_replaced(answer),)
+
+    async def _decision(self, task: Resolve) -> Decision:
+        step = Decide(policy=task.policy, view=task.view, wanted=task.wanted, estimates=task.estimates)
+        answer = await self._run(step, task.view.effort.budget_s + GRACE_REAL_S)
+        notes: tuple[str, ...] = ()
+        if isinstance(answer, PolicyFailed) and answer.crashed:
+            self.fallbacks.unsolved += 1
+            notes = (f"{answer.reason}; planned without solving",)
+            answer = await self._run(_without_solving(step), GRACE_REAL_S)
+        if not isinstance(answer, Decision):
+            self.fallbacks.stood_in += 1
+            notes = (_replaced(answer),)
+            answer = self._stand_in_decides(task.view)
+        return msgspec.structs.replace(answer, notes=(*notes, *answer.notes))
+
+    def _stand_in_decides(self, view: View) -> Decision:
+        wanted = self._stand_in.wants(view)
+        about = inquiry(wanted, view)
+        decision = self._stand_in.decide(view, wanted, self._remembered.recall(about).at(about.which))
+        return msgspec.structs.replace(decision, memory=view.memory)
+
+    async def _run(self, request: Request, deadline_s: float) -> Answer:
+        try:
+            answer: Answer = await self._policies.call(request, deadline_s)
+        except Crashed as error:
+            return PolicyFailed(reason=f"{request.policy} was stopped: {error}", crashed=True)
+        return answer
+
+    # ---- estimates
+
+    async def _estimates(self, wanted: Configurations, view: View) -> tuple[Estimated, tuple[str, ...]]:
+        if not len(wanted):
+            return unknown(0), ()
+        about = inquiry(wanted, view)
+        try:
+            fresh = await self._ask(about)
+        except (Unavailable, TimeoutError, ValueError) as error:
+            recalled = self._remembered.recall(about)
+            return recalled.at(about.which), (f"estimates of earlier plans: {error}",)
+        self._remembered.learn(about, fresh)
+        return fresh.at(about.which), ()
+
+    async def _ask(self, about: Inquiry) -> Estimated:
+        timeout_s = self._settings.estimate_timeout_real_s
+        reply = await self._ports.bus.ask(question(about), timeout_s)
+        if not isinstance(reply, Estimates):
+            raise Unavailable(getattr(reply, "reason", "the estimator refused"))
+        return estimated(reply, len(about.asked))
+
+
+def _without_solving(step: Decide) -> Decide:
+    effort = msgspec.structs.replace(step.view.effort, greedy=True)
+    return msgspec.structs.replace(step, view=msgspec.structs.replace(step.view, effort=effort))
+
+
+def _replaced(answer: Answer) -> str:
+    return f"{_reason(answer)}; planned by {STAND_IN}"
+
+
+def _reason(answer: Answer) -> str:
+    return answer.reason if isinstance(answer, PolicyFailed) else "the policy's answer is of the wrong kind"
