@@ -7,8 +7,8 @@ import msgspec
 from schemas.base import Event
 from schemas.results import RunResult
 from schemas.settings import Settings
-from shared.domain.audit import event_log_hash
-from shared.domain.ledger import ledger_of
+from shared.domain.audit import LogHash
+from shared.domain.ledger import Ledger, fold
 from shared.domain.metrics import job_counts, plan_figures, summary
 
 WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
@@ -26,21 +26,52 @@ def run_result(
     wall_s: float,
 ) -> RunResult:
     """`speed`: cluster seconds per second, None in simulation; `wall_s`: what the run took, seconds."""
-    ledger = ledger_of(events)
-    return RunResult(
-        scenario=scenario,
-        policy=policy,
-        seed=seed,
-        speed=speed,
-        round_s=settings.round_s,
-        jobs=job_counts(ledger),
-        metrics=summary(ledger, raqlr_window_s=settings.raqlr_window_s),
-        plans=plan_figures(ledger),
-        event_log_hash=event_log_hash(events),
-        events=len(events),
-        wall_s=wall_s,
-        settings=chosen(settings),
+    tally = Tally()
+    for event in events:
+        tally.add(event)
+    return tally.result(
+        scenario=scenario, policy=policy, seed=seed, speed=speed, settings=settings, wall_s=wall_s
     )
+
+
+class Tally:
+    """What a run comes to, fact by fact: it keeps jobs and plans, and no facts."""
+
+    def __init__(self) -> None:
+        self._ledger = Ledger()
+        self._hash = LogHash()
+        self._events = 0
+
+    def add(self, event: Event) -> None:
+        fold(self._ledger, event)
+        self._hash.add(event)
+        self._events += 1
+
+    def result(
+        self,
+        *,
+        scenario: str,
+        policy: str,
+        seed: int,
+        speed: float | None,
+        settings: Settings,
+        wall_s: float,
+    ) -> RunResult:
+        ledger = self._ledger
+        return RunResult(
+            scenario=scenario,
+            policy=policy,
+            seed=seed,
+            speed=speed,
+            round_s=settings.round_s,
+            jobs=job_counts(ledger),
+            metrics=summary(ledger, raqlr_window_s=settings.raqlr_window_s),
+            plans=plan_figures(ledger),
+            event_log_hash=self._hash.hex(),
+            events=self._events,
+            wall_s=wall_s,
+            settings=chosen(settings),
+        )
 
 
 def chosen(settings: Settings) -> dict[str, str | float | bool | None]:

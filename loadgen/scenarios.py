@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from loadgen.catalogue.facts import UnknownWorkload
 from loadgen.catalogue.reference import FitsNowhere
+from loadgen.catalogue.specs import UnknownWorkload
 from loadgen.workloads.mixes import UnknownMix, mix_named
 from loadgen.workloads.poisson import poisson_arrivals
 from loadgen.workloads.trace import trace_arrivals

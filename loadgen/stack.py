@@ -5,18 +5,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 from schemas.cluster import Node
 from schemas.settings import Settings
-from services.admission.build import build as build_admission
-from services.agent.build import build as build_agent
-from services.estimator.build import build as build_estimator
-from services.monitor.build import build as build_monitor
-from services.placer.build import build as build_placer
-from services.planner.build import build as build_planner
-from services.profiler.build import build as build_profiler
+from schemas.subjects import FACT_SUBJECTS
+from services.agent.work.emulated import emulated
+from services.table import TABLE, ServiceEntry
+from shared.domain.states import ENDED, MOVES
 from shared.runtime.bus import Unavailable
 from shared.runtime.clock import LoopClock
 from shared.runtime.memory import MemoryBus, MemoryClient
 from shared.runtime.service import Ports, Service
 from shared.runtime.shell import Shell
+from shared.runtime.virtual import LoopTurns
+
+LONGEST_S = 365 * 24 * 3600.0
+"""a simulation that is not over by then never will be"""
+
+ENDINGS = frozenset(fact for fact, (_, after) in MOVES.items() if after in ENDED)
+
+RETRY_S = 5.0
 
 Maker = Callable[[Ports, str], Service]
 """ports and the number of the life → service"""
@@ -28,7 +33,8 @@ class MemoryStack:
     def __init__(self, bus: MemoryBus, settings: Settings, nodes: Sequence[Node]) -> None:
         self.bus = bus
         self._settings = settings
-        self._makers = _makers(settings, nodes)
+        self._makers = makers(settings, nodes)
+        self._ranks = {name: rank for rank, name in enumerate(self._makers)}
         self._clients: dict[str, MemoryClient] = {}
         self._lives = dict.fromkeys(self._makers, 0)
         self._shells: dict[str, Shell] = {}
@@ -50,8 +56,26 @@ class MemoryStack:
         self._lives[name] += 1
         self._tasks[name] = asyncio.create_task(self._live(name), name=name)
 
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def facts(self, count: int) -> None:
+        """Return when so many more facts were stored."""
+        async for batch in self.bus.read(await self.bus.last_seq(), FACT_SUBJECTS):
+            count -= len(batch)
+            if count <= 0:
+                break
+
+    async def steps(self, count: int) -> None:
+        """Let so many turns of the loop pass."""
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    def is_up(self, name: str) -> bool:
+        return self.shell(name).ready()
+
     async def kill(self, name: str) -> None:
-        """End it without a word: what it had not told is lost."""
+        """End it at once: what it had not published is lost."""
         task = self._tasks.pop(name)
         self._shells.pop(name, None)
         task.cancel()
@@ -76,7 +100,7 @@ class MemoryStack:
     async def _live(self, name: str) -> None:
         client = self._clients[name] = self.bus.client(name)
         try:
-            await self._run(name, Ports(bus=client, clock=LoopClock(), simulated=True))
+            await self._run(name, Ports(bus=client, clock=LoopClock()))
         except Exception as error:  # noqa: BLE001 - handed to whoever watches
             if not self._trouble.done():
                 self._trouble.set_exception(error)
@@ -85,7 +109,7 @@ class MemoryStack:
 
     async def _run(self, name: str, ports: Ports) -> None:
         service = self._makers[name](ports, str(self._lives[name]))
-        shell = self._shells[name] = Shell(service, ports, self._settings)
+        shell = self._shells[name] = Shell(service, ports, self._settings, LoopTurns(self._ranks[name]))
         try:
             await shell.run()
         finally:
@@ -93,17 +117,28 @@ class MemoryStack:
                 await service.close()
 
 
-def _makers(settings: Settings, nodes: Sequence[Node]) -> Mapping[str, Maker]:
-    services: dict[str, Maker] = {
-        "admission": lambda ports, _: build_admission(settings, ports, nodes),
-        "profiler": lambda ports, _: build_profiler(settings, ports),
-        "estimator": lambda ports, _: build_estimator(settings, ports),
-        "planner": lambda ports, _: build_planner(settings, ports),
-        "placer": lambda ports, _: build_placer(settings, ports),
-        "monitor": lambda ports, _: build_monitor(settings, ports),
-    }
-    return services | {f"agent-{node.node_id}": _agent(settings, node) for node in nodes}
+def makers(settings: Settings, nodes: Sequence[Node]) -> Mapping[str, Maker]:
+    """By name, in the order in which services that are ready at the same instant take their turns."""
+    found: dict[str, Maker] = {}
+    for entry in sorted(TABLE, key=lambda entry: entry.turn):
+        if entry.on_every_node:
+            found |= {f"{entry.name}-{node.node_id}": _of_node(entry, settings, node) for node in nodes}
+        else:
+            found[entry.name] = _of_cluster(entry, settings, nodes)
+    return found
 
 
-def _agent(settings: Settings, node: Node) -> Maker:
-    return lambda ports, life: build_agent(settings, ports, node=node, life=life)
+def _of_cluster(entry: ServiceEntry, settings: Settings, nodes: Sequence[Node]) -> Maker:
+    build = entry.build()
+    known = {"nodes": nodes} if entry.name == "admission" else {}
+    return lambda ports, _: build(settings, ports, **known)
+
+
+def _of_node(entry: ServiceEntry, settings: Settings, node: Node) -> Maker:
+    """An agent in memory stands for an emulated node, whatever the settings say of live ones."""
+    build = entry.build()
+
+    def make(ports: Ports, life: str) -> Service:
+        return build(settings, ports, node=node, life=life, runner=emulated(settings, ports.clock))
+
+    return make

@@ -1,6 +1,6 @@
 """How fast a model trains on one GPU of a cluster, by public facts alone: the measure of a job's size."""
 
-from loadgen.catalogue.facts import Model, datasets, gpu_of, server_of
+from loadgen.catalogue.specs import Model, datasets, gpu_of, server_of
 from loadgen.catalogue.timing import compute, fits, iteration_s, loading
 from schemas.cluster import ClusterFile, NodeGroup
 

@@ -10,7 +10,7 @@ The backward pass does twice the work of the forward pass.
 
 import msgspec
 
-from loadgen.catalogue.facts import Dataset, Gpu, Model, Server
+from loadgen.catalogue.specs import Dataset, Gpu, Model, Server
 
 TRAFFIC = 2.0
 """bytes that a forward pass moves per byte of activations it keeps: each is written once and read once"""
@@ -41,7 +41,7 @@ class Compute(msgspec.Struct, frozen=True):
         return self.forward_s + self.backward_s + self.update_s
 
 
-class Loading(msgspec.Struct, frozen=True):
+class DataTimes(msgspec.Struct, frozen=True):
     """Data time of one process: two components (Hops eq. 3), seconds."""
 
     hit_s: float
@@ -80,7 +80,7 @@ def fits(model: Model, gpu: Gpu, batch: int) -> bool:
 
 def loading(
     dataset: Dataset, server: Server, *, batch: int, gpus: int, step_s: float, speed: float
-) -> Loading:
+) -> DataTimes:
     """Data time of a process that has a GPU's share of the host and computes `step_s` a batch.
 
     `load` is how much of that share the process needs to keep up. An unstable loader misses rarely
@@ -90,10 +90,10 @@ def loading(
     decode_s = batch * dataset.decode / (server.cores / gpus * speed)
     if dataset.loading == "stable":
         late_s = max(decode_s - step_s, 0.0)
-        return Loading(hit_s + late_s, hit_s + late_s, 0.0)
+        return DataTimes(hit_s + late_s, hit_s + late_s, 0.0)
     load = decode_s / step_s
     read_s = batch * dataset.disk / (server.disk / gpus)
-    return Loading(hit_s, hit_s + decode_s + read_s, 0.03 + 0.6 * load**3 / (1 + load**3))
+    return DataTimes(hit_s, hit_s + decode_s + read_s, 0.03 + 0.6 * load**3 / (1 + load**3))
 
 
 def iteration_s(pattern: int, data_s: float, times: Compute) -> float:

@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from loadgen.catalogue.facts import Model, datasets
 from loadgen.catalogue.reference import largest_gang, reference_throughput
+from loadgen.catalogue.specs import Model, datasets
 from loadgen.workloads.mixes import Mix, MixEntry
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, LearningRate, Workload
@@ -16,8 +16,8 @@ RULES: dict[str, Literal["linear", "sqrt"]] = {"sgd": "linear", "adam": "sqrt", 
 """how a learning rate follows the global batch: Goyal et al. 2017 for SGD, Krizhevsky 2014 for the others"""
 
 
-class Yard:
-    """What a cluster makes of the catalogue's models: speeds and limits, each worked out once."""
+class ReferenceCache:
+    """Reference throughput and largest gang of each model on one cluster, each computed once."""
 
     def __init__(self, cluster: ClusterFile) -> None:
         self._cluster = cluster
@@ -36,7 +36,9 @@ class Yard:
         return self._gangs[model]
 
 
-def job_file(name: str, model: Model, *, gpu_hours: float, gpus: list[int], yard: Yard) -> JobFile:
+def job_file(
+    name: str, model: Model, *, gpu_hours: float, gpus: list[int], reference: ReferenceCache
+) -> JobFile:
     """Raises FitsNowhere."""
     return JobFile(
         name=name,
@@ -48,14 +50,16 @@ def job_file(name: str, model: Model, *, gpu_hours: float, gpus: list[int], yard
             dataset_samples=min(datasets()[model.dataset].samples, 100_000_000),
         ),
         gpus=gpus,
-        samples=max(float(round(gpu_hours * HOUR_S * yard.rate(model))), 1.0),
+        samples=max(float(round(gpu_hours * HOUR_S * reference.rate(model))), 1.0),
         learning_rate=LearningRate(value=model.learning_rate, rule=RULES[model.optimizer]),
     )
 
 
-def demand(mix: Mix, entry: MixEntry, gpu_hours: float, yard: Yard, random: np.random.Generator) -> list[int]:
+def demand(
+    mix: Mix, entry: MixEntry, gpu_hours: float, reference: ReferenceCache, random: np.random.Generator
+) -> list[int]:
     """Some of the GPU counts of the job's class, enough of them that it need not run for ever."""
-    limit = max(yard.largest_gang(entry.facts), 1)
+    limit = max(reference.largest_gang(entry.spec), 1)
     size = mix.size_of(entry)
     low, high = (min(bound, limit) for bound in size.gpus)
     fewest, most = (min(bound, high - low + 1) for bound in size.choices)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from loadgen.catalogue.facts import Model, models
+from loadgen.catalogue.specs import Model, models
 from schemas.base import File
 from schemas.jobs import Count, Positive
 from shared.runtime.files import parse
@@ -31,7 +31,7 @@ class MixEntry(File, frozen=True, kw_only=True):
     weight: Positive = 1.0
 
     @property
-    def facts(self) -> Model:
+    def spec(self) -> Model:
         return models()[self.model, self.dataset]
 
 

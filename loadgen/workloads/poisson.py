@@ -3,7 +3,7 @@
 import numpy as np
 
 from loadgen.draws import generator
-from loadgen.workloads.jobs import HOUR_S, Yard, demand, job_file, named
+from loadgen.workloads.jobs import HOUR_S, ReferenceCache, demand, job_file, named
 from loadgen.workloads.mixes import Mix, MixEntry, dealt, mix_named
 from loadgen.workloads.sizes import gpu_hours
 from schemas.cluster import ClusterFile
@@ -12,8 +12,8 @@ from schemas.scenarios import Arrival, PoissonWorkload
 
 def poisson_arrivals(workload: PoissonWorkload, cluster: ClusterFile, seed: int) -> list[Arrival]:
     """`workload.count` jobs in order of arrival. Raises UnknownMix, FitsNowhere."""
-    mix, yard = mix_named(workload.mix), Yard(cluster)
-    entries = _hand(mix, workload.count, generator(seed, "models"))
+    mix, reference = mix_named(workload.mix), ReferenceCache(cluster)
+    entries = _entries(mix, workload.count, generator(seed, "models"))
     sizes = gpu_hours(
         [mix.size_of(entry) for entry in entries],
         generator(seed, "sizes").random(workload.count),
@@ -26,18 +26,18 @@ def poisson_arrivals(workload: PoissonWorkload, cluster: ClusterFile, seed: int)
         Arrival(
             at_s=float(at_s),
             job=job_file(
-                named(entry.facts, index),
-                entry.facts,
+                named(entry.spec, index),
+                entry.spec,
                 gpu_hours=float(hours),
-                gpus=demand(mix, entry, float(hours), yard, random),
-                yard=yard,
+                gpus=demand(mix, entry, float(hours), reference, random),
+                reference=reference,
             ),
         )
         for index, (at_s, entry, hours) in enumerate(zip(np.cumsum(gaps), entries, sizes, strict=True))
     ]
 
 
-def _hand(mix: Mix, count: int, random: np.random.Generator) -> list[MixEntry]:
+def _entries(mix: Mix, count: int, random: np.random.Generator) -> list[MixEntry]:
     """Entries in shuffled order, each as often as its weight says, to within one.
 
     Systematic sampling, so that a workload of 25 jobs holds the whole table and not the luck of the draw.

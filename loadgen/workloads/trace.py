@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from loadgen.catalogue.facts import models
 from loadgen.catalogue.reference import FitsNowhere
+from loadgen.catalogue.specs import models
 from loadgen.draws import generator
-from loadgen.workloads.jobs import HOUR_S, Yard, job_file, named
+from loadgen.workloads.jobs import HOUR_S, ReferenceCache, job_file, named
 from loadgen.workloads.mixes import Mix, MixEntry, dealt, hints, mix_named
 from loadgen.workloads.readers import gavel, microsoft, philly, pollux
 from loadgen.workloads.readers.rows import TraceJob
 from loadgen.workloads.sizes import gpu_hours
 from schemas.cluster import ClusterFile
-from schemas.jobs import JobFile
+from schemas.jobs import Checkpoint, JobFile
 from schemas.scenarios import Arrival, TraceWorkload
 from shared.runtime.files import InvalidFile
 
@@ -49,7 +49,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def read_trace(path: str, kind: str | None = None) -> Trace:
-    """Raises MalformedRow, and InvalidFile for a file that cannot be read or told."""
+    """Raises MalformedRow, and InvalidFile for a file that cannot be read or is of no known format."""
     try:
         with Path(path).open(encoding="utf-8", newline="") as lines:
             kind = kind or _format(lines.readline(), path)
@@ -76,26 +76,31 @@ def _format(first: str, path: str) -> str:
 
 def trace_arrivals(workload: TraceWorkload, cluster: ClusterFile, seed: int) -> list[Arrival]:
     """The first `limit` jobs, from the first arrival on. Raises MalformedRow, UnknownMix, FitsNowhere."""
-    mix, yard = mix_named(workload.mix), Yard(cluster)
+    mix, reference = mix_named(workload.mix), ReferenceCache(cluster)
     jobs = read_trace(workload.path, workload.format).jobs[: workload.limit]
     return [
         Arrival(
             at_s=job.arrival_s - jobs[0].arrival_s,
-            job=_assigned(job, index, mix, yard, generator(seed, "trace", job.line)),
+            job=msgspec.structs.replace(
+                _assigned(job, index, mix, reference, generator(seed, "trace", job.line)),
+                checkpoint=Checkpoint(interval_s=workload.checkpoint_interval_s),
+            ),
         )
         for index, job in enumerate(jobs)
     ]
 
 
-def _assigned(job: TraceJob, index: int, mix: Mix, yard: Yard, random: np.random.Generator) -> JobFile:
+def _assigned(
+    job: TraceJob, index: int, mix: Mix, reference: ReferenceCache, random: np.random.Generator
+) -> JobFile:
     place, position = random.random(2).tolist()
     entry = _meant(job, mix) or dealt(mix, place)
-    hours = _gpu_hours(job, yard)
+    hours = _gpu_hours(job, reference)
     if hours is None:
         hours = float(gpu_hours([mix.size_of(entry)], np.array([position]), None)[0])
     # More GPUs than the cluster has of a type that will do: the job keeps its work and runs on fewer.
-    gpus = min(job.gpus, max(yard.largest_gang(entry.facts), 1))
-    return job_file(named(entry.facts, index), entry.facts, gpu_hours=hours, gpus=[gpus], yard=yard)
+    gpus = min(job.gpus, max(reference.largest_gang(entry.spec), 1))
+    return job_file(named(entry.spec, index), entry.spec, gpu_hours=hours, gpus=[gpus], reference=reference)
 
 
 def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
@@ -103,13 +108,13 @@ def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
     return mix.entry(*named_so) if named_so else None
 
 
-def _gpu_hours(job: TraceJob, yard: Yard) -> float | None:
+def _gpu_hours(job: TraceJob, reference: ReferenceCache) -> float | None:
     if job.duration_s is not None:
         return job.duration_s * job.gpus / HOUR_S
     model = models().get(hints().get(job.model or "", ("", "")))
     if job.samples is None or model is None:
         return None
     try:
-        return job.samples / yard.rate(model) / HOUR_S
+        return job.samples / reference.rate(model) / HOUR_S
     except FitsNowhere:
         return None

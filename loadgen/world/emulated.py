@@ -1,13 +1,20 @@
 """The emulated world as agents meet it: a pure function of its seed and of what it is asked."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
-from loadgen.world.gang import timing
-from loadgen.world.iterations import STEP_NOISE, draw
+from loadgen.world.gang import ProcessTimes, Vector, timing
+from loadgen.world.iterations import STEP_NOISE, draw, draw_rounds
 from loadgen.world.servers import traits
+from schemas.calibration import Ring
 from schemas.cluster import Node
 from schemas.jobs import JobSpec
-from services.agent.world import Gang, Measured, Stretch
+from schemas.measurements import Measured, Stretch
+from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
+from shared.domain import gangs
 
 STRETCH_DRAWS = 512
 """of data times, processes × iterations, that stand for a stretch of running"""
@@ -15,32 +22,62 @@ ITERATIONS = range(32, 129)
 """how few and how many iterations that may be"""
 REPORTED_ITERATIONS = 8
 
+_Times = tuple[list[list[float]], list[list[float]], float]
+"""T_d and T_w of some iterations by node, and how long an iteration takes in the mean"""
+
 
 class EmulatedWorld:
-    """Implements `services.agent.world.World`. Holds nothing but its seed."""
+    """Implements `services.agent.work.world.World`. Holds nothing but its seed."""
+
+    modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def stretch(self, spec: JobSpec, gang: Gang, *, key: str, index: int) -> Stretch:
+    def stretch(self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, *, key: str, index: int) -> Stretch:
         """Raises DoesNotFit."""
-        parts = timing(self._seed, spec.workload, tuple(gang))
         random = generator(self._seed, "stretch", key, index)
-        communication_s = all_reduce_s(gang, parts.model.gradient_bytes, parts.paths, random.random())
-        processes = len(parts.node)
-        iterations = min(max(STRETCH_DRAWS // processes, ITERATIONS[0]), ITERATIONS[-1])
-        drawn = draw(parts, communication_s, iterations, random)
-        data_s = drawn.data_s[:REPORTED_ITERATIONS, parts.first].T.tolist()
-        wait_s = drawn.wait_s[:REPORTED_ITERATIONS, parts.first].T.tolist()
+        match gang.sync:
+            case Relaxed(tasks=tasks):
+                drawn = self._relaxed(spec, nodes, tasks, random)
+            case _:
+                drawn = self._exchanging(spec, nodes, gang, random)
+        data_s, wait_s, mean_s = drawn
         return Stretch(
-            throughput=processes * spec.workload.batch_size / float(drawn.iteration_s.mean()),
-            data_s={node.node_id: tuple(times) for (node, _), times in zip(gang, data_s, strict=True)},
-            wait_s={node.node_id: tuple(times) for (node, _), times in zip(gang, wait_s, strict=True)},
+            throughput=gangs.global_batch(gang, spec.workload.batch_size) / mean_s,
+            data_s={node.node_id: tuple(times) for node, times in zip(nodes, data_s, strict=True)},
+            wait_s={node.node_id: tuple(times) for node, times in zip(nodes, wait_s, strict=True)},
         )
+
+    def _exchanging(
+        self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, random: np.random.Generator
+    ) -> _Times:
+        """All processes at once, and an exchange in every iteration."""
+        parts = timing(self._seed, spec.workload, tuple(nodes), gangs.batches(gang, spec.workload.batch_size))
+        ring = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
+        communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
+        drawn = draw(parts, communication_s, _count(len(parts.node)), random)
+        return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), float(drawn.iteration_s.mean())
+
+    def _relaxed(
+        self,
+        spec: JobSpec,
+        nodes: Sequence[Node],
+        tasks: tuple[tuple[int, ...], ...],
+        random: np.random.Generator,
+    ) -> _Times:
+        """Some tasks a process, one after another, and an exchange of those that have any at the end."""
+        each = tuple((spec.workload.batch_size,) * len(one) for one in tasks)
+        parts = timing(self._seed, spec.workload, tuple(nodes), each)
+        ring = [(node, len(one) - one.count(0)) for node, one in zip(nodes, tasks, strict=True)]
+        communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
+        count = [number for one in tasks for number in one]
+        drawn = draw_rounds(parts, count, communication_s, _count(len(parts.node)), random)
+        return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), float(drawn.round_s.mean())
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""
-        parts = timing(self._seed, spec.workload, ((node, 1),))
+        parts = timing(self._seed, spec.workload, (node,), ((spec.workload.batch_size,),))
         drawn = draw(parts, 0.0, iterations, generator(self._seed, "profile", key))
         return Measured(
             data_s=tuple(drawn.data_s[:, 0].tolist()),
@@ -51,12 +88,23 @@ class EmulatedWorld:
             parameters=parts.model.parameters,
         )
 
-    def all_reduce(self, gang: Gang, *, size: float, repeats: int, key: str) -> tuple[float, ...]:
-        """Each time another share of the network is taken by others, and the clock's grain shows."""
+    def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:
+        """Seconds of each repetition, with noise and other jobs' share of the network drawn anew."""
         random = generator(self._seed, "all-reduce", key)
-        paths = [traits(self._seed, node.node_id).network for node, _ in gang]
+        paths = [traits(self._seed, node.node_id).network for node, _ in ring.members]
         draws = zip(random.random(repeats).tolist(), random.standard_normal(repeats).tolist(), strict=True)
         return tuple(
-            all_reduce_s(gang, size, paths, rivals) * (1.0 + STEP_NOISE * abs(noise))
+            all_reduce_s(ring.members, size, paths, rivals) * (1.0 + STEP_NOISE * abs(noise))
             for rivals, noise in draws
         )
+
+
+def _count(processes: int) -> int:
+    """How many iterations to draw."""
+    return min(max(STRETCH_DRAWS // processes, ITERATIONS[0]), ITERATIONS[-1])
+
+
+def _reported(times_s: Vector, parts: ProcessTimes) -> list[list[float]]:
+    """Of each node's first process."""
+    reported: list[list[float]] = times_s[:REPORTED_ITERATIONS, parts.first].T.tolist()
+    return reported

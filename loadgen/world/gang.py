@@ -6,25 +6,26 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.catalogue.facts import Model, UnknownWorkload, datasets, gpu_of, model_of, server_of
-from loadgen.catalogue.timing import Compute, Loading, compute, fits, loading, memory_bytes
+from loadgen.catalogue.specs import Model, UnknownWorkload, datasets, gpu_of, model_of, server_of
+from loadgen.catalogue.timing import Compute, DataTimes, compute, fits, loading, memory_bytes
 from loadgen.world.servers import traits
 from schemas.cluster import Node
 from schemas.jobs import Workload
-from services.agent.world import DoesNotFit
+from services.agent.work.world import DoesNotFit
+from shared.domain.gangs import Batches
 
 Vector = NDArray[np.float64]
 
 
-class Member(msgspec.Struct, frozen=True):
+class GpuProcess(msgspec.Struct, frozen=True):
     """One GPU of a node, its process alone."""
 
     model: Model
     times: Compute
-    data: Loading
+    data: DataTimes
 
 
-class Timing(msgspec.Struct, frozen=True):
+class ProcessTimes(msgspec.Struct, frozen=True):
     """One entry per process, nodes in the gang's order, seconds."""
 
     model: Model
@@ -44,16 +45,16 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=65_536)
-def member(seed: int, workload: Workload, node: Node) -> Member:
-    """Raises DoesNotFit."""
+def member(seed: int, workload: Workload, node: Node, batch: int) -> GpuProcess:
+    """`batch`: samples of the GPU in an iteration. Raises DoesNotFit."""
     try:
         model, gpu = model_of(workload), gpu_of(node.gpu_type)
     except UnknownWorkload as error:
         raise DoesNotFit(str(error)) from None
-    if not fits(model, gpu, workload.batch_size):
-        needed = memory_bytes(model, workload.batch_size)
+    if not fits(model, gpu, batch):
+        needed = memory_bytes(model, batch)
         raise DoesNotFit(
-            f"out of memory: {workload.model} with batch {workload.batch_size} needs {needed / 1e9:.1f} GB, "
+            f"out of memory: {workload.model} with batch {batch} needs {needed / 1e9:.1f} GB, "
             f"a {node.gpu_type} has {gpu.memory / 1e9:.1f} GB"
         )
     own, server = traits(seed, node.node_id), server_of(node.server)
@@ -62,36 +63,34 @@ def member(seed: int, workload: Workload, node: Node) -> Member:
     own_gpu = msgspec.structs.replace(
         gpu, sustained=min(gpu.sustained * own.gpu, 1.0), bandwidth=gpu.bandwidth * own.gpu
     )
-    times = compute(model, own_gpu, workload.batch_size, speed)
+    times = compute(model, own_gpu, batch, speed)
     data = loading(
         datasets()[model.dataset],
         own_server,
-        batch=workload.batch_size,
+        batch=batch,
         gpus=node.gpus,
         step_s=times.total_s,
         speed=speed,
     )
-    return Member(model, times, data)
+    return GpuProcess(model, times, data)
 
 
 @lru_cache(maxsize=4_096)
-def timing(seed: int, workload: Workload, gang: tuple[tuple[Node, int], ...]) -> Timing:
-    """Raises DoesNotFit."""
-    members = [member(seed, workload, node) for node, _ in gang]
-    gpus = [count for _, count in gang]
+def timing(seed: int, workload: Workload, nodes: tuple[Node, ...], batches: Batches) -> ProcessTimes:
+    """`batches`: samples of an iteration by node and GPU. Raises DoesNotFit."""
+    pairs = list(zip(nodes, batches, strict=True))
+    members = [member(seed, workload, node, batch) for node, taken in pairs for batch in taken]
+    gpus = [len(taken) for taken in batches]
 
-    def each(values: list[float]) -> Vector:
-        return np.repeat(np.asarray(values), gpus)
-
-    return Timing(
+    return ProcessTimes(
         model=members[0].model,
-        forward_s=each([one.times.forward_s for one in members]),
-        backward_s=each([one.times.backward_s for one in members]),
-        update_s=each([one.times.update_s for one in members]),
-        hit_s=each([one.data.hit_s for one in members]),
-        miss_s=each([one.data.miss_s for one in members]),
-        quiet=each([1.0 - one.data.miss_share for one in members]),
-        node=np.repeat(np.arange(len(gang)), gpus),
+        forward_s=np.array([one.times.forward_s for one in members]),
+        backward_s=np.array([one.times.backward_s for one in members]),
+        update_s=np.array([one.times.update_s for one in members]),
+        hit_s=np.array([one.data.hit_s for one in members]),
+        miss_s=np.array([one.data.miss_s for one in members]),
+        quiet=np.array([1.0 - one.data.miss_share for one in members]),
+        node=np.repeat(np.arange(len(nodes)), gpus),
         first=np.cumsum([0, *gpus[:-1]]),
-        paths=tuple(traits(seed, node.node_id).network for node, _ in gang),
+        paths=tuple(traits(seed, node.node_id).network for node in nodes),
     )

@@ -8,12 +8,18 @@ An iteration, for process i, with T_c of the whole gang:
     T_w,i = max_j own_j − own_i,    T_iter = max_j own_j
 
 No iteration can begin before the slowest process is through: nothing draws T_w.
+
+A round of a relaxed gang (Hare), for process i with k_i tasks, each an iteration without an exchange:
+
+    own_i = Σ over its tasks of own,    T_w,i = max_j own_j − own_i,    T_round = max_j own_j + T_c
 """
+
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from loadgen.world.gang import Timing, Vector
+from loadgen.world.gang import ProcessTimes, Vector
 
 BUCKET_BYTES = 25e6
 """gradients leave in buckets of this size (PyTorch DDP): the last one has nothing to hide behind"""
@@ -40,7 +46,66 @@ class Drawn(msgspec.Struct, frozen=True):
     """one number an iteration"""
 
 
-def draw(timing: Timing, communication_s: float, iterations: int, random: np.random.Generator) -> Drawn:
+def draw(timing: ProcessTimes, communication_s: float, iterations: int, random: np.random.Generator) -> Drawn:
+    """Iterations with an exchange in each."""
+    parts = _parts(timing, communication_s, iterations, random)
+    slowest_s = parts.own_s.max(axis=1)
+    return Drawn(
+        data_s=parts.data_s,
+        wait_s=slowest_s[:, np.newaxis] - parts.own_s,
+        forward_s=parts.forward_s,
+        backward_s=parts.backward_s,
+        update_s=parts.update_s,
+        iteration_s=(slowest_s + SWITCH_S) * parts.steps,
+    )
+
+
+class DrawnRounds(msgspec.Struct, frozen=True):
+    """Rows are rounds, columns processes; seconds."""
+
+    data_s: Vector
+    """of a process's first task"""
+    wait_s: Vector
+    round_s: Vector
+    """one number a round"""
+
+
+def draw_rounds(
+    timing: ProcessTimes,
+    tasks: Sequence[int],
+    communication_s: float,
+    rounds: int,
+    random: np.random.Generator,
+) -> DrawnRounds:
+    """`tasks`: of one round, by process."""
+    most = max(tasks)
+    parts = _parts(timing, 0.0, rounds * most, random)
+    own_s = (parts.own_s + SWITCH_S).reshape(rounds, most, len(tasks))
+    there = np.arange(most)[:, np.newaxis] < np.asarray(tasks)
+    busy_s = np.where(there, own_s, 0.0).sum(axis=1)
+    slowest_s = busy_s.max(axis=1)
+    return DrawnRounds(
+        data_s=parts.data_s[::most],
+        wait_s=slowest_s[:, np.newaxis] - busy_s,
+        round_s=(slowest_s + communication_s) * parts.steps[::most],
+    )
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """Rows are iterations, columns processes; seconds."""
+
+    data_s: Vector
+    forward_s: Vector
+    backward_s: Vector
+    update_s: Vector
+    own_s: Vector
+    steps: Vector
+    """what interrupts and the like make of an iteration, a factor; one an iteration"""
+
+
+def _parts(
+    timing: ProcessTimes, communication_s: float, iterations: int, random: np.random.Generator
+) -> _Parts:
     processes = len(timing.forward_s)
     noise = random.standard_normal((iterations, 2 * processes + 1))
     work = 1.0 + COMPUTE_NOISE * noise[:, :processes]
@@ -53,18 +118,11 @@ def draw(timing: Timing, communication_s: float, iterations: int, random: np.ran
         own_s = forward_s + np.maximum(data_s, rest_s)
     else:
         own_s = forward_s + data_s + rest_s
-    slowest_s = own_s.max(axis=1)
-    return Drawn(
-        data_s=data_s,
-        wait_s=slowest_s[:, np.newaxis] - own_s,
-        forward_s=forward_s,
-        backward_s=backward_s,
-        update_s=update_s,
-        iteration_s=(slowest_s + SWITCH_S) * (1.0 + STEP_NOISE * np.abs(noise[:, -1])),
-    )
+    steps = 1.0 + STEP_NOISE * np.abs(noise[:, -1])
+    return _Parts(data_s, forward_s, backward_s, update_s, own_s, steps)
 
 
-def _data(timing: Timing, noise: Vector, random: np.random.Generator) -> Vector:
+def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> Vector:
     """Hits and misses. Processes of a node share its disk, so half of the misses strike them together."""
     if timing.quiet.min() >= 1.0:
         return timing.hit_s * (1.0 + HIT_NOISE * noise)

@@ -1,4 +1,4 @@
-"""What tells one server from the next of its model: persistent factors of a few per cent.
+"""What distinguishes servers of one model: persistent factors of a few per cent.
 
 Nothing announces them; learning them is what the estimator's entity layer is for.
 """

@@ -1,4 +1,4 @@
-"""The catalogue as typed facts: read once from the files that ship with the package."""
+"""The catalogue as typed specifications: read once from the files that ship with the package."""
 
 from functools import cache
 from importlib import resources

@@ -1,0 +1,101 @@
+"""A simulation by the conductor."""
+
+from collections.abc import Sequence
+
+from loadgen.disturbance import Disturb
+from loadgen.replay import replay
+from loadgen.stack import ENDINGS, LONGEST_S, RETRY_S, makers
+from schemas.cluster import Node
+from schemas.events import JobEvent
+from schemas.ids import JobId
+from schemas.scenarios import Arrival
+from schemas.settings import Settings
+from schemas.views import Submitted
+from services.admission.questions import Submit
+from shared.runtime.bus import Record, Unavailable
+from shared.runtime.conductor import Conductor
+from shared.runtime.conductor.log import Sink
+from shared.runtime.memory import Faults
+
+
+def run(
+    settings: Settings,
+    nodes: Sequence[Node],
+    arrivals: Sequence[Arrival],
+    faults: Faults | None,
+    disturb: Sequence[Disturb],
+) -> list[Record]:
+    """All facts until every accepted job has ended, and to the end of that instant; each once."""
+    records: list[Record] = []
+    stream(settings, nodes, arrivals, records.append, faults=faults, disturb=disturb)
+    first: dict[str, Record] = {}
+    for record in records:
+        first.setdefault(record.event.event_id, record)
+    return list(first.values())
+
+
+def stream(
+    settings: Settings,
+    nodes: Sequence[Node],
+    arrivals: Sequence[Arrival],
+    sink: Sink,
+    *,
+    faults: Faults | None = None,
+    disturb: Sequence[Disturb] = (),
+) -> None:
+    """As `run`, each fact to `sink` as it is stored; with `faults`, some twice."""
+    stage = Conductor(makers(settings, nodes), settings, faults=faults, lasting=bool(disturb))
+    story = _Story(stage)
+    stage.log.sinks += [story.hear, sink]
+    for name in stage.names:
+        stage.start(name)
+    stage.begin(story.tell(arrivals))
+    for one in disturb:
+        stage.begin(_disturbance(one, stage))
+    stage.run(story.over)
+
+
+async def _disturbance(disturb: Disturb, stage: Conductor) -> None:
+    await disturb(stage)
+
+
+class _Story:
+    """Submits the jobs, and hears how they end."""
+
+    def __init__(self, stage: Conductor) -> None:
+        self._stage = stage
+        self._submitted = False
+        self._open: set[JobId] = set()
+        """accepted and not ended"""
+        self._early: set[JobId] = set()
+        """ended before admission's answer was heard"""
+
+    async def tell(self, arrivals: Sequence[Arrival]) -> None:
+        await replay(arrivals, self._submit, self._stage.clock)
+        self._submitted = True
+
+    def over(self) -> bool:
+        if self._stage.now > LONGEST_S:
+            raise TimeoutError(f"not over after {LONGEST_S:g} s")
+        return self._submitted and not self._open
+
+    def hear(self, record: Record) -> None:
+        fact = record.event
+        if type(fact) in ENDINGS:
+            assert isinstance(fact, JobEvent)
+            if fact.job_id in self._open:
+                self._open.discard(fact.job_id)
+            else:
+                self._early.add(fact.job_id)
+
+    async def _submit(self, arrival: Arrival) -> None:
+        key = f"{arrival.at_s}/{arrival.job.name}"
+        while True:
+            try:
+                answer = await self._stage.seat("admission").ask(Submit(job=arrival.job, key=key))
+            except Unavailable:  # it was killed: the same key makes asking again harmless
+                await self._stage.clock.sleep(RETRY_S)
+            else:
+                break
+        if isinstance(answer, Submitted) and answer.job_id not in self._early:
+            self._open.add(answer.job_id)

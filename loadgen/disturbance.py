@@ -1,0 +1,43 @@
+"""What may happen to a stack while it runs: services are killed, started again, or parted from the others."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+
+class Stack(Protocol):
+    """All services and agents of a simulation, by name, whatever drives them."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def facts(self, count: int) -> None:
+        """Return when so many more facts were stored."""
+        ...
+
+    async def steps(self, count: int) -> None:
+        """Let whoever is at work go on for so many steps, whose size is the engine's own."""
+        ...
+
+    def is_up(self, name: str) -> bool:
+        """Whether its replay is over. Raises Unavailable between two lives."""
+        ...
+
+    def start(self, name: str) -> None:
+        """Begin a life of a service, from what the bus remembers of the last one."""
+        ...
+
+    async def kill(self, name: str) -> None:
+        """End it without a word: what it had not published is lost."""
+        ...
+
+    def cut(self, name: str) -> None:
+        """Part a service from the others until `mend`, or until its next life."""
+        ...
+
+    def mend(self, name: str) -> None: ...
+
+
+Disturb = Callable[[Stack], Awaitable[None]]
+"""something that happens to the stack while it runs, beside it"""

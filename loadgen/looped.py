@@ -1,0 +1,99 @@
+"""A simulation by the asyncio shells of a live stack, over the memory bus, on the virtual loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from loadgen.disturbance import Disturb
+from loadgen.replay import replay
+from loadgen.stack import ENDINGS, LONGEST_S, RETRY_S, MemoryStack
+from schemas.cluster import Node
+from schemas.events import JobEvent
+from schemas.ids import JobId
+from schemas.scenarios import Arrival
+from schemas.settings import Settings
+from schemas.subjects import FACT_SUBJECTS
+from schemas.views import Submitted
+from services.admission.questions import Submit
+from shared.runtime import virtual
+from shared.runtime.bus import Record, Unavailable
+from shared.runtime.clock import LoopClock
+from shared.runtime.memory import Faults, MemoryBus
+
+
+def run(
+    settings: Settings,
+    nodes: Sequence[Node],
+    arrivals: Sequence[Arrival],
+    faults: Faults | None,
+    disturb: Sequence[Disturb],
+) -> list[Record]:
+    """All facts until every accepted job has ended, and to the end of that instant; each once."""
+    return virtual.run(lambda: _run(settings, nodes, arrivals, faults, disturb))
+
+
+async def _run(
+    settings: Settings,
+    nodes: Sequence[Node],
+    arrivals: Sequence[Arrival],
+    faults: Faults | None,
+    disturb: Sequence[Disturb],
+) -> list[Record]:
+    bus = MemoryBus(LoopClock(), faults)
+    stack = MemoryStack(bus, settings, nodes)
+    for name in stack.names:
+        stack.start(name)
+    tasks = [asyncio.create_task(stack.watch())]
+    tasks += [asyncio.create_task(_until_cancelled(one(stack))) for one in disturb]
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            story = asyncio.create_task(_story(bus, stack, arrivals))
+            await asyncio.wait({story, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, story):
+                if task.done():
+                    task.result()
+            return await story
+    finally:
+        for task in (story, *tasks):
+            task.cancel()
+        await asyncio.wait({story, *tasks})
+        await stack.close()
+        await bus.close()
+
+
+async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]) -> list[Record]:
+    accepted: set[JobId] = set()
+    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, accepted), LoopClock()))
+    records: dict[str, Record] = {}
+    ended: set[JobId] = set()
+    seq, stored = 0, bus.read(0, FACT_SUBJECTS)
+    while not (submitting.done() and accepted <= ended) or seq < await bus.last_seq():
+        for record in await anext(stored):
+            seq = record.seq
+            records.setdefault(record.event.event_id, record)
+            if isinstance(record.event, JobEvent) and type(record.event) in ENDINGS:
+                ended.add(record.event.job_id)
+        if submitting.done() and accepted <= ended:
+            await virtual.turn(virtual.LAST)
+    submitting.result()
+    return list(records.values())
+
+
+def _submitter(stack: MemoryStack, accepted: set[JobId]) -> Callable[[Arrival], Awaitable[None]]:
+    async def submit(arrival: Arrival) -> None:
+        key = f"{arrival.at_s}/{arrival.job.name}"
+        while True:
+            try:
+                answer = await stack.shell("admission").ask(Submit(job=arrival.job, key=key))
+            except Unavailable:  # it was killed: the same key makes asking again harmless
+                await asyncio.sleep(RETRY_S)
+            else:
+                break
+        if isinstance(answer, Submitted):
+            accepted.add(answer.job_id)
+
+    return submit
+
+
+async def _until_cancelled(disturbance: Awaitable[None]) -> None:
+    await disturbance
+    await asyncio.get_running_loop().create_future()
