@@ -1,1 +1,1 @@
-"""What a user types: the command line, the embedded stack, the client of the HTTP API."""
+"""What a user types: the command line, the HTTP client, the stack on one machine, the laboratory."""

@@ -24,7 +24,7 @@ from hopyard.commands import (
     store,
 )
 from hopyard.failures import INTERRUPTED, INVALID, Failure
-from hopyard.terminal import complain
+from hopyard.show.terminal import complain
 from schemas.settings import Settings
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""The ways in which a command ends badly and nobody's code is wrong, and the exit code of each.
+"""How a command fails without a fault in the code, and the exit code of each failure.
 
 0  done
 1  refused: understood, and the answer is no; or a run that did not go well
@@ -22,7 +22,7 @@ class Failure(Exception):
 
 
 class Invalid(Failure):
-    """What the user gave cannot be meant."""
+    """What the user gave makes no sense."""
 
     code = INVALID
 
@@ -34,7 +34,7 @@ class Unreachable(Failure):
 
 
 class Interrupted(Failure):
-    """The user said stop before there was a result."""
+    """The user stopped the command before there was a result."""
 
     code = INTERRUPTED
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from hopyard.commands.options import AsJson
 from hopyard.failures import Invalid
-from hopyard.options import AsJson
-from hopyard.tables import facts_table, settings_table
-from hopyard.terminal import console, show_json
+from hopyard.show.tables import facts_table, settings_table
+from hopyard.show.terminal import console, show_json
 
 PARTS = (
     "hopyard",

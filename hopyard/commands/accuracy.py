@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hopyard.asking import ask
+from hopyard.api.ask import ask
+from hopyard.commands.options import AsJson
 from hopyard.failures import Invalid
-from hopyard.options import AsJson
-from hopyard.tables import figures_table
-from hopyard.terminal import say, show
-from hopyard.units import share
+from hopyard.show.tables import figures_table
+from hopyard.show.terminal import say, show
+from hopyard.show.units import share
 from schemas.accuracy import AccuracyReport, AccuracyRow
 from schemas.questions import ShowAccuracy
 from shared.domain.accuracy import KEYS, SHORTEST_S

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from hopyard.commands.about import versions
+from hopyard.commands.options import JsonFile
 from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
-from hopyard.folder import empty_folder
-from hopyard.options import JsonFile
-from hopyard.terminal import say, show_made
+from hopyard.local.data_folder import empty_folder
+from hopyard.show.terminal import say, show_or_write
 
 
 class Subject(StrEnum):
@@ -71,7 +71,7 @@ Instances = Annotated[
 SOLVER = "Solver"
 Deadline = Annotated[
     float,
-    typer.Option("--deadline", metavar="SECONDS", min=0, help="For each solve.", rich_help_panel=SOLVER),
+    typer.Option("--deadline", metavar="SECONDS", min=0, help="CPU, for each solve.", rich_help_panel=SOLVER),
 ]
 Gap = Annotated[float, typer.Option("--gap", min=0, max=1, help="Stop at this gap.", rich_help_panel=SOLVER)]
 Problems = Annotated[
@@ -88,6 +88,20 @@ EVERY_BACKEND = ",".join(Backend)
 Backends = Annotated[
     str, typer.Option("--backends", metavar="NAME,...", help="Which.", rich_help_panel=SOLVER)
 ]
+EVERY_CLASS = "all"
+ClassNames = Annotated[
+    str | None,
+    typer.Option(
+        "--classes",
+        metavar="NAME,...",
+        help="Classes of unlike problems instead, ours against the fastest of the others; or: all.",
+        rich_help_panel=SOLVER,
+    ),
+]
+Quick = Annotated[
+    bool,
+    typer.Option("--quick", help="One problem of each class, less time for others.", rich_help_panel=SOLVER),
+]
 
 
 def bench(
@@ -102,6 +116,8 @@ def bench(
     gap: Gap = 0.01,
     problems: Problems = None,
     backends: Backends = EVERY_BACKEND,
+    classes: ClassNames = None,
+    quick: Quick = False,
 ) -> None:
     """Measure what the system does on this machine: real processes, a real disk, a few minutes.
 
@@ -116,11 +132,12 @@ def bench(
     $ hopyard bench
     $ hopyard bench latency submissions --json figures.json
     $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
+    $ hopyard bench solver --classes all --instances 10
     $ hopyard bench policies --gpus 512 --instances 3
     """
-    from hopyard.bench.solver import Trials  # noqa: PLC0415 - brings numpy
-    from hopyard.bench.suite import report  # noqa: PLC0415 - brings every service
-    from hopyard.bench.tables import report_table  # noqa: PLC0415 - as above
+    from hopyard.lab.bench.solver import Trials  # noqa: PLC0415 - brings numpy
+    from hopyard.lab.bench.suite import report  # noqa: PLC0415 - brings every service
+    from hopyard.lab.bench.tables import report_table  # noqa: PLC0415 - as above
 
     trials = Trials(
         sizes=() if gpus is None else _sizes(gpus),
@@ -129,10 +146,12 @@ def bench(
         gap=gap,
         problems=problems,
         backends=_known(backends),
+        classes=() if classes is None else _known_classes(classes),
+        quick=quick,
     )
     with empty_folder(data) as folder:
-        made = report(subjects or SHORT, versions(), folder, scale, say, trials=trials)
-    show_made(made, report_table(made), json_file)
+        measured = report(subjects or SHORT, versions(), folder, scale, say, trials=trials)
+    show_or_write(measured, report_table(measured), json_file)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -150,6 +169,18 @@ def _known(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in tuple(Backend):
             raise Invalid(f"--backends {text}: {name} is not one of {', '.join(Backend)}")
+    return names
+
+
+def _known_classes(text: str) -> tuple[str, ...]:
+    from hopyard.lab.bench.zoo import CLASSES  # noqa: PLC0415 - brings numpy
+
+    if text == EVERY_CLASS:
+        return tuple(CLASSES)
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in CLASSES:
+            raise Invalid(f"--classes {text}: {name} is not one of {', '.join(CLASSES)}, {EVERY_CLASS}")
     return names
 
 

@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hopyard.asking import ask
+from hopyard.api.ask import ask
+from hopyard.commands.options import AsJson
 from hopyard.failures import Failure
-from hopyard.options import AsJson
-from hopyard.tables import figures_table
-from hopyard.terminal import say, show
-from hopyard.units import duration, share
+from hopyard.show.tables import figures_table
+from hopyard.show.terminal import say, show
+from hopyard.show.units import duration, share
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.questions import Calibrate
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import typer
 
+from hopyard.api.connect import api_url
 from hopyard.commands.about import versions
-from hopyard.connect import api_url
+from hopyard.commands.options import Api, AsJson
 from hopyard.failures import Failure, Unreachable
-from hopyard.folder import find_stack_file
-from hopyard.options import Api, AsJson
-from hopyard.tables import checks_table, facts_table
-from hopyard.terminal import console, show_json
+from hopyard.local.data_folder import find_stack_file
+from hopyard.show.tables import checks_table, facts_table
+from hopyard.show.terminal import console, show_json
 
 
 def diag(*, api: Api = None, as_json: AsJson = False) -> None:
@@ -23,7 +23,7 @@ def diag(*, api: Api = None, as_json: AsJson = False) -> None:
     $ hopyard diag
     $ hopyard diag --json > for-the-bug-report.json
     """
-    from hopyard.diagnosis import diagnose  # noqa: PLC0415 - brings aiohttp
+    from hopyard.actions.diagnose import diagnose  # noqa: PLC0415 - brings aiohttp
 
     found = asyncio.run(diagnose(api_url(api), find_stack_file(Path.cwd()), versions()))
     if as_json:

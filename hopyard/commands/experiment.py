@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hopyard.commands.about import versions
+from hopyard.commands.options import Scenario, Trace
 from hopyard.failures import Failure, Invalid
-from hopyard.options import Scenario, Trace
-from hopyard.terminal import console, say
+from hopyard.show.terminal import console, say
 
 if TYPE_CHECKING:
-    from hopyard.experiments.grids import Options
-    from hopyard.experiments.suite import Experiment
+    from hopyard.lab.experiments.options import Options
+    from hopyard.lab.experiments.suite import Experiment
 
 FOLDER = Path("experiments")
 COMPARISONS = FOLDER / "compare"
@@ -24,7 +24,7 @@ NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools", "pyarrow", "scipy", 
 
 
 class Name(StrEnum):
-    """What there is to find out."""
+    """The experiments."""
 
     ACCURACY = "accuracy"
     TABLE3 = "table3"
@@ -79,7 +79,7 @@ def experiment(
     $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4
     """
     needed()
-    from hopyard.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services
+    from hopyard.lab.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services
 
     chosen = EXPERIMENTS[name]
     options = _options(
@@ -114,7 +114,7 @@ def compare(
     $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
     """
     needed()
-    from hopyard.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
+    from hopyard.lab.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
     options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace)
     _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events)
@@ -124,16 +124,16 @@ def needed() -> None:
     """Raises Failure when the packages that run and show experiments are not here."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise Failure(f"{', '.join(missing)} missing: pip install 'hopyard[experiments]'")
+        raise Failure(f"{', '.join(missing)} missing: pip install 'hopyard[lab]'")
 
 
 def _options(
     *, scenario: str, policies: str, seeds: int, trace: Path | None, quick: bool = False
 ) -> "Options":
     """Raises Invalid."""
-    from hopyard.experiments.baselines import contender  # noqa: PLC0415 - as below
-    from hopyard.experiments.grids import Options  # noqa: PLC0415 - brings numpy
-    from hopyard.scenario import check_policy, chosen_scenario, valid  # noqa: PLC0415 - as above
+    from hopyard.actions.scenario import check_policy, chosen_scenario, valid  # noqa: PLC0415 - as above
+    from hopyard.lab.experiments.baselines import contender  # noqa: PLC0415 - as below
+    from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - brings numpy
 
     texts = [text.strip() for text in policies.split(",") if text.strip()]
     if not texts:
@@ -150,8 +150,8 @@ def _options(
 def _perform(
     name: str, chosen: "Experiment", options: "Options", *, out: Path, jobs: int | None, events: bool
 ) -> None:
-    from hopyard.bench.machine import machine_facts  # noqa: PLC0415 - brings numpy
-    from hopyard.experiments.suite import Plan, perform  # noqa: PLC0415 - brings matplotlib
+    from hopyard.lab.bench.machine import machine_facts  # noqa: PLC0415 - brings numpy
+    from hopyard.lab.experiments.suite import Plan, perform  # noqa: PLC0415 - brings matplotlib
 
     out.mkdir(parents=True, exist_ok=True)
     machine = machine_facts(out)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from hopyard.connect import call
-from hopyard.options import Api, AsJson, JobArgument
-from hopyard.tables import facts_table, job_table, jobs_table, why_table
-from hopyard.terminal import say, show
+from hopyard.api.connect import call
+from hopyard.commands.options import Api, AsJson, JobArgument
+from hopyard.show.tables import facts_table, job_table, jobs_table, why_table
+from hopyard.show.terminal import say, show
 from schemas.ids import JobId
 from schemas.jobs import JobFile
 from shared.domain.demand import InvalidJob, job_spec
@@ -98,7 +98,7 @@ def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> Non
 
 
 def _read(file: Path) -> JobFile:
-    """A job that makes sense, as far as can be told without the cluster. Raises InvalidFile."""
+    """A job that makes sense, as far as one can say without the cluster. Raises InvalidFile."""
     from shared.runtime.files import fault, read_file  # noqa: PLC0415 - brings the YAML parser
 
     job = read_file(file, JobFile)

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from hopyard.client import Client, LoggedEvent
-from hopyard.connect import call
-from hopyard.options import Api
-from hopyard.terminal import console, show_line
+from hopyard.api.client import Client, LoggedEvent
+from hopyard.api.connect import call
+from hopyard.commands.options import Api
+from hopyard.show.terminal import console, show_line
 
 HEAD = frozenset({"at", "fact"})
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from hopyard.connect import call
-from hopyard.options import Api, AsJson
-from hopyard.tables import nodes_table, status_table
-from hopyard.terminal import say, show, show_json
+from hopyard.api.connect import call
+from hopyard.commands.options import Api, AsJson
+from hopyard.show.tables import nodes_table, status_table
+from hopyard.show.terminal import say, show, show_json
 from schemas.ids import NodeId
 from schemas.views import NodeDrain
 
@@ -41,7 +41,7 @@ def drain(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> No
 
     $ hopyard node drain titan-xp-2
     """
-    _told(call(api, lambda client: client.drain(NodeId(node))), as_json=as_json)
+    _show(call(api, lambda client: client.drain(NodeId(node))), as_json=as_json)
 
 
 @node.command()
@@ -50,10 +50,10 @@ def restore(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> 
 
     $ hopyard node restore titan-xp-2
     """
-    _told(call(api, lambda client: client.restore(NodeId(node))), as_json=as_json)
+    _show(call(api, lambda client: client.restore(NodeId(node))), as_json=as_json)
 
 
-def _told(drained: NodeDrain, *, as_json: bool) -> None:
+def _show(drained: NodeDrain, *, as_json: bool) -> None:
     if as_json:
         show_json(drained)
     else:

@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from hopyard.connect import call
-from hopyard.options import Api, AsJson
-from hopyard.terminal import console, show, show_json
+from hopyard.api.connect import call
+from hopyard.commands.options import Api, AsJson
+from hopyard.failures import Invalid, Unreachable
+from hopyard.show.tables import options_table
+from hopyard.show.terminal import console, say, show, show_json
 from schemas.views import PolicyChoice
 
 policy = typer.Typer(help="Show or change the scheduling policy of a running stack.")
@@ -21,22 +23,50 @@ def show_by_default(context: typer.Context, *, api: Api = None, as_json: AsJson 
 
 
 @policy.command("show")
-def chosen(*, api: Api = None, as_json: AsJson = False) -> None:
+def chosen(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Print the options of this policy instead.")
+    ] = None,
+    *,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
     """Show the policy that was asked for, and the one that makes the plans where that is another.
+
+    With a name: what can be chosen about that policy, as it is installed here.
 
     $ hopyard policy
     $ hopyard policy show --json
+    $ hopyard policy show hops
     """
-    from hopyard.diagnosis import planned_by  # noqa: PLC0415 - brings the audit
+    if name is not None:
+        _show_options(name, as_json=as_json)
+        return
+    from hopyard.actions.diagnose import planned_by  # noqa: PLC0415 - brings the audit
 
     found = call(api, planned_by)
-    show(found.asked, Text(found.told), as_json=as_json)
+    show(found.asked, Text(found.text), as_json=as_json)
+
+
+def _show_options(name: str, *, as_json: bool) -> None:
+    from services.planner.work.options import described  # noqa: PLC0415 - brings numpy
+    from services.planner.work.registry import UnfitPolicy, options_kind  # noqa: PLC0415 - as above
+
+    try:
+        options = described(options_kind(name))
+    except UnfitPolicy as error:
+        raise Invalid(str(error)) from None
+    if as_json:
+        show_json(options)
+    else:
+        console().print(options_table(options))
 
 
 @policy.command("set")
 def choose(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="One that `policy list` names, or module:attribute.")
+        str,
+        typer.Argument(metavar="NAME[+OPTION=VALUE…]", help="One that `policy list` names."),
     ],
     *,
     api: Api = None,
@@ -44,27 +74,54 @@ def choose(
 ) -> None:
     """Have the next plan made by another policy. What runs goes on running.
 
-    Only the planner can tell whether it has a module:attribute; where it has
-    not, the policy before goes on, and `diag` and `policy show` say so.
+    Options that the policy lacks are refused at once if the policy is
+    installed on this machine too; otherwise the configured policy goes on,
+    and `diag`, `status` and `policy show` say so.
 
     $ hopyard policy set fifo
+    $ hopyard policy set hops+moving_cost_s=15
     """
+    _check(name)
     choice = call(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
     show(choice, Text(choice.policy), as_json=as_json)
 
 
+def _check(text: str) -> None:
+    """Raises Invalid for options that an installed policy lacks.
+
+    Other policies are left to the stack to check.
+    """
+    from shared.domain.policy_names import parted  # noqa: PLC0415 - costs --help nothing so
+    from shared.runtime.plugins import POLICIES  # noqa: PLC0415 - as above
+
+    try:
+        given = parted(text)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    if given.options and given.name in POLICIES.names():
+        from hopyard.actions.scenario import check_policy  # noqa: PLC0415 - brings numpy
+
+        check_policy(text)
+
+
 @policy.command("list")
-def installed(*, as_json: AsJson = False) -> None:
-    """List the policies that are installed here.
+def choices(*, api: Api = None, as_json: AsJson = False) -> None:
+    """List the policies that the stack can be set to; without a stack, those installed here.
 
     $ hopyard policy list
     """
-    from services.planner.registry import names  # noqa: PLC0415 - brings numpy
+    from shared.runtime.plugins import POLICIES  # noqa: PLC0415 - costs --help nothing so
 
+    try:
+        found = call(api, lambda client: client.policies()).policies
+    except Unreachable as error:
+        say(f"{error}; installed here are:")
+        found = POLICIES.names()
     if as_json:
-        show_json(names())
+        show_json(found)
     else:
-        console().print("\n".join(names()))
+        names = ("any module:attribute" if name == "*" else name for name in found)
+        console().print("\n".join(names), markup=False)
 
 
 def register(app: typer.Typer) -> None:

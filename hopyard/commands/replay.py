@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from hopyard.connect import api_url
+from hopyard.api.connect import api_url
+from hopyard.commands.options import Api, AsJson, Scenario, Seed, Trace
 from hopyard.failures import Failure, Interrupted
-from hopyard.options import Api, AsJson, Scenario, Seed, Trace
-from hopyard.signals import run_until_stopped
-from hopyard.tables import facts_table
-from hopyard.terminal import say, show
-from hopyard.units import duration
+from hopyard.local.signals import run_until_stopped
+from hopyard.show.tables import facts_table
+from hopyard.show.terminal import say, show
+from hopyard.show.units import duration
 
 
 def replay(
@@ -32,8 +32,8 @@ def replay(
     $ hopyard replay --scenario tiny --wait
     $ hopyard replay --trace arrivals.csv --api http://head-node:8080 --json
     """
-    from hopyard.replay import ReplaySpec, run_replay  # noqa: PLC0415 - brings aiohttp
-    from hopyard.scenario import chosen_scenario, valid  # noqa: PLC0415 - brings numpy
+    from hopyard.actions.replay import ReplaySpec, run_replay  # noqa: PLC0415 - brings aiohttp
+    from hopyard.actions.scenario import chosen_scenario, valid  # noqa: PLC0415 - brings numpy
     from loadgen.scenarios import arrivals  # noqa: PLC0415 - as above
 
     chosen = chosen_scenario(scenario, trace)

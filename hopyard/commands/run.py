@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hopyard.commands.options import JsonFile, Policy, Scenario, Seed, Speed, Trace
 from hopyard.failures import Failure, Interrupted
-from hopyard.folder import empty_folder
-from hopyard.options import JsonFile, Policy, Scenario, Seed, Speed, Trace
-from hopyard.signals import run_until_stopped
-from hopyard.terminal import complain_of, say, show_result
+from hopyard.local.data_folder import empty_folder
+from hopyard.local.signals import run_until_stopped
+from hopyard.show.terminal import complain_of, say, show_result
 
 if TYPE_CHECKING:
-    from hopyard.demo import DemoResult
+    from hopyard.actions.demo import DemoResult
 
 
 def demo(
@@ -41,9 +41,9 @@ def demo(
     $ hopyard demo --policy fifo --json fifo.json
     $ hopyard demo --scenario my-scenario.yaml --speed 60 --keep run-1
     """
-    from hopyard.demo import DemoSpec, run_demo  # noqa: PLC0415 - brings what the whole system needs
-    from hopyard.live import progress  # noqa: PLC0415 - as above
-    from hopyard.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
+    from hopyard.actions.demo import DemoSpec, run_demo  # noqa: PLC0415 - brings what the whole system needs
+    from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
+    from hopyard.show.progress import progress  # noqa: PLC0415 - as above
 
     check_policy(policy)
     chosen = chosen_scenario(scenario, trace)
@@ -79,13 +79,13 @@ def up(
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
     """
-    from hopyard.scenario import (  # noqa: PLC0415 - brings numpy
+    from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
         check_policy,
         chosen_cluster,
         chosen_scenario,
         cluster_of,
     )
-    from hopyard.up import UpSpec, run_up  # noqa: PLC0415 - as above
+    from hopyard.actions.up import UpSpec, run_up  # noqa: PLC0415 - as above
 
     check_policy(policy)
     chosen = None if cluster else chosen_scenario(scenario)

@@ -1,14 +1,17 @@
 """simulate, scenarios: runs in virtual time, and what there is to run."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from hopyard.options import AsJson, JsonFile, Policy, Scenario, Seed, Trace, writable
-from hopyard.tables import scenarios_table
-from hopyard.terminal import complain_of, console, show_json, show_result, write_lines
+from hopyard.commands.options import AsJson, JsonFile, Policy, Scenario, Seed, Trace, writable
+from hopyard.show.tables import scenarios_table
+from hopyard.show.terminal import complain_of, console, show_json, show_result, write_lines
+from schemas.results import RunResult
+from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
 
 
@@ -28,6 +31,13 @@ def simulate(
             help="Write the event log here, a JSON document a line.",
         ),
     ] = None,
+    audited: Annotated[
+        bool,
+        typer.Option(
+            "--audit/--no-audit",
+            help="Check the log against the rules. Without it memory does not grow with the log.",
+        ),
+    ] = True,
     dump_problems: Annotated[
         Path | None,
         typer.Option("--dump-problems", file_okay=False, help="Save every plan's problem in this folder."),
@@ -38,7 +48,7 @@ def simulate(
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
     $ hopyard simulate --scenario hops-64 --policy fifo --json fifo.json --events fifo.ndjson
     """
-    from hopyard.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - brings numpy
+    from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - brings numpy
     from loadgen.simulation import simulate as run  # noqa: PLC0415 - brings every service
     from shared.domain.audit import audit  # noqa: PLC0415 - as above
     from shared.runtime.logs import configure_logs  # noqa: PLC0415 - as above
@@ -49,11 +59,28 @@ def simulate(
     if dump_problems is not None:
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)
+    if not audited:
+        show_result(_streamed(chosen, policy, seed, events_file), json_file)
+        return
     simulated = run(chosen, policy=policy, seed=seed)
     if events_file is not None:
         write_lines(events_file, map(msgspec.json.encode, simulated.events))
     show_result(simulated.result, json_file)
     complain_of(audit(simulated.events, drained=True, seqs=simulated.seqs))
+
+
+def _streamed(chosen: ScenarioFile, policy: str | None, seed: int, events_file: Path | None) -> RunResult:
+    """Each fact goes to the file as it comes."""
+    from loadgen.simulation import simulate_streaming  # noqa: PLC0415 - as above
+
+    encode = msgspec.json.Encoder().encode
+    with contextlib.ExitStack() as open_files:
+        if events_file is None:
+            return simulate_streaming(chosen, lambda _: None, policy=policy, seed=seed)
+        file = open_files.enter_context(events_file.open("wb"))
+        return simulate_streaming(
+            chosen, lambda event: file.writelines((encode(event), b"\n")), policy=policy, seed=seed
+        )
 
 
 def scenarios(*, as_json: AsJson = False) -> None:

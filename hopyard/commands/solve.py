@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from hopyard.commands.options import JsonFile
 from hopyard.failures import Invalid
-from hopyard.options import JsonFile
-from hopyard.tables import facts_table
-from hopyard.terminal import show_made
-from hopyard.units import duration
+from hopyard.show.tables import facts_table
+from hopyard.show.terminal import show_or_write
+from hopyard.show.units import duration
 from schemas.problems import SolveResult
 
 
@@ -52,10 +52,10 @@ def solve(
     $ hopyard solve 000012-first-0000.json.gz
     $ hopyard solve problem.json --backend highs --gap 0.001 --deadline 60 --json -
     """
-    from services.planner.saved import read_problem, result_of  # noqa: PLC0415 - brings numpy
     from services.planner.solver import load  # noqa: PLC0415 - as above
     from services.planner.solver import solve as run  # noqa: PLC0415 - as above
-    from services.planner.view import Effort  # noqa: PLC0415 - as above
+    from services.planner.solver.effort import Effort  # noqa: PLC0415 - as above
+    from services.planner.solver.files import read_problem, result_of  # noqa: PLC0415 - brings numpy
 
     try:
         saved = read_problem(file)
@@ -65,7 +65,7 @@ def solve(
     before = threading.active_count()
     solution = run(saved.problem, Effort(gap=gap, budget_s=deadline_s, backend=backend))
     result = result_of(saved, solution, backend)
-    show_made(result, facts_table(_facts(result)), json_file)
+    show_or_write(result, facts_table(_facts(result)), json_file)
     if threading.active_count() > before:
         _leave()
 

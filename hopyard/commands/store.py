@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hopyard.asking import ask
+from hopyard.api.ask import ask
+from hopyard.commands.options import AsJson
 from hopyard.failures import Invalid
-from hopyard.options import AsJson
-from hopyard.tables import facts_table
-from hopyard.terminal import show
+from hopyard.show.tables import facts_table
+from hopyard.show.terminal import show
 from schemas.archive import VERSION, Header, encoded, entry_of, header_of
 from schemas.base import Message
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage

@@ -1,0 +1,1 @@
+"""What the larger commands do: bring a stack up, show it, replay a trace, diagnose."""

@@ -1,0 +1,183 @@
+"""What somebody would look at when it does not work, looked at. Changes nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from hopyard.api.client import Client, LoggedEvent
+from hopyard.api.connect import connect
+from hopyard.failures import Failure
+from hopyard.local.data_folder import StackFile
+from hopyard.local.processes import alive
+from hopyard.local.stack import is_ready
+from hopyard.show.tables import service_text, status_facts
+from schemas.base import Event, Message
+from schemas.codec import Malformed
+from schemas.events import PlanPublished
+from schemas.views import PolicyChoice, ServiceState
+from shared.domain.audit import audit
+
+TIMEOUT_S = 5.0
+NATS_PORT = 4222
+
+
+class Check(Message, frozen=True, kw_only=True):
+    what: str
+    ok: bool
+    detail: str
+
+
+class Diagnosis(Message, frozen=True, kw_only=True):
+    api_url: str
+    reachable: bool
+    checks: tuple[Check, ...]
+    versions: dict[str, str]
+
+    def well(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+async def diagnose(url: str, stack: StackFile | None, versions: dict[str, str]) -> Diagnosis:
+    """All checks; those that need the API only while it answers."""
+    async with connect(url) as client:
+        api = await _check("API", lambda: _api(client))
+        checks = [api, *await _stack_checks(stack)]
+        checks.append(await _check("services", lambda: _services(client)))
+        if api.ok:
+            checks += [
+                await _check("nodes", lambda: _nodes(client)),
+                await _check("policy", lambda: _policy(client)),
+                await _check("event log", lambda: _log(client)),
+            ]
+    return Diagnosis(api_url=url, reachable=api.ok, checks=tuple(checks), versions=versions)
+
+
+class _Bad(Failure):
+    """A check found something wrong; the text says what."""
+
+
+async def _check(what: str, look: Callable[[], Awaitable[str]]) -> Check:
+    try:
+        return Check(what=what, ok=True, detail=await look())
+    except Failure as error:
+        return Check(what=what, ok=False, detail=str(error))
+
+
+async def _stack_checks(stack: StackFile | None) -> list[Check]:
+    if stack is None:
+        return []
+    return [
+        await _check("NATS", lambda: _nats(stack.nats_url)),
+        *[await _check(name, partial(_service, stack, name)) for name in stack.ports],
+    ]
+
+
+async def _api(client: Client) -> str:
+    facts = status_facts(await client.status())
+    return f"{client.url}: jobs {facts['jobs']}; GPUs {facts['GPUs']}"
+
+
+async def _nodes(client: Client) -> str:
+    """A lost node is a fault; one that drains does so because somebody wished it."""
+    nodes = (await client.nodes()).nodes
+    if not nodes:
+        raise _Bad("no node has announced itself")
+    apart = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
+    text = ", ".join([f"{len(nodes) - len(apart)} of {len(nodes)} alive", *apart])
+    if any(view.state == "lost" for view in nodes):
+        raise _Bad(text)
+    return text
+
+
+async def _policy(client: Client) -> str:
+    found = await planned_by(client)
+    if found.fault:
+        raise _Bad(found.text)
+    return found.text
+
+
+class PlannedBy(NamedTuple):
+    """Who plans, and whether it is the policy that was asked for."""
+
+    asked: PolicyChoice
+    text: str
+    fault: bool = False
+
+
+async def planned_by(client: Client) -> PlannedBy:
+    """A planner that cannot load the policy that was asked for says so in its next plan, and only there.
+
+    One that was asked for a moment ago has not planned yet, which is no fault.
+    """
+    asked, plan = await client.policy(), (await client.status()).plan
+    if plan is None or plan.policy == asked.policy:
+        return PlannedBy(asked, asked.policy)
+    plans = [fact async for line in client.events() if isinstance(fact := _known(line), PlanPublished)]
+    notes = [note for fact in plans for note in fact.notes if asked.policy in note]
+    text = f"{asked.policy} was asked for, {plan.policy} made the last plan"
+    return PlannedBy(asked, "; ".join([text, *notes[-1:]]), fault=bool(notes))
+
+
+async def _log(client: Client) -> str:
+    known = [(line.seq, fact) async for line in client.events() if (fact := _known(line)) is not None]
+    violations = audit([fact for _, fact in known], seqs=[seq for seq, _ in known])
+    if violations:
+        raise _Bad("; ".join(f"{found.rule}: {found.detail} ({found.event_id})" for found in violations))
+    return f"{len(known)} facts break no rule"
+
+
+def _known(line: LoggedEvent) -> Event | None:
+    """A fact of a later version says nothing to us."""
+    try:
+        return line.fact()
+    except Malformed:
+        return None
+
+
+async def _service(stack: StackFile, name: str) -> str:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session:
+        ready = await is_ready(session, stack.ports[name])
+    pid, ended = stack.pids.get(name, 0), _ended(stack, name)
+    if not ready:
+        raise _Bad(f"process {pid} {'lives and is not ready' if alive(pid) else 'is gone'}{ended}")
+    return f"ready, process {pid}{ended}"
+
+
+def _ended(stack: StackFile, name: str) -> str:
+    """Restarts of a service, and how it ended last."""
+    error = stack.last_errors.get(name)
+    return f"; restarts: {stack.restarts.get(name, 0)}, it {error}" if error else ""
+
+
+async def _services(client: Client) -> str:
+    """What the services report, on whatever machine they run."""
+    views = (await client.ready()).services
+    wrong = [one for one in views if one.state not in {ServiceState.UP, ServiceState.ENDED} or one.troubles]
+    if wrong:
+        raise _Bad("; ".join(service_text(one) for one in wrong))
+    back = [service_text(one) for one in views if one.restarts]
+    return "; ".join([f"{len(views)} report that they are well", *back])
+
+
+async def _nats(url: str) -> str:
+    """A NATS server greets whoever connects with a line about itself."""
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port or NATS_PORT)
+            greeting = await reader.readline()
+            writer.close()
+    except OSError as error:
+        raise _Bad(f"{url}: {error}") from None
+    if not greeting.startswith(b"INFO "):
+        raise _Bad(f"{url}: what answers there is no NATS server")
+    return f"{url}: version {msgspec.json.decode(greeting[5:], type=_Greeting).version}"
+
+
+class _Greeting(Message, frozen=True, kw_only=True):
+    version: str

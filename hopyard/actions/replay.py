@@ -1,0 +1,86 @@
+"""A scenario's jobs, submitted to a stack that runs already, each when its time has come."""
+
+import asyncio
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from hopyard.api.client import ApiRefusal, Client
+from hopyard.api.connect import connect, patiently
+from hopyard.local.processes import Say
+from hopyard.show.units import duration
+from loadgen.replay import replay
+from schemas.base import Message
+from schemas.ids import JobId
+from schemas.scenarios import Arrival
+from shared.domain.states import ENDED
+from shared.runtime.clock import ScaledClock
+
+LOOK_EVERY_S = 0.5
+
+
+class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
+    api_url: str
+    arrivals: Sequence[Arrival]
+    wait: bool
+    """until every job has ended"""
+
+
+class Replayed(Message, frozen=True, kw_only=True):
+    submitted: int
+    refused: int
+    ended: dict[str, int]
+    """number of jobs by the state they ended in; empty when nobody waited for them"""
+    wall_s: float
+
+
+async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
+    """Raises Unreachable when the API, or the monitor, stays away for longer than patience lasts."""
+    began = time.monotonic()
+    async with connect(spec.api_url) as client:
+        status = await patiently(client.status)
+        submission = _Submission(client, len(spec.arrivals), say)
+        await replay(spec.arrivals, submission.submit, ScaledClock(speed=status.speed))
+        states = [await _end_of(client, job_id) for job_id in submission.jobs] if spec.wait else []
+    return Replayed(
+        submitted=len(submission.jobs),
+        refused=submission.refused,
+        ended=dict(Counter(states)),
+        wall_s=time.monotonic() - began,
+    )
+
+
+class _Submission:
+    """What came of the arrivals so far. A refusal is counted: the next job may be a better one."""
+
+    def __init__(self, client: Client, total: int, say: Say) -> None:
+        self.jobs: list[JobId] = []
+        self.refused = 0
+        self._client = client
+        self._total = total
+        self._say = say
+        self._run = uuid.uuid4().hex
+
+    async def submit(self, arrival: Arrival) -> None:
+        number = len(self.jobs) + self.refused + 1
+        try:
+            submitted = await patiently(lambda: self._client.submit(arrival.job, f"{self._run}-{number}"))
+        except ApiRefusal as refusal:
+            self.refused += 1
+            outcome = f"refused: {refusal}"
+        else:
+            self.jobs.append(submitted.job_id)
+            outcome = submitted.job_id
+        self._say(f"{duration(arrival.at_s):>8}  {number}/{self._total}  {arrival.job.name}  {outcome}")
+
+
+async def _end_of(client: Client, job_id: JobId) -> str:
+    """The state in which the job ended, once it has."""
+    while True:
+        job = await patiently(lambda: client.job(job_id))
+        if job.state in ENDED:
+            return job.state
+        await asyncio.sleep(LOOK_EVERY_S)

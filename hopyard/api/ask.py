@@ -1,0 +1,57 @@
+"""From a command to a service over NATS: for questions that the HTTP API does not serve."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hopyard.failures import Failure, Unreachable
+from hopyard.local.data_folder import find_stack_file
+from schemas.base import Message, Question
+from schemas.questions import Refused
+from schemas.settings import Settings
+
+M = TypeVar("M", bound=Message)
+
+CONNECT_TIMEOUT_S = 5.0
+
+
+def ask(question: Question, kind: type[M], timeout_s: float) -> M:
+    """The answer. Raises Unreachable when nobody answers, Failure when the answer is no."""
+    return asyncio.run(_ask(question, kind, timeout_s))
+
+
+async def _ask(question: Question, kind: type[M], timeout_s: float) -> M:
+    from shared.runtime.bus import Unavailable  # noqa: PLC0415 - brings NATS, which --help need not wait for
+    from shared.runtime.jetstream.connection import Connection  # noqa: PLC0415 - as above
+    from shared.runtime.jetstream.questions import JetStreamQuestions  # noqa: PLC0415 - as above
+
+    connection = Connection(_settings(), "cli")
+    try:
+        await connection.open(CONNECT_TIMEOUT_S)
+        reply = await JetStreamQuestions(connection).ask(question, timeout_s)
+    except (Unavailable, PermissionError) as error:
+        raise Unreachable(str(error)) from None
+    except ValueError as error:
+        raise Failure(str(error)) from None
+    finally:
+        await connection.close()
+    if not isinstance(reply, kind):
+        raise Failure(reply.reason if isinstance(reply, Refused) else "an answer of the wrong kind")
+    return reply
+
+
+def _settings() -> Settings:
+    """HOPYARD_NATS_URL and its like, else the stack that `hopyard up` started here."""
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - as above
+
+    try:
+        settings = load_settings(os.environ)
+    except ValueError as error:
+        raise Failure(str(error)) from None
+    stack = find_stack_file(Path.cwd())
+    if stack is not None and settings.nats_url == Settings().nats_url:
+        return msgspec.structs.replace(settings, nats_url=stack.nats_url)
+    return settings

@@ -1,0 +1,259 @@
+"""The HTTP API of admission, from the client's side: one method a route, typed answers, two errors."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from hopyard.failures import Failure, Unreachable
+from schemas.base import Event, Message
+from schemas.codec import fact_of_json
+from schemas.ids import JobId, NodeId
+from schemas.jobs import JobFile
+from schemas.views import (
+    Cancelled,
+    JobPage,
+    JobView,
+    NodeDrain,
+    NodePage,
+    PolicyChoice,
+    PolicyPage,
+    Problem,
+    Readiness,
+    StatusView,
+    Submitted,
+    WhyView,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+
+TIMEOUT_S = 30.0
+PAGE = 100
+"""jobs asked for at once"""
+EVENTS = 10_000
+"""lines of the event log asked for at once"""
+GONE = frozenset({502, 503, 504})
+"""statuses that say nobody answers at the moment"""
+
+M = TypeVar("M", bound=Message)
+
+
+class ApiRefusal(Failure):
+    """The API understood and said no; `problem` names the field and the reason."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.field}: {problem.detail}" if problem.field else problem.detail)
+        self.problem = problem
+
+
+class LoggedEvent(Message, frozen=True, kw_only=True):
+    """A line of `/v1/events`."""
+
+    seq: int
+    event: msgspec.Raw
+
+    def fields(self) -> dict[str, object]:
+        return msgspec.json.decode(self.event, type=dict[str, object])
+
+    def fact(self) -> Event:
+        """Raises Malformed for a fact of a later version."""
+        return fact_of_json(bytes(self.event))
+
+
+class Client:
+    """A connection to the API: `async with Client(url) as client`. Raises ApiRefusal and Unreachable."""
+
+    _session: "aiohttp.ClientSession"
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    async def __aenter__(self) -> Self:
+        import aiohttp  # noqa: PLC0415 - costs a quarter of a second, which --help need not pay
+
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        self._session = aiohttp.ClientSession(timeout=timeout, headers=self._headers)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    # ---- jobs
+
+    async def submit(self, job: JobFile, key: str) -> Submitted:
+        """Submit once, however often it is called with this idempotency key."""
+        headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+        body = msgspec.json.encode(job)
+        return await self._call("POST", "/v1/jobs", Submitted, headers=headers, body=body)
+
+    async def jobs(
+        self,
+        *,
+        state: str | None = None,
+        project: str | None = None,
+        after: str | None = None,
+        limit: int = PAGE,
+    ) -> JobPage:
+        """Up to `limit` jobs, gathered page by page."""
+        found: list[JobView] = []
+        while True:
+            query = {"state": state, "project": project, "after": after}
+            page = await self._call(
+                "GET", "/v1/jobs", JobPage, query=query | {"limit": str(min(limit - len(found), PAGE))}
+            )
+            found += page.jobs
+            after = page.next
+            if after is None or not page.jobs or len(found) >= limit:
+                return JobPage(jobs=tuple(found), next=after)
+
+    async def job(self, job_id: JobId) -> JobView:
+        return await self._call("GET", f"/v1/jobs/{quote(job_id, safe='')}", JobView)
+
+    async def why(self, job_id: JobId) -> WhyView:
+        return await self._call("GET", f"/v1/jobs/{quote(job_id, safe='')}/why", WhyView)
+
+    async def cancel(self, job_id: JobId) -> Cancelled:
+        return await self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}", Cancelled)
+
+    # ---- cluster
+
+    async def nodes(self) -> NodePage:
+        return await self._call("GET", "/v1/nodes", NodePage)
+
+    async def drain(self, node_id: NodeId) -> NodeDrain:
+        return await self._call("POST", f"/v1/nodes/{quote(node_id, safe='')}/drain", NodeDrain)
+
+    async def restore(self, node_id: NodeId) -> NodeDrain:
+        return await self._call("DELETE", f"/v1/nodes/{quote(node_id, safe='')}/drain", NodeDrain)
+
+    async def status(self) -> StatusView:
+        return await self._call("GET", "/v1/status", StatusView)
+
+    async def policy(self) -> PolicyChoice:
+        return await self._call("GET", "/v1/policy", PolicyChoice)
+
+    async def ready(self) -> Readiness:
+        """How the services are, as long as admission is ready."""
+        return await self._call("GET", "/readyz", Readiness)
+
+    async def policies(self) -> PolicyPage:
+        return await self._call("GET", "/v1/policies", PolicyPage)
+
+    async def set_policy(self, choice: PolicyChoice) -> PolicyChoice:
+        headers = {"Content-Type": "application/json"}
+        return await self._call(
+            "PUT", "/v1/policy", PolicyChoice, headers=headers, body=msgspec.json.encode(choice)
+        )
+
+    async def events(
+        self, *, after: int = 0, job: str | None = None, follow: bool = False
+    ) -> AsyncIterator[LoggedEvent]:
+        """The event log above sequence `after`; without `follow` it ends at the newest event."""
+        asked: dict[str, str | None] = {"job": job}
+        asked |= {"follow": "true"} if follow else {"limit": str(EVENTS)}
+        while True:
+            count = 0
+            async for line in self._lines("/v1/events", asked | {"after": str(after)}):
+                logged = self._decode(line, LoggedEvent)
+                yield logged
+                count, after = count + 1, logged.seq
+            if follow or count < EVENTS:
+                return
+
+    # ---- HTTP
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        kind: type[M],
+        *,
+        query: Mapping[str, str | None] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> M:
+        answer = await self._bytes(method, path, query=query, headers=headers, body=body)
+        return self._decode(answer, kind)
+
+    async def _bytes(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | None] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> bytes:
+        import aiohttp  # noqa: PLC0415 - as above
+
+        try:
+            async with self._session.request(
+                method, self._address(path), params=_given(query), headers=headers, data=body
+            ) as response:
+                answer = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(error) from None
+        self._raise_for(response.status, answer)
+        return answer
+
+    async def _lines(self, path: str, query: Mapping[str, str | None]) -> AsyncIterator[bytes]:
+        """Lines of any length: aiohttp's own reader gives up at 64 KiB, and a plan can be longer."""
+        import aiohttp  # noqa: PLC0415 - as above
+
+        endless = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_S)
+        try:
+            async with self._session.get(
+                self._address(path), params=_given(query), timeout=endless
+            ) as response:
+                if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
+                    self._raise_for(response.status, await response.read())
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in filter(None, lines):
+                        yield line
+                if rest:  # cut short, or without its newline: decoding shows which
+                    yield rest
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(error) from None
+
+    def _address(self, path: str) -> str:
+        return self.url + path
+
+    def _unreachable(self, error: BaseException) -> Unreachable:
+        number = error.errno if isinstance(error, OSError) else None
+        reason = os.strerror(number).lower() if number else str(error) or type(error).__name__
+        return Unreachable(f"cannot reach {self.url}: {reason}")
+
+    def _raise_for(self, status: int, answer: bytes) -> None:
+        if status < 400:  # noqa: PLR2004 - where HTTP's errors begin
+            return
+        problem = _problem(status, answer)
+        if status in GONE:
+            raise Unreachable(f"{self.url} is not ready: {problem.detail}")
+        raise ApiRefusal(problem)
+
+    def _decode(self, answer: bytes, kind: type[M]) -> M:
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"what answers at {self.url} is not this API: {error}") from None
+
+
+def _given(query: Mapping[str, str | None] | None) -> dict[str, str]:
+    return {name: value for name, value in (query or {}).items() if value is not None}
+
+
+def _problem(status: int, answer: bytes) -> Problem:
+    try:
+        return msgspec.json.decode(answer, type=Problem)
+    except msgspec.DecodeError:
+        text = answer[:200].decode(errors="replace").strip()
+        return Problem(title="refused", status=status, detail=text or f"HTTP status {status}")

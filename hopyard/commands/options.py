@@ -1,0 +1,73 @@
+"""Options that several commands share, worded once."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from hopyard.failures import Invalid
+
+
+def _url(text: str | None) -> str | None:
+    """Raises Invalid for what is no address of a web server."""
+    if not text:
+        return text
+    try:
+        parts = urlsplit(text)
+        meant = parts.scheme in {"http", "https"} and parts.hostname
+    except ValueError:
+        meant = False
+    if not meant:
+        raise Invalid(f"{text} is no URL; one is http://127.0.0.1:8080")
+    return text
+
+
+def writable(file: Path | None) -> Path | None:
+    """Raises Invalid for a file in a folder that is not there: now, and not when the work is done."""
+    if file is not None and not os.access(file.parent, os.X_OK):
+        raise Invalid(f"{file}: there is no folder {file.parent}")
+    return file
+
+
+Api = Annotated[
+    str | None,
+    typer.Option(
+        "--api",
+        envvar="HOPYARD_API_URL",
+        metavar="URL",
+        callback=_url,
+        help="Where the API is. Default: the stack that `hopyard up` started here, else port 8080.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+Scenario = Annotated[
+    str, typer.Option("--scenario", metavar="NAME|FILE", help="A scenario; `hopyard scenarios` lists them.")
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy", metavar="NAME[+OPTION=VALUE…]", help="Scheduling policy.", show_default="the scenario's"
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Root of all randomness.")]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", exists=True, dir_okay=False, help="Take the arrivals from this trace file instead."
+    ),
+]
+Speed = Annotated[float, typer.Option("--speed", min=0.001, max=100_000, help="Cluster seconds per second.")]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        dir_okay=False,
+        allow_dash=True,
+        callback=writable,
+        help="Write the result here; - prints it instead of the table.",
+    ),
+]

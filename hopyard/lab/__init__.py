@@ -1,0 +1,1 @@
+"""The laboratory: runs, reports of them, experiments, benchmarks. Commands reach it; no service does."""

@@ -1,0 +1,48 @@
+"""The machine that figures were made on: what they depend on and a reader cannot guess."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+from hopyard.lab.bench.figures import quantile
+
+GIB = 1024**3
+SYNCS = 100
+
+
+def machine_facts(folder: Path) -> dict[str, str]:
+    """Label → text. `folder`: on the disk that will be written to."""
+    busy, _, _ = os.getloadavg()
+    return {
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "processor": _processor(),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB",
+        "system": platform.platform(),
+        "load before": f"{busy:.1f}",
+        "disk sync": f"{sync_s(folder) * 1000:.2g}ms",
+    }
+
+
+def sync_s(folder: Path) -> float:
+    """Median time to put a few bytes on the disk: what every stored fact waits for. Seconds."""
+    path = folder / "sync"
+    times = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(SYNCS):
+            began = time.perf_counter()
+            file.write(b"fact")
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - began)
+    path.unlink()
+    return quantile(times, 0.5)
+
+
+def _processor() -> str:
+    """Linux hides the name of the processor from `platform`."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

@@ -1,0 +1,88 @@
+"""How many jobs a second the HTTP API takes in, each on the disk before it is answered.
+
+All six services run and read what comes; there are no agents, so that no job can start.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from hopyard.api.client import Client
+from hopyard.api.connect import connect
+from hopyard.failures import Failure
+from hopyard.lab.bench.figures import Benchmark, rate, spread
+from hopyard.lab.bench.history import WORKLOAD
+from hopyard.lab.bench.services import Life, address, begin, bus_to, nats_server
+from hopyard.local.stack import SERVICES, StackSpec
+from loadgen.scenarios import load_cluster
+from schemas.events import JobSubmitted
+from schemas.jobs import JobFile
+from schemas.subjects import facts_of
+from shared.runtime.bus import Facts
+from shared.runtime.nats_server import NatsServer
+
+JOBS = 2_000
+IN_FLIGHT = 64
+CLUSTER = "tiny"
+STORED_LIMIT_S = 30.0
+
+
+async def submissions(data: Path, jobs: int = JOBS) -> Benchmark:
+    spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
+    async with nats_server(data / "nats") as server, _services(spec, server) as lives:
+        async with connect(address(lives[0].port)) as client:
+            began = time.perf_counter()
+            times_s = await submit_all(client, jobs)
+            took_s = time.perf_counter() - began
+        async with bus_to(server) as bus:
+            await _check_stored(bus, jobs)
+    return Benchmark(
+        name="submissions",
+        conditions=f"{jobs} jobs, {IN_FLIGHT} requests in flight from one client, six services, no agents",
+        figures=(rate("durable submissions", jobs / took_s), *spread("answer", times_s)),
+    )
+
+
+@asynccontextmanager
+async def _services(spec: StackSpec, server: NatsServer) -> AsyncIterator[Sequence[Life]]:
+    """All six, admission first."""
+    async with AsyncExitStack() as stack:
+        async with asyncio.TaskGroup() as group:
+            starting = [group.create_task(begin(name, spec, server)) for name in SERVICES]
+        lives = [task.result() for task in starting]
+        for life in lives:
+            stack.push_async_callback(life.stop)
+        yield lives
+
+
+async def submit_all(client: Client, jobs: int) -> list[float]:
+    """Seconds until the answer, for each job."""
+    numbers, times_s = iter(range(jobs)), list[float]()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(_submit_some(client, numbers, times_s))
+    return times_s
+
+
+async def _submit_some(client: Client, numbers: Iterator[int], times_s: list[float]) -> None:
+    job = JobFile(name="bench", workload=WORKLOAD, gpus=1, samples=1e6)
+    for number in numbers:
+        began = time.perf_counter()
+        await client.submit(job, f"bench-{number}")
+        times_s.append(time.perf_counter() - began)
+
+
+async def _check_stored(facts: Facts, jobs: int) -> None:
+    """Raises Failure unless the stream has every job."""
+    stored = itertools.count()
+    try:
+        async with asyncio.timeout(STORED_LIMIT_S):
+            async for batch in facts.read(0, facts_of("job")):
+                ours = [next(stored) for record in batch if isinstance(record.event, JobSubmitted)]
+                if ours and ours[-1] + 1 >= jobs:
+                    return
+    except TimeoutError:
+        raise Failure(f"{jobs} submissions were answered, {next(stored)} are stored") from None

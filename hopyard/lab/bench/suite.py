@@ -1,0 +1,112 @@
+"""All measurements by name. One after the other, since they would disturb each other."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from hopyard.failures import Interrupted
+from hopyard.lab.bench import dispatch, latency, restart, submissions
+from hopyard.lab.bench.classes import PATIENCE, QUICK, Classes, classes
+from hopyard.lab.bench.figures import Benchmark, BenchReport
+from hopyard.lab.bench.machine import machine_facts
+from hopyard.lab.bench.policies import policies
+from hopyard.lab.bench.simulation import simulation
+from hopyard.lab.bench.solver import OURS, Trials, solver
+from hopyard.local.processes import Say
+from hopyard.local.signals import run_until_stopped
+
+
+class BenchRun(msgspec.Struct, frozen=True):
+    data: Path
+    """an empty folder"""
+    scale: float
+    """how many jobs and facts, in multiples of the usual number"""
+    say: Say
+    trials: Trials = Trials()
+    """of the solver, and sizes and instances of the policies"""
+
+    def scaled(self, usual: int) -> int:
+        return max(round(usual * self.scale), 1)
+
+
+Measurement = Callable[[BenchRun], Benchmark | None]
+"""None: a signal ended it"""
+
+
+def _latency(run: BenchRun) -> Benchmark | None:
+    return run_until_stopped(latency.latency(run.data, run.say, run.scaled(latency.JOBS)))
+
+
+def _submissions(run: BenchRun) -> Benchmark | None:
+    return run_until_stopped(submissions.submissions(run.data, run.scaled(submissions.JOBS)))
+
+
+def _dispatch(run: BenchRun) -> Benchmark | None:
+    counts = run.scaled(dispatch.FACTS), run.scaled(dispatch.ONE_BY_ONE)
+    return run_until_stopped(dispatch.dispatch(run.data, *counts))
+
+
+def _restart(run: BenchRun) -> Benchmark | None:
+    return run_until_stopped(restart.restart(run.data, run.scaled(restart.JOBS)))
+
+
+def _simulation(_: BenchRun) -> Benchmark | None:
+    return simulation()
+
+
+def _solver(run: BenchRun) -> Benchmark | None:
+    trials = run.trials
+    if not trials.classes:
+        return solver(run.data, run.say, trials)
+    asked = Classes(
+        names=trials.classes,
+        instances=1 if trials.quick else trials.instances,
+        gap=trials.gap,
+        limit_s=trials.deadline_s,
+        backends=tuple(name for name in trials.backends if name != OURS),
+        patience=QUICK if trials.quick else PATIENCE,
+    )
+    return classes(run.data, run.say, asked)
+
+
+def _policies(run: BenchRun) -> Benchmark | None:
+    return run_until_stopped(policies(run.say, run.trials.sizes, run.trials.instances))
+
+
+BENCHMARKS: Mapping[str, Measurement] = {
+    "latency": _latency,
+    "submissions": _submissions,
+    "dispatch": _dispatch,
+    "restart": _restart,
+    "simulation": _simulation,
+    "solver": _solver,
+    "policies": _policies,
+}
+
+
+def report(
+    names: Iterable[str],
+    versions: dict[str, str],
+    data: Path,
+    scale: float,
+    say: Say,
+    *,
+    trials: Trials | None = None,
+) -> BenchReport:
+    """Raises Failure when a part does not work, Interrupted."""
+    data.mkdir(parents=True, exist_ok=True)
+    machine = machine_facts(data)
+    done = [_timed(name, BenchRun(data / name, scale, say, trials or Trials())) for name in names]
+    return BenchReport(machine=machine, versions=versions, benchmarks=tuple(done))
+
+
+def _timed(name: str, run: BenchRun) -> Benchmark:
+    run.say(f"{name} …")
+    run.data.mkdir()
+    began = time.monotonic()
+    measured = BENCHMARKS[name](run)
+    if measured is None:
+        raise Interrupted("interrupted")
+    return msgspec.structs.replace(measured, wall_s=time.monotonic() - began)

@@ -1,0 +1,108 @@
+"""How true the estimator's predictions are (Hops figures 6 and 7), from executions on the emulated world.
+
+Jobs of one GPU type and one GPU count each, first come first served, so that every execution is long and
+undisturbed. Two workloads: every model of the paper's table 2 on aggregated and distributed
+configurations, with the store's evidence left out, so that the theory layer answers; and models with
+unstable data loading again and again, with the store as it is.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from hopyard.lab.experiments.options import Options
+from hopyard.lab.runs.cases import Case
+from hopyard.lab.runs.trials import Overrides, Simulation
+from loadgen.catalogue.reference import FitsNowhere, reference_throughput
+from loadgen.catalogue.specs import Model, datasets
+from loadgen.scenarios import cluster_of
+from loadgen.workloads.mixes import mix_named
+from schemas.cluster import ClusterFile
+from schemas.jobs import JobFile, Workload
+from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
+
+THEORY = "theory layer"
+LEARNING = "as executions accumulate"
+TRACE = "on a trace"
+MIX = "hops-table-2"
+LASTS_S = 600.0
+"""about as long as each job runs"""
+COUNTS = (1, 2, 4, 8, 16)
+QUICK_COUNTS = (1, 4)
+"""on one node of `tiny` and on two"""
+REPEATED = (1, 4, 8)
+REPEATS = 12
+REPEATED_MODELS = ("resnet18", "resnet50", "mobilenet-v2", "wav2vec2-base")
+"""of those with unstable loading"""
+NO_EVIDENCE: Overrides = {"evidence_observations": 1_000_000, "evidence_s": 1e8}
+
+
+def cases(options: Options) -> Iterator[Case]:
+    if options.traced:
+        first = options.policies[0]
+        yield from _seeded(options, TRACE, options.scenario, first.overrides, first.policy)
+        return
+    counts, repeated, repeats = (
+        (QUICK_COUNTS, QUICK_COUNTS, 3) if options.quick else (COUNTS, REPEATED, REPEATS)
+    )
+    chosen = options.policies[0].overrides
+    models = [entry.spec for entry in mix_named(MIX).jobs]
+    models = models[-5:] if options.quick else models
+    theory = _listed(options.scenario, "theory", models, counts, 1)
+    yield from _seeded(options, THEORY, theory, {**chosen, **NO_EVIDENCE}, "fifo")
+    learning_models = [model for model in models if model.model in REPEATED_MODELS and unstable(model)]
+    learning = _listed(options.scenario, "repeated", learning_models, repeated, repeats)
+    yield from _seeded(options, LEARNING, learning, chosen, "fifo")
+
+
+def unstable(model: Model) -> bool:
+    return datasets()[model.dataset].loading == "unstable"
+
+
+def _seeded(
+    options: Options, group: str, scenario: ScenarioFile, overrides: Overrides, policy: str
+) -> Iterator[Case]:
+    for seed in options.seeds:
+        trial = Simulation(scenario=scenario, policy=policy, seed=seed, overrides=overrides)
+        yield Case(group=group, arm=policy, trial=trial)
+
+
+def _listed(
+    scenario: ScenarioFile, name: str, models: Sequence[Model], counts: Sequence[int], repeats: int
+) -> ScenarioFile:
+    """A job for every repeat, model, count and GPU type that it fits, all there from the start."""
+    cluster = cluster_of(scenario)
+    jobs = [
+        ArrivingJob(at_s=0.0, job=job)
+        for repeat in range(repeats)
+        for model in models
+        for gpus in counts
+        for job in _jobs(model, gpus, cluster, repeat)
+    ]
+    return ScenarioFile(
+        name=f"{scenario.name}-{name}",
+        cluster=cluster,
+        workload=ListedWorkload(jobs=jobs),
+        settings=scenario.settings,
+    )
+
+
+def _jobs(model: Model, gpus: int, cluster: ClusterFile, repeat: int) -> Iterator[JobFile]:
+    for gpu_type in cluster.gpu_types:
+        groups = [group for group in cluster.nodes if group.gpu_type == gpu_type]
+        alone = ClusterFile(name=cluster.name, gpu_types=cluster.gpu_types, nodes=groups)
+        try:
+            rate = reference_throughput(model, alone)
+        except FitsNowhere:
+            continue
+        if gpus <= sum(group.count * group.gpus for group in groups):
+            yield JobFile(
+                name=f"{model.model}-{model.dataset}-{gpu_type}-{gpus}-{repeat}"[:63].strip("-"),
+                workload=Workload(
+                    model=model.model,
+                    dataset=model.dataset,
+                    batch_size=model.batch,
+                    optimizer=model.optimizer,
+                ),
+                gpus=gpus,
+                gpu_types=[gpu_type],
+                samples=rate * gpus * LASTS_S,
+            )

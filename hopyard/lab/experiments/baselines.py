@@ -1,0 +1,70 @@
+"""What each policy runs with when policies are compared: two settings, both shown.
+
+`as in the paper` is how the Hops paper set its baselines up (section 4.2): the same demand sets, rounds
+and latency-ratio queue for all, Gavel with the median of each demand set. `as its authors set it` is what
+the policy's own paper and code use. A policy that is not named runs with its defaults; where both
+settings are the same, so are the runs.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hopyard.lab.runs.trials import Overrides
+from schemas.settings import Settings
+from services.planner.work.registry import Registry, UnfitPolicy, options_kind
+from shared.domain.policy_names import parted, written
+
+PAPER = "as in the paper"
+AUTHORS = "as its authors set it"
+
+
+FIELDS = frozenset(Settings.__struct_fields__)
+
+
+class Contender(msgspec.Struct, frozen=True):
+    """A policy as it was asked for."""
+
+    label: str
+    policy: str
+    """its name, and the options asked for; these and the settings win over those of the table below"""
+    overrides: Overrides = {}
+
+
+class Setup(msgspec.Struct, frozen=True):
+    policy: str
+    """the variant that runs, with its options"""
+    overrides: Overrides = {}
+
+
+SETUPS: Mapping[str, Mapping[str, Setup]] = {
+    PAPER: {
+        "gavel": Setup("gavel+queue=window"),
+    },
+    AUTHORS: {
+        "gavel": Setup("gavel+queue=all"),
+        "sia": Setup("sia-powers", {"round_s": 60.0}),
+    },
+}
+"""by setting and policy"""
+
+
+def contender(text: str) -> Contender:
+    """`NAME+WHAT=VALUE+…`: WHAT is an option of the policy, or a setting. Raises ValueError for neither."""
+    name, chosen = parted(text)
+    try:
+        own = {field.name for field in msgspec.structs.fields(options_kind(name))}
+        settings = {what: value for what, value in chosen.items() if what in FIELDS - own}
+        policy = written(name, {what: value for what, value in chosen.items() if what not in settings})
+        Registry().find(policy)
+    except UnfitPolicy as error:
+        raise ValueError(str(error)) from None
+    values = msgspec.convert(settings, Settings, strict=False)
+    return Contender(text, policy, {what: getattr(values, what) for what in settings})
+
+
+def setup_of(setting: str, one: Contender) -> Setup:
+    asked, options = parted(one.policy)
+    setup = SETUPS[setting].get(asked, Setup(asked))
+    name, presets = parted(setup.policy)
+    return Setup(written(name, presets | options), {**setup.overrides, **one.overrides})

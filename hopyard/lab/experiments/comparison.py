@@ -1,0 +1,262 @@
+"""Reports of grids of simulations: tables beside the paper's, paired differences, curves. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from hopyard.lab.experiments import paper
+from hopyard.lab.report import pictures
+from hopyard.lab.report.causes import causes
+from hopyard.lab.report.document import Figure, Part, Picture, Table
+from hopyard.lab.report.measures import FURTHER, HEADLINE, JOB_MEASURES, Measure, figure, spread
+from hopyard.lab.report.statistics import Summary, paired, summary
+from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of, values_of
+from hopyard.lab.runs.trials import Simulated, plain
+from loadgen.simulation import LEISURE
+
+HOUR_S = 3600.0
+SWEPT = ("jct_s_mean", "makespan_s", "lr_max")
+
+
+def figures_of(finished: Sequence[Finished], reported: paper.Reported) -> list[Figure]:
+    """Every measure of every arm, in the unit it is shown in; the paper's beside the group of its setting."""
+    return [
+        _figure(group, arm, measure, found=found, at=at, reported=reported if index == 0 else {})
+        for index, (group, members) in enumerate(groups_of(finished).items())
+        for at, here in _places(members)
+        for arm, outcomes in arms_of(here).items()
+        for measure in (*HEADLINE, *FURTHER)
+        if (found := values_of(outcomes, measure.metric))
+    ]
+
+
+def compared(finished: Sequence[Finished], reported: paper.Reported, source: str) -> Iterator[Part]:
+    """One section a group. `source`: where in the paper its figures stand."""
+    arms = list(arms_of(finished))
+    for index, (group, members) in enumerate(groups_of(finished).items()):
+        outcomes = arms_of(members)
+        yield f"## {group[0].upper()}{group[1:]}"
+        yield _conditions(members)
+        yield _headline(outcomes, reported if index == 0 else {}, source)
+        yield "### Against " + next(iter(outcomes)) + ", job by job"
+        yield from _differences(outcomes)
+        yield from _pictures(outcomes, arms, f"group-{index + 1}")
+        yield from _last(outcomes)
+
+
+def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str) -> Iterator[Part]:
+    """The same without what only policies differ in: for the rules of one policy's queue."""
+    outcomes = arms_of(finished)
+    yield _conditions(finished)
+    yield _headline(outcomes, reported, source)
+    yield _cdfs(outcomes, list(outcomes), "distributions")
+    yield "### Against " + next(iter(outcomes)) + ", job by job"
+    yield from _differences(outcomes)
+    yield from _last(outcomes)
+
+
+def swept(finished: Sequence[Finished], label: str) -> Iterator[Part]:
+    """Measures over the places of a sweep."""
+    arms = list(arms_of(finished))
+    yield _conditions(finished)
+    chosen = [measure for measure in HEADLINE if measure.metric in SWEPT]
+    panels = {measure.heading: _summaries(finished, measure) for measure in chosen}
+    caption = f"Mean and 95 % interval over seeds, by {label}."
+    yield Picture("sweep", caption, pictures.sweep(panels, arms, label))
+    for measure in HEADLINE:
+        yield f"### {measure.heading[0].upper()}{measure.heading[1:]}"
+        found = _summaries(finished, measure)
+        rows = [
+            [figure(place), *(spread(found[arm].get(place)) for arm in arms)] for place in places_of(finished)
+        ]
+        yield Table([f">{label}", *(f">{arm}" for arm in arms)], rows)
+
+
+def _last(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:
+    yield "### Where time and GPUs went"
+    yield causes(outcomes)
+    yield "### Further measures"
+    yield _table(outcomes, FURTHER)
+
+
+def _summaries(finished: Sequence[Finished], measure: Measure) -> dict[str, dict[float, Summary]]:
+    """Arm → place → the measure in its unit."""
+    found: dict[str, dict[float, Summary]] = {arm: {} for arm in arms_of(finished)}
+    for place, here in places_of(finished).items():
+        for arm, outcomes in arms_of(here).items():
+            values = values_of(outcomes, measure.metric)
+            if values:
+                found[arm][place] = summary([value / measure.scale for value in values])
+    return found
+
+
+def _places(finished: Sequence[Finished]) -> list[tuple[float | None, list[Finished]]]:
+    """By place in the sweep; all at none, where nothing is swept."""
+    return [*places_of(finished).items()] or [(None, list(finished))]
+
+
+def _figure(
+    group: str,
+    arm: str,
+    measure: Measure,
+    *,
+    found: Sequence[float],
+    at: float | None,
+    reported: paper.Reported,
+) -> Figure:
+    value = summary([each / measure.scale for each in found])
+    return Figure(
+        group=group,
+        arm=arm,
+        measure=measure.title,
+        unit=measure.unit,
+        mean=value.mean,
+        half_width=value.half_width,
+        values=value.values,
+        at=at,
+        paper=reported.get(arm, {}).get(measure.metric),
+    )
+
+
+def _conditions(finished: Sequence[Finished]) -> str:
+    """What every result has to be read with: rounds, seeds, and the settings that differ."""
+    results = [one.outcome.result for one in finished]
+    seeds = sorted({result.seed for result in results})
+    rounds = sorted({result.round_s for result in results})
+    text = " or ".join(figure(each) for each in rounds)
+    which = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+    lines = [f"Rounds of {text} s; {which}; mean ± half of the 95 % interval over seeds."]
+    for arm, outcomes in arms_of(finished).items():
+        chosen = {k: v for k, v in outcomes[0].result.settings.items() if k not in ("seed", "policy")}
+        settings = [f"`{name}` {plain(value)}" for name, value in chosen.items() if name not in LEISURE]
+        lines.append(f"- **{arm}**: " + ", ".join([f"policy `{outcomes[0].result.policy}`", *settings]))
+    return "\n".join([lines[0], "", *lines[1:]])
+
+
+def _headline(outcomes: Mapping[str, Sequence[Simulated]], reported: paper.Reported, source: str) -> Table:
+    """Ours, and in the row below the paper's."""
+    rows: list[list[str]] = []
+    for arm, found in outcomes.items():
+        rows.append([f"**{arm}**", "here", *_cells(found, HEADLINE)])
+        theirs = reported.get(arm)
+        if theirs is not None:
+            printed = [_said(theirs.get(measure.metric)) for measure in HEADLINE]
+            rows.append(["", f"*{source}*", *printed])
+    return Table(["", "", *(f">{measure.heading}" for measure in HEADLINE)], rows)
+
+
+def _said(value: float | None) -> str:
+    return "" if value is None else f"*{value:g}*"
+
+
+def _table(outcomes: Mapping[str, Sequence[Simulated]], measures: Sequence[Measure]) -> Table:
+    """A row a measure, a column an arm."""
+    cells = {arm: _cells(found, measures) for arm, found in outcomes.items()}
+    rows = [
+        [measure.heading, *(cells[arm][index] for arm in outcomes)] for index, measure in enumerate(measures)
+    ]
+    return Table(["", *(f">{arm}" for arm in outcomes)], rows)
+
+
+def _cells(outcomes: Sequence[Simulated], measures: Sequence[Measure]) -> list[str]:
+    found = (values_of(outcomes, measure.metric) for measure in measures)
+    return [
+        spread(summary(values), measure.scale) if values else "–"
+        for values, measure in zip(found, measures, strict=True)
+    ]
+
+
+def _differences(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:
+    first, *others = outcomes
+    if not others:
+        return
+    yield (
+        f"What each job would gain or lose under another policy than {first}: other − {first}, for the same "
+        "job of the same seed. Mean over a seed's jobs ± half of the 95 % interval over seeds; median over "
+        f"all jobs; and the share of the jobs that fare better than under {first}."
+    )
+    columns = ["", *(f">{measure.heading}" for measure in JOB_MEASURES), ">median JCT, min", ">better JCT"]
+    rows = [_difference(outcomes[arm], outcomes[first], arm) for arm in others]
+    yield Table(columns, rows)
+
+
+def _difference(mine: Sequence[Simulated], others: Sequence[Simulated], arm: str) -> list[str]:
+    found = [paired(_by_job(mine, m.metric), _by_job(others, m.metric)) for m in JOB_MEASURES]
+    means = [
+        "–" if one is None else spread(one.difference, measure.scale, signed=True)
+        for one, measure in zip(found, JOB_MEASURES, strict=True)
+    ]
+    jct = found[0]
+    last = ["–", "–"] if jct is None else [figure(jct.median / 60, signed=True), f"{jct.smaller:.0%}"]
+    return [f"**{arm}**", *means, *last]
+
+
+def _by_job(outcomes: Sequence[Simulated], field: str) -> dict[int, dict[str, float]]:
+    """By seed and job; completed jobs."""
+    return {
+        outcome.result.seed: {
+            job.job_id: value
+            for job in outcome.jobs
+            if job.state == "completed" and (value := getattr(job, field)) is not None
+        }
+        for outcome in outcomes
+    }
+
+
+def _pictures(
+    outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], prefix: str
+) -> Iterator[Picture]:
+    yield _cdfs(outcomes, arms, f"{prefix}-distributions")
+    throughput = {
+        arm: [_curve(outcome, ((p.at, p.throughput) for p in outcome.curve)) for outcome in found]
+        for arm, found in outcomes.items()
+    }
+    yield Picture(
+        f"{prefix}-throughput",
+        "Cluster throughput: samples/s of all jobs, each in units of its mean speed on one GPU. Mean over "
+        "seeds; the band spans them.",
+        pictures.over_time(throughput, arms, "throughput, single-GPU means"),
+    )
+    fragments = {arm: [_curve(one, _fragments(one)) for one in found] for arm, found in outcomes.items()}
+    yield Picture(
+        f"{prefix}-fragments",
+        "Fragments: GPUs idle after a plan while a job that could run has none, mean of each round's plans.",
+        pictures.over_time(fragments, arms, "idle GPUs beside waiting jobs"),
+    )
+    yield Picture(
+        f"{prefix}-gantt",
+        f"Who has which GPU, seed {next(iter(outcomes.values()))[0].result.seed}. Neighbouring colours are "
+        "different jobs; white is idle.",
+        pictures.gantt({arm: found[0] for arm, found in outcomes.items()}),
+    )
+
+
+def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name: str) -> Picture:
+    panels = {
+        label: {arm: _pooled(found, field, scale) for arm, found in outcomes.items()}
+        for label, field, scale in (
+            ("JCT, hours", "jct_s", HOUR_S),
+            ("latency ratio", "latency_ratio", 1.0),
+            ("FTF ρ", "ftf_rho", 1.0),
+        )
+    }
+    caption = "Distributions over the completed jobs of all seeds."
+    return Picture(
+        name, caption, pictures.distributions(panels, arms, of="jobs", log=("latency ratio", "FTF ρ"))
+    )
+
+
+def _pooled(outcomes: Sequence[Simulated], field: str, scale: float) -> list[float]:
+    by_seed = (_by_job([outcome], field) for outcome in outcomes)
+    return [value / scale for found in by_seed for jobs in found.values() for value in jobs.values()]
+
+
+def _fragments(outcome: Simulated) -> Iterator[tuple[float, float]]:
+    """(cluster seconds, mean of the round's plans)."""
+    for _, plans in groupby(outcome.plans, key=lambda plan: plan.round):
+        members = list(plans)
+        yield members[0].at, sum(plan.fragments for plan in members) / len(members)
+
+
+def _curve(outcome: Simulated, points: Iterable[tuple[float, float]]) -> pictures.Curve:
+    """Seeds begin at different times: hours since the first submission of each."""
+    return [((at - outcome.began_at) / HOUR_S, value) for at, value in points]

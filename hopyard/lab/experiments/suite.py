@@ -1,0 +1,234 @@
+"""The experiments by name: what each is about, the runs it makes, and its report."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from hopyard.failures import Failure, Interrupted
+from hopyard.lab.experiments import accuracy, accuracy_report, comparison, grids, paper, scalability
+from hopyard.lab.experiments.options import Options
+from hopyard.lab.report import parquet
+from hopyard.lab.report.document import Figure, Part, Report, Written, write
+from hopyard.lab.runs.cases import Case, Finished
+from hopyard.lab.runs.pool import TrialPool, TrialRun
+from hopyard.lab.runs.trials import Simulated, Solved
+from hopyard.local.processes import Say
+from hopyard.local.signals import run_until_stopped
+
+DIFFERENCES = "## Differences from the paper"
+NOTES = Path(__file__).parents[3] / "docs" / "experiments"
+"""what a person wrote about each experiment after looking at its event logs; in a checkout only"""
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What a report says of finished runs, and the figures behind it."""
+
+    parts: Sequence[Part]
+    figures: Sequence[Figure]
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    about: str
+    scenario: str = "hops-512"
+    policies: tuple[str, ...] = grids.POLICIES
+    cases: Callable[[Options], Iterator[Case]]
+    report: Callable[[Options, Sequence[tuple[Case, TrialRun]]], Findings]
+    seeds: int = 5
+    serial: bool = False
+    """it measures seconds of the machine, so its runs must not share it"""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One experiment to run: its options, its folder, its processes."""
+
+    name: str
+    experiment: Experiment
+    options: Options
+    out: Path
+    workers: int
+    events: bool
+    """keep the event log of every simulation beside its outcome"""
+    about: dict[str, str]
+    """machine and versions"""
+
+
+def perform(plan: Plan, say: Say) -> list[Path]:
+    """Make the runs that are missing and write the report. Returns its files.
+
+    Raises Interrupted, and Failure when a run failed: then the report is of the others and says so.
+    """
+    cases = list(plan.experiment.cases(plan.options))
+    pool = TrialPool(
+        plan.out / "runs", 1 if plan.experiment.serial else plan.workers, say, events=plan.events
+    )
+    runs = run_until_stopped(pool.run([case.trial for case in cases]))
+    if runs is None:
+        raise Interrupted("interrupted; what is done is kept, and the same command goes on from there")
+    done = list(zip(cases, runs, strict=True))
+    failures = tuple(dict.fromkeys(f"{run.trial}: {run.failure}" for run in runs if run.outcome is None))
+    if all(run.outcome is None for run in runs):
+        raise Failure("every run failed; the first: " + failures[0])
+    paths = _write(plan, done, failures)
+    if failures:
+        raise Failure(f"runs that failed: {len(failures)}; {paths[0]} is about the others and says which")
+    return paths
+
+
+def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[str, ...]) -> list[Path]:
+    findings = plan.experiment.report(plan.options, done)
+    finished = simulations(done)
+    about = {"scenario": plan.options.scenario.name, **plan.about}
+    report = Report(
+        title=plan.experiment.title,
+        parts=[*_opening(plan, failures, finished), *findings.parts, *_closing(plan, about)],
+        figures=findings.figures,
+    )
+    written = Written(experiment=plan.name, about=about, figures=tuple(findings.figures), failures=failures)
+    if finished:
+        parquet.write(plan.out / "data", finished)
+    return write(plan.out, report, written)
+
+
+def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) -> Iterator[Part]:
+    yield plan.experiment.about
+    if plan.options.quick:
+        yield "**A quick run, to see that everything works: its figures mean nothing.**"
+    if failures:
+        yield "\n".join(["**Runs that failed, and are missing from all figures:**", "", *_listed(failures)])
+    broken = [f"{one.case.trial}: {said}" for one in finished for said in one.outcome.violations]
+    if broken:
+        yield "\n".join(["**Event logs that break a rule:**", "", *_listed(broken)])
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    """A list item each, its first and its last line."""
+    ends = ((line.splitlines()[0], line.splitlines()[-1]) for line in lines)
+    return [f"- `{first}`" if first == last else f"- `{first}` … `{last}`" for first, last in ends]
+
+
+def _closing(plan: Plan, about: Mapping[str, str]) -> Iterator[Part]:
+    notes = NOTES / f"{plan.name}.md"
+    if notes.is_file():
+        yield from differences(notes.read_text("utf-8"))
+    yield "## How this was made"
+    yield "\n".join(f"- {label}: {text}" for label, text in about.items())
+
+
+def differences(notes: str) -> Iterator[Part]:
+    """The part of an experiment's page that says where it differs from the paper and why."""
+    _, heading, rest = notes.partition(f"{DIFFERENCES}\n")
+    if heading:
+        yield DIFFERENCES
+        yield rest.partition("\n## ")[0].strip()
+
+
+def simulations(done: Sequence[tuple[Case, TrialRun]]) -> list[Finished]:
+    return [Finished(case, run.outcome) for case, run in done if isinstance(run.outcome, Simulated)]
+
+
+def _solves(done: Sequence[tuple[Case, TrialRun]]) -> list[tuple[Case, Solved]]:
+    return [(case, run.outcome) for case, run in done if isinstance(run.outcome, Solved)]
+
+
+def _reported(
+    options: Options, tables: Mapping[str, tuple[str, paper.Reported]]
+) -> tuple[str, paper.Reported]:
+    """Where and what the paper has about the scenario as it stands; nothing about other arrivals."""
+    return ("", {}) if options.traced else tables.get(options.scenario.name, ("", {}))
+
+
+def _compare(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    source, reported = _reported(options, paper.TABLES)
+    finished = simulations(done)
+    return Findings(
+        list(comparison.compared(finished, reported, source)), comparison.figures_of(finished, reported)
+    )
+
+
+def _priorities(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    source, reported = _reported(options, paper.PRIORITIES)
+    finished = simulations(done)
+    return Findings(
+        list(comparison.by_rule(finished, reported, source)), comparison.figures_of(finished, reported)
+    )
+
+
+def _rates(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    finished = simulations(done)
+    return Findings(list(comparison.swept(finished, "jobs per hour")), comparison.figures_of(finished, {}))
+
+
+def _accuracy(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    finished = simulations(done)
+    return Findings(list(accuracy_report.report(finished)), accuracy_report.figures_of(finished))
+
+
+def _scalability(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    found = _solves(done)
+    return Findings(list(scalability.report(found)), scalability.figures_of(found))
+
+
+BASELINES = (
+    "Two settings, both shown: policies *as in the paper* queue by latency ratio and see the same demand "
+    "sets (Gavel the median of each); *as its authors set it*, each runs with its own paper's choices. All "
+    "see the same jobs, estimates and costs: profiling, restarts, decision time."
+)
+
+COMPARE = Experiment(
+    title="Policies compared",
+    about=BASELINES,
+    cases=grids.comparison,
+    report=_compare,
+)
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "accuracy": Experiment(
+        title="Accuracy of the throughput estimator",
+        about="Figures 6 and 7 of the paper: predictions against what jobs then did on the emulated world, "
+        "whose truth is richer than the estimator's formulas and which no service can read.",
+        scenario="hops-64",
+        policies=("hops",),
+        cases=accuracy.cases,
+        report=_accuracy,
+    ),
+    "table3": Experiment(
+        title="Table 3: 25 jobs on 64 GPUs",
+        about="Table 3 and figure 9 of the paper, whose figures are from a physical cluster. " + BASELINES,
+        scenario="hops-64",
+        cases=grids.table,
+        report=_compare,
+    ),
+    "table4": Experiment(
+        title="Table 4: 500 jobs on 512 GPUs",
+        about="Table 4, figures 11 and 12 and section 4.4 of the paper. " + BASELINES,
+        cases=grids.table,
+        report=_compare,
+    ),
+    "priorities": Experiment(
+        title="Priorities",
+        about="Figure 13 and section 4.5 of the paper: one policy, and only the rule of its queue changes. "
+        "The paper says that under LAS, SJF and SRTF many jobs wait more than 80 times their expected "
+        "running time, and that the latency ratio stays at 3 under LR.",
+        policies=("hops",),
+        cases=grids.priorities,
+        report=_priorities,
+    ),
+    "arrival-rates": Experiment(
+        title="Arrival rates",
+        about="Figure 13 and section 4.6 of the paper: the same jobs, arriving at 30 to 1200 an hour. The "
+        "paper prints no numbers; it says that the lead of Hops in mean JCT grows with the rate.",
+        cases=grids.arrival_rates,
+        report=_rates,
+    ),
+    "scalability": Experiment(
+        title="Scalability of the integer program",
+        about=" ".join((scalability.__doc__ or "").split()),
+        policies=("hops",),
+        cases=scalability.cases,
+        report=_scalability,
+        seeds=3,
+        serial=True,
+    ),
+}

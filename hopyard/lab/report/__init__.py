@@ -1,0 +1,1 @@
+"""Outcomes as statistics, tables, pictures, one document, and Parquet files."""

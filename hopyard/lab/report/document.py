@@ -1,0 +1,153 @@
+"""An experiment's report: figures as JSON, a Markdown document with its pictures, one HTML file of both.
+
+The document is written once, as Markdown; the HTML is that document with the pictures inside, so it can
+be sent to somebody and opened years later.
+"""
+
+import base64
+import html
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from string import Template
+
+import msgspec
+from markdown_it import MarkdownIt
+
+from schemas.base import Message
+
+PICTURE = re.compile(r'<p><img src="([^"]+)" alt="([^"]*)" /></p>')
+
+
+class Figure(Message, frozen=True, kw_only=True):
+    """A number that the tables show, with what it is made of."""
+
+    group: str
+    arm: str
+    measure: str
+    unit: str
+    mean: float
+    half_width: float | None
+    """of the 95 % interval over seeds"""
+    values: tuple[float, ...]
+    """one a seed"""
+    at: float | None = None
+    paper: float | None = None
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Texts; a column whose heading begins with > holds numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Picture(msgspec.Struct, frozen=True):
+    name: str
+    caption: str
+    png: bytes
+
+
+Part = str | Table | Picture
+"""a paragraph or heading of Markdown, a table, a picture"""
+
+
+class Report(msgspec.Struct, frozen=True):
+    title: str
+    parts: Sequence[Part]
+    figures: Sequence[Figure]
+
+
+class Written(Message, frozen=True, kw_only=True):
+    """The JSON of an experiment."""
+
+    experiment: str
+    about: dict[str, str]
+    """versions, machine, scenario, seeds"""
+    figures: tuple[Figure, ...]
+    failures: tuple[str, ...]
+
+
+def write(folder: Path, report: Report, written: Written) -> list[Path]:
+    """Everything, below `folder`. Returns what a reader opens first."""
+    plots = folder / "plots"
+    plots.mkdir(parents=True, exist_ok=True)
+    pictures = [part for part in report.parts if isinstance(part, Picture)]
+    for picture in pictures:
+        (plots / f"{picture.name}.png").write_bytes(picture.png)
+    paths = [folder / name for name in ("report.html", "report.md", "figures.json")]
+    text = markdown(report)
+    paths[0].write_text(page(report.title, text, pictures), "utf-8")
+    paths[1].write_text(text, "utf-8")
+    paths[2].write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
+    return paths
+
+
+def markdown(report: Report) -> str:
+    return "\n\n".join([f"# {report.title}", *(_markdown(part) for part in report.parts)]) + "\n"
+
+
+def page(title: str, text: str, pictures: Iterable[Picture]) -> str:
+    """One HTML file that needs no other."""
+    data = {f"plots/{picture.name}.png": base64.b64encode(picture.png).decode() for picture in pictures}
+
+    def embedded(found: re.Match[str]) -> str:
+        source, caption = found.groups()
+        image = f'<img src="data:image/png;base64,{data[source]}" alt="{caption}">'
+        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    return Template(PAGE).substitute(title=html.escape(title), body=PICTURE.sub(embedded, body))
+
+
+def _markdown(part: Part) -> str:
+    match part:
+        case str():
+            return part
+        case Picture():
+            return f"![{part.caption}](plots/{part.name}.png)"
+        case Table():
+            return "\n".join(_lines(part))
+
+
+def _lines(table: Table) -> Iterable[str]:
+    yield _row([column.lstrip(">") for column in table.columns])
+    yield _row(["--:" if column.startswith(">") else ":--" for column in table.columns])
+    yield from map(_row, table.rows)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+  :root { --ink: #1c2430; --soft: #5d6b7c; --line: #dde3ea; --wash: #f6f8fa; }
+  body { max-width: 68rem; margin: 3rem auto 6rem; padding: 0 1.5rem; color: var(--ink); background: #fff;
+         font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+  h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 1.5rem; letter-spacing: -.01em; }
+  h2 { margin: 3.5rem 0 1rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: 1.4rem; }
+  h3 { margin: 2.2rem 0 .6rem; font-size: 1.05rem; }
+  p, li { max-width: 46rem; }
+  code { font: .88em ui-monospace, "SF Mono", Menlo, Consolas, monospace; background: var(--wash);
+         padding: .1em .35em; border-radius: .25em; }
+  pre code { display: block; padding: .8em 1em; overflow-x: auto; }
+  table { border-collapse: collapse; margin: 1.2rem 0; font-size: .9rem; font-variant-numeric: tabular-nums;
+          display: block; overflow-x: auto; }
+  th, td { padding: .38rem .8rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+  th { font-weight: 600; color: var(--soft); border-bottom: 2px solid var(--line); }
+  tbody tr:hover { background: var(--wash); }
+  td em { color: var(--soft); }
+  figure { margin: 1.6rem 0; }
+  figure img { max-width: 100%; height: auto; }
+  figcaption { color: var(--soft); font-size: .88rem; max-width: 46rem; }
+</style>
+<body>
+$body
+</body>
+</html>
+"""

@@ -1,0 +1,128 @@
+"""How pictures look: size, type, colours, axes. What they show is for `figures` to say."""
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+WIDTH, HEIGHT = 8.6, 3.6
+"""inches"""
+DPI = 150
+
+LEGEND_LETTERS = 114
+"""in one line"""
+LEGEND_PAD = 0.9 * 9.5 / 72
+"""inches around a legend: 0.9 of the size of its letters"""
+CROWDED = 60.0
+"""ratio of the ends of a logarithmic axis above which only decades are named"""
+APART = 0.1
+"""of a logarithmic axis: how far two named places are apart at least"""
+
+COLOURS = {
+    "hops": "#0072B2", "lr": "#0072B2",
+    "hops, priority ftf": "#56B4E9", "ftf": "#56B4E9",
+    "sia": "#D55E00",
+    "gavel": "#009E73",
+    "tiresias": "#CC79A7",
+    "fifo": "#7A7A7A",
+    "sjf": "#E69F00",
+    "srtf": "#882255",
+    "srsf": "#AA7744",
+    "las": "#332288",
+    "yarn-cs": "#111111",
+    "gap 0.05": "#56B4E9", "gap 0.01": "#0072B2", "no gap": "#D55E00",
+}  # fmt: skip
+"""Okabe and Ito's colours, and a few of Tol's where those end"""
+OTHERS = ("#44AA99", "#999933", "#661100", "#6699CC", "#DDCC77", "#AA4499")
+"""of policies that were not known here, in alphabetical order"""
+DASHES = ("-", (0, (5, 1.4)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)))
+STYLE: dict[Any, Any] = {
+    "font.size": 9.5,
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#8A94A0",
+    "axes.labelcolor": "#1C2430",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6EAEF",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#5D6B7C",
+    "ytick.color": "#5D6B7C",
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+}
+
+
+def colour(arm: str, arms: Sequence[str]) -> str:
+    """`arms`: all of the report, so that an arm that is not in COLOURS keeps its colour in all pictures."""
+    unlisted = sorted({each for each in arms if each not in COLOURS})
+    return COLOURS[arm] if arm in COLOURS else OTHERS[unlisted.index(arm) % len(OTHERS)]
+
+
+def line(arm: str, arms: Sequence[str]) -> dict[str, Any]:
+    known = list(dict.fromkeys(arms))
+    dashes = DASHES[known.index(arm) % len(DASHES)] if len(known) > 1 else "-"
+    return {"label": arm, "color": colour(arm, arms), "linestyle": dashes}
+
+
+def drawn(
+    draw: Callable[[Sequence[Axes]], None], *, columns: int = 1, rows: int = 1, height: float = HEIGHT
+) -> bytes:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, height * rows), dpi=DPI, layout="constrained")
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        draw(panels)
+        _legend(figure, panels)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", metadata={"Software": None})
+        return file.getvalue()
+
+
+def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: Sequence[float] | None = None) -> None:
+    """A logarithmic axis whose numbers read as numbers; `ticks`: the places to name."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log"})
+    if ticks is None:
+        low, high = axis.get_view_interval()
+        between = (1.0,) if high > CROWDED * low else (1.0, 2.0, 5.0)
+        axis.set_major_locator(LogLocator(subs=between, numticks=8))
+    else:
+        axis.set_ticks(apart(ticks))
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def apart(ticks: Sequence[float]) -> list[float]:
+    """Those of positive places whose numbers do not run into the next one's; the largest is among them."""
+    kept: list[float] = []
+    for tick in sorted(ticks, reverse=True):
+        if not kept or math.log(kept[-1] / tick) >= APART * math.log(max(ticks) / min(ticks)):
+            kept.append(tick)
+    return kept[::-1]
+
+
+def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Above all panels, which share their arms, and from where the first of them begins."""
+    found = {
+        label: handle
+        for axis in panels
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if found:
+        fits = LEGEND_LETTERS // (max(map(len, found)) + 8)
+        legend = figure.legend(
+            list(found.values()), list(found), loc="outside upper left", ncols=max(fits, 1), handlelength=2.4
+        )
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        left = panels[0].get_position().x0 - LEGEND_PAD / WIDTH
+        legend.set_bbox_to_anchor((left, 0.0, 1.0 - left, 1.0), transform=figure.transFigure)

@@ -1,0 +1,80 @@
+"""The measures that reports show: which metric, under which name, in which unit. Pure."""
+
+import msgspec
+
+from hopyard.lab.report.statistics import Summary
+
+HOUR_S = 3600.0
+RESOLUTION = 1e-6
+"""of what is shown, in whatever unit: below it is what adding floating-point numbers leaves"""
+
+
+class Measure(msgspec.Struct, frozen=True):
+    metric: str
+    """its name in `RunResult.metrics`"""
+    title: str
+    unit: str = ""
+    scale: float = 1.0
+    """what one unit is, in the metric's own"""
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+HEADLINE = (
+    Measure("makespan_s", "makespan", "h", HOUR_S),
+    Measure("jct_s_mean", "mean JCT", "h", HOUR_S),
+    Measure("wt_s_mean", "mean WT", "h", HOUR_S),
+    Measure("lr_max", "max LR"),
+    Measure("fragments_mean", "avg frag", "GPUs"),
+    Measure("ftf_rho_max", "max FTF ρ"),
+)
+"""what the paper's tables have, and the ρ of its section 4.4"""
+
+FURTHER = (
+    Measure("jct_s_p50", "JCT p50", "h", HOUR_S),
+    Measure("jct_s_p95", "JCT p95", "h", HOUR_S),
+    Measure("jct_s_p99", "JCT p99", "h", HOUR_S),
+    Measure("jct_s_max", "JCT max", "h", HOUR_S),
+    Measure("lr_mean", "mean LR"),
+    Measure("ftf_rho_mean", "mean ρ"),
+    Measure("ftf_unfair_share", "jobs with ρ > 1", "%", 0.01),
+    Measure("jain_index", "Jain index"),
+    Measure("gru", "GPUs busy", "%", 0.01),
+    Measure("cru", "nodes busy", "%", 0.01),
+    Measure("cluster_throughput_mean", "throughput", "GPUs"),
+    Measure("restarts", "restarts"),
+    Measure("lost_work_gpu_s", "lost work", "GPU·h", HOUR_S),
+    Measure("decision_s_p50", "decision p50", "s"),
+    Measure("decision_s_p99", "decision p99", "s"),
+    Measure("gap_max", "largest gap", "%", 0.01),
+)
+
+JOB_MEASURES = (
+    Measure("jct_s", "JCT", "min", 60.0),
+    Measure("wait_s", "WT", "min", 60.0),
+    Measure("latency_ratio", "LR"),
+    Measure("ftf_rho", "FTF ρ"),
+)
+"""what jobs are compared by, one against itself under another policy; fields of `JobRow`"""
+
+
+def figure(value: float | None, *, signed: bool = False) -> str:
+    """Three digits, as far as they say something."""
+    if value is None:
+        return "–"
+    if abs(value) < RESOLUTION:
+        return "0"
+    sign = "+" if signed else ""
+    if abs(value) >= 99.95:  # noqa: PLR2004 - where three digits are whole
+        return f"{value:{sign},.0f}"
+    return f"{value:{sign}.2g}" if abs(value) < 0.1 else f"{value:{sign}.3g}"  # noqa: PLR2004 - as above
+
+
+def spread(summary: Summary | None, scale: float = 1.0, *, signed: bool = False) -> str:
+    """Mean ± half the 95 % interval."""
+    if summary is None:
+        return "–"
+    mean = figure(summary.mean / scale, signed=signed)
+    return mean if summary.half_width is None else f"{mean} ± {figure(summary.half_width / scale)}"

@@ -1,0 +1,61 @@
+"""A run's place in an experiment: its group, its arm, its point in a sweep. Pure.
+
+An arm is a curve or a row of the report: a policy with its settings. The arms of one group are compared
+with each other. Reports group finished runs by these.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from hopyard.lab.runs.trials import Simulated, Trial
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of an experiment and where it belongs in the report."""
+
+    group: str
+    arm: str
+    trial: Trial
+    at: float | None = None
+    """place on the axis of a sweep"""
+
+    @property
+    def seed(self) -> int:
+        return self.trial.seed
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A simulation that is over, and its place in the experiment."""
+
+    case: Case
+    outcome: Simulated
+
+
+def groups_of(finished: Iterable[Finished]) -> dict[str, list[Finished]]:
+    """In the order of their first appearance, as all that follow."""
+    found: dict[str, list[Finished]] = {}
+    for one in finished:
+        found.setdefault(one.case.group, []).append(one)
+    return found
+
+
+def arms_of(finished: Iterable[Finished]) -> dict[str, list[Simulated]]:
+    found: dict[str, list[Simulated]] = {}
+    for one in finished:
+        found.setdefault(one.case.arm, []).append(one.outcome)
+    return found
+
+
+def places_of(finished: Iterable[Finished]) -> dict[float, list[Finished]]:
+    found: dict[float, list[Finished]] = {}
+    for one in finished:
+        if one.case.at is not None:
+            found.setdefault(one.case.at, []).append(one)
+    return dict(sorted(found.items()))
+
+
+def values_of(outcomes: Sequence[Simulated], metric: str) -> list[float]:
+    """One a seed; runs that have no such figure are left out."""
+    found = (outcome.result.metrics.get(metric) for outcome in outcomes)
+    return [value for value in found if value is not None]

@@ -1,0 +1,162 @@
+"""What one run of an experiment is, and what it leaves behind. Messages only.
+
+A trial is a whole description: the same trial and the same code give the same outcome, seconds of the
+machine aside. All times are cluster seconds unless a field says otherwise.
+"""
+
+from schemas.accuracy import Execution
+from schemas.base import Message
+from schemas.results import RunResult
+from schemas.scenarios import ScenarioFile
+
+Overrides = dict[str, str | int | float | bool]
+
+
+class Simulation(Message, frozen=True, kw_only=True, tag="simulation"):
+    """A scenario from its first job to its last."""
+
+    scenario: ScenarioFile
+    policy: str
+    seed: int
+    overrides: Overrides = {}
+
+    def __str__(self) -> str:
+        return f"{self.scenario.name} {self.policy} seed {self.seed}{_shown(self.overrides)}"
+
+
+class Solving(Message, frozen=True, kw_only=True, tag="solving"):
+    """The integer programs of a scenario's first rounds, each solved to several gaps, on the clock."""
+
+    scenario: ScenarioFile
+    seed: int
+    gaps: tuple[float, ...]
+    rounds: int
+    """how many programs, one a round"""
+    warm_rounds: int
+    """rounds before the first of them"""
+    budget_s: float
+    """for one solve, of the wall clock"""
+    options: dict[str, str] = {}
+    """of hops, as they are written"""
+    overrides: Overrides = {}
+
+    def __str__(self) -> str:
+        return f"{self.scenario.name} seed {self.seed}, {self.rounds} programs{_shown(self.overrides)}"
+
+
+Trial = Simulation | Solving
+
+
+def _shown(overrides: Overrides) -> str:
+    return "".join(f" {name}={plain(value)}" for name, value in sorted(overrides.items()))
+
+
+def plain(value: object) -> str:
+    """A setting's value as it is shown."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class JobRow(Message, frozen=True, kw_only=True):
+    job_id: str
+    name: str
+    model: str
+    dataset: str
+    state: str
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    wait_s: float
+    age_s: float | None
+    jct_s: float | None
+    latency_ratio: float | None
+    ftf_rho: float | None
+    gpu_s: float
+    restarts: int
+    lost_gpu_s: float
+
+
+class PlanRow(Message, frozen=True, kw_only=True):
+    at: float
+    round: int
+    kind: str
+    fragments: int
+    idle_gpus: int
+    placements: int
+    left_out: int
+    configurations: int
+    stage: str
+    gap: float
+    solve_s: float
+    decision_s: float
+
+
+class Hold(Message, frozen=True, kw_only=True, array_like=True):
+    """A GPU in the hands of a job."""
+
+    gpu: int
+    """counted through all nodes, types together"""
+    job: int
+    """position in the outcome's jobs"""
+    started_at: float
+    ended_at: float
+
+
+class PointRow(Message, frozen=True, kw_only=True, array_like=True):
+    at: float
+    throughput: float
+    """of the cluster, in single-GPU means"""
+    busy_gpus: float
+
+
+class LoadingRow(Message, frozen=True, kw_only=True):
+    """Data times that one profile measured, an iteration each, seconds."""
+
+    model: str
+    dataset: str
+    gpu_type: str
+    data_s: tuple[float, ...]
+
+
+class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
+    result: RunResult
+    violations: tuple[str, ...]
+    """rules of the audit that the event log breaks; there should be none"""
+    gpu_types: tuple[str, ...]
+    """by GPU, as holds count them"""
+    jobs: tuple[JobRow, ...]
+    plans: tuple[PlanRow, ...]
+    executions: tuple[Execution, ...]
+    holds: tuple[Hold, ...]
+    curve: tuple[PointRow, ...]
+    loading: tuple[LoadingRow, ...]
+
+    @property
+    def began_at(self) -> float:
+        """The first submission."""
+        return min((job.submitted_at for job in self.jobs), default=0.0)
+
+
+class SolveRow(Message, frozen=True, kw_only=True):
+    configurations: int
+    tolerated: float
+    """gap at which the solver was to stop"""
+    seconds: float
+    """of the wall clock"""
+    gap: float
+    """proven"""
+    stage: str
+
+
+class Solved(Message, frozen=True, kw_only=True, tag="solved"):
+    rows: tuple[SolveRow, ...]
+
+
+Outcome = Simulated | Solved
+
+
+class StoredOutcome(Message, frozen=True, kw_only=True):
+    """An outcome with what it is the outcome of."""
+
+    trial: Trial
+    outcome: Outcome
+    wall_s: float

@@ -1,0 +1,51 @@
+"""One trial in a process of its own: `python -m hopyard.lab.runs.worker OUTCOME [EVENTS] < TRIAL`.
+
+Ends with 0 and the outcome in its file, or with a traceback and without one.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from hopyard.lab.runs.cache import keep
+from hopyard.lab.runs.outcomes import simulated
+from hopyard.lab.runs.trials import Outcome, Simulation, Solving, StoredOutcome, Trial
+from schemas.settings import Settings
+from shared.domain.audit import audit
+from shared.runtime.logs import configure_logs
+
+
+def main() -> None:
+    configure_logs(Settings(log_level="error", log_format="console"))
+    trial = msgspec.json.decode(sys.stdin.buffer.read(), type=Trial)
+    events = Path(sys.argv[2]) if len(sys.argv) > 2 else None  # noqa: PLR2004 - the second argument
+    began = time.monotonic()
+    outcome = performed(trial, events)
+    keep(Path(sys.argv[1]), StoredOutcome(trial=trial, outcome=outcome, wall_s=time.monotonic() - began))
+
+
+def performed(trial: Trial, events_file: Path | None = None) -> Outcome:
+    """`events_file`: where a simulation's event log shall go."""
+    match trial:
+        case Simulation():
+            return _simulate(trial, events_file)
+        case Solving():
+            from hopyard.lab.runs.solving import solved  # noqa: PLC0415 - brings the solver
+
+            return solved(trial)
+
+
+def _simulate(trial: Simulation, events_file: Path | None) -> Outcome:
+    from loadgen.simulation import simulate  # noqa: PLC0415 - brings every service
+
+    run = simulate(trial.scenario, policy=trial.policy, seed=trial.seed, overrides=trial.overrides)
+    if events_file is not None:
+        with events_file.open("wb") as file:
+            file.writelines(msgspec.json.encode(event) + b"\n" for event in run.events)
+    return simulated(run.result, run.events, audit(run.events, drained=True, seqs=run.seqs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""A process of the embedded stack: any module, run so that it does not outlive whoever started it.
+
+`python -m hopyard.local.child PARENT_PID MODULE` is `python -m MODULE` that gets SIGTERM when its parent is
+gone, however the parent went, and is killed with its whole process group a little later.
+"""
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+
+PR_SET_PDEATHSIG = 1
+LOOK_EVERY_S = 0.5
+KILL_AFTER_S = 5.0
+
+
+def main() -> None:
+    parent, module = int(sys.argv[1]), sys.argv[2]
+    leave_with(parent)
+    sys.argv = sys.argv[2:]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def leave_with(parent: int) -> None:
+    """Make this process end soon after process `parent` has."""
+    asked = _ask_kernel()
+    threading.Thread(target=_watch, args=(parent, asked), daemon=True, name="parent-watch").start()
+
+
+def _ask_kernel() -> bool:
+    """Have Linux send SIGTERM at the parent's death; false where there is no such service."""
+    if sys.platform != "linux":
+        return False
+    return ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) == 0  # type: ignore[no-any-return]
+
+
+def _watch(parent: int, asked: bool) -> None:  # noqa: FBT001 - the target of a thread
+    """The parent may have died before the kernel was asked, and SIGTERM does not reach grandchildren."""
+    late = os.getppid() != parent
+    while os.getppid() == parent:
+        time.sleep(LOOK_EVERY_S)
+    if late or not asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(KILL_AFTER_S)
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

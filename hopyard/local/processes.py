@@ -1,0 +1,160 @@
+"""Child processes: start in a group of their own, keep alive within bounds, stop for certain."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from hopyard.failures import Died
+
+Say = Callable[[str], None]
+"""where a line about what happens goes"""
+
+LOG_ROTATE_BYTES = 16 * 1024 * 1024
+LOG_TAIL_LINES = 12
+LINE_CHARS = 300
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python module to run as a process."""
+
+    name: str
+    module: str
+    environ: dict[str, str]
+    log: Path
+
+
+class Restarts(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a program that ends by itself is started again."""
+
+    most: int
+    within_s: float = 60.0
+    backoff_s: float = 0.5
+    """before the first restart; doubles with every further one"""
+
+
+class Allowance:
+    """How many restarts are left of those allowed."""
+
+    def __init__(self, restarts: Restarts) -> None:
+        self._restarts = restarts
+        self._recent: deque[float] = deque()
+
+    def take(self) -> float | None:
+        """Seconds to wait before one more restart, or None when there is none left."""
+        now = time.monotonic()
+        while self._recent and self._recent[0] < now - self._restarts.within_s:
+            self._recent.popleft()
+        if len(self._recent) >= self._restarts.most:
+            return None
+        self._recent.append(now)
+        return self._restarts.backoff_s * 2.0 ** (len(self._recent) - 1)
+
+
+class RunningProgram:
+    """A program and the process that runs it at the moment."""
+
+    def __init__(self, program: Program, process: asyncio.subprocess.Process) -> None:
+        self.program = program
+        self.process = process
+        self.restarts = 0
+        self.last_error = ""
+        """how it ended last, and its last word"""
+
+
+async def start(program: Program) -> RunningProgram:
+    """Start the program in a session of its own, its output appended to its log."""
+    return RunningProgram(program, await _spawn(program))
+
+
+async def keep(running: RunningProgram, restarts: Restarts, say: Say) -> None:
+    """Start the program again whenever it ends. Raises Died when that happens too often."""
+    allowed = Allowance(restarts)
+    while True:
+        code = await running.process.wait()
+        kill_group(running.process.pid)
+        running.last_error = _last_error(running.program, code)
+        delay_s = allowed.take()
+        if delay_s is None:
+            raise Died(_last_words(running.program, code))
+        say(f"{running.program.name} ended with {_how(code)}; starting it again in {delay_s:g} s")
+        await asyncio.sleep(delay_s)
+        running.process = await _spawn(running.program)
+        running.restarts += 1
+
+
+async def stop(all_running: Iterable[RunningProgram], limit_s: float) -> None:
+    """SIGTERM to each; after `limit_s`, or once it has ended, SIGKILL to what is left of its group."""
+    processes = [running.process for running in all_running]
+    for process in processes:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await asyncio.gather(*(process.wait() for process in processes))
+    for process in processes:
+        kill_group(process.pid)
+    await asyncio.gather(*(process.wait() for process in processes))
+
+
+def kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def _spawn(program: Program) -> asyncio.subprocess.Process:
+    program.log.parent.mkdir(parents=True, exist_ok=True)
+    _rotate(program.log)
+    with program.log.open("ab") as log:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "hopyard.local.child", str(os.getpid()), program.module),
+            env=program.environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _rotate(log: Path) -> None:
+    """One older log is kept, so that a stack that runs for months fills no disk with restarts."""
+    if log.exists() and log.stat().st_size > LOG_ROTATE_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+
+
+def _last_words(program: Program, code: int) -> str:
+    return "\n".join([f"{program.name} ended with {_how(code)}; the end of {program.log}:", *_tail(program)])
+
+
+def _last_error(program: Program, code: int) -> str:
+    """The end, and the last line of the log that is no part of a traceback's frames."""
+    lines = [
+        line for line in _tail(program) if line.strip() and not line.startswith((" ", "\t")) and code > 0
+    ]
+    return ": ".join([f"ended with {_how(code)}", *(line[:LINE_CHARS] for line in lines[-1:])])
+
+
+def _tail(program: Program) -> list[str]:
+    return program.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+
+
+def _how(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,241 @@
+"""The embedded stack: a NATS server, the services and an agent per node, as processes of this machine.
+
+Every process is the one that runs in production, configured by its environment. All start at once, and
+none waits for another: each retries until what it needs is there. At the end no process is left behind.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from hopyard.failures import Died, Invalid, NotReady
+from hopyard.local.data_folder import StackFile
+from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
+from schemas.cluster import ClusterFile
+from schemas.settings import Settings
+from services.table import OF_CLUSTER, OF_NODE
+from shared.domain.cluster import nodes_of
+from shared.runtime.nats_server import NatsServer
+from shared.runtime.settings import load_settings
+
+SERVICES = tuple(entry.name for entry in OF_CLUSTER)
+HOST = "127.0.0.1"
+READY_LIMIT_S = 90.0
+READY_EVERY_S = 0.1
+LOOK_EVERY_S = 0.5
+STOP_LIMIT_S = 5.0
+
+Value = str | int | float | bool
+
+
+class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run, and where. Settings are named as `hopyard config show` names them."""
+
+    data: Path
+    cluster: ClusterFile
+    clock_origin: float
+    speed: float = 1.0
+    settings: Mapping[str, Value] = {}
+    """of the scenario: the environment of this process wins over them"""
+    chosen: Mapping[str, Value] = {}
+    """on the command line: win over the environment"""
+    api_port: int = 0
+    """0: any free port"""
+    restarts: Restarts = Restarts(most=0)
+
+
+class Stack:
+    """A stack that runs: where it listens and who it is."""
+
+    def __init__(self, nats: NatsServer, ports: Mapping[str, int]) -> None:
+        self.nats = nats
+        self.ports = ports
+        self.api_url = f"http://{HOST}:{ports['admission']}"
+        self.running: list[RunningProgram] = []
+
+    def stack_file(self) -> StackFile:
+        """Who and where, for other commands."""
+        pids = {running.program.name: running.process.pid for running in self.running}
+        ports = dict(self.ports)
+        ended = [running for running in self.running if running.last_error]
+        return StackFile(
+            api_url=self.api_url,
+            nats_url=self.nats.url,
+            pid=os.getpid(),
+            pids=pids,
+            ports=ports,
+            restarts={running.program.name: running.restarts for running in ended},
+            last_errors={running.program.name: running.last_error for running in ended},
+        )
+
+
+@contextlib.asynccontextmanager
+async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
+    """A stack that is ready, for as long as the block lasts.
+
+    Raises NotReady; Died when a service ended more often than `spec.restarts` allows, which also
+    cancels the block.
+    """
+    spec.data.mkdir(parents=True, exist_ok=True)
+    stack = Stack(NatsServer(spec.data / "nats"), _ports(spec))
+    try:
+        await _start_nats(stack.nats)
+        for program in _programs(spec, stack):
+            stack.running.append(await start(program))
+        async with _kept(stack, spec.restarts, say):
+            await _until_ready(stack)
+            yield stack
+    finally:
+        await stop(stack.running, STOP_LIMIT_S)
+        await stack.nats.stop()
+
+
+async def _start_nats(nats: NatsServer) -> None:
+    try:
+        await nats.start()
+    except (RuntimeError, OSError) as error:
+        raise NotReady(str(error)) from None
+
+
+@contextlib.asynccontextmanager
+async def _kept(stack: Stack, restarts: Restarts, say: Say) -> AsyncIterator[None]:
+    """Keep every process alive while the block runs. An error of the block comes out as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            keepers = [group.create_task(keep(running, restarts, say)) for running in stack.running]
+            keepers.append(group.create_task(_keep_nats(stack.nats, restarts, say)))
+            yield
+            for keeper in keepers:
+                keeper.cancel()
+    except BaseExceptionGroup as several:
+        raise _first(several) from None
+
+
+async def _keep_nats(nats: NatsServer, restarts: Restarts, say: Say) -> None:
+    """As `keep`: the services wait for the server and reconnect, and its store is on the disk."""
+    allowed = Allowance(restarts)
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if nats.running():
+            continue
+        delay_s = allowed.take()
+        if delay_s is None:
+            raise Died("nats-server ended")
+        say(f"nats-server ended; starting it again in {delay_s:g} s")
+        await asyncio.sleep(delay_s)
+        await _start_nats(nats)
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
+    (spec.data / "cluster.json").write_bytes(msgspec.json.encode(spec.cluster))
+    environ = environment(spec, stack.nats.url)
+    logs = spec.data / "logs"
+    return [
+        Program(
+            name=name,
+            module=f"services.{name.partition('-')[0]}",
+            environ=environ | _own(name, port),
+            log=logs / f"{name}.log",
+        )
+        for name, port in stack.ports.items()
+    ]
+
+
+def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
+    """The settings of all services: of the scenario, the environment, the command line, the stack itself.
+
+    A later one wins.
+    """
+    ours: dict[str, Value] = {
+        "nats_url": nats_url,
+        "clock_origin": spec.clock_origin,
+        "speed": spec.speed,
+        "cluster": str((spec.data / "cluster.json").absolute()),
+        "store": str((spec.data / "estimator.duckdb").absolute()),
+        "web_host": HOST,
+    }
+    return _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours)
+
+
+def _own(name: str, port: int) -> dict[str, str]:
+    """The environment of one process: its port, and for an agent its node."""
+    service, _, node = name.partition("-")
+    own: dict[str, Value] = {"web_port": port}
+    return _variables(own | {"node": node} if service == "agent" else own)
+
+
+def settings_of(spec: StackSpec) -> Settings:
+    """What the services run with, as far as a user decides it. Raises Invalid for a bad setting."""
+    try:
+        return load_settings(_variables(spec.settings) | os.environ | _variables(spec.chosen))
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+
+
+def _variables(settings: Mapping[str, Value]) -> dict[str, str]:
+    return {f"HOPYARD_{name.upper()}": _text(value) for name, value in settings.items()}
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ports(spec: StackSpec) -> dict[str, int]:
+    """A web port for each process, by name. Raises NotReady when the wanted one is taken."""
+    _claim(spec.api_port)
+    nodes = nodes_of(spec.cluster)
+    names = [*SERVICES, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    return ports | ({"admission": spec.api_port} if spec.api_port else {})
+
+
+def _claim(port: int) -> None:
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+    except OSError as error:
+        raise NotReady(f"port {port}: {error.strerror}; choose another") from None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on. All are held at once, so that no two are the same."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+async def _until_ready(stack: Stack) -> None:
+    began = time.monotonic()
+    waiting = dict(stack.ports)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5.0)) as session:
+        while waiting:
+            answers = await asyncio.gather(*(is_ready(session, port) for port in waiting.values()))
+            waiting = {
+                name: port for (name, port), ready in zip(waiting.items(), answers, strict=True) if not ready
+            }
+            if time.monotonic() - began > READY_LIMIT_S:
+                raise NotReady(f"not ready after {READY_LIMIT_S:g} s: {', '.join(waiting)}")
+            await asyncio.sleep(READY_EVERY_S)
+
+
+async def is_ready(session: aiohttp.ClientSession, port: int) -> bool:
+    """Whether the service behind a web port says so."""
+    try:
+        async with session.get(f"http://{HOST}:{port}/readyz") as response:
+            return response.status == 200  # noqa: PLR2004 - HTTP's own number
+    except (aiohttp.ClientError, OSError):
+        return False

@@ -1,0 +1,90 @@
+"""What `hopyard demo` shows while it runs: one moving picture on a terminal, plain lines elsewhere."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from hopyard.show.tables import facts_table, status_facts
+from hopyard.show.terminal import say
+from hopyard.show.units import duration
+from schemas.views import StatusView
+
+LINE_EVERY_S = 5.0
+BAR_WIDTH = 32
+REFRESH_PER_S = 4
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True):
+    """The run at one moment."""
+
+    status: StatusView
+    submitted: int
+    total: int
+    round_s: float
+    elapsed_s: float
+    """real seconds since the first job could come"""
+
+
+Show = Callable[[Glance], None]
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Show]:
+    """How to show glances. All of it goes to stderr: stdout is for the result."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield _lines()
+        return
+    with Live(console=Console(stderr=True), refresh_per_second=REFRESH_PER_S, transient=True) as live:
+        yield lambda glance: live.update(picture(glance))
+
+
+def _lines() -> Show:
+    last = -LINE_EVERY_S
+
+    def show(glance: Glance) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_EVERY_S:
+            last = time.monotonic()
+            say(line(glance))
+
+    return show
+
+
+def line(glance: Glance) -> str:
+    """The picture in one line."""
+    facts = status_facts(glance.status)
+    jobs = f"jobs {glance.submitted}/{glance.total} submitted: {facts['jobs']}"
+    parts = [_clock(glance), jobs, f"GPUs {facts['GPUs']}", facts["last plan"]]
+    return " | ".join(filter(None, parts))
+
+
+def picture(glance: Glance) -> RenderableType:
+    facts = status_facts(glance.status)
+    del facts["GPUs"]
+    submitted = {"submitted": f"{glance.submitted} of {glance.total}"}
+    body = Group(facts_table(submitted | facts), "", _bars(glance.status))
+    return Panel(body, title="hopyard", subtitle=_clock(glance), title_align="left", subtitle_align="left")
+
+
+def _bars(status: StatusView) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, (busy, total) in status.gpus.items():
+        table.add_row(
+            name, ProgressBar(total=max(total, 1), completed=busy, width=BAR_WIDTH), f"{busy}/{total}"
+        )
+    return table
+
+
+def _clock(glance: Glance) -> str:
+    at = glance.status.at
+    return (
+        f"{duration(at)} simulated, round {int(at // glance.round_s)}, {duration(glance.elapsed_s)} elapsed"
+    )

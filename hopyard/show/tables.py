@@ -1,0 +1,311 @@
+"""Tables for people, one function for each thing the API answers. Pure: messages in, renderables out."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from hopyard.show.units import duration, number, share
+from schemas.placement import LOCKSTEP, Gang
+from schemas.results import RunResult
+from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
+from schemas.views import (
+    JobPage,
+    JobView,
+    NodePage,
+    NodeView,
+    ServiceState,
+    ServiceView,
+    StatusView,
+    WhyView,
+)
+
+if TYPE_CHECKING:
+    from services.planner.work.options import DescribedOption
+    from shared.runtime.settings import Setting
+
+SHOWN_WITH_PLANS = ("decision_", "gap_")
+"""metrics that the figures of the plans repeat"""
+
+STATE_STYLES = {
+    "running": "green",
+    "queued": "yellow",
+    "preempted": "yellow",
+    "completed": "dim",
+    "failed": "red",
+    "rejected": "red",
+    "cancelled": "dim",
+    "alive": "green",
+    "draining": "yellow",
+    "lost": "red",
+}
+
+
+def jobs_table(page: JobPage) -> Table:
+    table = _table("job", "name", "project", "state", ">GPUs", "on", ">done", ">waited", ">LR", "note")
+    for job in page.jobs:
+        _add(
+            table,
+            job.job_id,
+            job.spec.name,
+            job.spec.project,
+            _state(job.state),
+            _gpus(job),
+            placed(job.gang),
+            share(job.samples_done / job.spec.samples),
+            _waited(job),
+            number(job.latency_ratio),
+            job.reason or _restarts(job),
+        )
+    return table
+
+
+def job_table(job: JobView) -> Table:
+    """Everything known about one job, a fact a line."""
+    workload = job.spec.workload
+    return facts_table(
+        {
+            "job": job.job_id,
+            "name": job.spec.name,
+            "project": job.spec.project,
+            "state": _state(job.state),
+            "reason": job.reason,
+            "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
+            "may use": f"{_counts(job.spec.demand)} GPUs of {', '.join(job.spec.gpu_types) or 'any type'}",
+            "runs on": placed(job.gang),
+            "speed": _speed(job),
+            "done": f"{number(job.samples_done)} of {number(job.spec.samples)} samples "
+            f"({share(job.samples_done / job.spec.samples)})",
+            "submitted": duration(job.submitted_at),
+            "started": duration(job.started_at),
+            "ended": duration(job.ended_at),
+            "waited": _waited(job),
+            "expected to run": duration(job.age_s),
+            "latency ratio": number(job.latency_ratio),
+            "restarts": str(job.restarts),
+        }
+    )
+
+
+def why_table(why: WhyView) -> Table:
+    return facts_table(
+        {
+            "job": why.job_id,
+            "state": _state(why.state),
+            "reason": why.reason,
+            "in detail": why.detail,
+            "GPUs went to": ", ".join(why.to),
+            "plan": why.plan_id or "",
+            "expected to wait": f"~{wait} in all" if (wait := duration(why.expected_wait_s)) else "",
+        }
+    )
+
+
+def nodes_table(page: NodePage) -> Table:
+    table = _table("node", "GPUs of", "server", "state", ">busy", ">of", "jobs", ">heard")
+    for view in page.nodes:
+        _add(
+            table,
+            view.node.node_id,
+            view.node.gpu_type,
+            view.node.server,
+            _state(view.state),
+            str(view.node.gpus - view.gpus_free),
+            str(view.node.gpus),
+            _holders(view),
+            duration(view.heartbeat_age_s),
+        )
+    return table
+
+
+def result_table(result: RunResult) -> Table:
+    """The metrics of one run, and under which conditions they were made."""
+    plans = result.plans
+    return facts_table(
+        {
+            "scenario": f"{result.scenario}, seed {result.seed}, rounds of {duration(result.round_s)}",
+            "policy": result.policy,
+            "jobs": _by_name(result.jobs),
+            **{
+                _label(name): measure(name, value)
+                for name, value in result.metrics.items()
+                if not name.startswith(SHOWN_WITH_PLANS)
+            },
+            "plans": f"{plans.plans} ({_by_name(plans.stages)})",
+            "decision p50": f"{duration(plans.decision_s_p50)} of cluster time",
+            "decision p99": f"{duration(plans.decision_s_p99)} of cluster time",
+            "largest gap": share(plans.gap_max),
+            "events": f"{result.events}, hash {result.event_log_hash[:16]}",
+            "took": duration(result.wall_s),
+        }
+    )
+
+
+def scenarios_table(found: Iterable[ScenarioFile]) -> Table:
+    table = _table("scenario", "cluster", "arrivals", "about")
+    for scenario in found:
+        cluster = scenario.cluster if isinstance(scenario.cluster, str) else scenario.cluster.name
+        _add(table, scenario.name, cluster, _workload(scenario.workload), scenario.about.strip())
+    return table
+
+
+def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
+    """What was looked at, whether it is well, and what was seen."""
+    table = _table("check", "", "seen")
+    for what, ok, detail in checks:
+        _add(table, what, Text("ok", "green") if ok else Text("bad", "bold red"), Text(detail))
+    return table
+
+
+def settings_table(settings: Iterable["Setting"]) -> Table:
+    table = _table("setting", "value", "")
+    for each in settings:
+        style = "" if each.value == each.default else "bold yellow"
+        _add(table, each.name, Text(str(each.value), style), Text(each.doc, "dim"))
+    return table
+
+
+def options_table(options: Iterable["DescribedOption"]) -> Table:
+    table = _table("option", "default", "may be", "")
+    for each in options:
+        _add(table, each.name, Text(str(each.default).lower()), each.choices, Text(each.doc, "dim"))
+    return table
+
+
+def service_text(service: ServiceView) -> str:
+    """One service in a line: its state, its restarts, its last error, its troubles."""
+    back = f", restarts: {service.restarts}" if service.restarts else ""
+    error = f", last error: {service.last_error}" if service.last_error else ""
+    return f"{service.name} is {service.state}{back}{error}" + "".join(f"; {one}" for one in service.troubles)
+
+
+def status_facts(status: StatusView) -> dict[str, str]:
+    """The cluster at a glance, as label → text."""
+    plan = status.plan
+    return {
+        "policy": status.policy or "",
+        "clock": "" if status.speed == 1.0 else f"{number(status.speed)} times the speed of time",
+        "jobs": _by_name(status.jobs),
+        "GPUs": ", ".join(f"{name} {busy}/{total}" for name, (busy, total) in status.gpus.items()),
+        "nodes": _by_name(status.nodes),
+        "services": _services(status.services),
+        "last plan": ""
+        if plan is None
+        else f"round {plan.round} {plan.kind.value}: {plan.placements} placed, {plan.left_out} left out, "
+        f"gap {share(plan.gap)}, {plan.stage.value} in {duration(plan.solve_s)}",
+        "its notes": "" if plan is None else "; ".join(plan.notes),
+        "waiting": ""
+        if status.raqlr is None
+        else f"~{number(status.raqlr)} of the time a job runs, as the jobs that ended lately",
+    }
+
+
+def _services(services: Iterable[ServiceView]) -> str:
+    """How many services are up; then each with restarts, an error or troubles."""
+    up = [one for one in services if one.state is ServiceState.UP]
+    said = [service_text(one) for one in services if one not in up or one.restarts or one.troubles]
+    return "; ".join([f"{len(up)} up", *said]) if up or said else ""
+
+
+def status_table(status: StatusView) -> Table:
+    """At a glance, and every metric that has a value by now."""
+    metrics = {_label(name): measure(name, value) for name, value in status.metrics.items()}
+    return facts_table(status_facts(status) | metrics)
+
+
+def measure(name: str, value: float | None) -> str:
+    """A metric's value as its name says it is to be read: `_s` seconds, everything else a plain number."""
+    return duration(value) if name.endswith("_s") or "_s_" in name else number(value)
+
+
+def placed(gang: Gang | None) -> str:
+    """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
+    if gang is None:
+        return ""
+    places = " ".join(f"{one.node}:{one.gpus}" for one in gang.members)
+    return places if gang.sync == LOCKSTEP else f"{places} ({gang.mode})"
+
+
+def _table(*columns: str) -> Table:
+    """A plain table; a column whose name begins with > holds numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
+    return table
+
+
+def _add(table: Table, *cells: str | Text) -> None:
+    """A row. What looks like markup in a user's text is text."""
+    table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+
+
+def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:
+    """Label and value, one pair a line; what is not known is left out."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for label, value in facts.items():
+        if value:
+            _add(table, label, value)
+    return table
+
+
+def figures_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    """Any columns, those of numbers with a > before their name."""
+    table = _table(*columns)
+    for row in rows:
+        _add(table, *row)
+    return table
+
+
+def _workload(workload: WorkloadSource) -> str:
+    match workload:
+        case PoissonWorkload(count=count, rate_per_hour=rate):
+            return f"{count} jobs, {number(rate)} per hour" if rate else f"{count} jobs at once"
+        case TraceWorkload(path=path):
+            return f"trace {path}"
+        case ListedWorkload(jobs=jobs):
+            return f"{len(jobs)} jobs, listed"
+
+
+def _state(state: str) -> Text:
+    return Text(state, style=STATE_STYLES.get(state, ""))
+
+
+def _gpus(job: JobView) -> str:
+    return str(job.gang.gpus) if job.gang else f"({_counts(job.spec.demand)})"
+
+
+def _counts(demand: Iterable[int]) -> str:
+    return "/".join(map(str, demand))
+
+
+def _restarts(job: JobView) -> str:
+    return {0: "", 1: "1 restart"}.get(job.restarts, f"{job.restarts} restarts")
+
+
+def _waited(job: JobView) -> str:
+    """Waited so far, and the wait expected in all."""
+    so_far = duration(job.wait_s)
+    return so_far if job.expected_wait_s is None else f"{so_far} of ~{duration(job.expected_wait_s)}"
+
+
+def _speed(job: JobView) -> str:
+    if job.estimated_throughput is None:
+        return ""
+    source = f", from the {job.layer.value} layer" if job.layer else ""
+    return f"{number(job.estimated_throughput)} samples/s estimated{source}"
+
+
+def _holders(view: NodeView) -> str:
+    return ", ".join(f"{job}:{gpus}" for job, gpus in view.jobs.items())
+
+
+def _by_name(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
+
+
+def _label(name: str) -> str:
+    return name.removesuffix("_s").replace("_s_", "_").replace("_", " ")
