@@ -1,12 +1,58 @@
-"""What many tests share: logs as they were, one real NATS server, fresh networks over it and in memory."""
+"""What many tests share: logs as they were, a real NATS server, fresh networks over it and in memory.
+
+The whole suite runs in several processes, file by file, a named part of it in one. A server that lives for
+the session lives once in each process.
+"""
 
 import logging
+import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import hypothesis
 import pytest
 import structlog
-from bus_nets import LISTENER_QUEUE, JetStreamNet, LiveNats, MemoryNet, Net
+
+from tests.bus_nets import LISTENER_QUEUE, JetStreamNet, LiveNats, MemoryNet, Net
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no failure
+hypothesis.settings.load_profile("any machine")
+
+# Hundreds of processes begin in these tests: what one has compiled serves the next.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+MORE_WORKERS_THAN_CORES = 2
+"""Tests of whole stacks mostly wait for a clock."""
+
+MOST_WORKERS = 8
+
+LONGEST = (
+    "hopyard/test_end_to_end.py",
+    "live/test_agreement.py",
+    "live/test_faults.py",
+    "live/test_stack.py",
+)
+"""These begin first, or the other processes would wait for them at the end."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Processes for a run: several for the whole suite, this one alone for what was named or marked."""
+    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword
+    marked = config.option.markexpr not in config.getini("addopts")
+    cores = os.cpu_count() or 1
+    return 0 if named or marked else min(cores + MORE_WORKERS_THAN_CORES, MOST_WORKERS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Its place in `LONGEST`, else behind those; the order within a file stays."""
+    turns = (turn for turn, ending in enumerate(LONGEST) if item.path.as_posix().endswith(ending))
+    return next(turns, len(LONGEST))
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,8 @@ from schemas.events import (
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
-from schemas.plans import Configuration, Layer, LeftOut, Placement, PlanKind, Stage, Waiting
+from schemas.placement import Configuration, Gang
+from schemas.plans import Layer, LeftOut, Placement, PlanKind, Stage, Waiting
 
 JOB, NODE, PLACE = JobId("job-1"), NodeId("node-1"), PlacementId("pl-1")
 V100, K80 = GpuType("v100"), GpuType("k80")
@@ -124,7 +125,7 @@ def started(
         at=at,
         job_id=JobId(job_id),
         placement_id=PlacementId(place),
-        configuration=on or config(node_1=1),
+        gang=Gang.of(on or config(node_1=1)),
         learning_rate=None,
         global_batch=64,
     )
@@ -181,7 +182,7 @@ def placement(job_id: str = JOB, *, place: str = PLACE, on: Configuration | None
     return Placement(
         placement_id=PlacementId(place),
         job_id=JobId(job_id),
-        configuration=on or config(node_1=1),
+        gang=Gang.of(on or config(node_1=1)),
         throughput=10.0,
         layer=Layer.THEORY,
     )
@@ -230,7 +231,8 @@ def start_ordered(
         placement_id=PlacementId(place),
         node_id=NodeId(node_id),
         spec=a_spec(),
-        gang=((a_node(node_id), 1),),
+        gang=Gang.of({NodeId(node_id): 1}),
+        nodes=(a_node(node_id),),
         samples_done=0.0,
         learning_rate=None,
         profile_iterations=profile_iterations,

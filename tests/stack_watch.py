@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from hopyard.client import Client
-from hopyard.connect import patiently
+from hopyard.api.client import Client
+from hopyard.api.connect import patiently
 from schemas.base import Event
 from schemas.views import StatusView
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testcontainers.compose import DockerCompose
 
-from hopyard.stack import free_ports
+from hopyard.local.stack import free_ports
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("admission", "profiler", "estimator", "planner", "placer", "monitor", "agent")

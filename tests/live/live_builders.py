@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hopyard.client import Client
-from hopyard.connect import connect
-from hopyard.processes import Restarts
-from hopyard.scenario import cluster_of
-from hopyard.stack import Stack, StackSpec, running_stack
+from hopyard.actions.scenario import cluster_of
+from hopyard.api.client import Client
+from hopyard.api.connect import connect
+from hopyard.local.processes import Restarts
+from hopyard.local.stack import Stack, StackSpec, running_stack
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.views import StatusView
 from shared.domain.states import ENDED

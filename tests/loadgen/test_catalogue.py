@@ -2,7 +2,8 @@
 
 import pytest
 
-from loadgen.catalogue.facts import (
+from loadgen.catalogue.reference import FitsNowhere, largest_gang, reference_throughput
+from loadgen.catalogue.specs import (
     UnknownWorkload,
     datasets,
     gpu_of,
@@ -12,7 +13,6 @@ from loadgen.catalogue.facts import (
     server_of,
     servers,
 )
-from loadgen.catalogue.reference import FitsNowhere, largest_gang, reference_throughput
 from loadgen.scenarios import cluster_names, load_cluster
 from loadgen.workloads.mixes import hints, mixes
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup

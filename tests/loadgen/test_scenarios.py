@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from loadgen.catalogue.facts import model_of
 from loadgen.catalogue.reference import reference_throughput
+from loadgen.catalogue.specs import model_of
 from loadgen.scenarios import arrivals, cluster_names, cluster_of, load_cluster, load_scenario, scenario_names
 from schemas.settings import Settings
 from shared.domain.cluster import gpus_by_type, nodes_of, satisfiable

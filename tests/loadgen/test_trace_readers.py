@@ -9,8 +9,7 @@ from loadgen.workloads.readers.rows import MalformedRow
 from loadgen.workloads.trace import read_trace, trace_arrivals
 from schemas.scenarios import Arrival, TraceWorkload
 from shared.runtime.files import InvalidFile
-
-TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces"
+from tests.paths import data
 
 REAL = [
     ("philly/philly_500.csv", "philly", 500),
@@ -33,9 +32,9 @@ GAVEL_7 = "LM (batch size 10)\tcd x\t--steps\t1\t1000\t{}\t{}\n"
 
 
 def real(name: str) -> str:
-    path = TRACES / name
+    path = data(f"traces/{name}")
     if not path.exists():
-        pytest.skip(f"the public trace {name} is not here: expected at {path}")
+        pytest.skip(f"{name} has no licence to ship under, and is not at {path}")
     return str(path)
 
 

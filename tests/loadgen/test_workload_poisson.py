@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.scenarios import load_cluster
-from loadgen.workloads.jobs import Yard
+from loadgen.workloads.jobs import ReferenceCache
 from loadgen.workloads.mixes import UnknownMix, mix_named
 from loadgen.workloads.poisson import poisson_arrivals
 from loadgen.workloads.sizes import gpu_hours
@@ -28,7 +28,7 @@ def hours(arrival: Arrival) -> float:
     entry = MIX.entry(arrival.job.workload.model, arrival.job.workload.dataset)
     assert entry is not None
     assert arrival.job.samples is not None
-    return arrival.job.samples / Yard(CLUSTER).rate(entry.facts) / 3600
+    return arrival.job.samples / ReferenceCache(CLUSTER).rate(entry.spec) / 3600
 
 
 def test_arrivals_come_at_the_rate_asked_for_and_in_order() -> None:

@@ -1,17 +1,20 @@
 """The emulated world: pure, seeded, and richer than the formula it is meant to test."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import mean, stdev
 
 import pytest
 
-from loadgen.catalogue.facts import models
+from loadgen.catalogue.specs import models
 from loadgen.world import EmulatedWorld
 from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
 from schemas.jobs import JobSpec, Workload
-from services.agent.world import DoesNotFit, Gang, World
+from schemas.measurements import Stretch
+from schemas.placement import Gang, Proportional, Relaxed
+from services.agent.work.world import DoesNotFit, World
+from shared.domain import gangs
 
 
 def spec(model: str = "vit-b16", dataset: str = "food-101", batch_size: int | None = None) -> JobSpec:
@@ -32,10 +35,20 @@ def node(name: str = "node-0", gpu_type: str = "titan-xp", gpus: int = 8, server
     )
 
 
-def throughput(job: JobSpec, gang: Gang, seed: int = 1, stretches: int = 20) -> float:
+Members = Sequence[tuple[Node, int]]
+
+
+def stretch(world: World, job: JobSpec, members: Members, index: int = 0, key: str = "pl") -> Stretch:
+    """Of a gang in lockstep."""
+    there = sorted(members, key=lambda member: member[0].node_id)
+    gang = Gang.of({one.node_id: gpus for one, gpus in there})
+    return world.stretch(job, [one for one, _ in there], gang, key=key, index=index)
+
+
+def throughput(job: JobSpec, gang: Members, seed: int = 1, stretches: int = 20) -> float:
     """Samples/s per GPU."""
     world = EmulatedWorld(seed)
-    rates = [world.stretch(job, gang, key="pl", index=index).throughput for index in range(stretches)]
+    rates = [stretch(world, job, gang, index).throughput for index in range(stretches)]
     return mean(rates) / sum(gpus for _, gpus in gang)
 
 
@@ -44,21 +57,19 @@ def waiting(gpus: int) -> float:
     job, gang = spec("resnet18", "imagenet"), [(node(), gpus)]
     world = EmulatedWorld(1)
     return mean(
-        wait
-        for index in range(30)
-        for wait in world.stretch(job, gang, key="pl", index=index).wait_s[NodeId("node-0")]
+        wait for index in range(30) for wait in stretch(world, job, gang, index).wait_s[NodeId("node-0")]
     )
 
 
 def test_the_world_is_one_that_agents_can_ask() -> None:
     world: World = EmulatedWorld(1)
 
-    assert world.stretch(spec(), [(node(), 1)], key="pl", index=0).throughput > 0
+    assert stretch(world, spec(), [(node(), 1)], 0).throughput > 0
 
 
 def test_the_same_question_has_the_same_answer_in_any_order() -> None:
     def ask(world: EmulatedWorld, index: int) -> object:
-        return world.stretch(spec(), [(node(), 4)], key="pl", index=index)
+        return stretch(world, spec(), [(node(), 4)], index)
 
     one, other = EmulatedWorld(7), EmulatedWorld(7)
     forward = [ask(one, index) for index in (0, 1, 2)]
@@ -70,18 +81,18 @@ def test_the_same_question_has_the_same_answer_in_any_order() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda: EmulatedWorld(2).stretch(spec(), [(node(), 4)], key="pl", index=0),
-        lambda: EmulatedWorld(1).stretch(spec(), [(node(), 4)], key="other", index=0),
-        lambda: EmulatedWorld(1).stretch(spec(), [(node(), 4)], key="pl", index=1),
+        lambda: stretch(EmulatedWorld(2), spec(), [(node(), 4)], 0),
+        lambda: stretch(EmulatedWorld(1), spec(), [(node(), 4)], 0, "other"),
+        lambda: stretch(EmulatedWorld(1), spec(), [(node(), 4)], 1),
     ],
     ids=["seed", "key", "index"],
 )
 def test_seed_key_and_index_tell_draws_apart(other: Callable[[], object]) -> None:
-    assert EmulatedWorld(1).stretch(spec(), [(node(), 4)], key="pl", index=0) != other()
+    assert stretch(EmulatedWorld(1), spec(), [(node(), 4)], 0) != other()
 
 
 def test_a_draw_is_what_it_always_was() -> None:
-    rate = EmulatedWorld(1).stretch(spec(), [(node(), 4)], key="pl", index=0).throughput
+    rate = stretch(EmulatedWorld(1), spec(), [(node(), 4)], 0).throughput
 
     assert rate == pytest.approx(236.03365286438543, rel=1e-9)
 
@@ -92,17 +103,17 @@ def test_waiting_emerges_and_grows_with_the_number_of_processes() -> None:
 
 
 def test_a_process_that_waits_is_not_the_slowest() -> None:
-    told = EmulatedWorld(1).stretch(spec("resnet18", "imagenet"), [(node(), 8)], key="pl", index=0)
+    answer = stretch(EmulatedWorld(1), spec("resnet18", "imagenet"), [(node(), 8)], 0)
 
-    assert all(wait >= 0 for waits in told.wait_s.values() for wait in waits)
+    assert all(wait >= 0 for waits in answer.wait_s.values() for wait in waits)
 
 
 def test_every_node_of_the_gang_reports_as_many_waits_as_data_times() -> None:
     gang = [(node("a"), 8), (node("b"), 3)]
-    told = EmulatedWorld(1).stretch(spec("resnet18", "imagenet"), gang, key="pl", index=0)
+    answer = stretch(EmulatedWorld(1), spec("resnet18", "imagenet"), gang, 0)
 
-    assert list(told.data_s) == list(told.wait_s) == ["a", "b"]
-    assert {len(times) for times in (*told.data_s.values(), *told.wait_s.values())} == {8}
+    assert list(answer.data_s) == list(answer.wait_s) == ["a", "b"]
+    assert {len(times) for times in (*answer.data_s.values(), *answer.wait_s.values())} == {8}
 
 
 def test_two_servers_alike_differ_by_a_few_per_cent_for_good() -> None:
@@ -157,25 +168,25 @@ def test_an_unstable_loader_shows_two_kinds_of_data_time_and_a_stable_one_does_n
 
 
 def test_a_profile_has_one_number_an_iteration() -> None:
-    told = EmulatedWorld(1).profile(spec(), node(), iterations=17, key="pr")
-    parts = (told.data_s, told.forward_s, told.backward_s, told.update_s, told.iteration_s)
+    answer = EmulatedWorld(1).profile(spec(), node(), iterations=17, key="pr")
+    parts = (answer.data_s, answer.forward_s, answer.backward_s, answer.update_s, answer.iteration_s)
 
     assert {len(part) for part in parts} == {17}
     assert all(seconds > 0 for part in parts for seconds in part)
-    assert told.parameters == models()["vit-b16", "food-101"].parameters
+    assert answer.parameters == models()["vit-b16", "food-101"].parameters
 
 
 @pytest.mark.parametrize(("model", "dataset"), [("resnet50", "imagenet"), ("vit-b16", "food-101")])
 def test_a_profile_follows_the_pattern_of_the_model(model: str, dataset: str) -> None:
-    told = EmulatedWorld(1).profile(spec(model, dataset), node(), iterations=50, key="pr")
-    parts = zip(told.data_s, told.forward_s, told.backward_s, told.update_s, strict=True)
+    answer = EmulatedWorld(1).profile(spec(model, dataset), node(), iterations=50, key="pr")
+    parts = zip(answer.data_s, answer.forward_s, answer.backward_s, answer.update_s, strict=True)
     overlap = models()[model, dataset].pattern == 1
     predicted = [
         forward + (max(data, backward + update) if overlap else data + backward + update)
         for data, forward, backward, update in parts
     ]
 
-    assert mean(told.iteration_s) == pytest.approx(mean(predicted), rel=0.03)
+    assert mean(answer.iteration_s) == pytest.approx(mean(predicted), rel=0.03)
 
 
 def test_a_job_too_large_for_the_memory_does_not_fit() -> None:
@@ -189,7 +200,7 @@ def test_a_job_too_large_for_the_memory_does_not_fit() -> None:
 
 def test_a_gang_does_not_fit_either() -> None:
     with pytest.raises(DoesNotFit, match="out of memory"):
-        EmulatedWorld(1).stretch(spec(batch_size=4096), [(node(), 2)], key="pl", index=0)
+        stretch(EmulatedWorld(1), spec(batch_size=4096), [(node(), 2)], 0)
 
 
 @pytest.mark.parametrize(
@@ -208,3 +219,56 @@ def test_a_gang_of_unlike_gpus_runs_at_the_pace_of_the_slowest() -> None:
 
     assert mixed == pytest.approx(throughput(job, [(slow, 1)]), rel=0.06)
     assert math.isfinite(mixed)
+
+
+# ---- modes of synchronisation
+
+SLOW, FAST = node("slow", "t4"), node("swift", "v100")
+PAIR = {SLOW.node_id: 2, FAST.node_id: 1}
+
+
+def rate_of(gang: Gang, *, seed: int = 1, stretches: int = 40) -> float:
+    """samples/s of a gang on the two nodes."""
+    world, there = EmulatedWorld(seed), [one for one in (SLOW, FAST) if gang.on(one.node_id)]
+    return mean(
+        world.stretch(spec(), there, gang, key="pl", index=index).throughput for index in range(stretches)
+    )
+
+
+def alone() -> dict[NodeId, float]:
+    """samples/s of one GPU of each node."""
+    return {one: rate_of(Gang.of({one: 1})) for one in PAIR}
+
+
+def test_shares_by_speed_use_what_each_gpu_can_do() -> None:
+    batch_size, rates = spec().workload.batch_size, alone()
+    gang = gangs.proportional(PAIR, rates, batch_size)
+    lockstep, shared = rate_of(Gang.of(PAIR)), rate_of(gang)
+    ideal = gangs.throughput(gang, list(rates.values()), batch_size)
+    assert lockstep < shared < ideal
+    even = gangs.proportional(PAIR, dict.fromkeys(PAIR, 1.0), batch_size)
+    assert rate_of(even) == lockstep
+
+
+def test_one_task_a_gpu_is_an_iteration_that_hides_no_exchange() -> None:
+    relaxed = rate_of(Gang.of(PAIR, Relaxed(tasks=((1, 1), (1,)))))
+    assert 0.5 * rate_of(Gang.of(PAIR)) < relaxed < rate_of(Gang.of(PAIR))
+
+
+@pytest.mark.parametrize("tasks", [((4,), ()), ((1,), (3,)), ((3,), (1,)), ((2,), (6,))])
+def test_a_round_takes_as_long_as_its_busiest_gpu(tasks: tuple[tuple[int, ...], ...]) -> None:
+    place = {one: 1 for one, each in zip(PAIR, tasks, strict=True) if each}
+    gang = Gang.of(place, Relaxed(tasks=tuple(each for each in tasks if each)))
+    rates = [rate for one, rate in alone().items() if one in place]
+    batch_size = spec().workload.batch_size
+    round_s = gangs.global_batch(gang, batch_size) / rate_of(gang)
+    computing_s = gangs.global_batch(gang, batch_size) / gangs.throughput(gang, rates, batch_size)
+    single = len(place) == 1
+    assert round_s == pytest.approx(computing_s, rel=0.02) if single else round_s > computing_s
+    assert round_s < computing_s + 0.2  # one exchange a round, however many tasks
+
+
+def test_a_share_that_is_too_large_for_the_memory_does_not_fit() -> None:
+    gang = Gang.of(PAIR, Proportional(samples=(2, 3 * 4096 - 2)))
+    with pytest.raises(DoesNotFit, match="out of memory"):
+        EmulatedWorld(1).stretch(spec(batch_size=4096), [SLOW, FAST], gang, key="pl", index=0)

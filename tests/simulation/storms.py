@@ -1,15 +1,13 @@
 """A small scenario that costs little, and storms over it: the bus errs by a seed, services are killed."""
 
-import asyncio
 from random import Random
 
-from loadgen.simulation import Simulated, simulate
-from loadgen.stack import MemoryStack
+from loadgen.disturbance import Stack
+from loadgen.simulation import Engine, Simulated, simulate
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
 from schemas.ids import GpuType
 from schemas.jobs import Checkpoint, GpuRange, JobFile, Workload
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
-from schemas.subjects import FACT_SUBJECTS
 from shared.runtime.memory import Faults
 
 XP, RTX = GpuType("titan-xp"), GpuType("rtx-3090")
@@ -87,47 +85,37 @@ class Storm:
         self._strikes = strikes
         self._struck: set[str] = set()
 
-    async def __call__(self, stack: MemoryStack) -> None:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(3):
-                group.create_task(self._strike(stack))
-
-    async def _strike(self, stack: MemoryStack) -> None:
+    async def __call__(self, stack: Stack) -> None:
         for _ in range(self._strikes):
             await self._moment(stack)
             name = self._random.choice([name for name in stack.names if name not in self._struck])
             self._struck.add(name)
             away_s = self._random.choice(AWAY_S)
-            if self._random.random() < 0.5 and stack.shell(name).ready():
+            if self._random.random() < 0.5 and stack.is_up(name):
                 await part(stack, name, away_s)
             else:
                 await kill(stack, name, away_s)
             self._struck.discard(name)
 
-    async def _moment(self, stack: MemoryStack) -> None:
+    async def _moment(self, stack: Stack) -> None:
         """Wait for some facts, then for some turns."""
-        facts = self._random.randrange(1, 60)
-        async for batch in stack.bus.read(await stack.bus.last_seq(), FACT_SUBJECTS):
-            facts -= len(batch)
-            if facts <= 0:
-                break
-        for _ in range(self._random.randrange(40)):
-            await asyncio.sleep(0)
+        await stack.facts(self._random.randrange(1, 60))
+        await stack.steps(self._random.randrange(40))
 
 
-async def kill(stack: MemoryStack, name: str, away_s: float) -> None:
+async def kill(stack: Stack, name: str, away_s: float) -> None:
     await stack.kill(name)
-    await asyncio.sleep(away_s)
+    await stack.sleep(away_s)
     stack.start(name)
 
 
-async def part(stack: MemoryStack, name: str, away_s: float) -> None:
+async def part(stack: Stack, name: str, away_s: float) -> None:
     stack.cut(name)
-    await asyncio.sleep(away_s)
+    await stack.sleep(away_s)
     stack.mend(name)
 
 
-def stormy(seed: int, policy: str | None = None) -> Simulated:
+def stormy(seed: int, policy: str | None = None, engine: Engine = "conductor") -> Simulated:
     faults = Faults(
         seed=seed,
         duplicate=FAULTS.duplicate,
@@ -135,4 +123,4 @@ def stormy(seed: int, policy: str | None = None) -> Simulated:
         redeliver=FAULTS.redeliver,
         one_by_one=FAULTS.one_by_one,
     )
-    return simulate(SMALL, policy=policy, seed=seed, faults=faults, disturb=Storm(seed))
+    return simulate(SMALL, policy=policy, seed=seed, faults=faults, disturb=[Storm(seed)] * 3, engine=engine)

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from storms import SMALL, stormy
 
+from loadgen.disturbance import Stack
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
 from loadgen.stack import MemoryStack
 from schemas.codec import decode_fact
 from schemas.results import RunResult
 from shared.domain.audit import audit
+from tests.simulation.storms import SMALL, stormy
 
 HERE = Path(__file__).parent
 
 PRINT_HASHES = """
-from storms import SMALL, stormy
+from tests.simulation.storms import SMALL, stormy
 from loadgen.simulation import simulate
 print(simulate(SMALL).result.event_log_hash, stormy(1).result.event_log_hash)
 """
@@ -60,10 +61,11 @@ def test_no_service_changes_a_fact_that_others_read_too() -> None:
     """On the memory bus its readers share it."""
     seen: list[MemoryStack] = []
 
-    async def look(stack: MemoryStack) -> None:
+    async def look(stack: Stack) -> None:
+        assert isinstance(stack, MemoryStack)
         seen.append(stack)
 
-    ran = simulate(SMALL, disturb=look)
+    ran = simulate(SMALL, disturb=[look], engine="loop")
     log = seen[0].bus._broker.log
     assert [decode_fact(log.at(seq)[1]) for seq in ran.seqs] == ran.events
 

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from storms import RTX, SMALL, XP
 
 from loadgen.simulation import simulate
 from schemas.base import Event
@@ -23,8 +22,10 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import NodeId, PlacementId
+from schemas.placement import Gang
 from schemas.plans import PlanKind
 from shared.domain.audit import audit
+from tests.simulation.storms import RTX, SMALL, XP
 
 Log = list[Event]
 E = TypeVar("E", bound=Event)
@@ -145,9 +146,9 @@ def workers_missing_from_their_gang(log: Log) -> Iterator[Log]:
 def plans_larger_than_their_nodes(log: Log) -> Iterator[Log]:
     for index, plan in plans(log):
         first, *rest = plan.placements
-        larger = {node_id: gpus + 1 for node_id, gpus in first.configuration.items()}
+        larger = {node_id: gpus + 1 for node_id, gpus in first.gang.configuration.items()}
         if max(larger.values()) > 2:
-            wider = msgspec.structs.replace(first, configuration=larger)
+            wider = msgspec.structs.replace(first, gang=Gang.of(larger))
             yield changed(log, index, placements=(wider, *rest))
 
 
@@ -165,7 +166,7 @@ def plans_of_a_leader_long_gone(log: Log) -> Iterator[Log]:
 
 def counts_outside_the_demand(log: Log) -> Iterator[Log]:
     for index, fact in all_of(log, JobStarted):
-        yield changed(log, index, configuration=dict.fromkeys(fact.configuration, 7))
+        yield changed(log, index, gang=Gang.of(dict.fromkeys(fact.gang.nodes, 7)))
 
 
 def types_the_job_may_not_use(log: Log) -> Iterator[Log]:
@@ -173,13 +174,12 @@ def types_the_job_may_not_use(log: Log) -> Iterator[Log]:
     rtx = [fact.node_id for _, fact in all_of(log, NodeJoined) if fact.node.gpu_type == RTX]
     for index, fact in all_of(log, JobStarted):
         if fact.job_id in wants_xp:
-            yield changed(log, index, configuration=dict.fromkeys(rtx, 2))
+            yield changed(log, index, gang=Gang.of(dict.fromkeys(rtx, 2)))
 
 
 def nodes_nobody_knows(log: Log) -> Iterator[Log]:
     for index, fact in all_of(log, JobStarted):
-        gpus = sum(fact.configuration.values())
-        yield changed(log, index, configuration={NodeId("nowhere"): gpus})
+        yield changed(log, index, gang=Gang.of({NodeId("nowhere"): fact.gang.gpus}))
 
 
 SPOILT: dict[str, list[Spoil]] = {

@@ -1,0 +1,12 @@
+from hopyard.actions.demo import DemoResult, ended
+from tests.hopyard.cli_builders import run_result, status_view
+
+
+def test_a_run_is_over_when_as_many_jobs_have_ended_as_were_submitted() -> None:
+    jobs = {"completed": 2, "failed": 1, "cancelled": 1, "rejected": 1, "running": 4, "queued": 2}
+    assert ended(status_view(jobs=jobs)) == 5
+
+
+def test_a_run_is_complete_when_every_job_is() -> None:
+    assert DemoResult(run_result(jobs={"submitted": 3, "completed": 3}), []).complete()
+    assert not DemoResult(run_result(jobs={"submitted": 3, "completed": 2, "failed": 1}), []).complete()

@@ -1,0 +1,81 @@
+from msgspec.structs import replace
+
+from hopyard.actions.replay import Replayed, ReplaySpec, run_replay
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.ids import JobId
+from schemas.views import Submitted
+from tests.hopyard.cli_builders import job_view, status_view
+from tests.hopyard.cli_server import CannedApi, canned_api
+
+ARRIVALS = arrivals(load_scenario("tiny"))[:3]
+
+
+async def replayed(
+    api: CannedApi, *, wait: bool = False, speed: float = 100_000.0
+) -> tuple[Replayed, list[str]]:
+    """What came of it, and the lines it said."""
+    lines: list[str] = []
+    spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, wait=wait)
+    api.says("GET /v1/status", status_view(speed=speed))
+    return await run_replay(spec, lines.append), lines
+
+
+def submitted(job: str = "job-1") -> Submitted:
+    return Submitted(job_id=JobId(job), created=True)
+
+
+def keys_of(api: CannedApi) -> list[str]:
+    """Of the submissions, in their order."""
+    return [headers["Idempotency-Key"] for name, _, headers, _ in api.requests if name == "POST /v1/jobs"]
+
+
+async def test_every_job_has_a_line_with_its_time_its_number_and_its_id() -> None:
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted("job-1"), submitted("job-2"), submitted("job-3"))
+        _, lines = await replayed(api)
+    assert [line.split()[-3:] for line in lines] == [
+        [f"{number}/3", arrival.job.name, f"job-{number}"] for number, arrival in enumerate(ARRIVALS, 1)
+    ]
+
+
+async def test_every_job_has_an_idempotency_key_of_its_own_and_so_has_every_replay() -> None:
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted())
+        await replayed(api)
+        await replayed(api)
+    assert len(set(keys_of(api))) == 6
+
+
+async def test_an_api_that_comes_back_gets_the_same_key_again() -> None:
+    with canned_api() as api:
+        api.refuses("POST /v1/jobs", 503, "starting")
+        api.answers["POST /v1/jobs"] += [(201, b'{"job_id":"job-1","created":true}')]
+        done, _ = await replayed(api)
+    keys = keys_of(api)
+    assert done.submitted == 3
+    assert keys[0] == keys[1] != keys[2]
+
+
+async def test_a_refused_job_is_said_and_counted_and_the_others_go_in() -> None:
+    with canned_api() as api:
+        api.refuses("POST /v1/jobs", 422, "too large", field="$.gpus")
+        api.answers["POST /v1/jobs"] += [(201, b'{"job_id":"job-1","created":true}')]
+        done, lines = await replayed(api)
+    assert (done.submitted, done.refused) == (2, 1)
+    assert lines[0].endswith("refused: $.gpus: too large")
+
+
+async def test_waiting_ends_with_the_last_job() -> None:
+    running = job_view("job-1", state="running")
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted())
+        api.says("GET /v1/jobs/job-1", running, replace(running, state="completed"))
+        done, _ = await replayed(api, wait=True)
+    assert done.ended == {"completed": 3}
+
+
+async def test_it_keeps_pace_with_the_stacks_clock() -> None:
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted())
+        slow, _ = await replayed(api, speed=ARRIVALS[-1].at_s / 0.5)
+    assert slow.wall_s >= 0.5

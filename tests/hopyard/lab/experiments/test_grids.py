@@ -1,0 +1,125 @@
+import re
+
+import msgspec
+import pytest
+
+from hopyard.failures import Invalid
+from hopyard.lab.experiments import accuracy, grids, paper, scalability
+from hopyard.lab.experiments.baselines import AUTHORS, PAPER, SETUPS, Setup, contender
+from hopyard.lab.experiments.grids import HOUR_S, at_rate
+from hopyard.lab.report.measures import HEADLINE
+from hopyard.lab.runs.trials import Simulation
+from loadgen.scenarios import arrivals, cluster_of, load_scenario
+from schemas.scenarios import ListedWorkload
+from schemas.settings import Settings
+from services.planner.work.registry import Registry, names
+from shared.domain.policy_names import parted
+from tests.hopyard.lab.experiment_builders import options
+
+
+def test_a_comparison_runs_every_policy_in_both_settings_with_every_seed() -> None:
+    cases = [
+        (case.group, case.arm, case.seed) for case in grids.comparison(options(policies=("fifo", "sia")))
+    ]
+    assert cases == [
+        (group, arm, seed) for group in (PAPER, AUTHORS) for arm in ("fifo", "sia") for seed in (1, 2)
+    ]
+
+
+def test_among_the_papers_policies_hops_runs_by_finish_time_fairness_too() -> None:
+    arms = [case.arm for case in grids.table(options(policies=grids.POLICIES, seeds=(1,)))]
+    assert arms == [*grids.POLICIES, *grids.POLICIES, "hops, priority ftf"]
+
+
+def test_nobody_runs_who_was_not_asked_for() -> None:
+    assert {case.arm for case in grids.table(options())} == {"hops", "fifo"}
+
+
+@pytest.mark.parametrize("setups", SETUPS.values(), ids=SETUPS.keys())
+def test_the_settings_and_variants_of_baselines_exist(setups: dict[str, Setup]) -> None:
+    for setup in setups.values():
+        assert parted(setup.policy).name in names()
+        assert Registry().find(setup.policy)
+        assert msgspec.convert(setup.overrides, Settings)
+
+
+def test_a_contender_may_have_options_and_settings_of_its_own() -> None:
+    (case, _, _, _) = grids.comparison(options(policies=("gavel+queue=weights+gap=0.5+reset_s=60",)))
+    assert isinstance(case.trial, Simulation)
+    assert case.arm == "gavel+queue=weights+gap=0.5+reset_s=60"
+    assert (case.trial.policy, case.trial.overrides) == ("gavel+queue=weights+reset_s=60", {"gap": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("hops+nothing=1", "policy hops has no option nothing; it has priority_rule, "),
+        ("hops+moving_cost=1", "did you mean moving_cost_s?"),
+        ("hops+window_factor=much", "policy hops, option window_factor: Expected `float`"),
+        ("hops+gap=much", "Expected `float`"),
+        ("hops+gap", "a policy is written NAME"),
+    ],
+)
+def test_an_option_or_a_setting_that_cannot_be_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        contender(text)
+
+
+def test_priorities_change_nothing_but_the_rule() -> None:
+    rules = [
+        case.trial.policy
+        for case in grids.priorities(options(seeds=(1,)))
+        if isinstance(case.trial, Simulation)
+    ]
+    assert rules == [f"hops+priority_rule={rule}" for rule in grids.PRIORITIES]
+
+
+def test_at_another_rate_the_same_jobs_come_faster() -> None:
+    scenario = load_scenario("tiny")
+    usual, faster = (arrivals(at_rate(scenario, rate, 1), seed=1) for rate in (40.0, 80.0))
+    assert [one.job for one in faster] == [one.job for one in usual]
+    assert [one.at_s for one in faster] == pytest.approx([one.at_s / 2 for one in usual])
+
+
+def test_predictions_are_tried_with_the_settings_of_the_scenario() -> None:
+    scenario = load_scenario("hops-64")
+    assert scenario.settings == {"calibrate": True}
+    cases = list(accuracy.cases(options(scenario=scenario)))
+    assert {case.group for case in cases} == {accuracy.THEORY, accuracy.LEARNING}
+    for case in cases:
+        assert isinstance(case.trial, Simulation)
+        assert case.trial.scenario.settings == scenario.settings
+
+
+def test_a_quick_look_at_predictions_has_jobs_on_more_than_one_node() -> None:
+    for case in accuracy.cases(options(quick=True)):
+        jobs = [arrival.job for arrival in arrivals(case.trial.scenario)]
+        assert any(job.gpus == 4 and job.gpu_types == ["rtx-3090"] for job in jobs)  # two on a node
+
+
+def test_listed_jobs_come_faster_too() -> None:
+    found = arrivals(load_scenario("tiny"), seed=1)
+    jobs = [{"at_s": one.at_s, "job": msgspec.to_builtins(one.job)} for one in found]
+    listed = msgspec.structs.replace(
+        load_scenario("tiny"), workload=msgspec.convert({"arrivals": "listed", "jobs": jobs}, ListedWorkload)
+    )
+    times = [one.at_s for one in arrivals(at_rate(listed, 100.0, 1), seed=1)]
+    assert len(times) / times[-1] * HOUR_S == pytest.approx(100.0)
+
+
+def test_jobs_that_come_at_once_have_no_rate() -> None:
+    crowd = scalability.crowded(load_scenario("tiny"), jobs=8, gpus=12, seed=1)
+    with pytest.raises(Invalid, match="at once"):
+        at_rate(crowd, 100.0, 1)
+
+
+def test_a_crowd_waits_from_the_start_on_a_cluster_in_proportion() -> None:
+    scenario = scalability.crowded(load_scenario("hops-512"), jobs=30, gpus=128, seed=1)
+    assert [one.at_s for one in arrivals(scenario)] == [0.0] * 30
+    assert [group.count for group in cluster_of(scenario).nodes] == [4, 4, 4, 2, 2]
+
+
+def test_the_paper_is_quoted_in_measures_that_are_shown() -> None:
+    shown = {measure.metric for measure in HEADLINE}
+    for _, table in paper.TABLES.values():
+        assert all(shown >= figures.keys() for figures in table.values())

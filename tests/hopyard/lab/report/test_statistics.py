@@ -1,0 +1,44 @@
+import pytest
+
+from hopyard.lab.report.statistics import paired, summary
+
+
+def test_mean_spread_and_interval_of_three_values() -> None:
+    found = summary([1.0, 2.0, 6.0])  # s = √7, t(0.975, 2) = 4.30265
+    assert found.mean == 3.0
+    assert found.std == pytest.approx(2.6457513)
+    assert found.half_width == pytest.approx(4.3026527 * 2.6457513 / 3**0.5)
+
+
+def test_five_equal_values_have_an_interval_of_nothing() -> None:
+    assert summary([2.0] * 5).half_width == 0.0
+
+
+def test_one_value_has_no_interval() -> None:
+    assert summary([2.0]).half_width is None
+
+
+def test_no_values_have_no_mean() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        summary([])
+
+
+def test_a_paired_difference_is_averaged_by_seed_first() -> None:
+    mine = {1: {"a": 5.0, "b": 1.0}, 2: {"a": 4.0}}
+    others = {1: {"a": 3.0, "b": 2.0}, 2: {"a": 4.0}}
+    found = paired(mine, others)
+    assert found is not None
+    assert found.difference.values == (0.5, 0.0)  # seed 1: (2 − 1) / 2, seed 2: 0
+    assert found.median == 0.0  # of −1, 0, 2
+    assert found.smaller == 0.5  # one smaller, one equal, of three
+    assert found.jobs == 3
+
+
+def test_jobs_that_only_one_side_has_are_left_out() -> None:
+    found = paired({1: {"a": 5.0, "b": 9.0}}, {1: {"a": 3.0, "c": 9.0}, 2: {"a": 1.0}})
+    assert found is not None
+    assert (found.jobs, found.difference.mean) == (1, 2.0)
+
+
+def test_nothing_in_common_is_no_comparison() -> None:
+    assert paired({1: {"a": 1.0}}, {2: {"a": 1.0}}) is None

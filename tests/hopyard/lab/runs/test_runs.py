@@ -1,0 +1,161 @@
+"""Trials in processes of their own: what is kept, what is made again, what is said of a failure."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hopyard.failures import Failure
+from hopyard.lab.experiments.suite import (
+    DIFFERENCES,
+    EXPERIMENTS,
+    NOTES,
+    Experiment,
+    Plan,
+    differences,
+    perform,
+)
+from hopyard.lab.runs.cache import SUFFIX, digest_of, keep, kept_at, name_of, policy_digest
+from hopyard.lab.runs.cases import Case
+from hopyard.lab.runs.pool import TrialPool
+from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
+from schemas.scenarios import TraceWorkload
+from tests.hopyard.lab.experiment_builders import options, outcome, silent, trial
+
+
+def keep_made_up(folder: Path, one: Trial) -> Path:
+    path = folder / (name_of(one) + SUFFIX)
+    keep(path, StoredOutcome(trial=one, outcome=outcome("made-up"), wall_s=1.0))
+    return path
+
+
+def test_the_name_changes_with_whatever_could_change_the_outcome() -> None:
+    names = {name_of(one) for one in (trial(), trial("hops"), trial(seed=2), trial(gap=0.1), trial(gap=0.2))}
+    assert len(names) == 5
+    assert name_of(trial(gap=0.1)) in names
+
+
+def test_the_name_changes_with_the_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    workload = TraceWorkload(path=str(trace), mix="short")
+    one = Simulation(
+        scenario=msgspec.structs.replace(trial().scenario, workload=workload), policy="fifo", seed=1
+    )
+    names = set()
+    for text in ("a", "b"):
+        trace.write_text(text)
+        names.add(name_of(one))
+    assert len(names) == 2
+
+
+def test_the_digest_changes_with_every_source_below_the_folder_and_with_nothing_else(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "policy.py").write_text("1")
+    first = digest_of(tmp_path)
+    (inner / "notes.txt").write_text("a")
+    assert digest_of(tmp_path) == first
+    (inner / "policy.py").write_text("2")
+    second = digest_of(tmp_path)
+    (inner / "table.yaml").write_text("3")
+    assert len({first, second, digest_of(tmp_path)}) == 3
+
+
+def test_the_name_changes_with_any_module_of_a_policy_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("before", "after"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+        (tmp_path / package / "policy.py").write_text("from .rule import rule")
+    (tmp_path / "after" / "rule.py").write_text("rule = 2")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert policy_digest("before.policy:rule") != policy_digest("after.policy:rule")
+
+
+def test_a_damaged_outcome_is_none(tmp_path: Path) -> None:
+    path = keep_made_up(tmp_path, trial())
+    path.write_bytes(path.read_bytes()[:-10])
+    assert kept_at(path) is None
+
+
+def test_a_kept_outcome_is_not_run_again_and_a_failure_is_reported(tmp_path: Path) -> None:
+    kept, fails = trial(), trial(no_such_setting=1)
+    keep_made_up(tmp_path, kept)
+    said: list[str] = []
+    runs = asyncio.run(TrialPool(tmp_path, 2, said.append).run([kept, fails]))
+    assert runs[0].outcome == outcome("made-up")
+    assert runs[1].outcome is None
+    assert "no_such_setting" in runs[1].failure
+    assert "2 runs, 1 of them kept" in said[0]
+
+
+def test_an_interrupted_experiment_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    trials = [trial(), trial(seed=2)]
+    first = tmp_path / (name_of(trials[0]) + SUFFIX)
+    said: list[str] = []
+
+    async def interrupted() -> None:
+        task = asyncio.create_task(TrialPool(tmp_path, 1, silent).run(trials))
+        while not first.exists():
+            assert not task.done()
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(interrupted())
+    made_at = first.stat().st_mtime_ns
+    runs = asyncio.run(TrialPool(tmp_path, 1, said.append).run(trials))
+    assert [run.outcome is not None for run in runs] == [True, True]
+    assert first.stat().st_mtime_ns == made_at
+    assert [line.partition(" took")[0] for line in said[1:]] == ["[1/1] small fifo seed 2"]
+
+
+def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path: Path) -> None:
+    trials = [trial(), trial(no_such_setting=1)]
+    (tmp_path / "runs").mkdir()
+    keep_made_up(tmp_path / "runs", trials[0])
+    plan = Plan(
+        name="half",
+        experiment=Experiment(
+            title="Half",
+            about="One run fails.",
+            cases=lambda _: (Case(group="all", arm="fifo", trial=one) for one in trials),
+            report=EXPERIMENTS["table3"].report,
+        ),
+        options=options(),
+        out=tmp_path,
+        workers=1,
+        events=False,
+        about={},
+    )
+    with pytest.raises(Failure, match="runs that failed: 1"):
+        perform(plan, silent)
+    report = (tmp_path / "report.md").read_text()
+    assert "- `small fifo seed 1 no_such_setting=1: ended with 1" in report
+    assert "| **fifo** | here | 2 |" in report
+
+
+def test_a_trial_reads_like_a_line() -> None:
+    assert isinstance(trial(), Simulation)
+    assert str(trial("hops", 3, gap=0.1)) == "small hops seed 3 gap=0.1"
+    assert str(trial("sia", evidence_s=1e8)) == "small sia seed 1 evidence_s=1e+08"
+
+
+def test_every_experiment_has_its_page() -> None:
+    assert {f"{name}.md" for name in EXPERIMENTS} <= {path.name for path in NOTES.iterdir()}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in NOTES.glob("*.md")))
+def test_a_report_quotes_how_its_page_differs_from_the_paper_and_no_picture(name: str) -> None:
+    page = (NOTES / f"{name}.md").read_text("utf-8")
+    quoted = list(differences(page))
+    assert bool(quoted) == (DIFFERENCES in page)
+    assert not any("![" in str(part) for part in quoted)
+
+
+def test_what_follows_the_differences_stays_on_the_page() -> None:
+    page = f"# x\n\nbefore\n\n{DIFFERENCES}\n\nthese\n\n## Later\n\nafter\n"
+    assert list(differences(page)) == [DIFFERENCES, "these"]

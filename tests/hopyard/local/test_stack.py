@@ -1,0 +1,68 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from hopyard.api.connect import patiently
+from hopyard.failures import Invalid, Unreachable
+from hopyard.local.stack import StackSpec, environment, free_ports, settings_of
+from tests.hopyard.cli_builders import cluster
+
+
+def spec(tmp_path: Path, **chosen: str | float | bool) -> StackSpec:
+    return StackSpec(
+        data=tmp_path,
+        cluster=cluster(),
+        clock_origin=1000.5,
+        speed=60.0,
+        settings={"round_s": 120.0, "policy": "fifo", "gap": 0.05},
+        chosen=chosen,
+    )
+
+
+def test_services_are_configured_as_the_scenario_says(tmp_path: Path) -> None:
+    variables = environment(spec(tmp_path), "nats://127.0.0.1:1")
+    assert variables["HOPYARD_ROUND_S"] == "120.0"
+    assert variables["HOPYARD_CLOCK_ORIGIN"] == "1000.5"
+    assert variables["HOPYARD_NATS_URL"] == "nats://127.0.0.1:1"
+
+
+def test_the_environment_wins_over_the_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_GAP", "0.2")
+    assert environment(spec(tmp_path), "")["HOPYARD_GAP"] == "0.2"
+
+
+def test_the_command_line_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_POLICY", "sia")
+    assert environment(spec(tmp_path, policy="hops"), "")["HOPYARD_POLICY"] == "hops"
+
+
+def test_settings_in_force_follow_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_GAP", "0.2")
+    settings = settings_of(spec(tmp_path, policy="hops"))
+    assert (settings.round_s, settings.gap, settings.policy) == (120.0, 0.2, "hops")
+
+
+def test_a_bad_setting_is_invalid(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="HOPYARD_GAP"):
+        settings_of(spec(tmp_path, gap=7.0))
+
+
+def test_the_rest_of_the_environment_is_passed_on(tmp_path: Path) -> None:
+    assert environment(spec(tmp_path), "")["PATH"] == os.environ["PATH"]
+
+
+def test_free_ports_are_all_different() -> None:
+    assert len(set(free_ports(50))) == 50
+
+
+async def test_an_api_that_is_away_for_a_moment_is_asked_again() -> None:
+    answers: list[Exception | str] = [Unreachable("away"), Unreachable("away"), "here"]
+
+    async def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert await patiently(ask) == "here"

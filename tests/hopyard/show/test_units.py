@@ -1,0 +1,37 @@
+import math
+
+import pytest
+
+from hopyard.show.units import duration, number, share
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0s"),
+        (0.0342, "34.2ms"),
+        (8.14, "8.14s"),
+        (59.97, "1m 00s"),
+        (250, "4m 10s"),
+        (3599.7, "1h 00m"),
+        (7385, "2h 03m"),
+        (273_600, "3d 04h"),
+        (-90, "-1m 30s"),
+        (None, ""),
+        (math.nan, ""),
+    ],
+)
+def test_a_duration_reads_in_the_two_largest_units(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.3712, "0.371"), (12_345.6, "12,346"), (None, ""), (math.inf, "")]
+)
+def test_a_number_has_three_digits_or_is_whole(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_a_share_is_per_cent() -> None:
+    assert share(0.0123) == "1.2%"
+    assert share(None) == ""

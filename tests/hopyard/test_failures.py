@@ -1,0 +1,97 @@
+"""What a command that cannot go on says: one line, and the exit code that fits."""
+
+from pathlib import Path
+
+import pytest
+
+from hopyard.failures import Failure
+from hopyard.show.terminal import write_lines
+from tests.hopyard.cli_builders import JOB_YAML
+from tests.hopyard.cli_line import Hopyard, command_line
+
+NOBODY = "http://127.0.0.1:1"
+
+SCENARIO = """\
+name: own
+cluster: tiny
+workload: {arrivals: poisson, mix: nonesuch, count: 1, rate_per_hour: 1}
+"""
+
+
+@pytest.fixture
+def hopyard(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hopyard:
+    monkeypatch.chdir(tmp_path)
+    return command_line(capsys)
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare --policies fifo", "experiment table3 --quick"])
+def test_a_trace_of_no_known_format_is_code_2(hopyard: Hopyard, tmp_path: Path, command: str) -> None:
+    trace = tmp_path / "bad.csv"
+    trace.write_text("foo,bar\n1,2\n")
+    ran = hopyard(*command.split(), "--trace", str(trace))
+    assert ran.code == 2
+    assert ran.err.startswith(f"hopyard: {trace}:1: looks like none of the formats")
+
+
+def test_a_mix_there_is_not_is_code_2_with_file_and_line(hopyard: Hopyard, tmp_path: Path) -> None:
+    scenario = tmp_path / "own.yaml"
+    scenario.write_text(SCENARIO)
+    ran = hopyard("simulate", "--scenario", str(scenario))
+    assert ran.code == 2
+    assert ran.err.startswith(f"hopyard: {scenario}:3: $.workload.mix: no mix is called nonesuch")
+
+
+@pytest.mark.parametrize("command", ["simulate --json", "simulate --events", "solve own.json --json"])
+def test_a_folder_that_is_not_there_is_found_before_the_run(
+    hopyard: Hopyard, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "own.json").write_text("no problem, which only a run would find")
+    ran = hopyard(*command.split(), "nowhere/result")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "hopyard: nowhere/result: there is no folder nowhere\n"
+
+
+def test_a_file_that_cannot_be_written_after_all_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"gone/result: No such file"):
+        write_lines(tmp_path / "gone" / "result", [b"{}"])
+
+
+@pytest.mark.parametrize("command", ["accuracy --json", "calibrate --show"])
+def test_nobody_at_nats_is_code_3_and_one_line(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("HOPYARD_NATS_URL", "nats://127.0.0.1:1")
+    monkeypatch.setattr("hopyard.api.ask.CONNECT_TIMEOUT_S", 0.5)
+    ran = hopyard(*command.split())
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith("hopyard: no NATS server at 127.0.0.1:1")
+    assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("samples: 100000", "samples: 100000\nepochs: 2", "5: $.epochs: give samples or epochs, not both"),
+        ("samples: 100000\n", "", "1: $.samples: say how long to train: samples or epochs"),
+        ("[1, 2, 4]", "{min: 4, max: 1}", "3: $.gpus.max: 1 is below min 4"),
+        ("samples: 100000", "epochs: 2", "2: $.workload.dataset_samples: a length in epochs needs it"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_code_2_before_it_is_sent(
+    hopyard: Hopyard, old: str, new: str, fault: str
+) -> None:
+    Path("job.yaml").write_text(JOB_YAML.replace(old, new))
+    ran = hopyard("submit", "job.yaml", "--api", NOBODY)
+    assert (ran.code, ran.err) == (2, f"hopyard: job.yaml:{fault}\n")
+
+
+@pytest.mark.parametrize("address", ["foo", "localhost:8080", "nats://localhost:4222", "http://", "http://["])
+def test_an_address_that_is_no_url_is_code_2(hopyard: Hopyard, address: str) -> None:
+    ran = hopyard("ps", "--api", address)
+    assert (ran.code, ran.err) == (2, f"hopyard: {address} is no URL; one is http://127.0.0.1:8080\n")
+
+
+def test_a_state_there_is_not_is_answered_with_those_there_are(hopyard: Hopyard) -> None:
+    ran = hopyard("ps", "--state", "bogus")
+    assert ran.code == 2
+    assert "preempted" in ran.err

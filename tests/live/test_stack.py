@@ -1,0 +1,105 @@
+"""The stack as processes over a real NATS server: it runs, is swapped, is killed, and ends well."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from hopyard.actions.scenario import cluster_of
+from hopyard.failures import Failure
+from hopyard.local.processes import Restarts
+from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
+from loadgen.scenarios import load_scenario
+from schemas.base import Event
+from schemas.events import JobCompleted, PlanPublished, PolicyChosen
+from schemas.views import PolicyChoice
+from shared.domain.audit import audit
+from tests.live.live_builders import all_ended, stack_and_client, submit_all
+from tests.stack_watch import busy, log_of, until
+
+
+async def ready(port: int) -> None:
+    """Wait until a service says it is ready."""
+    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.1)
+
+
+async def kill(stack: Stack, name: str) -> None:
+    """kill -9, and wait until its next life is ready."""
+    running = next(running for running in stack.running if running.program.name == name)
+    before = running.process.pid
+    os.kill(before, signal.SIGKILL)
+    async with asyncio.timeout(60):
+        while running.process.pid == before:
+            await asyncio.sleep(0.05)
+    await ready(stack.ports[name])
+
+
+async def kill_nats(stack: Stack) -> None:
+    stack.nats.kill()
+    async with asyncio.timeout(60):
+        while not stack.nats.running():
+            await asyncio.sleep(0.05)
+    await asyncio.gather(*(ready(stack.ports[name]) for name in SERVICES))
+
+
+def assert_ended_well(events: list[Event], count: int) -> None:
+    assert audit(events, drained=True) == []
+    assert len({event.job_id for event in events if isinstance(event, JobCompleted)}) == count
+
+
+async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_policy(tmp_path: Path) -> None:
+    async with stack_and_client(tmp_path) as (_, client):
+        count = await submit_all(client)
+        await until(client, busy)
+        await client.set_policy(PolicyChoice(policy="fifo"))
+        await until(client, lambda status: status.policy == "fifo")
+        await client.set_policy(PolicyChoice(policy="hops"))
+        await until(client, all_ended(count))
+        events = await log_of(client)
+    assert_ended_well(events, count)
+    assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
+    assert {event.policy for event in events if isinstance(event, PlanPublished)} == {"fifo", "hops"}
+
+
+async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(tmp_path: Path) -> None:
+    async with stack_and_client(tmp_path) as (stack, client):
+        count = await submit_all(client)
+        agent = next(name for name in stack.ports if name.startswith("agent-"))
+        victims: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            *((name, lambda name=name: kill(stack, name)) for name in (*SERVICES, agent)),
+            ("nats", lambda: kill_nats(stack)),
+        ]
+        for name, slay in victims:
+            status = await until(client, lambda status: busy(status) or all_ended(count)(status))
+            assert busy(status), f"nothing runs any more when {name} is to be killed"
+            await slay()
+        await until(client, all_ended(count))
+        events = await log_of(client)
+    assert_ended_well(events, count)
+
+
+async def test_a_service_that_cannot_live_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    scenario = load_scenario("tiny")
+    spec = StackSpec(
+        data=tmp_path,
+        cluster=cluster_of(scenario),
+        clock_origin=time.time(),
+        settings={"round_s": -1},
+        restarts=Restarts(most=0),
+    )
+    with pytest.raises(Failure, match="HOPYARD_ROUND_S"):
+        async with running_stack(spec, print):
+            pass

@@ -1,0 +1,303 @@
+"""The HTTP API in front of a real core."""
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.cluster import Node
+from schemas.events import JobProfiled
+from schemas.ids import JobId
+from schemas.questions import ExplainJob, ListJobs, ListNodes, ShowJob, ShowStatus
+from schemas.views import JobPage, JobView, NodePage, NodeView, Problem, StatusView, WhyView
+from shared.domain.states import JobState
+from shared.runtime.reports import reported
+from tests.services.admission.admission_world import Served, job_body, joined, node, serving, spec
+
+VIEW = JobView(job_id=JobId("train-1"), state="running", spec=spec(), submitted_at=1.0)
+STATUS = StatusView(
+    at=1.0, speed=1.0, jobs={"queued": 2}, gpus={}, nodes={}, policy="hops", plan=None, raqlr=None, metrics={}
+)
+YAML = b"""
+name: from-yaml
+workload: {model: bert, dataset: imdb, batch_size: 8}
+gpus: {min: 1, max: 4}
+samples: 5000
+learning_rates: {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
+"""
+
+
+async def refused(api: Served, method: str, path: str, status: int, json: object = None) -> Problem:
+    body, headers = await api.call(method, path, status, json=json)
+    assert headers["Content-Type"].startswith("application/problem+json")
+    problem = msgspec.convert(body, Problem)
+    assert problem.status == status
+    return problem
+
+
+async def test_a_job_in_json_is_created() -> None:
+    async with serving() as api:
+        body, headers = await api.call("POST", "/v1/jobs", 201, json=job_body())
+        assert body == {"job_id": "train-1", "created": True}
+        assert headers["Location"] == "/v1/jobs/train-1"
+        assert len(headers["Idempotency-Key"]) == 32
+
+
+async def test_a_job_in_yaml_is_created() -> None:
+    async with serving() as api:
+        how = {"Content-Type": "application/yaml"}
+        body, _ = await api.call("POST", "/v1/jobs", 201, data=YAML, headers=how)
+        assert body["job_id"] == "from-yaml-1"
+
+
+async def test_the_same_key_creates_one_job() -> None:
+    async with serving() as api:
+        assert await api.submit("k") == {"status": 201, "job_id": "train-1", "created": True}
+        assert await api.submit("k") == {"status": 200, "job_id": "train-1", "created": False}
+
+
+async def test_without_a_key_every_submission_is_new() -> None:
+    async with serving() as api:
+        for number in (1, 2):
+            body = await api.body("POST", "/v1/jobs", 201, job_body())
+            assert body["job_id"] == f"train-{number}"
+
+
+async def test_a_key_too_long_is_refused() -> None:
+    async with serving() as api:
+        answer = await api.submit("k" * 201)
+        assert (answer["status"], answer["field"]) == (400, "Idempotency-Key")
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({"gpus": [1, -2]}, "$.gpus[1]"),
+        ({"gpus": 0}, "$.gpus"),
+        ({"samples": -1.0}, "$.samples"),
+        ({"name": "No Capitals"}, "$.name"),
+        ({"colour": "red"}, "$.colour"),
+        ({"workload": {"model": "m", "dataset": "d"}}, "$.workload.batch_size"),
+        ({"workload": {"model": "m", "dataset": "d", "batch_size": 1, "batch": 1}}, "$.workload.batch"),
+        ({"learning_rate": {"value": -0.1}}, "$.learning_rate.value"),
+        ({"priority": "high"}, "$.priority"),
+        ({"learning_rates": {"one": 0.1}}, "$.learning_rates"),
+        ({"learning_rates": {"1": -0.1}}, "$.learning_rates[...]"),
+        ({"gpus": 5_000}, "$.gpus"),
+    ],
+)
+async def test_a_wrong_field_is_named_and_nothing_stored(job: dict[str, Any], field: str) -> None:
+    async with serving() as api:
+        problem = await refused(api, "POST", "/v1/jobs", 422, job_body(**job))
+        assert problem.field == field
+        assert await api.bus.last_seq() == 0
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999"])
+async def test_a_number_that_is_none_is_named(number: bytes) -> None:
+    async with serving() as api:
+        data = msgspec.json.encode(job_body(samples=777.0)).replace(b"777.0", number)
+        how = {"Content-Type": "application/json"}
+        body, _ = await api.call("POST", "/v1/jobs", 422, data=data, headers=how)
+        assert body["field"] == "$.samples"
+
+
+@pytest.mark.parametrize("number", [b".nan", b".inf", b"-5"])
+async def test_a_number_that_is_none_is_named_in_yaml(number: bytes) -> None:
+    async with serving() as api:
+        how = {"Content-Type": "application/yaml"}
+        data = YAML.replace(b"5000", number)
+        body, _ = await api.call("POST", "/v1/jobs", 422, data=data, headers=how)
+        assert body["field"] == "$.samples"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("application/json", b"{"),
+        ("application/json", b""),
+        ("application/json", b'{"name": "\xff"}'),
+        ("application/yaml", b"a: ["),
+        ("application/yaml", b"\xff\xff"),
+        ("application/yaml", b"? {a: b}\n: c"),
+        ("application/yaml", b"[" * 60_000),
+        ("application/yaml", b"&a [*a]"),
+        ("application/yaml", b""),
+    ],
+)
+async def test_a_malformed_body_is_refused(kind: str, data: bytes) -> None:
+    async with serving(web_max_body_bytes=100_000) as api:
+        body, _ = await api.call("POST", "/v1/jobs", 400, data=data, headers={"Content-Type": kind})
+        assert body["title"] == "Malformed"
+
+
+async def test_a_body_of_another_kind_is_refused() -> None:
+    async with serving() as api:
+        how = {"Content-Type": "text/csv"}
+        await api.call("POST", "/v1/jobs", 415, data=b"a,b", headers=how)
+
+
+async def test_a_body_above_the_limit_is_refused() -> None:
+    async with serving() as api:
+        await refused(api, "POST", "/v1/jobs", 413, job_body(command=["x" * 20_000]))
+
+
+async def test_yaml_above_its_own_limit_is_refused() -> None:
+    async with serving(web_max_body_bytes=1_000_000) as api:
+        how = {"Content-Type": "application/yaml"}
+        await api.call("POST", "/v1/jobs", 413, data=YAML + b"#" * 70_000, headers=how)
+
+
+async def test_too_many_open_jobs_say_when_to_come_back() -> None:
+    async with serving(jobs_open_max=1) as api:
+        await api.submit("a")
+        _, headers = await api.call("POST", "/v1/jobs", 429, json=job_body())
+        assert headers["Retry-After"] == "2"
+
+
+async def test_a_job_the_monitor_does_not_know_yet_is_shown_as_submitted() -> None:
+    async with serving() as api:
+        await api.submit("k")
+        shown = await api.body("GET", "/v1/jobs/train-1")
+        assert (shown["state"], shown["spec"]["demand"]) == ("submitted", [1, 2, 4])
+        why = await api.body("GET", "/v1/jobs/train-1/why")
+        assert (why["state"], why["reason"]) == ("submitted", "profiling")
+
+
+async def test_a_job_is_shown_as_the_monitor_sees_it() -> None:
+    async with serving() as api:
+        api.views[ShowJob] = VIEW
+        assert (await api.body("GET", "/v1/jobs/train-1"))["state"] == "running"
+        assert api.asked == [ShowJob(job_id=JobId("train-1"))]
+
+
+async def test_why_a_job_waits_is_the_monitors_to_say() -> None:
+    async with serving() as api:
+        api.views[ExplainJob] = WhyView(job_id=JobId("a-1"), state="queued", reason="outweighed", detail="")
+        assert (await api.body("GET", "/v1/jobs/a-1/why"))["reason"] == "outweighed"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/jobs/nobody-1"),
+        ("GET", "/v1/jobs/nobody-1/why"),
+        ("DELETE", "/v1/jobs/nobody-1"),
+        ("POST", "/v1/nodes/nowhere/drain"),
+        ("DELETE", "/v1/nodes/nowhere/drain"),
+    ],
+)
+async def test_what_nobody_knows_is_not_found(method: str, path: str) -> None:
+    async with serving() as api:
+        await refused(api, method, path, 404)
+
+
+async def test_a_job_is_cancelled_once() -> None:
+    async with serving() as api:
+        await api.submit("k")
+        assert await api.body("DELETE", "/v1/jobs/train-1", 202) == {"job_id": "train-1"}
+        await refused(api, "DELETE", "/v1/jobs/train-1", 409)
+
+
+async def test_jobs_are_listed_by_page_with_a_token_that_says_nothing() -> None:
+    async with serving() as api:
+        api.views[ListJobs] = JobPage(jobs=(VIEW,), next="train-1")
+        page = await api.body("GET", "/v1/jobs?state=running&project=lab&limit=1")
+        assert "train" not in page["next"]
+        await api.body("GET", f"/v1/jobs?after={page['next']}")
+        assert api.asked == [
+            ListJobs(state=JobState.RUNNING.value, project="lab", limit=1),
+            ListJobs(after="train-1"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ("state=asleep", 422, "$.state"),
+        ("limit=0", 422, "$.limit"),
+        ("limit=many", 422, "$.limit"),
+        ("project=UP", 422, "$.project"),
+        ("sort=age", 422, "$.sort"),
+        ("after=!!", 400, "$.after"),
+    ],
+)
+async def test_a_wrong_query_is_named(query: str, status: int, field: str) -> None:
+    async with serving() as api:
+        assert (await refused(api, "GET", f"/v1/jobs?{query}", status)).field == field
+
+
+async def test_status_and_nodes_are_the_monitors() -> None:
+    async with serving() as api:
+        view = NodeView(node=node(), state="alive", gpus_free=8, jobs={}, heartbeat_age_s=0.5)
+        api.views |= {ShowStatus: STATUS, ListNodes: NodePage(nodes=(view,))}
+        assert (await api.body("GET", "/v1/status"))["jobs"] == {"queued": 2}
+        (shown,) = (await api.body("GET", "/v1/nodes"))["nodes"]
+        assert msgspec.convert(shown["node"], Node) == node()
+
+
+async def test_status_shows_how_the_services_are() -> None:
+    async with serving() as api:
+        api.views |= {ShowStatus: STATUS}
+        with contextlib.suppress(RuntimeError):
+            async with reported(api.bus, "planner"):
+                raise RuntimeError("out of ideas")
+        (planner,) = (await api.body("GET", "/v1/status"))["services"]
+        assert (planner["name"], planner["state"], planner["last_error"]) == (
+            "planner", "failed", "RuntimeError: out of ideas",
+        )  # fmt: skip
+
+
+async def test_what_the_monitor_refuses_is_a_conflict() -> None:
+    async with serving() as api:
+        assert (await refused(api, "GET", "/v1/status", 409)).detail == "not known"
+
+
+async def test_without_a_monitor_reading_says_when_to_come_back() -> None:
+    async with serving(monitored=False) as api:
+        _, headers = await api.call("GET", "/v1/status", 503)
+        assert headers["Retry-After"] == "2"
+
+
+async def test_a_job_that_went_on_without_a_monitor_knowing_is_not_called_unknown() -> None:
+    async with serving() as api:
+        await api.submit("k")
+        api.driver.fold(
+            JobProfiled(at=2.0, job_id=JobId("train-1"), workload=VIEW.spec.workload, modules={}, known=True)
+        )
+        await refused(api, "GET", "/v1/jobs/train-1", 503)
+
+
+async def test_a_node_is_drained_and_restored() -> None:
+    async with serving() as api:
+        api.driver.fold(joined("n-0"))
+        path = "/v1/nodes/n-0/drain"
+        assert await api.body("POST", path, 202) == {"node_id": "n-0", "draining": True}
+        assert await api.body("DELETE", path, 202) == {"node_id": "n-0", "draining": False}
+
+
+async def test_the_policy_is_shown_and_chosen() -> None:
+    async with serving() as api:
+        assert await api.body("GET", "/v1/policy") == {"policy": "hops"}
+        await api.body("PUT", "/v1/policy", 200, {"policy": "fifo"})
+        assert await api.body("GET", "/v1/policy") == {"policy": "fifo"}
+        assert (await refused(api, "PUT", "/v1/policy", 422, {"policy": "sia"})).field == "$.policy"
+
+
+async def test_before_the_core_is_there_the_api_says_so() -> None:
+    async with serving(attached=False) as api:
+        problem = await refused(api, "POST", "/v1/jobs", 503, job_body())
+        assert problem.detail == "admission is starting"
+
+
+@pytest.mark.parametrize("shown", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer \xe9"}])
+async def test_without_the_token_nothing_is_shown(shown: dict[str, str]) -> None:
+    async with serving(api_token="secret") as api:
+        _, headers = await api.call("GET", "/v1/policy", 401, headers=shown)
+        assert headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_with_the_token_the_api_answers() -> None:
+    async with serving(api_token="secret") as api:
+        await api.call("GET", "/v1/policy", headers={"Authorization": "Bearer secret"})

@@ -1,0 +1,144 @@
+"""The stream of facts over HTTP, and the door between the API and the core."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientResponse
+
+from schemas.settings import Settings
+from services.admission.http.door import Door
+from shared.runtime.clock import LoopClock
+from shared.runtime.memory import Faults, MemoryBus
+from shared.runtime.service import Inbox
+from tests.services.admission.admission_world import (
+    Driver,
+    Served,
+    job_body,
+    job_facts,
+    joined,
+    serving,
+    submitted,
+)
+
+FACTS = [joined("n-0"), *job_facts("train-1"), *job_facts("train-2")]
+
+
+async def lines(api: Served, query: str = "") -> list[dict[str, Any]]:
+    async with api.client.get(f"/v1/events{query}") as response:
+        assert response.headers["Content-Type"] == "application/x-ndjson"
+        return [msgspec.json.decode(each) for each in (await response.read()).splitlines()]
+
+
+async def one_line(response: ClientResponse) -> dict[str, Any]:
+    line = await asyncio.wait_for(response.content.readline(), 5.0)
+    decoded: dict[str, Any] = msgspec.json.decode(line)
+    return decoded
+
+
+async def test_all_facts_are_listed_in_order() -> None:
+    async with serving() as api:
+        await api.bus.publish(FACTS)
+        listed = await lines(api)
+        assert [each["seq"] for each in listed] == list(range(1, len(FACTS) + 1))
+        assert [each["event"]["fact"] for each in listed] == [fact.tag() for fact in FACTS]
+
+
+async def test_an_empty_stream_has_no_lines() -> None:
+    async with serving() as api:
+        assert await lines(api) == []
+
+
+async def test_facts_of_one_job_are_listed() -> None:
+    async with serving() as api:
+        await api.bus.publish(FACTS)
+        listed = await lines(api, "?job=train-2")
+        assert {each["event"]["job_id"] for each in listed} == {"train-2"}
+        assert len(listed) == len(job_facts())
+
+
+async def test_reading_goes_on_after_the_last_line() -> None:
+    async with serving() as api:
+        await api.bus.publish(FACTS)
+        first = await lines(api, "?limit=5")
+        assert len(first) == 5
+        rest = await lines(api, f"?after={first[-1]['seq']}")
+        assert len(first) + len(rest) == len(FACTS)
+        assert await lines(api, f"?after={rest[-1]['seq']}") == []
+
+
+async def test_a_newest_fact_that_cannot_be_read_does_not_hold_the_answer() -> None:
+    async with serving() as api:
+        await api.bus.publish(FACTS)
+        api.bus.store("hopyard.job.broken.submitted", b"\xc1")
+        assert len(await lines(api)) == len(FACTS)
+
+
+async def test_followers_get_what_was_and_what_comes() -> None:
+    async with serving() as api:
+        await api.bus.publish([submitted("a-1")])
+        async with api.client.get("/v1/events?follow=true") as response:
+            assert (await one_line(response))["event"]["job_id"] == "a-1"
+            await api.submit("k", name="b")
+            assert (await one_line(response))["event"]["job_id"] == "b-1"
+
+
+async def test_a_follower_of_a_silent_stream_has_its_headers_at_once() -> None:
+    async with serving() as api, asyncio.timeout(5.0), api.client.get("/v1/events?follow=true") as response:
+        assert response.status == 200
+
+
+async def test_followers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.admission.http.api.FOLLOWERS_MAX", 1)
+    async with serving() as api, api.client.get("/v1/events?follow=true"):
+        await api.call("GET", "/v1/events?follow=true", 429)
+        assert await lines(api) == []
+
+
+async def test_a_batch_that_comes_twice_is_listed_once() -> None:
+    async with serving(bus=MemoryBus(LoopClock(), Faults(redeliver=1.0))) as api:
+        await api.bus.publish(FACTS)
+        assert len(await lines(api)) == len(FACTS)
+
+
+@pytest.mark.parametrize("query", ["after=-1", "limit=0", "follow=perhaps", "jobs=a"])
+async def test_a_wrong_query_is_refused(query: str) -> None:
+    async with serving() as api:
+        await api.call("GET", f"/v1/events?{query}", 422)
+
+
+async def test_the_core_hears_that_it_caught_up_once_every_stored_submission_is_folded() -> None:
+    bus, driver, heard = MemoryBus(LoopClock(), Faults(duplicate=1.0)), Driver(), asyncio.Event()
+    await bus.publish([joined("n-0"), submitted("train-1"), joined("n-1")])
+    door = Door(bus, LoopClock(), Settings(), driver.core)
+    inbox = Inbox(put=lambda _: heard.set(), ask=_nobody, replayed=lambda: True)
+    task = asyncio.create_task(door.attach(inbox))
+    await asyncio.sleep(0.05)
+    assert not heard.is_set()
+    driver.fold(submitted("train-1"))
+    await asyncio.wait_for(heard.wait(), 5.0)
+    assert door.is_open()
+    task.cancel()
+    await asyncio.wait({task})
+    assert not door.is_open()
+    await bus.close()
+
+
+async def test_an_answer_that_does_not_come_in_time_tells_how_to_repeat() -> None:
+    async with serving(attached=False, ask_timeout_real_s=0.05) as api:
+        inbox = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True)
+        task = asyncio.create_task(api.door.attach(inbox))
+        await asyncio.sleep(0.01)
+        body, _ = await api.call(
+            "POST", "/v1/jobs", 503, json=job_body(), headers={"Idempotency-Key": "mine"}
+        )
+        assert "Idempotency-Key mine" in body["detail"]
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _nobody(question: object) -> None:
+    """Never answers."""
+    del question
+    await asyncio.get_running_loop().create_future()

@@ -1,0 +1,403 @@
+"""The agent's core: what it makes of orders and of what the runner reports."""
+
+import msgspec
+import pytest
+
+from schemas.base import Event
+from schemas.calibration import AllReduceTimes, Ring
+from schemas.cluster import Node
+from schemas.events import (
+    NodeJoined,
+    Outcome,
+    ProfileFailed,
+    ProfileMeasured,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import GpuType, NodeId, PlacementId
+from schemas.measurements import Measured, Stretch
+from schemas.placement import Forked, Relaxed
+from schemas.questions import Refused, TimeAllReduce
+from schemas.samples import ThroughputObserved
+from services.agent.core import Agent, Superseded
+from services.agent.folds import ENDED_REMEMBERED
+from services.agent.state import State, WorkerState
+from services.agent.tasks import (
+    Completed,
+    Failed,
+    Observed,
+    Profiled,
+    Saved,
+    Started,
+    StartWorker,
+    Stopped,
+    StopWorker,
+    Timed,
+    TimePaths,
+    TrainWorker,
+)
+from shared.domain.core import Asked, Reply, Work
+from tests.services.agent.agent_bench import (
+    HERE,
+    LIFE,
+    MODES,
+    THERE,
+    Bench,
+    E,
+    formed,
+    joined,
+    node,
+    start,
+    stop,
+)
+
+P1 = PlacementId("p1")
+
+
+def only(facts: list[Event], kind: type[E]) -> E:
+    [event] = facts
+    assert isinstance(event, kind)
+    return event
+
+
+def up(bench: Bench, name: str = "p1", gpus: int = 1) -> None:
+    bench.tell(start(name, gpus=gpus))
+    bench.tell(Started(PlacementId(name)))
+
+
+def test_a_life_begins_with_an_empty_node() -> None:
+    facts = Bench().log
+    assert facts == [joined(LIFE)]
+
+
+def test_an_order_claims_the_lowest_free_gpus_and_starts_the_processes() -> None:
+    bench = Bench()
+    up(bench, "p0", gpus=1)
+    order = start(gpus=2)
+    assert bench.tell(order) == []
+    assert bench.work[-1] == StartWorker(order, (1, 2))
+
+
+def test_a_worker_has_started_once_its_processes_are_up() -> None:
+    bench = Bench()
+    bench.tell(start(gpus=2))
+    fact = only(bench.tell(Started(P1), at=10.0), WorkerStarted)
+    assert (fact.gpu_indices, fact.at) == ((0, 1), 10.0)
+
+
+def test_the_same_order_again_changes_nothing() -> None:
+    bench = Bench()
+    up(bench)
+    before = msgspec.msgpack.encode(bench.core.state)
+    assert bench.tell(start()) == []
+    assert len(bench.work) == 1
+    assert msgspec.msgpack.encode(bench.core.state) == before
+
+
+def test_an_order_for_more_gpus_than_are_free_is_refused() -> None:
+    bench = Bench(gpus=4)
+    up(bench, gpus=3)
+    fact = only(bench.tell(start("p2", gpus=2)), WorkerStopped)
+    assert (fact.outcome, fact.leads) == (Outcome.REFUSED, False)
+    assert fact.reason == "2 GPUs wanted, 1 free"
+
+
+def test_a_refused_placement_never_starts_later() -> None:
+    bench = Bench(gpus=1)
+    up(bench)
+    bench.tell(start("p2"))
+    bench.tell(Completed(P1, 1_000.0))
+    assert bench.tell(start("p2")) == []
+    assert bench.owners() == {}
+
+
+def test_a_placement_that_ended_here_does_not_start_again() -> None:
+    bench = Bench()
+    up(bench)
+    bench.tell(Stopped(P1, 50.0))
+    assert bench.tell(start()) == []
+    assert len(bench.work) == 1
+
+
+def test_the_leader_trains_once_the_gang_has_formed() -> None:
+    bench = Bench()
+    up(bench)
+    assert TrainWorker(P1) not in bench.work
+    bench.tell(formed())
+    assert bench.work[-1] == TrainWorker(P1)
+
+
+def test_a_gang_forms_once() -> None:
+    bench = Bench()
+    up(bench)
+    bench.tell(formed())
+    bench.tell(formed())
+    assert bench.work.count(TrainWorker(P1)) == 1
+
+
+def test_a_stop_is_handed_to_the_runner_once() -> None:
+    bench = Bench()
+    up(bench)
+    bench.tell(stop())
+    assert bench.tell(stop()) == []
+    assert bench.work.count(StopWorker(P1)) == 1
+
+
+def test_a_stop_while_starting_leaves_no_started_worker_behind() -> None:
+    bench = Bench()
+    bench.tell(start())
+    bench.tell(stop())
+    assert bench.tell(Started(P1)) == []
+    fact = only(bench.tell(Stopped(P1, 0.0)), WorkerStopped)
+    assert fact.outcome is Outcome.CHECKPOINTED
+    assert bench.owners() == {}
+
+
+def test_a_gang_that_forms_while_its_leader_stops_does_not_train() -> None:
+    bench = Bench()
+    up(bench)
+    bench.tell(stop())
+    bench.tell(formed())
+    assert TrainWorker(P1) not in bench.work
+
+
+def test_a_stop_of_an_unknown_placement_is_answered_and_counts_for_nothing() -> None:
+    fact = only(Bench().tell(stop()), WorkerStopped)
+    assert (fact.outcome, fact.samples_done, fact.leads) == (Outcome.CHECKPOINTED, 0.0, False)
+
+
+def test_the_answer_to_a_late_stop_is_the_fact_that_was_published() -> None:
+    bench = Bench()
+    up(bench)
+    end = only(bench.tell(Completed(P1, 1_000.0)), WorkerStopped)
+    assert only(bench.tell(stop()), WorkerStopped).event_id == end.event_id
+
+
+def test_gpus_are_free_only_when_the_end_is_in_the_stream() -> None:
+    bench = Bench(gpus=1)
+    up(bench)
+    bench.core.handle(Completed(P1, 1_000.0), 0.0)
+    assert bench.owners() == {0: P1}
+
+
+def test_a_stopped_leader_tells_the_samples_in_its_checkpoint() -> None:
+    bench = Bench()
+    up(bench)
+    bench.tell(formed())
+    bench.tell(stop())
+    fact = only(bench.tell(Stopped(P1, 70.0)), WorkerStopped)
+    assert (fact.outcome, fact.samples_done, fact.leads) == (Outcome.CHECKPOINTED, 70.0, True)
+
+
+def test_a_follower_s_samples_do_not_count() -> None:
+    bench = Bench()
+    bench.tell(start(gang=[(node(NodeId("ahead")), 1), (node(), 2)]))
+    bench.tell(Started(P1))
+    bench.tell(stop())
+    assert not only(bench.tell(Stopped(P1, 0.0)), WorkerStopped).leads
+
+
+def test_a_complete_job_says_so() -> None:
+    bench = Bench()
+    up(bench)
+    bench.tell(formed())
+    fact = only(bench.tell(Completed(P1, 1_000.0)), WorkerStopped)
+    assert (fact.outcome, fact.samples_done, fact.leads) == (Outcome.COMPLETED, 1_000.0, True)
+
+
+def test_a_process_that_fails_says_why() -> None:
+    bench = Bench()
+    up(bench)
+    fact = only(bench.tell(Failed(P1, "exit code 1")), WorkerStopped)
+    assert (fact.outcome, fact.reason) == (Outcome.FAILED, "exit code 1")
+
+
+def test_a_periodic_checkpoint_is_published() -> None:
+    bench = Bench()
+    up(bench)
+    assert only(bench.tell(Saved(P1, 40.0)), WorkerCheckpointed).samples_done == 40.0
+
+
+def test_a_stretch_is_sent_for_every_node_of_the_gang() -> None:
+    bench = Bench()
+    gang = [(node(), 1), (node(THERE), 3)]
+    bench.tell(start(gang=gang))
+    stretch = Stretch(throughput=8.0, data_s={HERE: (0.1,), THERE: (0.2,)}, wait_s={HERE: (0.3,)})
+    bench.tell(Observed(P1, 120.0, stretch), at=150.0)
+    here, there = bench.sent
+    assert isinstance(here, ThroughputObserved)
+    assert isinstance(there, ThroughputObserved)
+    assert (here.node_id, here.gpus_on_node, here.throughput, here.data_s) == (HERE, 1, 2.0, (0.1,))
+    assert (there.node_id, there.gpus_on_node, there.throughput, there.wait_s) == (THERE, 3, 2.0, ())
+    assert here.gang.configuration == {HERE: 1, THERE: 3}
+
+
+def test_a_measurement_is_published_and_ends_its_worker() -> None:
+    bench = Bench()
+    bench.tell(start(profile_iterations=1))
+    bench.tell(Started(P1))
+    one = (0.1,)
+    numbers = Measured(
+        data_s=one, forward_s=one, backward_s=one, update_s=one, iteration_s=(0.4,), parameters=1e6
+    )
+    measured, stopped = bench.tell(Profiled(P1, numbers))
+    assert isinstance(measured, ProfileMeasured)
+    assert isinstance(stopped, WorkerStopped)
+    assert (measured.iteration_s, measured.gpu_type) == ((0.4,), "t4")
+    assert (stopped.outcome, stopped.samples_done, stopped.leads) == (Outcome.COMPLETED, 0.0, False)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_measurement_that_fails_does_not_fail_the_job(lasting: bool) -> None:  # noqa: FBT001
+    bench = Bench()
+    bench.tell(start(profile_iterations=10))
+    failed, stopped = bench.tell(Failed(P1, "out of memory", lasting=lasting))
+    assert isinstance(failed, ProfileFailed)
+    assert isinstance(stopped, WorkerStopped)
+    assert (failed.final, failed.reason) == (lasting, "out of memory")
+    assert stopped.outcome is Outcome.COMPLETED
+
+
+def test_a_report_about_a_worker_that_is_gone_says_nothing() -> None:
+    assert Bench().tell(Completed(P1, 1.0)) == []
+
+
+# ---- lives
+
+
+def test_orders_to_an_earlier_life_start_nothing() -> None:
+    core = Agent(node(), "life-2", MODES)
+    for fact in (joined("life-1"), start(), stop("p9")):
+        assert core.handle(fact, 5.0) == []
+    core.handle(joined("life-2"), 5.0)
+    assert core.state.workers == {}
+
+
+def test_an_order_to_an_earlier_life_stays_ended_in_the_next() -> None:
+    core = Agent(node(), "life-2", MODES)
+    for fact in (joined("life-1"), start(), joined("life-2")):
+        core.handle(fact, 5.0)
+    assert core.handle(start(), 6.0) == []
+
+
+def test_a_new_life_has_all_gpus() -> None:
+    core = Agent(node(), "life-2", MODES)
+    for fact in (joined("life-1"), start("old", gpus=4), joined("life-2")):
+        core.handle(fact, 5.0)
+    order = start("new", gpus=4)
+    [effect] = core.handle(order, 6.0)
+    assert getattr(effect, "task", None) == StartWorker(order, (0, 1, 2, 3))
+
+
+def test_an_agent_ends_when_another_one_takes_its_node() -> None:
+    bench = Bench(life="life-1")
+    with pytest.raises(Superseded, match="here"):
+        bench.tell(joined("life-2"))
+
+
+def test_a_replay_gives_the_same_state() -> None:
+    bench = Bench()
+    up(bench, "p0", gpus=2)
+    bench.tell(formed("p0"))
+    up(bench, "p1")
+    bench.tell(stop("p0"))
+    bench.tell(start("p2", gpus=4))
+    again = Agent(node(), "life-2", MODES)
+    for fact in bench.log:
+        again.handle(fact, fact.at)
+    assert again.state == bench.core.state
+    assert again.state.workers[PlacementId("p0")].state is WorkerState.STOPPING
+
+
+def test_the_state_survives_a_snapshot() -> None:
+    bench = Bench()
+    up(bench)
+    blob = msgspec.msgpack.encode(bench.core.state)
+    assert msgspec.msgpack.decode(blob, type=State) == bench.core.state
+
+
+def test_only_so_many_ended_placements_are_remembered() -> None:
+    bench = Bench()
+    for number in range(ENDED_REMEMBERED + 5):
+        bench.tell(stop(f"p{number}"))
+    assert len(bench.core.state.ended) == ENDED_REMEMBERED
+
+
+def test_an_order_whose_gang_has_no_part_for_the_node_is_refused() -> None:
+    fact = only(Bench().tell(start(gang=[(node(THERE), 1)])), WorkerStopped)
+    assert fact.outcome is Outcome.REFUSED
+
+
+def test_the_joined_node_is_the_agent_s_own() -> None:
+    [fact] = Bench(gpus=8).log
+    assert isinstance(fact, NodeJoined)
+    assert (fact.node_id, fact.node.gpus) == (NodeId("here"), 8)
+
+
+# ---- questions
+
+
+def asked(gpus: int = 2, leader: Node | None = None) -> Asked:
+    ring = Ring(members=((leader or node(), gpus),))
+    return Asked(7, TimeAllReduce(ring=ring, sizes=(1e6,), repeats=2))
+
+
+def test_free_gpus_may_time_their_paths() -> None:
+    core, question = Bench().core, asked()
+    assert isinstance(question.question, TimeAllReduce)
+    assert core.handle(question, 0.0) == [Work(TimePaths(7, question.question))]
+    times = AllReduceTimes(seconds=((0.1, 0.1),))
+    assert core.handle(Timed(7, times), 1.0) == [Reply(7, times)]
+
+
+def test_gpus_in_use_time_nothing() -> None:
+    bench = Bench()
+    up(bench, gpus=3)
+    [reply] = bench.core.handle(asked(gpus=2), 0.0)
+    assert reply == Reply(7, Refused(reason="2 GPUs wanted, 1 free"))
+
+
+def test_an_agent_measures_for_nobody_else() -> None:
+    [reply] = Bench().core.handle(asked(leader=node(THERE)), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Refused)
+
+
+# ---- modes of synchronisation
+
+FORKED = Forked(shares=(0.5, 0.5))
+
+
+def test_a_mode_that_the_runner_does_not_run_is_refused_with_its_name() -> None:
+    bench = Bench()
+    refused = only(bench.tell(start(gang=[(node(), 1), (node(THERE), 1)], sync=FORKED)), WorkerStopped)
+    assert refused.outcome is Outcome.REFUSED
+    assert refused.reason == "the runner on here runs no forked gangs"
+    assert bench.core.state.workers == {}
+
+
+def test_what_was_refused_for_its_mode_claims_no_gpus() -> None:
+    bench = Bench()
+    bench.tell(start("p1", gang=[(node(), 4), (node(THERE), 4)], sync=FORKED))
+    assert bench.tell(start("p2", gpus=4)) == []
+    assert set(bench.owners()) == {0, 1, 2, 3}
+
+
+def test_a_relaxed_gang_is_run_and_shows_the_estimator_nothing() -> None:
+    bench = Bench()
+    bench.tell(start(gang=[(node(), 2)], sync=Relaxed(tasks=((3, 1),))))
+    assert bench.work
+    bench.tell(Observed(P1, 120.0, Stretch(throughput=8.0, data_s={HERE: (0.1,)}, wait_s={})), at=150.0)
+    assert bench.sent == []
+
+
+def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:
+    bench = Bench()
+    slow = msgspec.structs.replace(node(THERE), gpu_type=GpuType("k80"))
+    bench.tell(start(gang=[(node(), 1), (slow, 1)]))
+    stretch = Stretch(throughput=64.0, data_s={}, wait_s={HERE: (0.5, 0.7), THERE: (0.0, 0.0)})
+    bench.tell(Observed(P1, 120.0, stretch), at=150.0)
+    samples = [sample for sample in bench.sent if isinstance(sample, ThroughputObserved)]
+    paces = {sample.node_id: sample.throughput for sample in samples}
+    assert paces == {HERE: pytest.approx(32 / 0.4), THERE: 32.0}

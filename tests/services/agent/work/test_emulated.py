@@ -1,0 +1,246 @@
+"""The runner on an emulated world, under virtual time: when things end, and how far they came."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from schemas.events import StartOrdered
+from schemas.ids import JobId, PlacementId
+from services.agent.tasks import (
+    Completed,
+    Failed,
+    Observed,
+    Profiled,
+    Report,
+    Saved,
+    Started,
+    Stopped,
+)
+from services.agent.work.emulated import EmulatedRunner
+from shared.runtime.clock import LoopClock
+from shared.runtime.virtual import run
+from tests.services.agent.agent_bench import HERE, THERE, FixedWorld, job, node, start
+
+P1 = PlacementId("p1")
+STARTUP_S, CHECKPOINT_S, OBSERVE_EVERY_S = 10.0, 5.0, 120.0
+
+
+def _now() -> float:
+    """The virtual loop comes to a timer within microseconds."""
+    return round(asyncio.get_running_loop().time(), 3)
+
+
+class Play:
+    """A runner, and what it reported at which time. The world gives 2 samples/s a GPU."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[float, Report]] = []
+        self.runner = EmulatedRunner(
+            FixedWorld(),
+            LoopClock(),
+            startup_s=STARTUP_S,
+            checkpoint_s=CHECKPOINT_S,
+            observe_every_s=OBSERVE_EVERY_S,
+        )
+
+    def note(self, report: Report) -> None:
+        self.reports.append((_now(), report))
+
+    async def trained(self, order: StartOrdered) -> None:
+        """Start it and let its gang form as soon as it is up."""
+        self.runner.start(order, (0,))
+        await asyncio.sleep(STARTUP_S)
+        await asyncio.sleep(0)
+        self.runner.train(order.placement_id)
+
+    def of(self, kind: type[Report]) -> list[tuple[float, Report]]:
+        return [(at, report) for at, report in self.reports if isinstance(report, kind)]
+
+
+def played(scene: Callable[[Play], Awaitable[None]], *, until_s: float = 10_000.0) -> Play:
+    """Play the scene and whatever follows it."""
+
+    async def main() -> Play:
+        play = Play()
+        running = asyncio.create_task(play.runner.run(play.note))
+        await asyncio.sleep(0)
+        await scene(play)
+        await asyncio.sleep(until_s)
+        running.cancel()
+        await asyncio.wait({running})
+        return play
+
+    return run(main)
+
+
+def test_processes_come_up_after_the_startup_time() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(), (0,))
+
+    assert played(scene).reports == [(10.0, Started(P1))]
+
+
+def test_nothing_trains_before_the_gang_has_formed() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(), (0,))
+        await asyncio.sleep(500.0)
+        assert play.runner.progress() == {}
+        play.runner.train(P1)
+
+    assert played(scene).of(Completed) == [(500.0 + 1_000.0 / 2.0, Completed(P1, 1_000.0))]
+
+
+@pytest.mark.parametrize(
+    ("samples", "samples_done", "gpus", "seconds"),
+    [
+        (100.0, 0.0, 1, 50.0),
+        (1_000.0, 0.0, 1, 500.0),
+        (1_000.0, 900.0, 1, 50.0),
+        (960.0, 0.0, 4, 120.0),
+        (1_000.0, 0.0, 4, 125.0),
+        (1_000.0, 1_000.0, 1, 0.0),
+    ],
+)
+def test_a_job_ends_when_its_samples_are_done(
+    samples: float, samples_done: float, gpus: int, seconds: float
+) -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start(gpus=gpus, spec=job(samples), samples_done=samples_done))
+
+    assert played(scene).of(Completed) == [(STARTUP_S + seconds, Completed(P1, samples))]
+
+
+def test_a_gang_runs_on_all_its_gpus() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start(gang=[(node(HERE), 2), (node(THERE), 3)], spec=job(100.0)))
+
+    assert played(scene).of(Completed) == [(STARTUP_S + 10.0, Completed(P1, 100.0))]
+
+
+def test_a_stop_within_a_stretch_counts_what_was_done_and_costs_the_checkpoint() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start(samples_done=100.0))
+        await asyncio.sleep(150.0)
+        play.runner.stop(P1)
+
+    [(at, report)] = played(scene).of(Stopped)
+    assert isinstance(report, Stopped)
+    assert (at, round(report.samples_done, 3)) == (10.0 + 150.0 + 5.0, 100.0 + 300.0)
+
+
+def test_nothing_is_done_while_the_checkpoint_is_written() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start())
+        await asyncio.sleep(30.0)
+        play.runner.stop(P1)
+        await asyncio.sleep(3.0)
+        assert play.runner.progress() == {JobId("job-of-p1"): pytest.approx(60.0)}
+
+    played(scene)
+
+
+def test_a_stop_before_training_is_over_at_once_and_keeps_the_old_checkpoint() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(samples_done=40.0), (0,))
+        await asyncio.sleep(4.0)
+        play.runner.stop(P1)
+
+    assert played(scene).reports == [(4.0, Stopped(P1, 40.0))]
+
+
+def test_stopping_twice_is_stopping_once() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start())
+        play.runner.stop(P1)
+        await asyncio.sleep(1.0)
+        play.runner.stop(P1)
+
+    assert [at for at, _ in played(scene).of(Stopped)] == [15.0]
+
+
+def test_a_stop_at_the_very_end_finds_the_job_complete() -> None:
+    async def scene(play: Play) -> None:
+        asyncio.get_running_loop().call_at(60.0, play.runner.stop, P1)
+        await play.trained(start(spec=job(100.0)))
+
+    [(at, last)] = [entry for entry in played(scene).reports if not isinstance(entry[1], Started)]
+    assert (at, last) == (60.0, Completed(P1, 100.0))
+
+
+def test_a_job_that_is_gone_cannot_be_stopped_or_trained() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start(spec=job(10.0)))
+        await asyncio.sleep(100.0)
+        play.runner.stop(P1)
+        play.runner.train(P1)
+        assert play.runner.running() == ()
+
+    assert [type(report) for _, report in played(scene).reports] == [Started, Completed]
+
+
+def test_checkpoints_are_written_at_their_times_whatever_the_stretches_are() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start(spec=job(500.0, checkpoint_interval_s=100.0)))
+
+    saved = [
+        (at, round(report.samples_done, 3))
+        for at, report in played(scene).reports
+        if isinstance(report, Saved)
+    ]
+    assert saved == [(110.0, 200.0), (210.0, 400.0)]
+
+
+def test_every_whole_stretch_is_observed_and_lasts_as_long_as_all_before_it() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start(spec=job(2_500.0)))
+
+    observed = played(scene).of(Observed)
+    assert [at for at, _ in observed] == [130.0, 250.0, 490.0, 970.0]
+    seconds = [report.seconds for _, report in observed if isinstance(report, Observed)]
+    assert seconds == [120.0, 120.0, 240.0, 480.0]
+
+
+def test_progress_is_known_at_any_time() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start())
+        await asyncio.sleep(33.0)
+        assert play.runner.progress() == {JobId("job-of-p1"): pytest.approx(66.0)}
+
+    played(scene)
+
+
+def test_a_measurement_takes_its_start_and_its_iterations() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(profile_iterations=10), (0,))
+
+    [(up_at, _), (done_at, done)] = played(scene).reports
+    assert (up_at, done_at) == (10.0, 14.0)
+    assert isinstance(done, Profiled)
+    assert len(done.measured.iteration_s) == 10
+
+
+def test_a_measurement_of_what_does_not_fit_fails_for_good() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(profile_iterations=10, spec=job(model="huge")), (0,))
+
+    assert played(scene).of(Failed) == [(10.0, Failed(P1, "out of memory", lasting=True))]
+
+
+def test_training_what_does_not_fit_fails() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(start(spec=job(model="huge")))
+
+    assert [type(report) for _, report in played(scene).reports] == [Started, Failed]
+
+
+def test_two_jobs_run_side_by_side() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start("p1", spec=job(100.0)), (0,))
+        play.runner.start(start("p2", spec=job(200.0)), (1,))
+        await asyncio.sleep(20.0)
+        play.runner.train(PlacementId("p1"))
+        play.runner.train(PlacementId("p2"))
+
+    ends = [(at, report.placement_id) for at, report in played(scene).of(Completed)]
+    assert ends == [(70.0, "p1"), (120.0, "p2")]

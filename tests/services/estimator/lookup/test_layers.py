@@ -1,0 +1,128 @@
+"""Top-down through the layers."""
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from schemas.ids import GpuType
+from schemas.questions import LAYERS
+from schemas.samples import ThroughputObserved
+from services.estimator.lookup.columns import Estimated, Wanted
+from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.store.memory_store import MemoryStore
+from tests.services.estimator.estimator_builders import modules, node, observed, wanted, workload
+
+NODES = (node("a0"), node("a1"), node("b0", "B"))
+
+
+def answer(asked: Wanted, *observations: ThroughputObserved, store: MemoryStore | None = None) -> Estimated:
+    store = store or MemoryStore(half_life_s=1e6)
+    store.keep(workload(), {GpuType("A"): modules()})
+    store.add(observations)
+    return estimate(asked, store, Enough(observations=3, seconds=60.0))
+
+
+def layers(found: Estimated) -> list[str]:
+    return [LAYERS[one] for one in found.layer]
+
+
+def test_without_evidence_theory_answers() -> None:
+    found = answer(wanted({"a0": 1}, {"a0": 4}, {"a0": 1, "a1": 1}, nodes=NODES))
+    assert found.throughput == pytest.approx([100.0, 4 * 100 / 1.015, 2 * 100 / 1.5])
+    assert layers(found) == ["theory"] * 3
+    assert np.isnan(found.variance).all()
+    assert list(found.count) == [0, 0, 0]
+
+
+def test_what_a_server_showed_wins() -> None:
+    seen = [observed("a0", throughput=rate) for rate in (50.0, 60.0, 70.0)]
+    found = answer(wanted({"a0": 1}, nodes=NODES), *seen)
+    assert found.throughput == pytest.approx([60.0])
+    assert found.variance == pytest.approx([200 / 3])
+    assert (layers(found), list(found.count)) == (["entity"], [3])
+
+
+def test_another_server_of_the_type_is_the_second_best_source() -> None:
+    found = answer(wanted({"a1": 1}, nodes=NODES), *[observed("a0", throughput=60.0)] * 3)
+    assert (layers(found), list(found.throughput)) == (["type"], [60.0])
+
+
+def test_evidence_of_one_gpu_count_says_nothing_of_another() -> None:
+    found = answer(wanted({"a0": 2}, nodes=NODES), *[observed("a0")] * 3)
+    assert layers(found) == ["theory"]
+
+
+def test_distributed_evidence_goes_by_the_number_of_nodes() -> None:
+    seen = [observed("a0", configuration={"a0": 4, "a1": 4}, throughput=40.0)] * 3
+    found = answer(wanted({"a0": 1, "a1": 2}, {"a0": 4}, nodes=NODES), *seen)
+    assert found.throughput[0] == pytest.approx(3 * 40.0)
+    assert layers(found)[1] == "theory"
+
+
+@pytest.mark.parametrize(
+    ("observations", "seconds", "layer"),
+    [(2, 20.0, "theory"), (3, 1.0, "entity"), (1, 60.0, "entity"), (1, 59.0, "theory")],
+)
+def test_a_layer_answers_with_enough_observations_or_enough_time(
+    observations: int, seconds: float, layer: str
+) -> None:
+    found = answer(wanted({"a0": 1}, nodes=NODES), *[observed(seconds=seconds)] * observations)
+    assert layers(found) == [layer]
+
+
+def test_the_slowest_node_decides_for_the_whole_configuration() -> None:
+    pair = {"a0": 1, "a1": 3}
+    fast = [observed("a0", configuration=pair, throughput=55.0)] * 3
+    slow = [observed("a1", configuration=pair, throughput=20.0)] * 4
+    found = answer(wanted(pair, nodes=NODES), *fast, *slow)
+    assert found.throughput == pytest.approx([4 * 20.0])
+    assert list(found.count) == [4]
+    assert found.variance == pytest.approx([0.0])
+
+
+@pytest.mark.parametrize("rates", [(), (40.0, 40.0, 40.0)])
+def test_a_node_named_twice_stands_for_two_like_it(rates: tuple[float, ...]) -> None:
+    pair = {"a0": 4, "a1": 4}
+    seen = [observed("a0", configuration=pair, throughput=rate) for rate in rates]
+    two = wanted(pair, nodes=NODES)
+    alike = replace(two, node=np.zeros(2, dtype=np.int64))
+    assert answer(alike, *seen).throughput.tolist() == answer(two, *seen).throughput.tolist()
+
+
+def test_the_layer_is_that_of_the_slowest_node() -> None:
+    pair = {"a0": 1, "a1": 1}
+    seen = [observed("a0", configuration=pair, throughput=90.0)] * 3  # a1 gets it from the type layer
+    assert layers(answer(wanted(pair, nodes=NODES), *seen)) == ["entity"]
+    slower = [observed("a1", configuration=pair, throughput=10.0)] * 3
+    found = answer(wanted(pair, nodes=NODES), *seen, *slower)
+    assert (layers(found), list(found.throughput)) == (["entity"], [20.0])
+
+
+def test_what_nobody_knows_is_not_a_number() -> None:
+    found = answer(wanted({"b0": 1}, {"a0": 1}, {"a0": 1, "b0": 1}, nodes=NODES))
+    assert np.isnan(found.throughput).tolist() == [True, False, True]
+
+
+def test_unknown_jobs_and_nodes_are_not_numbers() -> None:
+    asked = wanted({"a0": 1}, nodes=NODES)
+    of_unknown_job = replace(asked, fingerprints=(None,))
+    on_unknown_node = replace(asked, nodes=(None, None, None))
+    for unknown in (of_unknown_job, on_unknown_node):
+        assert np.isnan(answer(unknown).throughput).all()
+
+
+def test_an_empty_question_has_an_empty_answer() -> None:
+    assert len(answer(wanted(nodes=NODES)).throughput) == 0
+
+
+def test_old_observations_fade() -> None:
+    store = MemoryStore(half_life_s=100.0)
+    old = [observed(throughput=30.0, at=0.0)] * 3
+    new = [observed(throughput=60.0, at=100.0)] * 3
+    found = answer(wanted({"a0": 1}, nodes=NODES), *old, *new, store=store)
+    assert found.throughput == pytest.approx([(0.5 * 30 + 60) / 1.5])
+
+
+def test_longer_stretches_count_more() -> None:
+    seen = [observed(throughput=30.0, seconds=90.0), observed(throughput=60.0, seconds=10.0)]
+    assert answer(wanted({"a0": 1}, nodes=NODES), *seen).throughput == pytest.approx([33.0])

@@ -1,0 +1,140 @@
+"""Out of one store and into another."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas.accuracy import Execution
+from schemas.archive import BandwidthLine, Header, ObservationLine, encoded, entry_of, header_of, workload_of
+from schemas.calibration import BandwidthRow
+from schemas.ids import Fingerprint, GpuType, JobId, PlacementId
+from schemas.jobs import Workload
+from schemas.plans import Layer
+from schemas.questions import ExportStore, Imported, ImportStore
+from services.estimator.store.archive import enter, page
+from services.estimator.store.contract import Bandwidth, Loading, Store
+from services.estimator.store.duckdb_store import DuckDbStore
+from tests.paths import data
+from tests.services.estimator.estimator_builders import mode, modules, observed, workload
+from tests.services.estimator.store.test_store import HALF_LIFE_S, keys
+
+A = GpuType("A")
+EXPORT_OF_0_1 = data("logs-0.1/store.ndjson")
+
+
+def filled(path: str = ":memory:") -> DuckDbStore:
+    store = DuckDbStore(path, HALF_LIFE_S)
+    store.add([observed(throughput=rate, at=at) for at, rate in enumerate((40.0, 60.0, 80.0))])
+    store.keep(workload(), {A: modules()})
+    store.refine(
+        workload().fingerprint, A, Loading(data=(mode(0.2),), wait_factor=1.5, wait_s=0.0, iterations=64)
+    )
+    store.calibrate({A: Bandwidth(link=1e9, network=None, at=3.0, measurements=4, error=0.1)})
+    store.log([execution()])
+    return store
+
+
+def execution(estimated: float = 9.0) -> Execution:
+    return Execution(
+        placement_id=PlacementId("p1"),
+        job_id=JobId("j1"),
+        fingerprint=workload().fingerprint,
+        model="resnet18",
+        gpu_type="A",
+        gpus=1,
+        nodes=1,
+        layer=Layer.TYPE,
+        estimated=estimated,
+        measured=10.0,
+        at=5.0,
+        seconds=100.0,
+        number=1,
+        unstable=True,
+    )
+
+
+def lines(store: Store, limit: int = 2) -> tuple[bytes, ...]:
+    found: tuple[bytes, ...] = ()
+    after: int | None = 0
+    while after is not None:
+        one = page(store, ExportStore(after=after, limit=limit))
+        found, after = found + one.lines, one.next
+    return found
+
+
+def test_everything_comes_over_and_a_second_time_nothing() -> None:
+    exported = lines(filled())
+    other = DuckDbStore(":memory:", HALF_LIFE_S)
+    assert enter(other, ImportStore(lines=exported)) == Imported(entered=7, known=0)
+    assert lines(other) == exported
+    assert other.find(keys(("a0", False, 1))).count.tolist() == [3]
+    assert enter(other, ImportStore(lines=exported)) == Imported(entered=0, known=7)
+    assert other.find(keys(("a0", False, 1))).count.tolist() == [3]
+
+
+def test_what_a_store_has_stays_as_it_is() -> None:
+    other = DuckDbStore(":memory:", HALF_LIFE_S)
+    other.keep(workload(), {A: modules(forward_s=9.0)})
+    enter(other, ImportStore(lines=lines(filled())))
+    assert other.theory([workload().fingerprint])[workload().fingerprint].modules[A].forward_s == 9.0
+
+
+def test_a_page_with_a_wrong_line_is_refused_whole() -> None:
+    exported = lines(filled())
+    other = DuckDbStore(":memory:", HALF_LIFE_S)
+    answer = enter(other, ImportStore(lines=(*exported[:2], b'{"kind":"recipe"}')))
+    assert answer.wrong is not None
+    assert answer.wrong[0] == 2
+    assert lines(other) == ()
+
+
+def test_a_file_keeps_all_of_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    store = filled(path)
+    exported = lines(store)
+    store.close()
+    again = DuckDbStore(path, HALF_LIFE_S)
+    assert lines(again) == exported
+    assert again.executions() == [execution()]
+    again.close()
+
+
+NEGATIVE = BandwidthLine(
+    row=BandwidthRow(gpu_type=A, link=-1.0, network=None, at=0.0, measurements=1, error=0.0)
+)
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"kind":"observation"}', encoded(NEGATIVE)])
+def test_a_line_that_cannot_be_meant_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        entry_of(line)
+
+
+@pytest.mark.parametrize("line", [b"", b"PAR1", b'{"kind":"hopyard-store","version":99}'])
+def test_a_file_of_something_else_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="export"):
+        header_of(line)
+    assert header_of(b'{"kind":"hopyard-store","version":2}') == Header(version=2)
+
+
+def test_a_fingerprint_names_its_workload() -> None:
+    odd = Workload(model="a|b%", dataset="d", batch_size=8, optimizer="adam", code_version="1|2")
+    assert workload_of(odd.fingerprint) == odd
+    with pytest.raises(ValueError, match="no fingerprint"):
+        workload_of(Fingerprint("a|b"))
+
+
+def test_an_export_of_0_1_fills_a_store_as_it_did(tmp_path: Path) -> None:
+    header, *old = EXPORT_OF_0_1.read_bytes().splitlines()
+    assert header_of(header).version == 1
+    store = DuckDbStore(str(tmp_path / "store.duckdb"), HALF_LIFE_S)
+    assert enter(store, ImportStore(lines=tuple(old))) == Imported(entered=len(old), known=0)
+    seen = [one.seen for one in map(entry_of, lines(store)) if isinstance(one, ObservationLine)]
+    exported = [json.loads(line)["seen"] for line in old if b'"kind":"observation"' in line]
+    assert sorted((one.placement_id, one.node_id, one.at) for one in seen) == sorted(
+        (one["placement_id"], one["node_id"], one["at"]) for one in exported
+    )
+    places = {(one["placement_id"]): one["configuration"] for one in exported}
+    assert all(one.gang.configuration == places[one.placement_id] for one in seen)
+    store.close()

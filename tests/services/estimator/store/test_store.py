@@ -1,0 +1,225 @@
+"""The contract of the store, over both implementations; and what a DuckDB file can do wrong."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import msgspec
+import numpy as np
+import pytest
+
+from schemas.ids import GpuType
+from services.estimator.store.contract import RUNNING, Bandwidth, Keys, Loading, Store, StoreUnavailable
+from services.estimator.store.duckdb_store import DuckDbStore
+from services.estimator.store.memory_store import MemoryStore
+from tests.services.estimator.estimator_builders import mode, modules, observed, workload
+
+HALF_LIFE_S = 1000.0
+A, B = GpuType("A"), GpuType("B")
+
+
+@pytest.fixture(params=["memory", "duckdb", "duckdb-file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    path = str(tmp_path / "store.duckdb") if request.param == "duckdb-file" else ":memory:"
+    opened: Store = MemoryStore(HALF_LIFE_S) if request.param == "memory" else DuckDbStore(path, HALF_LIFE_S)
+    yield opened
+    opened.close()
+
+
+def keys(*rows: tuple[str, bool, int], layer: str = "entity", model: str = "resnet18") -> Keys:
+    return Keys(
+        layer=layer,
+        fingerprints=[workload(model).fingerprint],
+        places=[place for place, _, _ in rows],
+        workload=np.zeros(len(rows), dtype=np.int64),
+        place=np.arange(len(rows)),
+        distributed=np.array([distributed for _, distributed, _ in rows], dtype=np.bool_),
+        size=np.array([size for _, _, size in rows], dtype=np.int64),
+    )
+
+
+def test_nothing_is_found_where_nothing_was_seen(store: Store) -> None:
+    found = store.find(keys(("a0", False, 1)))
+    assert (found.count.tolist(), found.seconds.tolist()) == ([0], [0.0])
+    assert np.isnan(found.mean).all()
+    assert np.isnan(found.variance).all()
+
+
+def test_every_observation_is_an_entity_record_and_a_type_record(store: Store) -> None:
+    store.add([observed("a0", throughput=40.0), observed("a1", throughput=60.0)])
+    assert store.find(keys(("a0", False, 1), ("a1", False, 1))).mean.tolist() == [40.0, 60.0]
+    by_type = store.find(keys(("A", False, 1), layer="type"))
+    assert (by_type.mean.tolist(), by_type.count.tolist()) == ([50.0], [2])
+    assert by_type.variance == pytest.approx([100.0])
+
+
+def test_answers_come_in_the_order_of_the_keys(store: Store) -> None:
+    store.add([observed("a0", throughput=1.0), observed("a1", throughput=2.0)])
+    asked = keys(("a1", False, 1), ("a9", False, 1), ("a0", False, 1), ("a1", False, 1))
+    assert store.find(asked).count.tolist() == [1, 0, 1, 1]
+
+
+def test_aggregated_and_distributed_tables_are_apart(store: Store) -> None:
+    store.add([observed("a0", configuration={"a0": 2}), observed("a0", configuration={"a0": 5, "a1": 3})])
+    found = store.find(keys(("a0", False, 2), ("a0", True, 2), ("a0", False, 5)))
+    assert found.count.tolist() == [1, 1, 0]
+
+
+def test_workloads_are_apart(store: Store) -> None:
+    store.add([observed(model="vgg")])
+    assert store.find(keys(("a0", False, 1))).count.tolist() == [0]
+    assert store.find(keys(("a0", False, 1), model="vgg")).count.tolist() == [1]
+
+
+def test_batches_add_up_whatever_their_order(store: Store) -> None:
+    store.add([observed(throughput=60.0, at=HALF_LIFE_S)])
+    store.add([observed(throughput=30.0, at=0.0), observed(throughput=30.0, at=0.0)])
+    found = store.find(keys(("a0", False, 1)))
+    assert found.mean == pytest.approx([(60 + 2 * 0.5 * 30) / 2])
+    assert (found.count.tolist(), found.seconds.tolist()) == ([3], [60.0])
+
+
+def test_times_as_large_as_today_do_not_overflow(store: Store) -> None:
+    store.add([observed(at=1.8e9), observed(at=0.0)])
+    assert np.isfinite(store.find(keys(("a0", False, 1))).mean).all()
+
+
+def test_an_empty_batch_changes_nothing(store: Store) -> None:
+    store.add([])
+    assert store.find(keys(("a0", False, 1))).count.tolist() == [0]
+
+
+def test_time_modules_are_kept_by_type(store: Store) -> None:
+    store.keep(workload(), {A: modules()})
+    store.keep(workload(), {B: modules(forward_s=9.0)})
+    store.keep(workload(), {A: modules(forward_s=7.0)})
+    known = store.theory([workload().fingerprint, workload("vgg").fingerprint])
+    assert list(known) == [workload().fingerprint]
+    theory = known[workload().fingerprint]
+    assert theory.batch_size == 100
+    assert {gpu_type: one.forward_s for gpu_type, one in theory.modules.items()} == {A: 7.0, B: 9.0}
+
+
+def test_refined_loading_stands_beside_what_was_profiled(store: Store) -> None:
+    store.keep(workload(), {A: modules()})
+    loading = Loading(data=(mode(0.2),), wait_factor=1.0, wait_s=0.5, iterations=64)
+    store.refine(workload().fingerprint, A, loading)
+    store.keep(workload(), {B: modules()})
+    theory = store.theory([workload().fingerprint])[workload().fingerprint]
+    assert (theory.modules[A], theory.loading) == (modules(), {A: loading})
+
+
+def test_the_newest_observations_with_loading_times_are_there_for_a_fit(store: Store) -> None:
+    timed = [
+        msgspec.structs.replace(observed(at=float(at)), data_s=(0.1,), wait_s=(0.0,))
+        for at in range(RUNNING + 5)
+    ]
+    store.add([*timed, observed(at=1e6)])
+    assert list(store.running(workload().fingerprint, A)) == timed[5:]
+    assert list(store.running(workload().fingerprint, B)) == []
+
+
+def test_bandwidths_are_kept_by_type(store: Store) -> None:
+    first, second = (
+        Bandwidth(link=link, network=None, at=0.0, measurements=1, error=0.0) for link in (1e9, 2e9)
+    )
+    store.calibrate({A: first, B: first})
+    store.calibrate({A: second})
+    assert store.bandwidths() == {A: second, B: first}
+
+
+# ---- the file
+
+
+def test_a_file_brings_back_what_it_was_given(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    first = DuckDbStore(path, HALF_LIFE_S)
+    first.add([observed(throughput=40.0), observed(throughput=60.0)])
+    first.keep(workload(), {A: modules()})
+    first.close()
+    second = DuckDbStore(path, HALF_LIFE_S)
+    second.add([observed(throughput=80.0)])
+    assert second.find(keys(("a0", False, 1))).mean == pytest.approx([60.0])
+    assert second.theory([workload().fingerprint])[workload().fingerprint].modules == {A: modules()}
+    second.close()
+
+
+def test_every_observation_is_in_the_file_as_it_came(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    store.add([observed(throughput=40.0)])
+    store.add([observed(throughput=40.0), observed(throughput=60.0)])
+    store.close()
+    with duckdb.connect(path, read_only=True) as file:
+        rows = file.execute(
+            "SELECT throughput, configuration FROM observations ORDER BY throughput"
+        ).fetchall()
+    assert [throughput for throughput, _ in rows] == [40.0, 40.0, 60.0]
+    assert "a0" in rows[0][1]
+
+
+def test_workloads_leave_memory_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.estimator.store.duckdb_store.WORKLOADS_IN_MEMORY", 2)
+    store = DuckDbStore(":memory:", HALF_LIFE_S)
+    for model in ("m1", "m2", "m3", "m4"):
+        store.add([observed(model=model)])
+    assert [store.find(keys(("a0", False, 1), model=f"m{k}")).count.tolist() for k in (1, 2, 3, 4)] == [
+        [1]
+    ] * 4
+    store.close()
+
+
+def test_a_file_in_use_is_refused_with_path_and_remedy(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    hold = f"import duckdb; c = duckdb.connect({path!r}); print('held', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(StoreUnavailable, match=r"store\.duckdb.*stop that one, or set HOPYARD_STORE"):
+            DuckDbStore(path, HALF_LIFE_S)
+        other.communicate("\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database" * 1000])
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "store.duckdb"
+    path.write_bytes(content)
+    with pytest.raises(StoreUnavailable, match=r"store\.duckdb.*Restore the file from a backup"):
+        DuckDbStore(str(path), HALF_LIFE_S)
+    assert path.read_bytes() == content
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    store = DuckDbStore(str(path), HALF_LIFE_S)
+    store.add([observed(f"n{k}") for k in range(2000)])
+    store.close()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    with pytest.raises(StoreUnavailable, match=r"store\.duckdb"):
+        DuckDbStore(str(path), HALF_LIFE_S).find(keys(("n1999", False, 1)))
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="Create the folder"):
+        DuckDbStore(str(tmp_path / "none" / "store.duckdb"), HALF_LIFE_S)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    with duckdb.connect(path) as other:
+        other.execute("CREATE TABLE recipes (name VARCHAR)")
+    with pytest.raises(StoreUnavailable, match="something else"):
+        DuckDbStore(path, HALF_LIFE_S)
+
+
+def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    DuckDbStore(path, HALF_LIFE_S).close()
+    with duckdb.connect(path) as other:
+        other.execute("UPDATE hopyard_store SET format = 99")
+    with pytest.raises(StoreUnavailable, match="format 99"):
+        DuckDbStore(path, HALF_LIFE_S)

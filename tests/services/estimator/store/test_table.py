@@ -1,0 +1,64 @@
+"""The columns beneath the store: rows found by number, sums that fade."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.estimator.store import distinct
+from services.estimator.store.table import COUNT, SEEN_AT, WEIGHT, Observations, Table, keys_of
+
+HALF_LIFE_S = 100.0
+Row = tuple[int, int]
+
+
+def key(workload: int = 0, place: int = 0, *, distributed: bool = False, size: int = 1) -> int:
+    columns = np.array([workload]), np.array([place]), np.array([distributed]), np.array([size])
+    return int(keys_of(*columns)[0])
+
+
+def seen(*rows: tuple[int, float, float, float]) -> Observations:
+    """Key, time, seconds, samples/s."""
+    keys, at, seconds, throughput = zip(*rows, strict=True)
+    return Observations(np.array(keys), at, np.array(seconds), np.array(throughput))
+
+
+def test_every_row_has_a_number_of_its_own() -> None:
+    rows = [key(1), key(0, 1), key(0, 0, distributed=True), key(0, 0, size=2), key(), key(2**20 - 1)]
+    assert len(set(rows)) == len(rows)
+    assert min(rows) > 0
+
+
+def test_sums_fade_to_the_time_of_the_newest() -> None:
+    """30 s seen 100 s, one half-life, before 10 s: they weigh 15."""
+    table = Table()
+    table.add(seen((7, 0.0, 30.0, 2.0)), HALF_LIFE_S)
+    table.add(seen((7, 100.0, 10.0, 2.0)), HALF_LIFE_S)
+    [sums] = table.find(np.array([7]))
+    assert (sums[COUNT], sums[WEIGHT], sums[SEEN_AT]) == (2.0, 25.0, 100.0)
+
+
+def test_the_order_in_which_they_come_changes_nothing() -> None:
+    rows = [(k % 3, 10.0 * k, 5.0 + k, 1.0 + k) for k in range(12)]
+    at_once, one_by_one = Table(), Table()
+    at_once.add(seen(*rows), HALF_LIFE_S)
+    for row in reversed(rows):
+        one_by_one.add(seen(row), HALF_LIFE_S)
+    assert at_once.keys.tolist() == one_by_one.keys.tolist()
+    assert at_once.sums == pytest.approx(one_by_one.sums)
+
+
+def test_a_workload_that_is_dropped_leaves_the_others() -> None:
+    table = Table()
+    table.add(seen((key(0), 0.0, 1.0, 1.0), (key(1), 0.0, 1.0, 1.0)), HALF_LIFE_S)
+    table.drop(np.array([0]))
+    assert table.keys.tolist() == [key(1)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 999)), min_size=1), st.booleans())
+def test_rows_that_say_the_same_are_one(rows: list[Row], dense: bool) -> None:  # noqa: FBT001 - hypothesis
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distinct, "DENSE", distinct.DENSE if dense else -(10**7))
+        first, which = distinct.distinct([np.array(column) for column in zip(*rows, strict=True)])
+    assert len(first) == len(set(rows))
+    assert [rows[first[one]] for one in which] == rows

@@ -1,0 +1,302 @@
+"""The estimator's decisions, with its workers doing the work inline."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from schemas.accuracy import AccuracyReport
+from schemas.base import Event, Sample
+from schemas.events import JobCancelled, JobCompleted, JobQueued, NodeLost
+from schemas.ids import JobId, NodeId, PlacementId
+from schemas.plans import Layer
+from schemas.questions import EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
+from services.estimator.core import BATCH, Estimator
+from services.estimator.lookup.layers import Enough
+from services.estimator.state import State
+from services.estimator.store.memory_store import MemoryStore
+from services.estimator.tasks import (
+    Estimate,
+    Learn,
+    MeasurePaths,
+    ReadStore,
+    Refine,
+    WriteExecutions,
+    WriteObservations,
+)
+from services.estimator.theory.refinement import FIRST_AT
+from services.estimator.work.workers import StoreWorkers
+from shared.domain.accuracy import executions_of
+from shared.domain.core import Asked, Effect, Effects, Publish, Reply, Work, WorkFailed
+from tests.fact_builders import whole_life
+from tests.services.estimator.estimator_builders import (
+    joined,
+    node,
+    observed,
+    profiled,
+    question,
+    spec,
+    submitted,
+)
+
+FLUSH_S = 10.0
+
+
+class Driver:
+    def __init__(self) -> None:
+        self.core = Estimator(flush_s=FLUSH_S)
+        self.store = MemoryStore(half_life_s=1e6)
+        self.workers = StoreWorkers(self.store, Enough(observations=3, seconds=60.0))
+        self.published: list[Event] = []
+        self.replies: list[object] = []
+
+    def tell(self, *inputs: Event | Sample | Asked, now: float = 5.0) -> "Driver":
+        for one in inputs:
+            self.perform(self.core.handle(one, now))
+        return self
+
+    def ask(self, asked: EstimateQuestion) -> object:
+        self.tell(Asked(1, asked))
+        return self.replies[-1]
+
+    def perform(self, effects: Effects) -> None:
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Publish(event):
+                self.published.append(event)
+                self.tell(event)
+            case Reply(_, message):
+                self.replies.append(message)
+            case Work(WriteObservations() as task):
+                self.workers.record(task)
+            case Work(WriteExecutions() as task):
+                self.workers.log(task)
+            case Work(ReadStore() as task):
+                self.perform(self.core.handle(self.workers.look(task), 5.0))
+            case Work(Estimate() as task):
+                self.perform(self.core.handle(self.workers.answer(task), 5.0))
+            case Work(Learn() as task):
+                self.perform(self.core.handle(self.workers.learn(task), 5.0))
+            case _:
+                raise AssertionError(effect)
+
+
+def ready() -> Driver:
+    return Driver().tell(joined(), joined(node("a1")), submitted(), profiled())
+
+
+def throughput(reply: object) -> list[float]:
+    assert isinstance(reply, Estimates)
+    return list(np.frombuffer(reply.throughput, dtype="<f8"))
+
+
+def test_a_profiled_job_is_queued_with_age_and_sensitivity() -> None:
+    """100 samples/s alone; a pair takes 1.5 s instead of 1 s an iteration; R_avg is 2."""
+    [queued] = ready().published
+    assert isinstance(queued, JobQueued)
+    assert queued.age_s == pytest.approx(6e6 / (100 * 2))
+    assert queued.sensitivity == pytest.approx(1.5)
+    assert queued.single_gpu == pytest.approx({"A": 100.0})
+
+
+def test_the_sensitivity_of_a_type_with_one_node_is_that_of_two_like_it() -> None:
+    [queued] = Driver().tell(joined(), submitted(), profiled()).published
+    assert isinstance(queued, JobQueued)
+    assert queued.sensitivity == pytest.approx(1.5)
+
+
+def test_age_weighs_types_by_their_gpus() -> None:
+    """Both types run alike, so the shares cancel; a lost node's type has share 0 and counts no more."""
+    driver = Driver().tell(joined(), joined(node("b0", "B")), NodeLost(at=1.0, node_id=NodeId("b0")))
+    [queued] = driver.tell(submitted(), profiled(gpu_types=("A", "B"))).published
+    assert isinstance(queued, JobQueued)
+    assert queued.age_s == pytest.approx(6e6 / (100 * 2))
+
+
+def test_what_an_earlier_job_taught_counts_for_the_next_one() -> None:
+    driver = ready()
+    driver.store.add([observed(throughput=50.0)] * 3)
+    driver.tell(submitted("j2"), profiled("j2"))
+    queued = driver.published[-1]
+    assert isinstance(queued, JobQueued)
+    assert queued.single_gpu == pytest.approx({"A": 50.0})
+
+
+def test_a_question_is_answered() -> None:
+    asked = question(nodes=("a0", "a1"), job=(0, 0), start=(0, 1, 3), node=(0, 0, 1), gpus=(1, 1, 1))
+    assert throughput(ready().ask(asked)) == pytest.approx([100.0, 2 * 100 / 1.5])
+
+
+def test_unknown_jobs_and_nodes_get_no_number() -> None:
+    asked = question(
+        jobs=("j1", "j9"), nodes=("a0", "z9"), job=(1, 0), start=(0, 1, 2), node=(0, 1), gpus=(1, 1)
+    )
+    assert np.isnan(throughput(ready().ask(asked))).all()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        question(start=(0, 2)),
+        question(start=(0,)),
+        question(job=(7,)),
+        question(node=(-1,)),
+        question(gpus=(0,)),
+        question(gpus=(1, 1)),
+        question(job=(0, 0), start=(0, 1, 1)),
+        msgspec.structs.replace(question(), gpus=b"abc"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(asked: EstimateQuestion) -> None:
+    assert isinstance(ready().ask(asked), Refused)
+
+
+def test_a_question_may_say_what_its_jobs_train() -> None:
+    """The planner asks once for all jobs of a workload, and about jobs the estimator has not heard of yet."""
+    driver, asked = ready(), question(jobs=("j9",))
+    assert np.isnan(throughput(driver.ask(asked))).all()
+    given = msgspec.structs.replace(asked, workloads=(spec().workload.fingerprint,))
+    assert throughput(driver.ask(given)) == pytest.approx([100.0])
+
+
+def test_other_questions_are_refused() -> None:
+    driver = ready().tell(Asked(1, ShowStatus()))
+    assert isinstance(driver.replies[-1], Refused)
+
+
+def test_a_store_that_fails_refuses_the_question() -> None:
+    core = ready().core
+    [work] = core.handle(Asked(3, question()), 5.0)
+    assert isinstance(work, Work)
+    assert core.handle(WorkFailed(work.task, "disk full"), 5.0) == [Reply(3, Refused(reason="disk full"))]
+
+
+def test_observations_are_written_in_batches() -> None:
+    core = Estimator(flush_s=FLUSH_S)
+    effects = [core.handle(observed(), 0.0) for _ in range(BATCH)]
+    assert not any(effects[:-1])
+    assert effects[-1] == [Work(WriteObservations((observed(),) * BATCH))]
+
+
+def test_observations_do_not_wait_for_ever() -> None:
+    core = Estimator(flush_s=FLUSH_S)
+    core.handle(observed(), 3.0)
+    assert core.next_wakeup() == 3.0 + FLUSH_S
+    assert core.wake(3.0 + FLUSH_S) == [Work(WriteObservations((observed(),)))]
+    assert core.next_wakeup() is None
+
+
+def test_observations_that_could_not_be_written_are_tried_again_at_their_time() -> None:
+    core = Estimator(flush_s=FLUSH_S)
+    core.handle(WorkFailed(WriteObservations((observed(),) * BATCH), "disk full"), 0.0)
+    assert core.handle(observed(), 1.0) == []
+    [work] = core.wake(FLUSH_S)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, WriteObservations)
+    assert len(work.task.observations) == BATCH + 1
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_observations_are_dropped(rate: float) -> None:
+    core = Estimator(flush_s=FLUSH_S)
+    core.handle(observed(throughput=rate), 0.0)
+    assert core.next_wakeup() is None
+
+
+def test_a_job_that_could_not_be_learnt_is_tried_again() -> None:
+    core = Estimator(flush_s=FLUSH_S)
+    for fact in (joined(), submitted()):
+        core.handle(fact, 0.0)
+    [work] = core.handle(profiled(), 0.0)
+    assert isinstance(work, Work)
+    assert core.handle(WorkFailed(work.task, "disk full"), 0.0) == []
+    assert core.wake(FLUSH_S) == [work]
+
+
+def test_an_ended_job_is_forgotten() -> None:
+    driver = ready().tell(JobCancelled(at=9.0, job_id=JobId("j1")))
+    assert not driver.core.state.jobs
+    assert not driver.tell(profiled()).core.state.jobs
+
+
+def test_a_completion_that_is_void_changes_nothing() -> None:
+    """The job never ran, so it cannot be complete."""
+    driver = ready().tell(
+        JobCompleted(at=9.0, job_id=JobId("j1"), placement_id=PlacementId("p1"), samples_done=1.0)
+    )
+    assert throughput(driver.ask(question())) == pytest.approx([100.0])
+
+
+def test_a_restart_teaches_an_empty_store_again_and_queues_nobody_twice() -> None:
+    before = ready()
+    after = Driver()
+    blob = msgspec.msgpack.encode(before.core.state)
+    after.core.state = msgspec.msgpack.decode(blob, type=State)
+    after.perform(after.core.resume(100.0))
+    assert after.published == []
+    assert throughput(after.ask(question())) == pytest.approx([100.0])
+
+
+def test_a_job_that_was_not_queued_before_the_restart_is_queued_after_it() -> None:
+    driver = Driver()
+    for fact in (joined(), submitted(), profiled()):
+        driver.core.handle(fact, fact.at)  # the effects are dropped
+    driver.perform(driver.core.resume(100.0))
+    assert [type(fact) for fact in driver.published] == [JobQueued]
+
+
+# ---- the prediction log, refinement, calibration
+
+
+def test_an_execution_goes_to_the_prediction_log() -> None:
+    driver = Driver().tell(*whole_life())
+    driver.perform(driver.core.wake(5.0 + FLUSH_S))
+    [execution] = driver.store.executions()
+    assert (execution.estimated, execution.measured, execution.layer) == (10.0, 10.0, Layer.THEORY)
+
+
+def test_executions_that_a_crash_kept_from_the_log_are_written_at_the_next_start() -> None:
+    driver = Driver().tell(*whole_life())
+    assert driver.store.executions() == []
+    driver.perform(driver.core.resume(200.0))
+    assert len(driver.store.executions()) == 1
+
+
+def test_executions_that_could_not_be_written_are_tried_again() -> None:
+    core, lost = Estimator(flush_s=FLUSH_S), WriteExecutions(tuple(executions_of(whole_life())))
+    core.handle(WorkFailed(lost, "disk full"), 0.0)
+    assert core.wake(FLUSH_S) == [Work(lost)]
+
+
+def test_accuracy_is_a_question() -> None:
+    driver = Driver().tell(*whole_life(), Asked(1, ShowAccuracy(by=("model",))))
+    [report] = driver.replies
+    assert isinstance(report, AccuracyReport)
+    assert [(row.key, row.accuracy) for row in report.rows] == [(("resnet-18",), 1.0)]
+
+
+def test_accuracy_by_nothing_known_is_refused() -> None:
+    driver = Driver().tell(Asked(1, ShowAccuracy(by=("moon",))))
+    assert isinstance(driver.replies[-1], Refused)
+
+
+def test_enough_news_about_a_workload_on_a_type_have_its_loading_refined() -> None:
+    driver = ready()
+    seen = msgspec.structs.replace(observed(), data_s=(0.1,) * 8, wait_s=(0.0,) * 8)
+    recorded = driver.workers.record(WriteObservations((seen,) * FIRST_AT))
+    [work] = driver.core.handle(recorded, 5.0)
+    assert work == Work(Refine(fingerprint=seen.fingerprint, node=node()))
+
+
+def test_types_that_join_are_measured_once_where_that_is_wanted() -> None:
+    core = Estimator(flush_s=FLUSH_S, calibrates=True)
+    for one in (node("a0"), node("a1"), node("b0", "B")):
+        core.handle(joined(one), 0.0)
+    [work] = core.wake(FLUSH_S)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, MeasurePaths)
+    assert [one.node_id for one in work.task.nodes] == ["a0", "a1", "b0"]
+    core.handle(joined(node("a2")), 20.0)
+    assert core.next_wakeup() is None

@@ -1,0 +1,214 @@
+"""From timed all-reduces to the bandwidths of eq. 2; and the command's way through the agents."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from schemas.base import Message
+from schemas.calibration import AllReduceTimes, Calibration, Path, Ring
+from schemas.cluster import Node
+from schemas.events import StartOrdered
+from schemas.ids import JobId, NodeId, PlacementId
+from schemas.placement import Gang
+from schemas.questions import Calibrate, Estimates
+from schemas.settings import Settings
+from services.agent.build import build as build_agent
+from services.estimator.build import build
+from services.estimator.store.contract import Bandwidth
+from services.estimator.theory.calibration import REPEATS, SIZES, Timing, bandwidths, between, inside, merged
+from services.estimator.theory.paths import exchange, paths_of
+from shared.runtime.clock import LoopClock
+from shared.runtime.memory import MemoryBus
+from shared.runtime.service import Ports, Service
+from shared.runtime.shell import Shell
+from shared.runtime.virtual import run
+from tests.services.estimator.estimator_builders import GIGA, joined, node, profiled, question, submitted
+
+LINK, NETWORK = 4e9, 5e8
+
+
+def counts(rings: list[Ring]) -> list[list[tuple[str, int]]]:
+    return [[(str(one.node_id), gpus) for one, gpus in ring.members] for ring in rings]
+
+
+def timed(ring: Ring, *, link: float = LINK, network: float = NETWORK, latency_s: float = 0.0) -> Timing:
+    """As eq. 2 has it, to the letter, and a latency."""
+    share = (ring.gpus - 1) / ring.gpus
+    rows = [latency_s + (size / network if ring.distributed else size * share / link) for size in SIZES]
+    return Timing(ring, AllReduceTimes(seconds=tuple((one,) * REPEATS for one in rows)))
+
+
+def test_a_node_is_measured_with_two_four_and_all_of_its_gpus() -> None:
+    assert counts(inside([node(gpus=6)])) == [[("a0", 2)], [("a0", 4)], [("a0", 6)]]
+
+
+def test_a_node_with_one_gpu_has_no_paths_of_its_own() -> None:
+    assert inside([node(gpus=1)]) == []
+
+
+def test_nodes_of_a_type_are_measured_in_pairs_and_none_twice() -> None:
+    nodes = [node(f"a{k}", gpus=2) for k in range(3)] + [node("b0", "B", gpus=2)]
+    assert counts(between(nodes)) == [[("a0", 1), ("a1", 1)], [("a0", 2), ("a1", 2)]]
+
+
+def test_what_follows_equation_2_gives_its_bandwidths_back() -> None:
+    nodes = [node("a0"), node("a1")]
+    found = bandwidths([timed(ring) for ring in [*inside(nodes), *between(nodes)]], now=7.0)[node().gpu_type]
+    assert (found.link, found.network) == pytest.approx((LINK, NETWORK))
+    assert [found.error, found.at] == pytest.approx([0.0, 7.0], abs=1e-9)
+
+
+def test_what_could_not_be_measured_this_time_stays_as_it_was() -> None:
+    nodes = [node("a0", gpus=4), node("a1", gpus=4)]
+    first = bandwidths([timed(ring) for ring in [*inside(nodes), *between(nodes)]], now=1.0)[node().gpu_type]
+    [small, _] = inside(nodes[:1])
+    again = bandwidths([timed(small, link=2 * LINK)], now=2.0)[node().gpu_type]
+    found = merged(first, again)
+    assert (found.link, found.network, found.at) == pytest.approx((2 * LINK, NETWORK, 2.0))
+    speeds = {(path.distributed, path.gpus): path.bandwidth for path in found.paths}
+    expected = {(False, 2): 2 * LINK, (False, 4): LINK} | {(True, gpus): NETWORK for gpus in (1, 2, 4)}
+    assert speeds == pytest.approx(expected)
+    assert merged(None, again) == again
+
+
+def test_every_measurement_weighs_by_its_relative_error() -> None:
+    """Half of them at speed 1, half at 3: 1/b = (1 + 9) / (1 + 3)."""
+    [ring] = inside([node(gpus=2)])
+    found = bandwidths([timed(ring, link=1e9), timed(ring, link=3e9)], now=0.0)[node().gpu_type]
+    assert found.link == pytest.approx(2.5e9)
+    assert found.network is None
+    assert found.error == pytest.approx((0.6 + 0.2) / 2)
+
+
+def test_every_shape_of_gang_has_its_own_path() -> None:
+    pair = [node("a0", gpus=4), node("a1", gpus=4)]
+    two, four = inside([pair[0]])
+    one_each, *_ = between(pair)
+    timings = [timed(two), timed(four, link=LINK / 2, latency_s=1e-3), timed(one_each, latency_s=2e-3)]
+    found = bandwidths(timings, now=0.0)[node().gpu_type]
+    assert [(path.distributed, path.gpus) for path in found.paths] == [(False, 2), (False, 4), (True, 1)]
+    assert [path.bandwidth for path in found.paths] == pytest.approx([LINK, LINK / 2, NETWORK])
+    assert [path.latency_s for path in found.paths] == pytest.approx([0.0, 1e-3, 2e-3], abs=1e-9)
+    assert found.error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_no_path_has_a_negative_latency() -> None:
+    [ring] = inside([node(gpus=2)])
+    found = bandwidths([timed(ring, latency_s=-1e-3)], now=0.0)[node().gpu_type]
+    assert [path.latency_s for path in found.paths] == [0.0]
+
+
+def test_no_path_is_the_faster_the_more_it_moves() -> None:
+    [ring] = inside([node(gpus=2)])
+    falling = tuple((seconds,) * REPEATS for seconds in (1e-3, 1e-3, 1e-3, 0.9e-3))
+    found = bandwidths([Timing(ring, AllReduceTimes(seconds=falling))], now=0.0)[node().gpu_type]
+    assert [path.bandwidth > 0 for path in found.paths] == [True]
+    assert [path.latency_s for path in found.paths] == [0.0]
+
+
+def test_what_was_measured_before_gangs_had_paths_still_counts() -> None:
+    old = Bandwidth(link=3 * GIGA, network=None, at=0.0, measurements=4, error=0.1)
+    assert [path.bandwidth / GIGA for path in paths_of(node(), old)] == [3, 1]
+
+
+def test_a_gang_takes_the_path_nearest_to_its_own_size() -> None:
+    """In ratio; what was never measured is as the cluster file states it."""
+    paths = tuple(
+        Path(distributed=False, gpus=gpus, latency_s=gpus * 1e-6, bandwidth=gpus * GIGA) for gpus in (2, 8)
+    )
+    measured = Bandwidth(link=GIGA, network=None, at=0.0, measurements=2, error=0.0, paths=paths)
+    stated = node()
+    latency_s, bandwidth = exchange(
+        [paths_of(stated, measured), paths_of(stated, None)],
+        kind=np.array([0, 0, 0, 0, 0, 1]),
+        distributed=np.array([False, False, False, False, True, False]),
+        gpus=np.array([1.0, 3.0, 5.0, 16.0, 4.0, 8.0]),
+    )
+    assert (bandwidth / GIGA).tolist() == [2, 2, 8, 8, 1, 10]
+    assert latency_s.tolist() == pytest.approx([2e-6, 2e-6, 8e-6, 8e-6, 0, 0])
+
+
+# ---- through the bus, on emulated nodes
+
+
+def titan(number: int) -> Node:
+    return Node(
+        node_id=NodeId(f"titan-{number}"),
+        gpu_type=node("x", "titan-xp").gpu_type,
+        gpus=8,
+        server="generic",
+        link_bandwidth=5e9,
+        network_bandwidth=3e9,
+    )
+
+
+async def calibrated(settings: Settings, *busy: Node) -> tuple[Message, Message, Message]:
+    """Estimates of a pair before and after the nodes were asked to measure; and what was said of it."""
+    net, nodes = MemoryBus(LoopClock()), (titan(0), titan(1))
+    bus = net.client("test")
+    await bus.publish([joined(one) for one in nodes] + [_order(one) for one in busy])
+    await bus.publish([submitted(), profiled(gpu_types=["titan-xp"])])
+    clients = {name: net.client(name) for name in ("estimator", "a", "b")}
+    ports = {name: Ports(bus=one, clock=LoopClock()) for name, one in clients.items()}
+    services: dict[str, Service] = {
+        "estimator": build(settings, ports["estimator"]),
+        "a": build_agent(settings, ports["a"], titan(0), "1"),
+        "b": build_agent(settings, ports["b"], titan(1), "1"),
+    }
+    running = [asyncio.create_task(Shell(one, ports[name], settings).run()) for name, one in services.items()]
+    await asyncio.sleep(1.0)
+    pair = question(nodes=("titan-0", "titan-1"), start=(0, 2), node=(0, 1), gpus=(8, 8))
+    before = await bus.ask(pair, 5.0)
+    said = await bus.ask(Calibrate(measure=not settings.calibrate), 1000.0)
+    if settings.calibrate:
+        await asyncio.sleep(1000.0)
+        said = await bus.ask(Calibrate(measure=False), 5.0)
+    after = await bus.ask(pair, 5.0)
+    for one in running:
+        one.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await net.close()
+    return before, said, after
+
+
+def _order(one: Node) -> StartOrdered:
+    return StartOrdered(
+        at=0.5,
+        node_id=one.node_id,
+        placement_id=PlacementId("p1"),
+        job_id=JobId("j1"),
+        spec=submitted().spec,
+        gang=Gang.of({one.node_id: 1}),
+        nodes=(one,),
+        samples_done=0.0,
+        learning_rate=None,
+    )
+
+
+def throughput(reply: Message) -> float:
+    assert isinstance(reply, Estimates)
+    return float(np.frombuffer(reply.throughput, dtype="<f8")[0])
+
+
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_bandwidths_are_measured_on_the_nodes_and_used_from_then_on(*, by_itself: bool) -> None:
+    """The cluster file's 3 GB/s is what full servers reach; a few GPUs on each reach less."""
+    before, said, after = run(lambda: calibrated(Settings(calibrate=by_itself)))
+    assert isinstance(said, Calibration)
+    [row] = said.rows
+    assert row.measurements == (3 * 2 + 4) * len(SIZES) * REPEATS
+    assert row.network is not None
+    assert 1.5e9 < row.network < 2.95e9
+    assert throughput(after) < throughput(before)
+
+
+def test_a_node_in_use_is_left_out() -> None:
+    async def story() -> Message:
+        _, said, _ = await calibrated(Settings(startup_s=1e6), titan(0))
+        return said
+
+    said = run(story)
+    assert isinstance(said, Calibration)
+    assert "free" in said.left_out[NodeId("titan-0")]
+    assert [row.network for row in said.rows] == [None]

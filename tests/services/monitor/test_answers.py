@@ -1,0 +1,314 @@
+"""What users see of jobs, nodes and the cluster."""
+
+import pytest
+
+from schemas.base import Event
+from schemas.events import NodeDrained
+from schemas.ids import JobId
+from schemas.placement import Gang
+from schemas.plans import Layer, Waiting
+from schemas.questions import (
+    EstimateQuestion,
+    ExplainJob,
+    ListJobs,
+    ListNodes,
+    Refused,
+    ShowJob,
+    ShowStatus,
+)
+from schemas.views import JobPage, JobView, NodePage, StatusView, WhyView
+from shared.domain.ledger import ledger_of
+from shared.domain.metrics import summary
+from tests.fact_builders import (
+    JOB,
+    K80,
+    NODE,
+    V100,
+    cancelled,
+    completed,
+    config,
+    failed,
+    in_queue,
+    joined,
+    left_out,
+    lost,
+    opened,
+    placement,
+    plan,
+    preempted,
+    profile_run,
+    profiled,
+    start_ordered,
+    started,
+    submitted,
+    whole_life,
+    worker_started,
+)
+from tests.services.monitor.monitor_world import World, heartbeat
+
+
+def status(world: World) -> StatusView:
+    view = world.ask(ShowStatus())
+    assert isinstance(view, StatusView)
+    return view
+
+
+def job(world: World, job_id: str = JOB) -> JobView:
+    view = world.ask(ShowJob(job_id=JobId(job_id)))
+    assert isinstance(view, JobView)
+    return view
+
+
+def page(world: World, question: ListJobs) -> JobPage:
+    view = world.ask(question)
+    assert isinstance(view, JobPage)
+    return view
+
+
+def why(*facts: Event, now: float = 0.0) -> WhyView:
+    world = World(*facts)
+    world.now = now
+    view = world.ask(ExplainJob(job_id=JobId(JOB)))
+    assert isinstance(view, WhyView)
+    return view
+
+
+# ---- status
+
+
+def test_the_status_counts_jobs_nodes_and_gpus() -> None:
+    view = status(
+        World(
+            joined(gpus=4),
+            joined("node-2", gpus=2, gpu_type="k80"),
+            joined("node-3", gpus=8),
+            lost("node-3"),
+            *in_queue(),
+            submitted("job-2"),
+            worker_started(gpu_indices=(0, 1)),
+        )
+    )
+    assert view.jobs == {"submitted": 1, "queued": 1}
+    assert view.gpus == {K80: (0, 2), V100: (2, 4)}
+    assert view.nodes == {"alive": 2, "draining": 0, "lost": 1}
+
+
+def test_the_status_shows_the_last_plan_and_its_policy() -> None:
+    view = status(World(plan(placement(), policy="fifo", gap=0.01)))
+    assert view.policy == "fifo"
+    assert view.plan is not None
+    assert (view.plan.placements, view.plan.gap) == (1, 0.01)
+
+
+def test_the_status_of_an_empty_cluster_is_empty() -> None:
+    view = status(World())
+    assert (view.jobs, view.gpus, view.policy, view.plan, view.raqlr) == ({}, {}, None, None, None)
+
+
+def test_the_status_carries_the_figures() -> None:
+    world = World(joined(), *in_queue(), started(at=30), completed(at=80))
+    world.now = 100
+    view = status(world)
+    assert view.metrics["jct_s_mean"] == 80
+    assert view.raqlr == pytest.approx(0.3)
+
+
+def test_the_figures_while_it_runs_are_those_of_the_log_afterwards() -> None:
+    world = World(*whole_life(), *whole_life("job-2", at=200.0, place="pl-2"))
+    world.now = 400.0
+    assert status(world).metrics == summary(ledger_of(world.log), now=400.0, raqlr_window_s=3600.0)
+
+
+# ---- jobs
+
+
+def test_a_running_job_shows_where_it_runs_and_how_fast_it_should() -> None:
+    two = config(node_1=2)
+    world = World(joined(), *in_queue(), plan(placement(on=two)), started(at=5, on=two))
+    world.now = 20
+    view = job(world)
+    assert (view.state, view.gang, view.started_at) == ("running", Gang.of(two), 5)
+    assert (view.estimated_throughput, view.layer) == (10.0, Layer.THEORY)
+    assert (view.wait_s, view.latency_ratio) == (5, 0.05)
+
+
+def test_progress_follows_the_heartbeats_while_the_job_runs() -> None:
+    world = World(joined(), *in_queue(), started())
+    world.hear(heartbeat(progress={JobId(JOB): 321.0}), at=1)
+    assert job(world).samples_done == 321
+    world.tell(preempted(samples_done=300))
+    assert job(world).samples_done == 300
+
+
+def test_a_failed_job_says_why() -> None:
+    view = job(World(joined(), *in_queue(), started(), failed(at=9, reason="exit 1")))
+    assert (view.state, view.reason, view.ended_at) == ("failed", "exit 1", 9)
+
+
+@pytest.mark.parametrize("question", [ShowJob(job_id=JobId("x")), ExplainJob(job_id=JobId("x"))])
+def test_a_job_that_nobody_knows_is_refused(question: ShowJob | ExplainJob) -> None:
+    assert World().ask(question) == Refused(reason="job x is not known")
+
+
+def test_a_question_for_somebody_else_is_refused() -> None:
+    question = EstimateQuestion(jobs=(), nodes=(), job=b"", start=b"", node=b"", gpus=b"")
+    assert World().ask(question) == Refused(reason="the monitor does not answer EstimateQuestion")
+
+
+# ---- pages
+
+
+def five_jobs() -> World:
+    return World(*(submitted(f"job-{number}", at=float(number)) for number in range(5)))
+
+
+def test_jobs_come_in_the_order_of_their_submission() -> None:
+    found = page(five_jobs(), ListJobs())
+    assert [view.job_id for view in found.jobs] == [f"job-{number}" for number in range(5)]
+    assert found.next is None
+
+
+def test_pages_follow_one_another_without_gap_or_repetition() -> None:
+    world, seen, after = five_jobs(), [], None
+    while True:
+        found = page(world, ListJobs(limit=2, after=after))
+        seen += [view.job_id for view in found.jobs]
+        after = found.next
+        if after is None:
+            break
+    assert seen == [f"job-{number}" for number in range(5)]
+
+
+def test_jobs_that_come_between_two_pages_change_nothing_before_them() -> None:
+    world = five_jobs()
+    first = page(world, ListJobs(limit=4))
+    world.tell(submitted("job-0a", at=0.5))
+    assert [view.job_id for view in page(world, ListJobs(after=first.next)).jobs] == ["job-4"]
+
+
+def test_jobs_can_be_chosen_by_state_and_by_project() -> None:
+    world = World(submitted("a", project="x"), submitted("b", project="y"), *in_queue("c", project="x"))
+    assert [view.job_id for view in page(world, ListJobs(project="x")).jobs] == ["a", "c"]
+    assert [view.job_id for view in page(world, ListJobs(project="x", state="queued")).jobs] == ["c"]
+
+
+@pytest.mark.parametrize("limit", [-5, 0, 1])
+def test_a_page_has_at_least_one_job(limit: int) -> None:
+    assert len(page(five_jobs(), ListJobs(limit=limit)).jobs) == 1
+
+
+def test_a_page_has_a_largest_size() -> None:
+    world = World(*(submitted(f"job-{number}") for number in range(600)))
+    found = page(world, ListJobs(limit=100_000))
+    assert len(found.jobs) == 500
+    assert found.next is not None
+
+
+@pytest.mark.parametrize("token", ["", "?", "bm8=", "WzFd"])
+def test_a_made_up_page_token_is_refused(token: str) -> None:
+    assert World().ask(ListJobs(after=token)) == Refused(
+        reason="after: this is not a token of an earlier page"
+    )
+
+
+def test_a_state_that_does_not_exist_is_refused() -> None:
+    reply = World().ask(ListJobs(state="asleep"))
+    assert isinstance(reply, Refused)
+    assert reply.reason.startswith("state: asleep is none of submitted, profiled, queued")
+
+
+# ---- why
+
+
+def test_a_new_job_waits_for_the_next_round_to_be_measured() -> None:
+    view = why(joined(), submitted())
+    assert (view.reason, view.detail) == ("profiling", "it is measured from the start of the next round")
+
+
+def test_a_job_under_measurement_says_where() -> None:
+    assert why(joined(), submitted(), opened(profile_run())).detail == "it is measured on v100 (node-1)"
+
+
+def test_a_measured_job_waits_for_its_estimate() -> None:
+    assert why(joined(), submitted(), profiled()).reason == Waiting.NO_ESTIMATE
+
+
+def test_a_job_that_came_after_the_last_plan_waits_for_the_next() -> None:
+    assert why(joined(), plan(), *in_queue()).reason == Waiting.NOT_PLANNED
+
+
+def test_a_job_left_out_has_the_reason_of_the_plan() -> None:
+    view = why(joined(), *in_queue(), plan(left_out=(left_out(to=["job-9"]),)))
+    assert (view.reason, view.detail, view.to, view.plan_id) == (
+        "outweighed",
+        "so it is",
+        ("job-9",),
+        "plan-1",
+    )
+
+
+def test_a_planned_job_is_starting() -> None:
+    view = why(joined(), *in_queue(), plan(placement(on=config(node_1=2))), start_ordered())
+    assert view.reason == "starting"
+    assert "node-1 (2 GPUs)" in view.detail
+
+
+def test_a_running_job_says_where() -> None:
+    view = why(joined(), *in_queue(), started())
+    assert (view.reason, view.detail) == ("running", "it runs on node-1 (1 GPU)")
+
+
+def test_a_job_whose_gpu_types_are_all_away_says_so() -> None:
+    assert why(joined(), *in_queue(gpu_types=(K80,))).reason == "no-nodes"
+    assert why(joined(), *in_queue(), lost()).reason == "no-nodes"
+
+
+def test_an_ended_job_says_how_it_ended() -> None:
+    assert why(submitted(), cancelled()).reason == "cancelled"
+    view = why(joined(), *in_queue(), started(), failed(reason="exit 1"))
+    assert (view.reason, view.detail) == ("failed", "exit 1")
+
+
+def test_the_expected_wait_is_the_recent_latency_ratio_times_the_age() -> None:
+    earlier = [*in_queue("a"), started("a", at=50), completed("a", at=60)]  # waited 50 s of an age of 100 s
+    assert why(joined(), *earlier, *in_queue(), now=100).expected_wait_s == pytest.approx(50)
+
+
+def test_a_waiting_job_shows_its_expected_wait_wherever_it_is_listed() -> None:
+    earlier = [*in_queue("a"), started("a", at=50), completed("a", at=60)]
+    world = World(joined(), *earlier, *in_queue())
+    world.now = 100
+    found = page(world, ListJobs()).jobs
+    assert [view.expected_wait_s for view in found] == [None, pytest.approx(50)]
+    world.tell(started(at=100))
+    assert job(world).expected_wait_s is None
+
+
+def test_without_an_ended_job_nobody_knows_how_long_it_takes() -> None:
+    assert why(joined(), *in_queue()).expected_wait_s is None
+
+
+# ---- nodes
+
+
+def test_nodes_show_their_jobs_and_when_they_were_heard() -> None:
+    world = World(joined(), worker_started(gpu_indices=(0, 1, 2)))
+    world.hear(heartbeat(), at=2)
+    world.now = 3.5
+    view = world.ask(ListNodes())
+    assert isinstance(view, NodePage)
+    [node] = view.nodes
+    assert (node.state, node.gpus_free, node.jobs, node.heartbeat_age_s) == ("alive", 5, {JOB: 3}, 1.5)
+
+
+def test_a_lost_node_has_nothing_to_give() -> None:
+    view = World(joined(), worker_started(), lost()).ask(ListNodes())
+    assert isinstance(view, NodePage)
+    [node] = view.nodes
+    assert (node.state, node.gpus_free, node.jobs, node.heartbeat_age_s) == ("lost", 0, {}, None)
+
+
+def test_a_draining_node_says_so() -> None:
+    view = World(joined(), NodeDrained(at=1, node_id=NODE)).ask(ListNodes())
+    assert isinstance(view, NodePage)
+    assert view.nodes[0].state == "draining"

@@ -1,0 +1,278 @@
+"""The placer's core: what it orders when plans, workers and nodes come and go."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from schemas.base import Event
+from schemas.events import (
+    GangFormed,
+    JobCancelled,
+    JobPreempted,
+    JobStarted,
+    NodeJoined,
+    NodeLost,
+    NodeReturned,
+    Outcome,
+    PlacementRefused,
+    PreemptReason,
+    ProfileRun,
+    ProfilingPlanned,
+    StartOrdered,
+    StopOrdered,
+    WorkerCheckpointed,
+)
+from schemas.ids import GpuType, JobId, PlacementId
+from schemas.placement import Gang, Relaxed
+from schemas.plans import Placement, PlanKind
+from services.placer.core import Placer
+from services.placer.state import State
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
+
+E = TypeVar("E", bound=Event)
+
+
+def only(kind: type[E], events: Sequence[Event]) -> E:
+    found = [event for event in events if isinstance(event, kind)]
+    assert len(found) == 1, f"{kind.__name__}: {found}"
+    return found[0]
+
+
+def kinds(events: Sequence[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
+
+
+def test_a_plan_starts_a_worker_on_every_node_of_the_gang() -> None:
+    facts = Bench().plan(place("p1", a=4, b=2))
+    assert kinds(facts) == [StartOrdered, StartOrdered]
+
+
+def test_a_job_starts_when_all_its_workers_are_up_and_the_leader_is_informed() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    facts = bench.start(placement)
+    started = only(JobStarted, facts)
+    assert (started.learning_rate, started.global_batch) == (0.4, 128)
+    assert only(GangFormed, facts).node_id == A
+
+
+def test_the_gang_does_not_form_while_a_worker_is_missing() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.plan(placement)
+    assert bench.tell(worker_started(placement, A, 2)) == []
+
+
+def test_a_job_that_keeps_its_configuration_is_left_alone() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.start(placement)
+    assert bench.plan(placement) == []
+
+
+def test_a_move_stops_first_and_starts_from_the_checkpoint() -> None:
+    bench = Bench()
+    old, new = place("p1", a=4), place("p2", a=2, b=2)
+    bench.start(old)
+    assert kinds(bench.plan(new)) == [StopOrdered]
+    facts = bench.stop(old, A, Outcome.CHECKPOINTED, samples=500.0)
+    assert only(JobPreempted, facts).samples_done == 500.0
+    assert {event.samples_done for event in facts if isinstance(event, StartOrdered)} == {500.0}
+
+
+def test_a_start_waits_until_the_gpus_are_free() -> None:
+    bench = Bench(nodes=(A,))
+    old, new = place("p1", a=4), place("p2", OTHER, a=4)
+    bench.start(old)
+    assert kinds(bench.plan(new)) == [StopOrdered]
+    assert StartOrdered in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
+
+
+def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    assert kinds(bench.plan(place("p2", OTHER, b=4), kind=PlanKind.FRAGMENT)) == [StartOrdered]
+
+
+def test_a_plan_of_an_older_leader_is_refused() -> None:
+    bench = Bench()
+    bench.plan(token=7)
+    refused = only(PlacementRefused, bench.plan(place("p1", a=1), token=6))
+    assert refused.reason == "the plan is of an older leader"
+
+
+def test_a_plan_of_an_older_leader_leaves_alone_what_runs() -> None:
+    bench = Bench()
+    running = place("p1", a=4)
+    bench.start(running)
+    bench.plan(running, token=7)
+    facts = bench.plan(running, place("p2", OTHER, b=4), token=6)
+    assert only(PlacementRefused, facts).placement_id == "p2"
+    assert bench.core.state.placements[running.placement_id].wanted
+
+
+@pytest.mark.parametrize(
+    ("placement", "reason"),
+    [
+        (place("p1", JobId("gone"), a=1), "the job is not wanted any more"),
+        (place("p1", c=1), "node c is not there"),
+        (place("p1", a=5), "node a has not 5 GPUs that are promised to nobody"),
+    ],
+)
+def test_what_does_not_hold_is_refused_with_the_reason(placement: Placement, reason: str) -> None:
+    assert only(PlacementRefused, Bench().plan(placement)).reason == reason
+
+
+def test_a_fragment_plan_that_would_double_own_gpus_is_refused() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=3))
+    facts = bench.plan(place("p2", OTHER, a=2), kind=PlanKind.FRAGMENT)
+    assert kinds(facts) == [PlacementRefused]
+
+
+def test_a_job_that_came_to_its_end_is_placed_no_more_though_nobody_has_said_so() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    bench.stop(place("p1", a=4), A, Outcome.COMPLETED, samples=1e6)
+    refused = only(PlacementRefused, bench.plan(place("p2", b=4)))
+    assert refused.reason == "the job has come to its end"
+
+
+def test_a_move_that_crosses_the_jobs_end_starts_nothing() -> None:
+    bench = Bench()
+    old = place("p1", a=4)
+    bench.start(old)
+    bench.plan(place("p2", b=4))
+    assert bench.stop(old, A, Outcome.COMPLETED, samples=1e6) == []
+
+
+def test_a_placement_never_starts_again_though_a_plan_keeps_it() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    bench.tell(NodeJoined(at=60.0, node_id=A, node=node(A), life="2"))
+    refused = [only(PlacementRefused, bench.plan(place("p1", a=4))) for _ in range(2)]
+    assert refused[0].reason == "the placement has ended since the plan was made"
+    assert refused[0].event_id != refused[1].event_id  # each plan is answered
+
+
+def test_a_lost_node_ends_its_gangs_with_the_last_checkpoint() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    bench.tell(
+        WorkerCheckpointed(
+            at=40.0, node_id=A, placement_id=placement.placement_id, job_id=JOB, samples_done=300.0
+        )
+    )
+    facts = bench.tell(NodeLost(at=45.0, node_id=A))
+    assert {event.node_id for event in facts if isinstance(event, StopOrdered)} == {A, B}
+    preempted = only(JobPreempted, bench.stop(placement, B, Outcome.CHECKPOINTED))
+    assert (preempted.reason, preempted.samples_done) == (PreemptReason.NODE_LOST, 300.0)
+
+
+def test_nothing_starts_on_a_returned_node_before_its_stale_work_has_stopped() -> None:
+    bench = Bench(nodes=(A,))
+    stale, new = place("p1", a=4), place("p2", a=4)
+    bench.start(stale)
+    bench.tell(NodeLost(at=45.0, node_id=A))
+    bench.tell(NodeReturned(at=60.0, node_id=A))
+    assert bench.plan(new) == []
+    assert kinds(bench.stop(stale, A, Outcome.CHECKPOINTED)) == [StartOrdered]
+
+
+def test_an_agent_that_begins_a_new_life_has_lost_its_workers() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    facts = bench.tell(NodeJoined(at=60.0, node_id=A, node=node(A), life="2"))
+    assert only(JobPreempted, facts).reason is PreemptReason.AGENT_RESTARTED
+
+
+def test_a_worker_nobody_wants_is_stopped_and_its_gpus_stay_taken_until_it_is_gone() -> None:
+    bench = Bench(nodes=(A,))
+    ghost, new = place("ghost", a=4), place("p1", OTHER, a=4)
+    assert kinds(bench.tell(worker_started(ghost, A, 4))) == [StopOrdered]
+    assert bench.plan(new) == []
+    assert kinds(bench.stop(ghost, A, Outcome.CHECKPOINTED)) == [StartOrdered]
+
+
+def test_a_cancelled_job_is_stopped_and_not_preempted() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.start(placement)
+    assert kinds(bench.tell(JobCancelled(at=30.0, job_id=JOB))) == [StopOrdered]
+    assert bench.stop(placement, A, Outcome.CHECKPOINTED) == []
+
+
+def test_when_the_leader_is_done_the_others_are_stopped() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    facts = bench.stop(placement, A, Outcome.COMPLETED, samples=1e6)
+    assert only(StopOrdered, facts).node_id == B
+
+
+def test_a_node_that_refuses_sends_the_job_back_to_the_queue() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.plan(placement)
+    facts = bench.stop(placement, A, Outcome.REFUSED)
+    assert PlacementRefused in kinds(facts)
+    assert bench.core.state.placements == {}
+
+
+def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:
+    bench = Bench()
+    bench.plan(place("p1", a=2, b=2), at=10.0)
+    assert bench.core.next_wakeup() == 70.0
+    facts = bench.wake(70.0)
+    assert kinds(facts) == [PlacementRefused, StopOrdered, StopOrdered]
+    assert bench.core.next_wakeup() is None
+
+
+def test_a_measurement_comes_before_training_and_keeps_its_place() -> None:
+    bench = Bench(nodes=(A,))
+    old, new = place("p1", a=4), place("p2", OTHER, a=3)
+    bench.start(old)
+    run = ProfileRun(placement_id=PlacementId("profile"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)
+    assert bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,))) == []
+    bench.plan(new)
+    facts = bench.stop(old, A, Outcome.CHECKPOINTED)
+    starts = [event for event in facts if isinstance(event, StartOrdered)]
+    assert [(start.placement_id, start.profile_iterations) for start in starts] == [
+        ("profile", 20),
+        ("p2", 0),
+    ]
+
+
+def test_a_measurement_that_found_no_gpu_is_given_back_at_the_next_round() -> None:
+    bench = Bench(nodes=(A,))
+    bench.start(place("p1", a=4))
+    run = ProfileRun(placement_id=PlacementId("profile"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)
+    bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
+    facts = bench.tell(ProfilingPlanned(at=390.0, round=2, runs=()))
+    assert only(PlacementRefused, facts).placement_id == "profile"
+
+
+def test_a_replay_gives_the_same_state_and_resume_has_nothing_to_add() -> None:
+    bench = Bench()
+    old = place("p1", a=4)
+    bench.start(old)
+    bench.plan(place("p2", a=2, b=2), place("p3", OTHER, b=2))
+    again = Placer(start_timeout_s=60.0, profile_iterations=20)
+    for event in bench.log:
+        again.handle(event, event.at)
+    assert again.state == bench.core.state
+    assert again.resume(100.0) == []
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(again.state), type=State) == again.state
+
+
+def test_a_mode_that_a_node_does_not_run_is_refused() -> None:
+    bench = Bench()
+    members = place("p1", a=1).gang.members
+    [refused] = bench.plan(
+        msgspec.structs.replace(place("p1", a=1), gang=Gang(members, Relaxed(tasks=((1,),))))
+    )
+    assert isinstance(refused, PlacementRefused)
+    assert refused.reason == "node a runs no relaxed gangs"

@@ -1,0 +1,111 @@
+"""Whatever plans, workers and nodes do, no GPU is handed out twice and no gang starts in part."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.events import (
+    JobStarted,
+    NodeJoined,
+    NodeLost,
+    NodeReturned,
+    Outcome,
+    StartOrdered,
+    WorkerStopped,
+)
+from schemas.ids import NodeId
+from schemas.plans import Placement, PlanKind
+from services.placer.phases import WorkerState
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
+
+CHOICES = [{"a": 4}, {"a": 2, "b": 2}, {"b": 3}, {"a": 1}, {"a": 3, "b": 4}]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("plan"),
+            st.sampled_from(list(PlanKind)),
+            st.lists(st.tuples(st.sampled_from([JOB, OTHER]), st.sampled_from(CHOICES)), max_size=2),
+        ),
+        st.tuples(st.just("answer"), st.booleans()),
+        st.tuples(st.just("lose"), st.sampled_from([A, B])),
+        st.tuples(st.just("return"), st.sampled_from([A, B])),
+        st.tuples(st.just("rejoin"), st.sampled_from([A, B])),
+    ),
+    max_size=25,
+)
+
+
+class Cluster:
+    """The bench with agents that obey whenever they are let."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.on: dict[NodeId, dict[str, StartOrdered]] = {A: {}, B: {}}
+        self.lives = 1
+
+    def step(self, step: tuple[object, ...]) -> None:
+        match step:
+            case ("plan", PlanKind() as kind, list() as wanted):
+                number = self.bench.plans
+                placements = [
+                    place(f"p{number}.{index}", job_id, **gpus) for index, (job_id, gpus) in enumerate(wanted)
+                ]
+                self.bench.plan(*placements, kind=kind)
+            case ("answer", bool() as up):
+                self.answer(up=up)
+            case ("lose", str() as name):
+                self.bench.tell(NodeLost(at=50.0 + len(self.bench.log), node_id=NodeId(name)))
+            case ("return", str() as name):
+                self.bench.tell(NodeReturned(at=50.0 + len(self.bench.log), node_id=NodeId(name)))
+            case ("rejoin", str() as name):
+                self.lives += 1
+                joined = NodeJoined(
+                    at=60.0, node_id=NodeId(name), node=node(NodeId(name)), life=str(self.lives)
+                )
+                self.bench.tell(joined)
+
+    def answer(self, *, up: bool) -> None:
+        """Let every ordered worker come up, or every stopping one go."""
+        for placed in list(self.bench.core.state.placements.values()):
+            placement = place(placed.placement_id, placed.job_id, **placed.gang.configuration)
+            for node_id, worker in list(placed.workers.items()):
+                if up and worker is WorkerState.ORDERED:
+                    self.bench.tell(worker_started(placement, node_id, placed.gang.on(node_id)))
+                elif not up and worker is WorkerState.STOPPING:
+                    self.bench.tell(stopped(placement, node_id))
+
+
+def stopped(placement: Placement, node_id: NodeId) -> WorkerStopped:
+    return WorkerStopped(
+        at=55.0,
+        node_id=node_id,
+        placement_id=placement.placement_id,
+        job_id=placement.job_id,
+        outcome=Outcome.CHECKPOINTED,
+        samples_done=0.0,
+        leads=False,
+    )
+
+
+@given(STEPS)
+def test_no_gpu_is_handed_out_twice_and_no_job_trains_twice(steps: list[tuple[object, ...]]) -> None:
+    cluster = Cluster()
+    state = cluster.bench.core.state
+    for step in steps:
+        cluster.step(step)
+        held = state.gpus_held()
+        assert all(held.get(node_id, 0) <= known.node.gpus for node_id, known in state.nodes.items())
+        for job_id in (JOB, OTHER):
+            assert sum(bool(placed.workers) for placed in state.of_job(job_id)) <= 1
+
+
+@given(STEPS)
+def test_a_job_starts_only_with_its_whole_gang(steps: list[tuple[object, ...]]) -> None:
+    cluster = Cluster()
+    for step in steps:
+        cluster.step(step)
+    ordered = {
+        (event.placement_id, event.node_id) for event in cluster.bench.log if isinstance(event, StartOrdered)
+    }
+    for event in cluster.bench.log:
+        if isinstance(event, JobStarted):
+            assert {(event.placement_id, node_id) for node_id in event.gang.nodes} <= ordered

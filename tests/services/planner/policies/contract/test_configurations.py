@@ -1,0 +1,136 @@
+import numpy as np
+
+from schemas.placement import Configuration
+from services.planner.policies.contract.configurations import configurations_for, explicit, held, placeable
+from services.planner.policies.contract.view import ViewJob, ViewNode
+from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present
+
+SENSITIVE, LOW = 1.5, 1.2
+
+
+def found(one: ViewJob, cluster: tuple[ViewNode, ...], *, stay: bool = False) -> list[Configuration]:
+    columns = configurations_for([one], cluster, 1.4, stay=stay)
+    return [columns.at(row) for row in range(len(columns))]
+
+
+def test_an_aggregated_one_on_every_node_with_enough_idle_gpus() -> None:
+    assert found(job(demand=(4,), sensitivity=SENSITIVE), nodes(3, 5, 8)) == [place_on(a1=4), place_on(a2=4)]
+
+
+def test_a_job_may_take_the_last_gpu_of_a_node() -> None:
+    assert found(job(demand=(4,)), nodes(4)) == [place_on(a0=4)]
+
+
+def test_a_low_sensitivity_job_is_spread_over_adjacent_nodes_each_filled_before_the_next() -> None:
+    one = job(demand=(6,), sensitivity=LOW)
+    assert found(one, nodes(4, 3, 5)) == [place_on(a0=4, a1=2), place_on(a1=3, a2=3)]
+
+
+def test_the_fewest_nodes_that_satisfy_it_and_none_longer() -> None:
+    one = job(demand=(5,), sensitivity=LOW)
+    assert found(one, nodes(1, 2, 2, 3)) == [place_on(a2=2, a3=3)]
+
+
+def test_three_nodes_where_two_are_too_few() -> None:
+    one = job(demand=(6,), sensitivity=LOW)
+    assert found(one, nodes(2, 2, 2, 2)) == [place_on(a0=2, a1=2, a2=2), place_on(a1=2, a2=2, a3=2)]
+
+
+def test_a_run_whose_first_node_suffices_is_not_distributed() -> None:
+    one = job(demand=(4,), sensitivity=LOW)
+    assert found(one, nodes(8, 2, 2)) == [place_on(a0=4), place_on(a1=2, a2=2)]
+
+
+def test_nodes_without_an_idle_gpu_are_stepped_over() -> None:
+    assert found(job(demand=(4,), sensitivity=LOW), nodes(2, 0, 2)) == [place_on(a0=2, a2=2)]
+
+
+def test_a_sensitive_job_stays_on_one_node_when_it_fits_the_largest() -> None:
+    assert found(job(demand=(4,), sensitivity=SENSITIVE), nodes(2, 2)) == []
+
+
+def test_a_sensitive_job_is_spread_only_when_it_is_larger_than_the_largest_node() -> None:
+    assert found(job(demand=(16,), sensitivity=SENSITIVE), nodes(8, 8)) == [place_on(a0=8, a1=8)]
+
+
+def test_the_threshold_itself_is_low() -> None:
+    assert found(job(demand=(4,), sensitivity=1.4), nodes(2, 2)) == [place_on(a0=2, a1=2)]
+
+
+def test_a_gang_never_mixes_types() -> None:
+    cluster = (node("a0", 2), node("b0", 2, gpu_type=SLOW), node("c0", 2))
+    one = job(demand=(2, 4), gpu_types=(FAST, SLOW), sensitivity=LOW)
+    assert found(one, cluster) == [
+        place_on(a0=2), place_on(c0=2), place_on(a0=2, c0=2), place_on(b0=2),
+    ]  # fmt: skip
+
+
+def test_types_that_the_job_cannot_run_on_are_left_out() -> None:
+    assert found(job(gpu_types=(SLOW,)), nodes(8)) == []
+
+
+def test_every_element_of_the_demand_has_its_own() -> None:
+    assert found(job(demand=(1, 8), sensitivity=SENSITIVE), nodes(8)) == [place_on(a0=1), place_on(a0=8)]
+
+
+def test_columns_of_several_jobs_stand_one_after_another() -> None:
+    columns = configurations_for([job("x", (1,)), job("y", (9,)), job("z", (2,))], nodes(1, 2), 1.4)
+    assert columns.job.tolist() == [0, 0, 2, 2]
+    assert [columns.jobs[index] for index in columns.job] == ["x", "x", "z", "z"]
+    assert [columns.at(row) for row in range(4)] == [
+        place_on(a0=1), place_on(a1=1), place_on(a1=2), place_on(a0=1, a1=1),
+    ]  # fmt: skip
+    assert columns.start.dtype == columns.node.dtype == columns.gpus.dtype == np.int32
+
+
+def test_no_nodes_or_no_jobs_give_no_configurations() -> None:
+    assert len(configurations_for([], nodes(8), 1.4)) == 0
+    assert len(configurations_for([job()], (), 1.4)) == 0
+
+
+def test_a_spread_job_may_stay_where_it_is() -> None:
+    one = job(demand=(4,), sensitivity=SENSITIVE, present=present(a0=2, a2=2))
+    assert place_on(a0=2, a2=2) in found(one, nodes(8, 8, 8), stay=True)
+    assert place_on(a0=2, a2=2) not in found(one, nodes(8, 8, 8))
+
+
+def test_it_may_not_stay_where_its_gpus_or_nodes_are_gone() -> None:
+    one = job(demand=(4,), sensitivity=SENSITIVE, present=present(a0=2, a2=2))
+    assert found(one, nodes(8, 8, 1), stay=True) == found(one, nodes(8, 8, 1))
+    assert found(one, nodes(8, 8), stay=True) == found(one, nodes(8, 8))
+
+
+def test_the_rows_that_leave_jobs_where_they_are() -> None:
+    jobs = [job(name, (2, 4), sensitivity=LOW) for name in "xyz"]
+    columns = configurations_for(jobs, nodes(4, 4, 2, 2), 1.4)
+    present = {jobs[0].job_id: place_on(a1=2), jobs[2].job_id: place_on(a3=2, a2=2)}
+    assert {
+        (columns.jobs[columns.job[row]], tuple(sorted(columns.at(row).items())))
+        for row in held(columns, present)
+    } == {("x", (("a1", 2),)), ("z", (("a2", 2), ("a3", 2)))}
+
+
+def test_where_nothing_offers_the_present_place_no_row_holds_it() -> None:
+    columns = configurations_for([job("x", (4,), sensitivity=SENSITIVE)], nodes(4, 4), 1.4)
+    for place in (place_on(a0=2, a1=2), place_on(gone=4), place_on()):
+        assert not len(held(columns, {job("x").job_id: place}))
+
+
+def test_given_configurations_become_columns() -> None:
+    given = [(job("x").job_id, place_on(a0=1)), (job("y").job_id, place_on(a0=2, a1=3))]
+    columns = explicit(given, nodes(8, 8))
+    assert [columns.at(row) for row in range(2)] == [place for _, place in given]
+
+
+def test_a_job_is_placeable_if_it_has_a_configuration_on_the_idle_gpus() -> None:
+    cluster = nodes(2, 2, 0)
+    jobs = [
+        job("on-one-node", (2,)),
+        job("spread", (4,), sensitivity=LOW),
+        job("sensitive", (4,), sensitivity=SENSITIVE),
+        job("too-large", (5,), sensitivity=LOW),
+        job("elsewhere", (1,), gpu_types=(SLOW,)),
+    ]
+    fitting = placeable(jobs, cluster, 1.4)
+    assert [one.job_id for one in fitting] == ["on-one-node", "spread"]
+    assert fitting == [one for one in jobs if found(one, cluster)]

@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+
+from schemas.plans import PlanKind, Stage, Waiting
+from services.planner.policies.contract.configurations import Configurations, configurations_for
+from services.planner.policies.contract.decision import Decision
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import ViewJob
+from services.planner.policies.hops.policy import TIE, gains
+from tests.services.planner.planner_builders import (
+    FAST,
+    SLOW,
+    chosen,
+    decide,
+    job,
+    linear,
+    node,
+    nodes,
+    place_on,
+    present,
+    view,
+)
+
+
+def reasons(decision: Decision) -> dict[str, Waiting]:
+    return {left.job_id: left.reason for left in decision.left}
+
+
+def test_the_gain_is_throughput_over_the_jobs_smallest() -> None:
+    wanted = configurations_for([job("x", (1, 2), sensitivity=9.0), job("y", (4,))], nodes(8), 1.4)
+    assert gains(wanted, np.array([5.0, 20.0, 7.0])).tolist() == [1.0, 4.0, 1.0]
+
+
+def test_a_configuration_without_an_estimate_has_no_gain_and_spoils_none() -> None:
+    wanted = configurations_for([job("x", (1, 2, 4), sensitivity=9.0)], nodes(8), 1.4)
+    assert np.isnan(gains(wanted, np.array([5.0, np.nan, 10.0]))).tolist() == [False, True, False]
+
+
+def test_the_objective_is_the_sum_of_weight_times_gain() -> None:
+    one = job(demand=(1, 2), wait_s=30.0, age_s=100.0, priority=2.0)
+    decision = decide("hops", view([one], nodes(8)))
+    assert decision.objective == pytest.approx(2.0 * 0.3 * 2.0)  # user's factor · LR · gain of 2 GPUs
+    assert (decision.stage, decision.gap) == (Stage.OPTIMAL, 0.0)
+    assert decision.configurations == 2
+
+
+def test_a_job_that_waited_longer_gets_the_gpus() -> None:
+    seen = view([job("new", (8,), wait_s=1.0), job("old", (8,), wait_s=50.0)], nodes(8))
+    assert chosen(decide("hops", seen)) == {"old": place_on(a0=8)}
+
+
+def test_the_faster_type_goes_to_the_job_that_gains_more_from_it() -> None:
+    cluster = [node("a0", 1), node("b0", 1, gpu_type=SLOW)]
+    pair = [job(name, (1,), gpu_types=(FAST, SLOW)) for name in ("flat", "steep")]
+
+    def estimator(wanted: Configurations) -> Estimated:
+        fast = wanted.node == 0
+        speed = np.where(fast, np.where(wanted.job == 1, 40.0, 11.0), 10.0)
+        return Estimated(throughput=speed, layer=np.zeros(len(wanted), dtype=np.uint8))
+
+    decision = decide("hops", view(pair, cluster), estimator)
+    assert chosen(decision) == {"flat": place_on(b0=1), "steep": place_on(a0=1)}
+
+
+def test_every_job_left_out_has_its_reason() -> None:
+    def estimator(wanted: Configurations) -> Estimated:
+        known = linear(wanted)
+        unknown = wanted.job == wanted.jobs.index(job("unknown").job_id)
+        return Estimated(throughput=np.where(unknown, np.nan, known.throughput), layer=known.layer)
+
+    jobs = [
+        job("runs", (4,), wait_s=99.0),
+        job("unknown", (1,), wait_s=98.0),
+        job("nowhere", (1,), wait_s=97.0, gpu_types=(SLOW,)),
+        job("outweighed", (4,), wait_s=0.1),
+        job("outside", (1,), wait_s=0.0),
+    ]
+    decision = decide("hops", view(jobs, nodes(7)), estimator)
+    assert reasons(decision) == {
+        "unknown": Waiting.NO_ESTIMATE,
+        "nowhere": Waiting.NO_CONFIGURATION,
+        "outweighed": Waiting.OUTWEIGHED,
+        "outside": Waiting.OUTSIDE_WINDOW,
+    }
+
+
+def sensitive_head() -> list[ViewJob]:
+    """A job in the window that cannot use the fragments, and one behind it that can."""
+    return [
+        job("sensitive", (4,), wait_s=50.0, sensitivity=2.0),
+        job("low", (4,), wait_s=1.0, sensitivity=1.0),
+    ]
+
+
+def test_a_fragment_plan_fills_fragments_with_a_job_of_low_sensitivity() -> None:
+    seen = view(sensitive_head(), nodes(2, 2), kind=PlanKind.FRAGMENT)
+    assert chosen(decide("hops", seen)) == {"low": place_on(a0=2, a1=2)}
+
+
+def test_a_first_plan_does_not_reach_behind_the_window() -> None:
+    decision = decide("hops", view(sensitive_head(), nodes(2, 2)))
+    assert chosen(decision) == {}
+    assert reasons(decision)["low"] == Waiting.OUTSIDE_WINDOW
+
+
+def test_it_asks_again_when_the_queue_is_refreshed_if_that_could_let_a_job_in() -> None:
+    decision = decide("hops", view(sensitive_head(), nodes(2, 2), at=100.0))
+    assert decision.again_at == 130.0
+
+
+def test_it_does_not_ask_again_when_nothing_idle_is_enough() -> None:
+    seen = view([job("runs", (8,), wait_s=9.0), job("waits", (1,), wait_s=0.0)], nodes(8))
+    assert decide("hops", seen).again_at is None
+
+
+def test_a_running_job_is_not_moved_for_nothing() -> None:
+    seen = view([job("x", (4,), present=present(a2=4))], nodes(8, 8, 8))
+    assert chosen(decide("hops", seen)) == {"x": place_on(a2=4)}
+
+
+def test_a_running_job_moves_for_more_than_moving_costs() -> None:
+    seen = view([job("x", (2, 4), present=present(a2=2))], nodes(8, 8, 8))
+    [place] = chosen(decide("hops", seen)).values()
+    assert sum(place.values()) == 4
+
+
+def test_moving_costs_its_share_of_the_round() -> None:
+    seen = view([job("x", (2, 4), present=present(a0=2), wait_s=50.0, age_s=100.0)], nodes(8))
+    objective = decide("hops", seen, moving_cost_s=36.0).objective
+    assert objective == pytest.approx(0.5 * 2.0 * 0.9)  # 36 of 360 s
+    free = decide("hops", seen, moving_cost_s=0.0).objective
+    assert free == pytest.approx(0.5 * 2.0 * (1.0 - TIE))
+
+
+def test_an_empty_cluster_and_an_empty_queue_give_an_empty_plan() -> None:
+    assert decide("hops", view([], nodes(8))).choices == ()
+    assert reasons(decide("hops", view([job("x")], ()))) == {"x": Waiting.NO_CONFIGURATION}
+
+
+def test_a_job_that_fits_nowhere_keeps_no_fragment_from_the_next() -> None:
+    head = job("head", (4,), wait_s=90.0, sensitivity=2.0)
+    decision = decide("hops", view([head, job("next", (1,))], nodes(1, 1, 1), kind=PlanKind.FRAGMENT))
+    assert list(chosen(decision)) == ["next"]
+    assert reasons(decision) == {"head": Waiting.NO_CONFIGURATION}

@@ -1,0 +1,207 @@
+"""What every policy must keep to, whatever it is asked. A policy that is installed is tested by that."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from schemas.ids import JobId
+from schemas.placement import Gang, Lockstep, Relaxed
+from schemas.plans import Layer, Waiting
+from services.planner.policies.contract.decision import Choice, Decision, Left, fault
+from services.planner.policies.contract.view import View
+from services.planner.solver import BACKENDS, solving_from_now
+from services.planner.solver.effort import Effort
+from services.planner.solver.problem import Problem, Solution
+from services.planner.work.registry import Registry, UnfitPolicy, names
+from services.planner.work.steps import Decide, decided_by
+from tests.services.planner.planner_builders import (
+    SLOW,
+    decide,
+    job,
+    linear,
+    node,
+    place_on,
+    present,
+    silent,
+    view,
+)
+from tests.services.planner.planner_policies import Slow
+from tests.services.planner.planner_views import mentioned, views
+
+HERE = "services.planner.policies."
+GARBAGE = [b"null", b"[]", b"{}", b'{"jobs": 1}', msgspec.msgpack.encode([[["j0", 0, 0, 0]] * 2, [], []])]
+every_policy = pytest.mark.parametrize("policy", names())
+
+
+@every_policy
+@given(seen=views())
+@limits(max_examples=15, deadline=None)
+def test_a_decision_is_sound(policy: str, seen: View) -> None:
+    decision = decide(policy, seen)  # which checks capacity, gangs, one configuration a job
+    assert fault(seen, decision) is None
+
+
+@every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
+def test_every_job_is_placed_or_has_a_reason(policy: str, seen: View) -> None:
+    assert mentioned(decide(policy, seen)) == sorted(job.job_id for job in seen.jobs)
+
+
+@every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
+def test_the_same_view_gives_the_same_decision(policy: str, seen: View) -> None:
+    assert decide(policy, seen) == decide(policy, seen)
+
+
+@every_policy
+@given(first=views(), then=views())
+@limits(max_examples=6, deadline=None)
+def test_memory_survives_a_restart_of_the_planner(policy: str, first: View, then: View) -> None:
+    """All a policy knows of earlier plans is in the view: one built anew decides as the old one would."""
+    registry = Registry()
+    memory = decide(policy, first, registry=registry).memory
+    again = msgspec.structs.replace(then, at=first.at + 60.0, memory=memory)
+    assert decide(policy, again, registry=registry) == decide(policy, again)
+
+
+@every_policy
+@given(seen=views(), garbage=st.binary(max_size=30) | st.sampled_from(GARBAGE))
+@limits(max_examples=6, deadline=None)
+def test_memory_that_makes_no_sense_is_harmless(policy: str, seen: View, garbage: bytes) -> None:
+    decision = decide(policy, msgspec.structs.replace(seen, memory=garbage))
+    assert fault(seen, decision) is None
+    assert mentioned(decision) == sorted(job.job_id for job in seen.jobs)
+
+
+@every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
+def test_it_is_asked_again_later_or_not_at_all(policy: str, seen: View) -> None:
+    again_at = decide(policy, seen).again_at
+    assert again_at is None or again_at > seen.at
+
+
+@every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
+def test_a_silent_estimator_breaks_nothing(policy: str, seen: View) -> None:
+    assert fault(seen, decide(policy, seen, estimator=silent)) is None
+
+
+def choice(name: str, **place: int) -> Choice:
+    return Choice(
+        job_id=job(name).job_id, gang=Gang.of(place_on(**place)), throughput=1.0, layer=Layer.THEORY
+    )
+
+
+@pytest.mark.parametrize(
+    ("choices", "complaint"),
+    [
+        ([choice("x", a0=2), choice("x", a0=2)], "2 configurations for job x"),
+        ([choice("stranger", a0=2)], "1 configurations for job stranger"),
+        ([choice("x", a0=3)], "job x: 3 GPUs, not one of (2,)"),
+        ([choice("x", elsewhere=2)], "job x on node elsewhere"),
+        ([choice("x", b0=2)], "job x on node b0"),
+        ([choice("x", a0=2), choice("y", a0=2)], "node a0 is over-allocated"),
+        ([choice("x", a0=2)], None),
+    ],
+)
+def test_each_broken_rule_is_named(choices: list[Choice], complaint: str | None) -> None:
+    seen = view([job("x", (2,)), job("y", (2,))], [node("a0", 3), node("b0", gpu_type=SLOW)])
+    assert fault(seen, Decision(choices=tuple(choices))) == complaint
+
+
+@pytest.mark.parametrize(("choices", "left"), [(["x"], ["x"]), ([], ["x", "x"])])
+def test_a_job_is_placed_or_left_out_and_mentioned_once(choices: list[str], left: list[str]) -> None:
+    seen = view([job("x", (2,))], [node("a0", 2)])
+    reasons = tuple(Left(job_id=JobId(name), reason=Waiting.OUTWEIGHED) for name in left)
+    decision = Decision(choices=tuple(choice(name, a0=2) for name in choices), left=reasons)
+    assert fault(seen, decision) == "job x is left out, and placed or left out besides"
+
+
+def test_a_policy_is_found_by_name_or_by_module_and_attribute() -> None:
+    registry = Registry()
+    assert registry.find("fifo") is registry.find("fifo")
+    assert type(registry.find(f"{HERE}hops.policy:Hops")) is type(registry.find("hops"))
+
+
+@pytest.mark.parametrize("name", ["nonsense", "no.such.module:Policy", "services.planner:Nothing"])
+def test_an_unknown_policy_is_an_error_that_names_it(name: str) -> None:
+    with pytest.raises(UnfitPolicy, match=name.partition(":")[0]):
+        Registry().find(name)
+
+
+def test_reasons_are_those_users_know() -> None:
+    decision = decide("hops", view([job("x", (9,))], [node("a0")]), estimator=linear)
+    assert decision.left[0].reason == Waiting.NO_CONFIGURATION
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_what_a_policy_reckons_comes_off_the_solver_s_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+    modelled: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    effort = Effort(budget_s=5.0, modelled=modelled)
+    seen = view([job("a", [1])], [node("n0")], effort=effort)
+    registry = Registry()
+    wanted = registry.find("tests.services.planner.planner_policies:Slow").wants(seen)
+    step = Decide(
+        policy="tests.services.planner.planner_policies:Slow",
+        view=seen,
+        wanted=wanted,
+        estimates=linear(wanted),
+    )
+    budgets, ours = [], BACKENDS["hopyard"]
+
+    def watched(problem: Problem, asked: Effort) -> Solution:
+        budgets.append(asked.budget_s)
+        return ours(problem, asked)
+
+    monkeypatch.setitem(BACKENDS, "hopyard", watched)
+    assert isinstance(decided_by(registry, step, solving_from_now(effort)), Decision)
+    [budget_s, later_s, asked_s] = budgets
+    if modelled:
+        assert (budget_s, later_s, asked_s) == (5.0, 5.0, 1.0)
+    else:
+        assert 0.0 < later_s <= budget_s <= 5.0 - Slow.TAKES_S
+        assert asked_s == 1.0  # what a policy has taken off by itself is not taken off again
+
+
+# ---- modes of synchronisation
+
+TWO = Relaxed(tasks=((1, 1),))
+
+
+def relaxed(name: str, **place: int) -> Choice:
+    return msgspec.structs.replace(choice(name, **place), gang=Gang.of(place_on(**place), TWO))
+
+
+def test_a_mode_that_a_node_does_not_run_is_a_fault() -> None:
+    seen = view([job("x", (2,))], [node("a0", 3)])
+    decision = Decision(choices=(relaxed("x", a0=2),))
+    assert fault(seen, decision) == "node a0 runs no relaxed gangs"
+    runs = msgspec.structs.replace(seen.nodes[0], modes=("lockstep", "relaxed"))
+    assert fault(msgspec.structs.replace(seen, nodes=(runs,)), decision) is None
+
+
+@every_policy
+def test_what_runs_in_another_mode_is_planned_in_lockstep_or_left(policy: str) -> None:
+    """Two GPUs with two tasks each train a job that wants four: no place for a policy to keep."""
+    halved = Gang.of(place_on(a0=2), Relaxed(tasks=((2, 2),)))
+    here = msgspec.structs.replace(present(a0=2), gang=halved)
+    runs = msgspec.structs.replace(node("a0", 4), modes=("lockstep", "relaxed"))
+    seen = view([job("x", (4,), present=here)], [runs])
+    decision = decide(policy, seen)
+    assert fault(seen, decision) is None
+    assert all(one.gang == Gang.of(place_on(a0=4)) for one in decision.choices)
+
+
+def test_a_policy_sees_its_own_modes() -> None:
+    here = msgspec.structs.replace(present(a0=2), gang=Gang.of(place_on(a0=2), TWO))
+    seen = view([job("x", (2,), present=here)], [node("a0", 4)])
+    assert seen.in_modes({Relaxed}) is seen
+    assert [one.present for one in seen.in_modes({Lockstep}).jobs] == [None]

@@ -1,0 +1,331 @@
+"""Our own back end, stage by stage: facets, prices, dives, priced dives, neighbourhoods, branches."""
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import pytest
+from scipy.optimize import linprog, nnls
+
+from services.planner.solver import solve
+from services.planner.solver.budget import Budget
+from services.planner.solver.effort import Effort
+from services.planner.solver.greedy import greedy
+from services.planner.solver.own.branching import branch, tightened, undecided
+from services.planner.solver.own.columns import Columns, columns_of
+from services.planner.solver.own.descent import descended
+from services.planner.solver.own.dive import dive, rounded
+from services.planner.solver.own.facets import facets
+from services.planner.solver.own.improve import improvements
+from services.planner.solver.own.lagrangian import Lagrangian, functions_of
+from services.planner.solver.own.meter import Meter
+from services.planner.solver.own.priced_dive import priced_dive
+from services.planner.solver.own.prices import Priced, prices
+from services.planner.solver.own.relaxation import Bounded, Relaxation, sample
+from services.planner.solver.own.subproblems import subproblem_of
+from services.planner.solver.problem import NOTHING, Problem, restricted, worth
+from services.planner.solver.search import Search
+from shared.domain.arrays import Floats, Ints
+from tests.services.planner.solver.solver_builders import Row, by_hand, chosen, drawn, is_sound, problem, use
+
+MODELLED = Effort(modelled=True)
+
+
+def gangs(gpus: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
+    """All ways to fill a node."""
+    if not gpus:
+        yield ()
+    for size in range(min(gpus, largest or gpus), 0, -1):
+        yield from ((size, *rest) for rest in gangs(gpus - size, size))
+
+
+def search(instance: Problem, effort: Effort = MODELLED) -> Search:
+    return Search(instance, effort, greedy(instance), Budget())
+
+
+def relaxed(instance: Problem) -> tuple[Relaxation, Bounded]:
+    columns, meter = columns_of(instance), Meter(search(instance))
+    relaxation = Relaxation(columns, sample(columns), meter, gap=0.001, enough=lambda _: False)
+    return relaxation, relaxation.relax()
+
+
+def feasible(instance: Problem, rows: Ints) -> None:
+    assert len(np.unique(instance.job[rows])) == len(rows)
+    assert (use(instance, rows.tolist()) <= instance.capacity).all()
+
+
+def wide(nodes: int = 136) -> Problem:
+    """More nodes than are priced by a program, of two GPUs each."""
+    random = np.random.default_rng(1)
+    rows = [
+        (job, {node: size}, float(size**0.8 * random.uniform(0.95, 1.05)))
+        for job in range(nodes)
+        for node in range(nodes)
+        for size in (1, 2)
+    ]
+    return problem([2] * nodes, random.uniform(0.1, 1.0, nodes).tolist(), rows)
+
+
+# ---- facets
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3, 4, 5, 6, 7, 8, 10, 16])
+def test_no_whole_gangs_break_a_facet(gpus: int) -> None:
+    for gang in gangs(gpus):
+        assert (facets(gpus)[:, list(gang)].sum(axis=1) <= 1 + 1e-9).all()
+
+
+def test_eight_gpus_have_four_facets_beside_their_number() -> None:
+    assert facets(8).round(3).tolist() == [
+        [0, 0, 0, 0, 0.5, 1, 1, 1, 1],
+        [0, 0, 0, 0.5, 0.5, 0.5, 1, 1, 1],
+        [0, 0, 0.25, 0.25, 0.5, 0.75, 0.75, 1, 1],
+        [0, 0, 0.25, 0.375, 0.5, 0.625, 0.75, 1, 1],
+    ]
+
+
+@pytest.mark.parametrize("gpus", [3, 4, 5, 6, 7, 8])
+def test_the_facets_leave_nothing_but_what_whole_gangs_are_worth(gpus: int) -> None:
+    """For any prices on sizes, the best fraction within the facets is worth what the best gangs are."""
+    random = np.random.default_rng(gpus)
+    limits = np.vstack([facets(gpus)[:, 1:], np.arange(1, gpus + 1) / gpus])
+    for price in random.uniform(0, 1, (20, gpus)) * np.arange(1, gpus + 1) ** 0.9:
+        whole = max(price[np.array(gang) - 1].sum() for gang in gangs(gpus))
+        assert -linprog(-price, A_ub=limits, b_ub=np.ones(len(limits))).fun == pytest.approx(whole)
+
+
+# ---- the bound
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_holds_and_facets_bring_it_closer(seed: int) -> None:
+    instance = drawn(seed, jobs=3, nodes=2)
+    relaxation, found = relaxed(instance)
+    tight = relaxation.tighten(found)
+    best = by_hand(instance)
+    assert best <= tight.bound + 1e-9 <= found.bound * (1 + 1e-6)
+
+
+def test_gangs_of_five_do_not_share_a_node_of_eight() -> None:
+    """By GPUs alone 16 of them hold three; by facets two."""
+    rows = [(job, {node: 5}, 1.0) for job in range(4) for node in range(2)]
+    relaxation, found = relaxed(problem([8, 8], [1.0] * 4, rows))
+    assert found.bound == pytest.approx(3.2)
+    assert relaxation.tighten(found).bound == pytest.approx(2.0)
+
+
+def legs(instance: Problem) -> tuple[Columns, list[Priced]]:
+    """The whole way down, as a large cluster has it."""
+    columns = columns_of(instance)
+    gpu = greedy(instance).objective / float(instance.capacity.sum())
+    return columns, list(prices(columns, Meter(search(instance)), gpu))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_prices_without_a_program_bound_what_any_choice_is_worth(seed: int) -> None:
+    instance = drawn(seed, jobs=3, nodes=2)
+    best = by_hand(instance)
+    assert all(best <= leg.found.bound + 1e-9 for leg in legs(instance)[1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_way_down_ends_where_the_tightened_program_does(seed: int) -> None:
+    instance = drawn(seed, jobs=30, nodes=12)
+    relaxation, found = relaxed(instance)
+    tight = relaxation.tighten(found).bound
+    last = legs(instance)[1][-1].found.bound
+    assert tight * 0.999 <= last <= tight * 1.01
+
+
+def test_the_slope_is_that_of_the_value() -> None:
+    instance = drawn(1, jobs=10, nodes=4)
+    columns, random = columns_of(instance), np.random.default_rng(1)
+    functions = functions_of(instance.capacity, columns.sizes)
+    rows = np.arange(len(instance), dtype=np.int32)
+    lagrangian = Lagrangian(columns, rows, functions, 0.05, Meter(search(instance)))
+    w = random.uniform(0.0, 0.5, functions.shape[0] * functions.shape[1])
+    ahead = random.normal(size=len(w)) * 1e-6
+    difference = lagrangian(w + ahead)[0] - lagrangian(w - ahead)[0]
+    assert difference == pytest.approx(2 * lagrangian(w)[1] @ ahead, rel=1e-4)
+
+
+def test_a_descent_ends_at_the_least_point_that_is_not_negative() -> None:
+    random = np.random.default_rng(1)
+    matrix, wanted = random.normal(size=(40, 20)), random.normal(size=40)
+
+    def squares(x: Floats) -> tuple[float, Floats]:
+        rest = matrix @ x - wanted
+        return float(rest @ rest), 2 * matrix.T @ rest
+
+    best, residual = nnls(matrix, wanted)
+    assert (best == 0).any()
+    found = descended(squares, np.ones(20), 200)
+    assert (found >= 0).all()
+    assert squares(found)[0] == pytest.approx(residual**2, rel=1e-6)
+
+
+# ---- plans
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_dive_is_feasible_and_better_than_rounding(seed: int) -> None:
+    instance = drawn(seed, jobs=30, nodes=12)
+    relaxation, found = relaxed(instance)
+    columns = relaxation.columns
+    at_once = rounded(columns, relaxation.master.rows, relaxation.shares(found))
+    dived = dive(relaxation.master, relaxation.tighten(found))
+    feasible(instance, at_once)
+    feasible(instance, dived)
+    assert columns.value[dived].sum() >= columns.value[at_once].sum() * 0.999
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_priced_dive_is_feasible_and_nearly_as_good_as_a_dive(seed: int) -> None:
+    instance = drawn(seed, jobs=30, nodes=12)
+    relaxation, found = relaxed(instance)
+    dived = dive(relaxation.master, relaxation.tighten(found))
+    columns, ways = legs(instance)
+    dived_by_price = priced_dive(columns, ways[-1], Meter(search(instance)))
+    feasible(instance, dived_by_price)
+    assert columns.value[dived_by_price].sum() >= columns.value[dived].sum() * 0.97
+
+
+def test_small_gangs_leave_whole_nodes_to_large_ones() -> None:
+    """Thirty nodes alike, just enough for everybody if no single GPU stands on a node that a gang needs."""
+    random, nodes = np.random.default_rng(1), 30
+    jobs = [8] * 20 + [4] * 10 + [1] * 40
+    rows = [(job, {node: size}, 1.0) for job, size in enumerate(jobs) for node in range(nodes)]
+    instance = problem([8] * nodes, (np.array(jobs) * random.uniform(0.8, 1.2, len(jobs))).tolist(), rows)
+    relaxation, found = relaxed(instance)
+    feasible(instance, dived := dive(relaxation.master, relaxation.tighten(found)))
+    assert relaxation.columns.value[dived].sum() >= 0.99 * found.bound
+    columns, ways = legs(instance)
+    assert columns.value[priced_dive(columns, ways[-1], Meter(search(instance)))].sum() >= 0.99 * found.bound
+
+
+def test_a_part_is_a_problem_of_its_own() -> None:
+    instance = drawn(1)
+    columns = columns_of(instance)
+    jobs = np.arange(instance.jobs) % 2 == 0
+    free = np.where(np.arange(len(instance.capacity)) < 3, instance.capacity, 0).astype(np.int32)
+    part = subproblem_of(columns, jobs, free)
+    assert part is not None
+    assert set(instance.job[part.rows].tolist()) <= set(np.flatnonzero(jobs).tolist())
+    assert part.problem.value == pytest.approx(instance.value[part.rows])
+    for index, row in enumerate(part.rows):
+        own = slice(part.problem.start[index], part.problem.start[index + 1])
+        whole = slice(instance.start[row], instance.start[row + 1])
+        assert part.problem.gpus[own].tolist() == instance.gpus[whole].tolist()
+        assert (instance.node[whole] < 3).all()
+
+
+def test_a_neighbourhood_planned_anew_is_worth_more_each_time() -> None:
+    instance = drawn(3, jobs=40, nodes=16)
+    relaxation, found = relaxed(instance)
+    start = greedy(instance).choice
+    columns = relaxation.columns
+
+    def plan(small: Problem) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        choice = solve(small, Effort(gap=0.02, modelled=True)).choice
+        chosen: np.ndarray[tuple[int], np.dtype[np.int32]] = choice[choice != NOTHING]
+        return chosen
+
+    values = [worth(instance, choice) for choice in improvements(columns, found, start, plan)]
+    assert values
+    assert values == sorted(values)
+    assert values[0] > worth(instance, start)
+
+
+# ---- branching
+
+
+def best_with(instance: Problem, row: int) -> float:
+    """What the best plan that holds a configuration is worth."""
+    own = slice(instance.start[row], instance.start[row + 1])
+    free = instance.capacity.copy()
+    free[instance.node[own]] -= instance.gpus[own]
+    others = restricted(instance, np.flatnonzero(instance.job != instance.job[row]).astype(np.int32))
+    fits = np.array([(use(others, [one]) <= free).all() for one in range(len(others))])
+    rest = restricted(others, np.flatnonzero(fits).astype(np.int32))
+    return float(instance.value[row]) + by_hand(msgspec.structs.replace(rest, capacity=free))
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_not_branched_over_is_in_no_plan_worth_looking_for(seed: int, gap: float) -> None:
+    instance = drawn(seed, jobs=4, nodes=2)
+    relaxation, found = relaxed(instance)
+    searching = search(instance, Effort(gap=gap, modelled=True))
+    searching.offer(rounded(relaxation.columns, relaxation.master.rows, relaxation.shares(found)))
+    assert searching.target == pytest.approx(searching.best.objective / (1 - gap))
+    left_out = np.setdiff1d(np.arange(len(instance)), undecided(relaxation.columns, found, searching.target))
+    assert len(left_out)
+    assert max(best_with(instance, int(row)) for row in left_out) <= searching.target * (1 + 1e-6)
+
+
+def test_branching_over_little_proves_no_more_than_the_tolerated_gap() -> None:
+    instance = drawn(4, jobs=5, nodes=2)
+    columns, searching = columns_of(instance), search(instance, Effort(gap=0.1, modelled=True))
+    rows, meter = np.array(chosen(searching.best), dtype=np.int32), Meter(searching)
+    branch(searching, tightened(columns, rows, meter), meter, nodes=None, whole=True)
+    assert searching.best.bound == pytest.approx(searching.target)
+    assert searching.done
+
+
+@pytest.mark.parametrize("budget_s", [0.02, 0.08])
+def test_branching_ends_with_the_modelled_effort(budget_s: float) -> None:
+    instance = drawn(2, jobs=30, nodes=12)
+    whole = solve(instance, Effort(gap=0.0, modelled=True))
+    cut = solve(instance, Effort(gap=0.0, budget_s=budget_s, modelled=True))
+    is_sound(instance, cut)
+    assert cut.seconds < 2 * budget_s < whole.seconds
+    assert cut.objective <= whole.objective <= cut.bound * (1 + 1e-9)
+
+
+def crowded(nodes: int = 80, jobs: int = 160) -> Problem:
+    """More work than GPUs, servers that differ by a few per cent: greedy is far from the best."""
+    random = np.random.default_rng(3)
+    rows: list[Row] = []
+    for number in range(jobs):
+        speed, scaling = random.uniform(0.5, 1.5, 2), random.uniform(0.6, 1.0)
+        own = 1.0 + 0.03 * random.standard_normal((nodes, 4))
+        rows += [
+            (number, {place: gpus}, float(gpus**scaling * speed[place % 2] * own[place, size]))
+            for place in range(nodes)
+            for size, gpus in enumerate((1, 3, 5, 8))
+        ]
+    return problem([8] * nodes, random.uniform(0.05, 1.5, jobs).tolist(), rows)
+
+
+def test_a_large_cluster_is_planned_within_the_gap() -> None:
+    instance = crowded()
+    assert greedy(instance).gap > 0.05
+    solution = solve(instance, Effort(gap=0.002, modelled=True))
+    is_sound(instance, solution)
+    assert solution.gap <= 0.002
+    assert solution.seconds > 0
+
+
+@pytest.mark.parametrize("budget_s", [0.02, 0.05, 0.1])
+def test_a_large_plan_cut_short_is_sound_and_its_bound_holds(budget_s: float) -> None:
+    instance = crowded()
+    best = solve(instance, Effort(gap=0.002, modelled=True))
+    cut = solve(instance, Effort(gap=0.002, budget_s=budget_s, modelled=True))
+    is_sound(instance, cut)
+    assert cut.objective >= greedy(instance).objective
+    assert cut.bound >= best.objective * (1 - 1e-9)
+    assert cut.seconds <= 2 * budget_s + 0.05
+
+
+def test_how_much_jobs_weigh_in_all_changes_nothing_for_a_large_plan() -> None:
+    instance = crowded()
+    light = msgspec.structs.replace(instance, weight=instance.weight * 1e-15)
+    one, other = (solve(each, Effort(gap=0.002, modelled=True)) for each in (instance, light))
+    assert other.gap <= 0.002
+    assert other.seconds <= 2 * one.seconds
+
+
+def test_nodes_without_idle_gpus_change_nothing() -> None:
+    instance = drawn(2)
+    more = msgspec.structs.replace(instance, capacity=np.append(instance.capacity, [0, 0]).astype(np.int32))
+    assert solve(more, MODELLED).objective == solve(instance, MODELLED).objective

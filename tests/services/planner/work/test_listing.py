@@ -1,0 +1,61 @@
+"""The new policy of `docs/policies.md`, letter by letter: it is short, it is sound, it runs."""
+
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+
+from loadgen.scenarios import load_scenario
+from loadgen.simulation import simulate
+from services.planner.policies.contract.decision import fault
+from services.planner.policies.contract.view import View
+from shared.domain.audit import audit
+from tests.paths import ROOT
+from tests.services.planner.planner_builders import chosen, decide, job, nodes, place_on, view
+from tests.services.planner.planner_views import mentioned, views
+
+PAGE = ROOT / "docs/policies.md"
+POLICY = "greedy:Greedy"
+
+
+def listing() -> str:
+    (found,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _importable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("a project of its own")
+    (folder / "greedy.py").write_text(listing(), encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    yield
+    sys.path.remove(str(folder))
+    sys.modules.pop("greedy", None)
+
+
+def test_it_has_forty_lines() -> None:
+    assert len(listing().splitlines()) <= 40
+
+
+@given(seen=views())
+@limits(max_examples=20, deadline=None)
+def test_it_keeps_to_the_contract(seen: View) -> None:
+    decision = decide(POLICY, seen)
+    assert fault(seen, decision) is None
+    assert mentioned(decision) == sorted(job.job_id for job in seen.jobs)
+    assert decide(POLICY, seen) == decision
+
+
+def test_it_does_what_it_says() -> None:
+    """Spread over two nodes a GPU does a fifth less."""
+    seen = view([job("spread", (4,)), job("whole", (3,))], nodes(3, 3))
+    assert chosen(decide(POLICY, seen)) == {"whole": place_on(a0=3)}
+
+
+def test_it_schedules_a_cluster() -> None:
+    ran = simulate(load_scenario("tiny"), policy=POLICY)
+    assert ran.result.policy == POLICY
+    assert audit(ran.events, drained=True, seqs=ran.seqs) == []

@@ -1,0 +1,168 @@
+"""The planner's outside work: a policy or an estimator that fails costs a note, never the plan."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+import pytest
+
+from schemas.base import Message, Question
+from schemas.plans import Layer, Stage
+from schemas.questions import ESTIMATOR, Refused
+from schemas.settings import Settings
+from services.planner.core.tasks import Resolve
+from services.planner.solver.effort import Effort
+from services.planner.work.gauges import gauges
+from services.planner.work.policy_process import policy_process
+from services.planner.work.workers import Workers
+from shared.runtime.clock import LoopClock
+from shared.runtime.memory import MemoryBus
+from shared.runtime.offload import INLINE, Beside, HelperProcess
+from shared.runtime.service import Ports
+from tests.services.planner.planner_builders import chosen, place_on
+from tests.services.planner.work.workers_builders import SEEN, answer, planned
+
+SETTINGS = Settings(estimate_timeout_real_s=0.2, policies_allowed="*")
+LIVE = Effort(budget_s=0.5)
+
+
+async def refuse(_: Question) -> Message:
+    return Refused(reason="no store")
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[MemoryBus]:
+    bus = MemoryBus(LoopClock())
+    yield bus
+    await bus.close()
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[HelperProcess]:
+    process = policy_process(SETTINGS, Beside())
+    yield process
+    process.end()
+
+
+def workers(bus: MemoryBus, policies: HelperProcess | None = None) -> Workers:
+    ports = Ports(bus=bus, clock=LoopClock())
+    return Workers(SETTINGS, ports, policies or policy_process(SETTINGS, INLINE))
+
+
+async def test_the_estimator_is_asked_and_the_policy_decides(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    ready, decision = await planned(workers(bus))
+    assert ready.notes == decision.notes == ()
+    assert chosen(decision) == {"x": place_on(a0=4), "y": place_on(a0=4)}
+    assert {choice.layer for choice in decision.choices} == {Layer.THEORY}
+
+
+async def test_an_estimator_that_is_away_leaves_the_last_estimates(bus: MemoryBus) -> None:
+    one = workers(bus)
+    await bus.serve("estimator", ESTIMATOR, answer)
+    await planned(one)
+    other = MemoryBus(LoopClock())
+    away = workers(other)
+    away._remembered = one._remembered
+    ready, decision = await planned(away)
+    await other.close()
+    assert "estimates of earlier plans" in ready.notes[0]
+    assert {choice.layer for choice in decision.choices} == {Layer.CACHED}
+    assert len(decision.choices) == 2
+
+
+async def test_an_estimator_that_refuses_on_the_first_plan_leaves_nothing_known(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, refuse)
+    ready, _ = await planned(workers(bus))
+    assert not ready.estimates.known()
+    assert "no store" in ready.notes[0]
+
+
+async def test_a_policy_that_raises_is_stood_in_for(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    one = workers(bus)
+    ready, decision = await planned(one, "tests.services.planner.planner_policies:Raises")
+    assert ready.policy == "fifo"
+    assert "out of ideas" in ready.notes[0]
+    assert chosen(decision) == {"x": place_on(a0=2), "y": place_on(a0=2)}
+    assert gauges(one.fallbacks)[0].value == 1.0
+
+
+async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, decision = await planned(workers(bus), "tests.services.planner.planner_policies:Greedy")
+    assert decision.notes == (
+        (
+            "tests.services.planner.planner_policies:Greedy decided wrongly: 2 configurations for job x; "
+            "planned by fifo"
+        ),
+    )
+    assert decision.stage == Stage.QUEUE
+
+
+async def test_a_decision_that_cannot_be_published_is_stood_in_for(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, decision = await planned(workers(bus), "tests.services.planner.planner_policies:Numbers")
+    assert "numpy.float32" in decision.notes[0]
+    assert decision.stage == Stage.QUEUE
+
+
+async def test_a_stand_in_keeps_the_memory_of_the_policy_that_failed(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = msgspec.structs.replace(SEEN, memory=b"mine")
+    for policy in ("Raises", "Greedy"):
+        _, decision = await planned(workers(bus), f"tests.services.planner.planner_policies:{policy}", seen)
+        assert decision.memory == b"mine"
+
+
+async def test_a_policys_memory_comes_back_in_its_next_decision(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, first = await planned(workers(bus), "tests.services.planner.planner_policies:Counts")
+    again = msgspec.structs.replace(SEEN, memory=first.memory)
+    _, second = await planned(
+        workers(bus), "tests.services.planner.planner_policies:Counts", again
+    )  # a planner begun anew
+    assert (first.memory, second.memory) == (b"1", b"2")
+
+
+async def test_another_process_decides_the_same(bus: MemoryBus, process: HelperProcess) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, there = await planned(workers(bus, process))
+    _, here = await planned(workers(bus))
+    assert there == here
+
+
+@pytest.mark.parametrize(
+    ("policy", "complaint"), [("Crashes", "the process ended"), ("Hangs", "no answer within")]
+)
+async def test_a_process_that_ends_or_hangs_costs_nothing_but_quality(
+    bus: MemoryBus, process: HelperProcess, policy: str, complaint: str
+) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = msgspec.structs.replace(SEEN, effort=LIVE)
+    one = workers(bus, process)
+    _, decision = await planned(one, f"tests.services.planner.planner_policies:{policy}", seen)
+    assert (one.fallbacks.stood_in, one.fallbacks.unsolved) == (0, 1)
+    assert complaint in decision.notes[0]
+    assert "without solving" in decision.notes[0]
+    assert (decision.stage, len(decision.choices)) == (Stage.GREEDY, 2)
+
+
+async def test_the_process_is_replaced_after_a_crash(bus: MemoryBus, process: HelperProcess) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = msgspec.structs.replace(SEEN, effort=LIVE)
+    await planned(workers(bus, process), "tests.services.planner.planner_policies:Crashes", seen)
+    _, decision = await planned(workers(bus, process))
+    assert decision.stage == Stage.OPTIMAL
+
+
+async def test_a_decision_is_made_from_the_very_view_of_the_first_step(
+    bus: MemoryBus, process: HelperProcess
+) -> None:
+    """Also in another process, so that what a policy made of the view holds; a changed view is another."""
+    await bus.serve("estimator", ESTIMATOR, answer)
+    policy, one = "tests.services.planner.planner_policies:Continues", workers(bus, process)
+    ready, decision = await planned(one, policy)
+    assert decision.notes == ("True",)
+    later = msgspec.structs.replace(SEEN, at=SEEN.at + 1.0)
+    task = Resolve(number=1, policy=policy, view=later, wanted=ready.wanted, estimates=ready.estimates)
+    assert (await one.resolve(task)).decision.notes == ("False",)

@@ -1,0 +1,339 @@
+"""The life of a job in the profiler, from submission to its verdict."""
+
+import msgspec
+
+from schemas.events import (
+    JobProfiled,
+    JobRejected,
+    NodeDrained,
+    NodeReturned,
+    Outcome,
+    PlacementRefused,
+    ProfileFailed,
+    ProfilingPlanned,
+)
+from schemas.ids import NodeId, PlanId
+from schemas.questions import FitLoading, FittedLoading, Refused
+from services.profiler.core import Profiler
+from services.profiler.state import State
+from services.profiler.tasks import Fit, FitTimes
+from services.profiler.work.workers import fit_times
+from shared.domain.core import Asked, Publish, Reply, Work, WorkFailed
+from tests.services.profiler.profiler_builders import (
+    ROUND_S,
+    Driver,
+    cancelled,
+    failed,
+    joined,
+    lost,
+    measured,
+    measurement,
+    started,
+    stopped,
+    submitted,
+)
+
+
+def test_the_round_under_way_is_opened_at_start_up() -> None:
+    core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
+    assert core.resume(1000.0) == [Publish(ProfilingPlanned(at=1000.0, round=2, runs=()))]
+    assert core.next_wakeup() == 3 * ROUND_S
+
+
+def test_every_round_is_opened_even_with_nothing_to_measure() -> None:
+    driver = Driver().until(3 * ROUND_S)
+    assert [opened.round for opened in driver.all(ProfilingPlanned)] == [0, 1, 2, 3]
+
+
+def test_rounds_nobody_was_there_for_are_left_out() -> None:
+    driver = Driver().until(0.0)
+    driver.perform(driver.core.wake(5 * ROUND_S + 1))
+    assert [opened.round for opened in driver.all(ProfilingPlanned)] == [0, 5]
+
+
+def test_a_new_job_is_measured_on_every_type_at_once() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
+    driver.until(0.0)
+    assert [(run.gpu_type, run.node_id) for run in driver.all(ProfilingPlanned)[0].runs] == [
+        ("A", "a0"),
+        ("B", "b0"),
+    ]
+
+
+def test_a_job_is_profiled_once_its_last_type_is_measured() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
+    first, second = driver.next_round()
+    driver.tell(measured(first))
+    assert not driver.all(JobProfiled)
+    driver.tell(measured(second))
+    [profiled] = driver.all(JobProfiled)
+    assert sorted(profiled.modules) == ["A", "B"]
+    assert not profiled.known
+    assert profiled.unusable == {}
+
+
+def test_only_the_types_a_job_names_are_measured() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted(gpu_types=["B"]))
+    assert [run.gpu_type for run in driver.next_round()] == ["B"]
+
+
+def test_a_known_workload_is_profiled_at_once() -> None:
+    driver = Driver().tell(joined(), submitted("j1"))
+    driver.tell(*(measured(run) for run in driver.next_round()))
+    driver.tell(submitted("j2"))
+    assert [(fact.job_id, fact.known) for fact in driver.all(JobProfiled)] == [("j1", False), ("j2", True)]
+
+
+def test_of_a_partly_known_workload_only_the_missing_types_are_measured() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted("j1", gpu_types=["A"]))
+    driver.tell(*(measured(run) for run in driver.next_round()))
+    driver.tell(submitted("j2"))
+    runs = driver.next_round()
+    assert [run.gpu_type for run in runs] == ["B"]
+    driver.tell(measured(runs[0]))
+    assert sorted(driver.all(JobProfiled)[-1].modules) == ["A", "B"]
+
+
+def test_two_jobs_of_one_workload_are_measured_once() -> None:
+    driver = Driver().tell(joined(), submitted("j1"), submitted("j2"))
+    runs = driver.next_round()
+    assert [run.job_id for run in runs] == ["j1"]
+    driver.tell(measured(runs[0]))
+    assert [(fact.job_id, fact.known) for fact in driver.all(JobProfiled)] == [("j1", False), ("j2", True)]
+
+
+def test_a_type_on_which_the_job_fails_for_good_is_out() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
+    first, second = driver.next_round()
+    driver.tell(failed(first), measured(second))
+    [profiled] = driver.all(JobProfiled)
+    assert list(profiled.modules) == ["B"]
+    assert profiled.unusable == {"A": "out of memory"}
+
+
+def test_what_does_not_fit_a_type_is_not_tried_there_again() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted("j1"))
+    first, second = driver.next_round()
+    driver.tell(failed(first), measured(second), submitted("j2"))
+    assert driver.all(JobProfiled)[-1].known
+    assert driver.all(JobProfiled)[-1].unusable == {"A": "out of memory"}
+
+
+def test_a_job_that_runs_on_no_type_is_rejected_with_the_reasons() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
+    driver.tell(*(failed(run) for run in driver.next_round()))
+    [rejected] = driver.all(JobRejected)
+    assert rejected.reason == "it runs on no GPU type: A: out of memory; B: out of memory"
+    assert not driver.core.state.jobs
+
+
+def test_a_rejected_job_says_nothing_about_the_next_one_of_its_workload() -> None:
+    driver = Driver().tell(joined(), submitted("j1"))
+    driver.tell(*(failed(run) for run in driver.next_round()), submitted("j2"))
+    assert len(driver.next_round()) == 1
+
+
+def test_a_failure_that_is_not_final_is_tried_again_and_then_is() -> None:
+    driver = Driver(attempts=2).tell(joined(), submitted())
+    driver.tell(*(failed(run, final=False) for run in driver.next_round()))
+    assert not driver.all(JobRejected)
+    driver.tell(*(failed(run, final=False) for run in driver.next_round()))
+    assert len(driver.all(JobRejected)) == 1
+
+
+def test_numbers_that_make_no_sense_count_as_a_failure() -> None:
+    driver = Driver(attempts=1).tell(joined(), submitted())
+    driver.tell(*(measured(run, measurement(backward_s=float("nan"))) for run in driver.next_round()))
+    assert "non-finite" in driver.all(JobRejected)[0].reason
+
+
+def test_a_run_has_its_time_limit_from_when_it_started() -> None:
+    driver = Driver(timeout_s=100.0).tell(joined(), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id, at=50.0)).until(149.0)
+    assert not driver.all(ProfileFailed)
+    driver.until(150.0)
+    [fact] = driver.all(ProfileFailed)
+    assert (fact.placement_id, fact.final) == (run.placement_id, False)
+
+
+def test_the_last_time_limit_is_final() -> None:
+    driver = Driver(timeout_s=100.0, attempts=1).tell(joined(), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id, at=50.0)).until(150.0)
+    assert driver.all(ProfileFailed)[0].final
+    assert "time limit" in driver.all(JobRejected)[0].reason
+
+
+def test_a_run_that_never_starts_is_given_up() -> None:
+    driver = Driver(timeout_s=100.0).tell(joined(), submitted())
+    driver.next_round()
+    driver.until(ROUND_S + 100.0)
+    assert driver.all(ProfileFailed)[0].reason == "it never started"
+
+
+def test_a_lost_node_ends_its_runs_without_counting_them() -> None:
+    driver = Driver(attempts=1).tell(joined("a0"), joined("a1"), submitted())
+    [run] = driver.next_round()
+    driver.tell(lost(run.node_id))
+    assert [fact.final for fact in driver.all(ProfileFailed)] == [False]
+    assert [again.node_id for again in driver.next_round()] == ["a1"]
+
+
+def test_a_run_whose_agent_restarted_is_made_again() -> None:
+    driver = Driver(attempts=1).tell(joined("a0"), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id), joined("a0", life="2"))
+    assert driver.all(ProfileFailed)[0].reason == "the agent restarted"
+    assert len(driver.next_round()) == 1
+
+
+def test_a_run_that_survived_its_agent_goes_on() -> None:
+    driver = Driver().tell(joined("a0"), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id), joined("a0", life="2", workers=(run.placement_id,)))
+    assert not driver.all(ProfileFailed)
+
+
+def test_a_refused_run_is_planned_again() -> None:
+    driver = Driver(attempts=1).tell(joined(), submitted())
+    [run] = driver.next_round()
+    refusal = PlacementRefused(
+        at=5.0, placement_id=run.placement_id, plan_id=PlanId(""), job_id=run.job_id, reason="drained"
+    )
+    driver.tell(refusal)
+    assert len(driver.next_round()) == 1
+
+
+def test_a_worker_that_dies_without_numbers_counts_as_an_attempt() -> None:
+    driver = Driver(attempts=1).tell(joined(), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id), stopped(run, Outcome.FAILED, "exit code 1"))
+    assert "exit code 1" in driver.all(JobRejected)[0].reason
+
+
+def test_a_cancelled_job_is_dropped_with_its_runs() -> None:
+    driver = Driver().tell(joined(), submitted())
+    driver.next_round()
+    driver.tell(cancelled())
+    assert driver.all(ProfileFailed)[0].reason == "the job was withdrawn"
+    assert driver.next_round() == ()
+    assert not driver.core.state.runs
+
+
+def test_numbers_of_a_cancelled_job_serve_the_next_one() -> None:
+    driver = Driver().tell(joined(), joined("b0", "B"), submitted("j1"))
+    first, _ = driver.next_round()
+    driver.tell(measured(first), cancelled("j1"), submitted("j2", gpu_types=["A"]))
+    assert driver.all(JobProfiled)[-1].known
+
+
+def test_a_type_a_job_names_is_waited_for_and_then_left_out() -> None:
+    driver = Driver(attempts=2).tell(joined("a0", "A"), joined("b0", "B"), lost("b0"))
+    driver.tell(submitted(gpu_types=["A", "B"]))
+    [run] = driver.next_round()
+    driver.tell(measured(run))
+    assert not driver.all(JobProfiled)
+    driver.next_round()
+    [profiled] = driver.all(JobProfiled)
+    assert profiled.unusable == {"B": "no node of this type is there"}
+
+
+def test_a_type_nobody_named_is_not_waited_for() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), lost("b0"), submitted())
+    driver.tell(*(measured(run) for run in driver.next_round()))
+    assert list(driver.all(JobProfiled)[0].modules) == ["A"]
+
+
+def test_a_job_is_not_rejected_because_all_its_nodes_are_away() -> None:
+    driver = Driver(attempts=1).tell(joined("a0", "A"), lost("a0"), submitted(gpu_types=["A"]))
+    driver.until(10 * ROUND_S)
+    assert not driver.all(JobRejected)
+    driver.tell(NodeReturned(at=1.0, node_id=NodeId("a0")))
+    assert len(driver.next_round()) == 1
+
+
+def test_nothing_is_measured_on_a_drained_node() -> None:
+    driver = Driver().tell(joined("a0"), joined("a1"), NodeDrained(at=1.0, node_id=NodeId("a0")), submitted())
+    assert [run.node_id for run in driver.next_round()] == ["a1"]
+
+
+def test_a_fit_that_fails_falls_back_to_one_component() -> None:
+    core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
+    for fact in (joined(), submitted()):
+        core.handle(fact, 0.0)
+    [planned] = core.resume(0.0)
+    assert isinstance(planned, Publish)
+    assert isinstance(planned.event, ProfilingPlanned)
+    core.handle(planned.event, 0.0)
+    [work] = core.handle(measured(planned.event.runs[0]), 0.0)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, Fit)
+    [verdict] = core.handle(WorkFailed(work.task, "TimeoutError"), 0.0)
+    assert isinstance(verdict, Publish)
+    assert isinstance(verdict.event, JobProfiled)
+    assert len(verdict.event.modules["A"].data) == 1  # type: ignore[index]
+
+
+def test_a_replay_after_a_restart_finishes_what_was_begun() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
+    first, second = driver.next_round()
+    driver.tell(measured(first))
+    restarted = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
+    for fact in driver.stream:
+        restarted.handle(fact, fact.at)  # the effects are dropped
+    again = Driver(restarted)
+    again.perform(restarted.resume(10.0))
+    again.tell(measured(second))
+    assert sorted(again.all(JobProfiled)[0].modules) == ["A", "B"]
+
+
+def test_the_state_survives_a_snapshot() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
+    first, _ = driver.next_round()
+    driver.tell(measured(first))
+    blob = msgspec.msgpack.encode(driver.core.state)
+    assert msgspec.msgpack.decode(blob, type=State) == driver.core.state
+
+
+def test_a_failure_seen_only_in_the_replay_is_published_at_resume() -> None:
+    driver = Driver().tell(joined("a0"), submitted())
+    [run] = driver.next_round()
+    driver.core.handle(lost("a0"), 1.0)  # and the process dies before its effects are out
+    failures = [
+        effect.event
+        for effect in driver.core.resume(2.0)
+        if isinstance(effect, Publish) and isinstance(effect.event, ProfileFailed)
+    ]
+    assert [fact.placement_id for fact in failures] == [run.placement_id]
+
+
+# ---- somebody else's loading times
+
+
+def test_loading_times_are_fitted_for_whoever_asks() -> None:
+    core, times = (
+        Profiler(round_s=ROUND_S, timeout_s=600, attempts=3),
+        (0.1, 0.11, 0.1, 0.09) * 8 + (2.0,) * 8,
+    )
+    [work] = core.handle(Asked(3, FitLoading(data_s=times)), 0.0)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, FitTimes)
+    [reply] = core.handle(fit_times(work.task), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, FittedLoading)
+    assert [mode.probability for mode in reply.message.data] == [0.8, 0.2]
+
+
+def test_times_that_are_none_are_refused() -> None:
+    core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
+    for times in ((), (-1.0,), (float("nan"),)):
+        [reply] = core.handle(Asked(3, FitLoading(data_s=times)), 0.0)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.message, Refused)
+
+
+def test_a_fit_that_failed_is_said() -> None:
+    core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
+    failed_fit = WorkFailed(FitTimes(3, (0.1,)), "no memory")
+    assert core.handle(failed_fit, 0.0) == [Reply(3, Refused(reason="no memory"))]

@@ -1,0 +1,166 @@
+"""Executions out of facts, and the figures over them; numbers worked out by hand."""
+
+import msgspec
+import pytest
+
+from schemas.accuracy import Execution
+from schemas.base import Event
+from schemas.events import DataMode, JobProfiled, Outcome, PreemptReason, TimeModules
+from schemas.ids import Fingerprint, GpuType
+from schemas.plans import Layer, PlanKind
+from shared.domain.accuracy import executions_of, report, worth_measuring
+from tests.fact_builders import (
+    JOB,
+    PLACE,
+    cancelled,
+    failed,
+    gang_formed,
+    placement,
+    plan,
+    preempted,
+    start_ordered,
+    stop_ordered,
+    submitted,
+    whole_life,
+    worker_stopped,
+)
+
+
+def one(*facts: Event) -> Execution:
+    [execution] = executions_of(facts)
+    return execution
+
+
+def ran(
+    *, estimated: float = 10.0, measured: float = 10.0, layer: Layer = Layer.THEORY, **fields: object
+) -> Execution:
+    plain = Execution(
+        placement_id=PLACE,
+        job_id=JOB,
+        fingerprint=Fingerprint("m|d|1|sgd|"),
+        model="m",
+        gpu_type="v100",
+        gpus=1,
+        nodes=1,
+        layer=layer,
+        estimated=estimated,
+        measured=measured,
+        at=0.0,
+        seconds=100.0,
+        number=1,
+        unstable=False,
+    )
+    return msgspec.structs.replace(plain, **fields)
+
+
+def running(*, began: float = 20.0) -> list[Event]:
+    return [plan(placement()), start_ordered(), gang_formed(at=began)]
+
+
+# ---- executions
+
+
+def test_a_job_that_ran_to_its_end_is_measured_from_its_gang_on() -> None:
+    """1000 samples in the 100 s between the gang at 20 and the end at 120, expected at 10 samples/s."""
+    execution = one(*whole_life())
+    assert (execution.measured, execution.seconds, execution.at) == (10.0, 100.0, 20.0)
+    assert (execution.estimated, execution.layer, execution.error) == (10.0, Layer.THEORY, 0.0)
+
+
+def test_writing_the_checkpoint_is_no_running() -> None:
+    """400 samples from 20 to the order at 60, whenever the processes are gone."""
+    end = worker_stopped(at=65, outcome=Outcome.CHECKPOINTED, samples_done=400.0)
+    execution = one(*running(), stop_ordered(at=60), end)
+    assert (execution.measured, execution.seconds) == (10.0, 40.0)
+
+
+def test_what_was_in_the_checkpoint_before_was_not_done_now() -> None:
+    order = msgspec.structs.replace(start_ordered(), samples_done=600.0)
+    execution = one(plan(placement()), order, gang_formed(at=20), worker_stopped(at=120))
+    assert execution.measured == 4.0
+
+
+def test_the_estimate_is_that_of_the_plan_that_placed_it() -> None:
+    later = msgspec.structs.replace(placement(), throughput=99.0)
+    execution = one(*running(), plan(later), worker_stopped(at=120))
+    assert execution.estimated == 10.0
+
+
+def test_a_fragment_plan_leaves_the_round_s_placements_known() -> None:
+    fragment = plan(kind=PlanKind.FRAGMENT)
+    assert one(plan(placement()), fragment, start_ordered(), gang_formed(), worker_stopped(at=100))
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        [*running(), worker_stopped(at=120, outcome=Outcome.FAILED, samples_done=500.0)],
+        [*running(), preempted(at=90, reason=PreemptReason.NODE_LOST), worker_stopped(at=120)],
+        [*running(), failed(at=90), worker_stopped(at=120)],
+        [plan(placement()), start_ordered(), worker_stopped(at=120)],
+        [*running(), worker_stopped(at=120, samples_done=0.0)],
+        [*running(), worker_stopped(at=120, leads=False)],
+        [*running()[:2], cancelled(), gang_formed(at=30), worker_stopped(at=120)],
+        [plan(placement()), start_ordered(profile_iterations=30, place="pf-1"), worker_stopped(place="pf-1")],
+    ],
+)
+def test_what_did_not_run_to_an_order_or_its_end_is_not_measured(story: list[Event]) -> None:
+    assert executions_of(story) == []
+
+
+def test_executions_of_a_workload_are_numbered() -> None:
+    second = [
+        plan(placement("job-2", place="pl-2")),
+        start_ordered("job-2", place="pl-2"),
+        gang_formed("job-2", place="pl-2"),
+        worker_stopped("job-2", place="pl-2", at=50),
+    ]
+    assert [execution.number for execution in executions_of([*whole_life(), *second])] == [1, 2]
+
+
+def test_a_loader_with_two_components_is_unstable() -> None:
+    mode = DataMode(probability=0.5, mean_s=0.1, std_s=0.0)
+    modules = TimeModules(
+        data=(mode, mode),
+        forward_s=1.0,
+        backward_s=1.0,
+        update_s=1.0,
+        parameters=1.0,
+        pattern=1,
+        iterations=30,
+    )
+    workload = submitted().spec.workload
+    profiled = JobProfiled(
+        at=1.0, job_id=JOB, workload=workload, modules={GpuType("v100"): modules}, known=False
+    )
+    assert one(profiled, *whole_life()).unstable
+    assert not one(*whole_life()).unstable
+
+
+# ---- figures
+
+
+def test_accuracy_is_one_less_the_mean_error() -> None:
+    """Errors 0.1 and 0.3 of what was measured; the signs cancel in part."""
+    [row] = report([ran(estimated=11.0), ran(estimated=7.0)], ("layer",)).rows
+    assert (row.key, row.executions) == (("theory",), 2)
+    assert row.accuracy == pytest.approx(0.8)
+    assert row.bias == pytest.approx(-0.1)
+
+
+def test_rows_come_by_every_combination_of_keys() -> None:
+    made = report([ran(nodes=2), ran(model="a"), ran(nodes=2)], ("model", "place"))
+    assert [(row.key, row.executions) for row in made.rows] == [
+        (("a", "aggregated"), 1),
+        (("m", "distributed"), 2),
+    ]
+    assert made.overall is not None
+    assert made.overall.executions == 3
+
+
+def test_short_executions_may_be_left_out() -> None:
+    assert worth_measuring([ran(seconds=59.0), ran(seconds=60.0)], 60.0) == [ran(seconds=60.0)]
+
+
+def test_nothing_has_no_figures() -> None:
+    assert report([], ("layer",)).overall is None

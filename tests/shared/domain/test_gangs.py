@@ -1,0 +1,241 @@
+"""What each mode means, on the worked examples of the papers' notes."""
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.ids import NodeId
+from schemas.placement import Forked, Gang, Lockstep, Mode, Proportional, Relaxed, Sync
+from shared.domain import gangs
+from tests.docs.pages import SOURCES, name
+from tests.paths import ROOT
+
+A, B, C, D, E = (NodeId(name) for name in "abcde")
+T4, V100 = NodeId("t4"), NodeId("v100")
+
+RESNET_18 = {T4: 275.0, V100: 644.0}
+"""samples/s of one GPU (JPS, equation 9)"""
+MIXED = {T4: 2, V100: 1}
+
+
+def rates(gang: Gang, table: dict[NodeId, float]) -> list[float]:
+    return [table[node] for node in gang.nodes]
+
+
+def test_every_mode_has_a_meaning() -> None:
+    assert set(gangs.MEANINGS) == set(Sync.__args__)
+    assert all(issubclass(mode, Mode) for mode in gangs.MEANINGS)
+
+
+# ---- lockstep
+
+
+def test_in_lockstep_the_slowest_gpu_decides_for_all() -> None:
+    gang = Gang.of(MIXED)
+    assert gangs.throughput(gang, rates(gang, RESNET_18), 128) == pytest.approx(3 * 275.0)
+    assert gangs.batches(gang, 128) == ((128, 128), (128,))
+    assert gangs.global_batch(gang, 128) == 384
+    assert gangs.learning_rate(gang, {1: 0.1, 3: 0.3}) == 0.3
+    assert gangs.leaders(gang) == (T4,)
+    assert gangs.part_of(gang, V100) == gang
+
+
+@pytest.mark.parametrize(("place", "rate"), [({A: 3, B: 1}, 4.0), ({A: 1, B: 3}, 4.0)])
+def test_a_fast_gpu_beside_a_slow_one_runs_like_it(place: dict[NodeId, int], rate: float) -> None:
+    """Hadar, E2: one job of four GPUs, X = (10, 1)."""
+    gang = Gang.of(place)
+    assert gangs.throughput(gang, rates(gang, {A: 10.0, B: 1.0}), 1) == pytest.approx(rate)
+
+
+def test_an_exchange_takes_its_time_where_there_is_one() -> None:
+    assert gangs.throughput(Gang.of({A: 1}), [100.0], 100, exchange_s=1.0) == pytest.approx(100.0)
+    assert gangs.throughput(Gang.of({A: 2}), [100.0], 100, exchange_s=1.0) == pytest.approx(100.0)
+
+
+def test_a_demand_speaks_of_gpus() -> None:
+    assert gangs.misfit(Gang.of(MIXED), (3,), 128) == ""
+    assert gangs.misfit(Gang.of(MIXED), (1, 2), 128) == "3 GPUs, not one of (1, 2)"
+
+
+# ---- proportional (JPS, example E6)
+
+
+def test_samples_are_divided_by_speed_and_the_global_batch_stays() -> None:
+    gang = gangs.proportional(MIXED, RESNET_18, 128)
+    assert gang.sync == Proportional(samples=(177, 207))
+    assert gangs.batches(gang, 128) == ((89, 88), (207,))
+    assert gangs.global_batch(gang, 128) == 384
+    assert gangs.learning_rate(gang, {3: 0.3}) == 0.3
+    assert gangs.throughput(gang, rates(gang, RESNET_18), 128) == pytest.approx(384 / (89 / 275))
+    assert 1186.0 < gangs.throughput(gang, rates(gang, RESNET_18), 128) < 275 * 2 + 644
+
+
+def test_samples_that_are_not_the_global_batch_are_amiss() -> None:
+    wrong = Gang.of(MIXED, Proportional(samples=(177, 206)))
+    assert gangs.misfit(wrong, (3,), 128) == "383 samples an iteration in place of 384"
+    assert gangs.misfit(gangs.proportional(MIXED, RESNET_18, 128), (3,), 128) == ""
+
+
+PLACES = st.dictionaries(st.sampled_from("abcd").map(NodeId), st.integers(1, 8), min_size=1)
+
+
+@given(PLACES, st.lists(st.floats(0.1, 1e4), min_size=4, max_size=4), st.integers(1, 512))
+def test_shares_are_whole_and_leave_no_gpu_out(
+    place: dict[NodeId, int], speeds: list[float], batch_size: int
+) -> None:
+    speed = dict(zip((A, B, C, D), speeds, strict=True))
+    gang = gangs.proportional(place, speed, batch_size)
+    taken = gangs.batches(gang, batch_size)
+    assert min(map(min, taken)) >= 1
+    assert sum(map(sum, taken)) == gang.gpus * batch_size
+    assert all(max(each) - min(each) <= 1 for each in taken)
+    assert gangs.misfit(gang, (gang.gpus,), batch_size) == ""
+
+
+@given(PLACES, st.floats(0.1, 1e4), st.integers(1, 512))
+def test_gpus_of_one_speed_share_as_in_lockstep(
+    place: dict[NodeId, int], speed: float, batch_size: int
+) -> None:
+    gang = gangs.proportional(place, dict.fromkeys(place, speed), batch_size)
+    same = [speed] * len(place)
+    assert gangs.batches(gang, batch_size) == gangs.batches(Gang.of(place), batch_size)
+    assert gangs.throughput(gang, same, batch_size) == gangs.throughput(Gang.of(place), same, batch_size)
+
+
+# ---- forked (HadarE, examples E4, E5, E7)
+
+FIVE = {A: 10.0, B: 4.0, C: 0.5, D: 8.0, E: 3.0}
+"""steps/s as believed"""
+
+
+def forked(speeds: dict[NodeId, float]) -> Gang:
+    total = sum(speeds.values())
+    return Gang.of(dict.fromkeys(speeds, 1), Forked(shares=tuple(one / total for one in speeds.values())))
+
+
+def test_every_copy_is_a_part_of_its_own() -> None:
+    gang = forked(FIVE)
+    assert gangs.leaders(gang) == gang.nodes
+    assert gangs.part_of(gang, C) == Gang.of({C: 1})
+    assert gangs.throughput(gang, list(FIVE.values()), 1) == pytest.approx(25.5)
+    assert gangs.misfit(gang, (1,), 64) == ""
+    assert gangs.misfit(gang, (5,), 64) == "1 GPUs, not one of (5,)"
+
+
+def test_copies_of_unlike_size_have_no_learning_rate_in_common() -> None:
+    unlike = Gang.of({A: 1, B: 2}, Forked(shares=(0.5, 0.5)))
+    assert gangs.learning_rate(unlike, {1: 0.1, 2: 0.2}) is None
+    assert gangs.learning_rate(gangs.part_of(unlike, B), {1: 0.1, 2: 0.2}) == 0.2
+    assert gangs.learning_rate(forked(FIVE), {1: 0.1}) == 0.1
+
+
+def test_quotas_are_whole_steps_of_the_rest() -> None:
+    assert gangs.quotas(forked(FIVE), 9000.0, 1) == {A: 3529, B: 1412, C: 176, D: 2824, E: 1059}
+    after = {A: 9.0, B: 4.0, C: 0.6, D: 8.0, E: 2.5}
+    assert list(gangs.quotas(forked(after), 448.0, 1).values()) == [167, 74, 11, 149, 47]
+    three = {A: 9.0, B: 4.0, D: 8.0}
+    assert sum(gangs.quotas(forked(three), 100.0 * 64 - 1, 64).values()) == 100 * 64
+
+
+def test_a_rest_is_divided_among_those_who_have_it() -> None:
+    """E5: 3000 steps on a, b, d: one round; the paper's division among all five takes five."""
+    assert gangs.divided(3000, (10.0, 4.0, 8.0)) == (1364, 545, 1091)
+
+
+def test_copies_are_merged_by_what_each_has_done() -> None:
+    assert gangs.merged(1000.0, (1600.0, 1300.0), 2320.0) == 1900.0
+    assert gangs.merged(1000.0, (1600.0, 1300.0, 1100.0), 2320.0) == 2000.0
+    assert gangs.merged(1000.0, (), 2320.0) == 1000.0
+    assert gangs.merged(1000.0, (1600.0, 1300.0, 1480.0), 2320.0) == 2320.0
+
+
+def test_a_forked_gang_planned_again_is_merged_first() -> None:
+    gang = forked(FIVE)
+    assert not gangs.keeps(gang, gang)
+    assert gangs.keeps(Gang.of(MIXED), Gang.of(MIXED))
+    assert not gangs.keeps(Gang.of(MIXED), gangs.proportional(MIXED, RESNET_18, 128))
+
+
+@given(st.integers(0, 10_000), st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=9))
+def test_a_division_is_whole_and_nearly_exact(whole: int, weights: list[float]) -> None:
+    shares = gangs.divided(whole, weights)
+    assert sum(shares) == whole
+    exact = [whole * weight / sum(weights) for weight in weights]
+    assert all(abs(share - one) < 1.0 + 1e-6 for share, one in zip(shares, exact, strict=True))
+
+
+# ---- relaxed (Hare, examples E1 and E6; the batch is 1, so rates are tasks/s)
+
+
+def test_the_gpu_with_most_to_do_decides_for_a_round() -> None:
+    gang = Gang.of({A: 1, B: 1}, Relaxed(tasks=((3,), (1,))))
+    assert gangs.misfit(gang, (4,), 64) == ""
+    assert gangs.misfit(gang, (2,), 64) == "4 GPUs, not one of (2,)"
+    assert gangs.global_batch(gang, 64) == 256
+    assert gangs.learning_rate(gang, {2: 0.2, 4: 0.4}) == 0.4
+    first = gangs.throughput(gang, [1 / 0.2, 1 / 0.6], 1, exchange_s=0.08)
+    second = gangs.throughput(gang, [1 / 0.1, 1 / 0.15], 1, exchange_s=0.04)
+    assert 4 / first == pytest.approx(0.680)
+    assert 4 / second == pytest.approx(0.340)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tasks", "round_s"), [((3.0, 3.0), (2, 2), 6.0), ((1.0, 2.0), (4, 2), 4.0)]
+)
+def test_two_gpus_take_a_round_in_turns(
+    seconds: tuple[float, float], tasks: tuple[int, int], round_s: float
+) -> None:
+    """E1: jobs A (four tasks) and B (six) on GPUs 1 and 2 alone."""
+    gang = Gang.of({A: 1, B: 1}, Relaxed(tasks=((tasks[0],), (tasks[1],))))
+    rate = gangs.throughput(gang, [1 / one for one in seconds], 1)
+    assert sum(tasks) / rate == pytest.approx(round_s)
+
+
+def test_one_task_a_gpu_is_lockstep() -> None:
+    relaxed = Gang.of(MIXED, Relaxed(tasks=((1, 1), (1,))))
+    speeds = rates(relaxed, RESNET_18)
+    assert gangs.batches(relaxed, 128) == gangs.batches(Gang.of(MIXED), 128)
+    assert gangs.throughput(relaxed, speeds, 128, 0.1) == gangs.throughput(Gang.of(MIXED), speeds, 128, 0.1)
+
+
+# ---- all modes
+
+
+@pytest.mark.parametrize(
+    "sync",
+    [Lockstep(), Proportional(samples=(200, 56)), Forked(shares=(0.5, 0.5)), Relaxed(tasks=((1,), (3,)))],
+)
+def test_only_lockstep_teaches_the_estimator(sync: Sync) -> None:
+    assert gangs.observed(Gang.of({A: 1, B: 1}, sync)) == isinstance(sync, Lockstep)
+
+
+def test_what_a_lost_node_leaves_trains_no_more() -> None:
+    gang = forked(FIVE)
+    rest = gangs.without(gang, A)
+    assert rest is not None
+    assert rest.nodes == (B, C, D, E)
+    assert gangs.without(Gang.of({A: 1}), A) is None
+
+
+def test_three_modules_name_a_mode_other_than_lockstep() -> None:
+    """One struct, one meaning, one branch of the world: whoever else asks for a mode asks `gangs`."""
+    others = {mode.__name__ for mode in Sync.__args__} - {"Lockstep"}
+    naming = {
+        name(path)
+        for path in SOURCES
+        if ROOT / "tests" not in path.parents
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == "schemas.placement"
+        if others & {alias.name for alias in node.names}
+    }
+    assert naming == {"shared/domain/gangs.py", "loadgen/world/emulated.py"}
+
+
+def test_a_gpu_that_waits_shows_a_pace_of_its_own() -> None:
+    """Two GPUs, a batch of 100: the slow one takes 1 s, the fast one 0.25 s and waits for 0.75 s."""
+    gang = Gang.of({A: 1, B: 1})
+    assert gangs.pace(gang, 200.0, 100) == 100.0
+    assert gangs.pace(gang, 200.0, 100, wait_s=0.75) == 400.0
+    assert gangs.pace(gang, 200.0, 100, wait_s=1.5) == 100.0  # more than there was: nothing is learnt

@@ -1,0 +1,157 @@
+"""The ledger's jobs: states, times, progress and what was lost."""
+
+import msgspec
+import pytest
+
+from schemas.base import Event
+from schemas.events import Outcome, PreemptReason
+from schemas.plans import Layer
+from shared.domain.ledger import Ledger, fold, forget, ledger_of
+from shared.domain.ledger.records import JobRecord
+from shared.domain.states import JobState
+from tests.fact_builders import (
+    JOB,
+    cancelled,
+    checkpointed,
+    completed,
+    config,
+    failed,
+    in_queue,
+    joined,
+    placement,
+    plan,
+    preempted,
+    profiled,
+    queued,
+    start_ordered,
+    started,
+    stop_ordered,
+    submitted,
+    whole_life,
+    worker_started,
+    worker_stopped,
+)
+
+
+def job(*facts: Event) -> JobRecord:
+    return ledger_of(facts).jobs[JOB]
+
+
+def test_a_job_goes_through_its_states_with_their_times() -> None:
+    record = job(*whole_life())
+    assert (record.state, record.submitted_at, record.started_at, record.ended_at) == (
+        JobState.COMPLETED,
+        0.0,
+        20.0,
+        120.0,
+    )
+
+
+def test_a_job_waits_from_its_submission_until_it_starts() -> None:
+    assert job(submitted(at=5), profiled(at=30), queued(at=31), started(at=50)).wait_s(now=80) == 45
+
+
+def test_a_job_waits_again_after_a_preemption() -> None:
+    record = job(*in_queue(), started(at=10), preempted(at=40))
+    assert record.wait_s(now=45) == 15
+
+
+def test_waiting_ends_with_the_job() -> None:
+    record = job(*in_queue(), started(at=10), completed(at=110))
+    assert record.wait_s(now=1000) == 10
+
+
+def test_a_cancelled_job_waited_until_it_was_cancelled() -> None:
+    assert job(submitted(), cancelled(at=30)).wait_s(now=99) == 30
+
+
+def test_the_first_terminal_fact_wins() -> None:
+    record = job(*in_queue(), started(at=1), cancelled(at=5), completed(at=6), failed(at=7))
+    assert (record.state, record.ended_at) == (JobState.CANCELLED, 5)
+
+
+def test_an_illegal_move_changes_nothing_and_is_counted() -> None:
+    ledger = ledger_of([submitted(), started(at=3)])
+    assert ledger.jobs[JOB].state is JobState.SUBMITTED
+    assert ledger.void == 1
+
+
+def test_a_fact_about_an_unknown_job_is_void() -> None:
+    assert ledger_of([started()]).void == 1
+
+
+def test_a_run_knows_its_configuration_and_the_estimate_it_was_placed_by() -> None:
+    run = job(*in_queue(), plan(placement(on=config(node_1=4))), started(on=config(node_1=4))).present
+    assert run is not None
+    assert (run.gpus, run.throughput, run.layer) == (4, 10.0, Layer.THEORY)
+
+
+def test_progress_is_what_the_newest_checkpoint_holds() -> None:
+    assert job(*in_queue(), started(), checkpointed(samples_done=300)).samples_done == 300
+
+
+def test_a_checkpoint_of_an_earlier_placement_is_no_progress() -> None:
+    record = job(*in_queue(), started(place="pl-2"), checkpointed(place="pl-1", samples_done=300))
+    assert record.samples_done == 0
+
+
+def test_a_preemption_counts_as_a_restart_and_keeps_the_run() -> None:
+    record = job(*in_queue(), started(at=10), preempted(at=40, samples_done=200))
+    assert record.restarts == 1
+    assert (record.run_s, record.runs[0].samples_to, record.samples_done) == (30, 200, 200)
+
+
+def test_work_after_the_last_checkpoint_is_lost_with_the_node() -> None:
+    record = job(
+        *in_queue(),
+        started(at=0, on=config(node_1=4)),
+        checkpointed(at=100),
+        preempted(at=130, reason=PreemptReason.NODE_LOST),
+    )
+    assert record.lost_gpu_s == 4 * 30
+
+
+def test_the_time_to_checkpoint_on_order_is_lost_work() -> None:
+    record = job(
+        joined(),
+        *in_queue(),
+        worker_started(gpu_indices=(0, 1)),
+        started(on=config(node_1=2)),
+        stop_ordered(at=100),
+        worker_stopped(at=105, outcome=Outcome.CHECKPOINTED),
+        preempted(at=105),
+    )
+    assert record.lost_gpu_s == 2 * 5
+
+
+def test_the_time_to_restore_is_lost_work_and_that_of_a_first_start_is_not() -> None:
+    first = [*in_queue(), start_ordered(at=0), started(at=10)]
+    assert job(*first).lost_gpu_s == 0
+    again = [preempted(at=20), start_ordered(at=30, place="pl-2"), started(at=42, place="pl-2")]
+    assert job(*first, *again).lost_gpu_s == 12
+
+
+def test_a_placement_taken_back_is_ordered_no_more() -> None:
+    assert job(*in_queue(), start_ordered(), started(), preempted()).ordered is None
+
+
+@pytest.mark.parametrize("length", range(12))
+def test_a_ledger_survives_being_written_down(length: int) -> None:
+    facts = whole_life()
+    ledger = ledger_of(facts[:length])
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(ledger), type=Ledger)
+    for fact in facts[length:]:
+        fold(again, fact)
+    assert again == ledger_of(facts)
+
+
+def test_the_oldest_ended_jobs_are_forgotten_and_still_counted() -> None:
+    facts = [
+        fact
+        for number in range(20)
+        for fact in (submitted(f"job-{number}", at=number), cancelled(f"job-{number}", at=number))
+    ]
+    ledger = ledger_of([*facts, submitted("open", at=0)])
+    forget(ledger, keep_jobs=10, keep_plans=10)
+    assert [*ledger.jobs] == [*(f"job-{number}" for number in range(10, 20)), "open"]
+    assert ledger.forgotten == {JobState.CANCELLED: 10}

@@ -1,0 +1,309 @@
+"""Each figure from a small log whose answer can be worked out by hand."""
+
+import math
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.base import Event
+from schemas.ids import JobId
+from schemas.plans import Stage
+from shared.domain.ledger import Ledger, ledger_of
+from shared.domain.metrics import (
+    expected_wait_s,
+    fragments_mean,
+    gaps,
+    job_counts,
+    latency_ratio,
+    percentile,
+    plan_figures,
+    raqlr,
+    summary,
+)
+from shared.domain.metrics.curves import busy_gpus_curve, cdf, throughput_curve
+from shared.domain.metrics.fairness import isolated_s, jain
+from shared.domain.metrics.use import cluster_throughput_now
+from tests.fact_builders import (
+    K80,
+    V100,
+    cancelled,
+    completed,
+    config,
+    in_queue,
+    joined,
+    left_out,
+    lost,
+    placement,
+    plan,
+    preempted,
+    queued,
+    started,
+    submitted,
+    whole_life,
+    worker_started,
+    worker_stopped,
+)
+
+
+def figures(*facts: Event) -> dict[str, float | None]:
+    return summary(ledger_of(facts))
+
+
+def finished(job_id: str, *, sub: float, start: float, end: float) -> list[Event]:
+    place = f"pl-{job_id}"
+    return [
+        *in_queue(job_id, at=sub),
+        started(job_id, at=start, place=place),
+        completed(job_id, at=end, place=place),
+    ]
+
+
+def two_jobs() -> list[Event]:
+    return [*finished("a", sub=0, start=10, end=60), *finished("b", sub=20, start=50, end=150)]
+
+
+def test_nothing_to_stand_on_is_none_and_never_nan() -> None:
+    assert {name: value for name, value in figures().items() if value is not None} == {
+        "restarts": 0.0,
+        "lost_work_gpu_s": 0.0,
+    }
+
+
+@given(st.integers(min_value=0, max_value=11))
+def test_no_figure_is_ever_nan(length: int) -> None:
+    found = [value for value in figures(*whole_life()[:length]).values() if value is not None]
+    assert all(math.isfinite(value) for value in found)
+
+
+def test_makespan_runs_from_the_first_submission_to_the_last_completion() -> None:
+    assert figures(*two_jobs())["makespan_s"] == 150
+
+
+def test_the_total_time_of_a_batch_is_its_makespan() -> None:
+    batch = [*in_queue("a"), *in_queue("b"), started("a", at=5), completed("a", at=80)]
+    assert figures(*batch)["ttd_s"] == 80
+
+
+def test_jobs_that_trickle_in_are_no_batch() -> None:
+    assert figures(*two_jobs())["ttd_s"] is None
+
+
+def test_jct_and_waiting_are_means_over_completed_jobs() -> None:
+    found = figures(*two_jobs(), submitted("c"), cancelled("c", at=500))
+    assert found["jct_s_mean"] == (60 + 130) / 2
+    assert found["jct_s_max"] == 130
+    assert found["wt_s_mean"] == (10 + 30) / 2
+
+
+def test_the_latency_ratio_is_waiting_over_age() -> None:
+    found = figures(*two_jobs())  # age 100 s each
+    assert found["lr_mean"] == pytest.approx(0.2)
+    assert found["lr_max"] == pytest.approx(0.3)
+
+
+def test_a_job_without_an_age_has_no_latency_ratio() -> None:
+    assert latency_ratio(ledger_of([submitted("a")]).jobs[JobId("a")], 10) is None
+
+
+def test_raqlr_looks_at_the_jobs_that_ended_lately() -> None:
+    ledger = ledger_of(two_jobs())
+    assert raqlr(ledger, now=160, window_s=50) == pytest.approx(0.3)
+    assert raqlr(ledger, now=160, window_s=5) is None
+
+
+def test_raqlr_counts_jobs_however_they_ended() -> None:
+    ledger = ledger_of([*two_jobs(), *in_queue("c", at=60), cancelled("c", at=150)])  # waited 90 s in vain
+    assert raqlr(ledger, now=160, window_s=50) == pytest.approx((0.3 + 0.9) / 2)
+
+
+def test_a_waiting_job_waits_roughly_as_long_as_jobs_of_late_did_for_their_length() -> None:
+    ledger = ledger_of([*two_jobs(), *in_queue("c", at=160), *in_queue("d", at=160), started("d", at=161)])
+    jobs = ledger.jobs
+    assert expected_wait_s(jobs[JobId("c")], 0.3) == pytest.approx(30)  # age 100 s
+    assert expected_wait_s(jobs[JobId("c")], None) is None
+    assert [expected_wait_s(jobs[JobId(name)], 0.3) for name in "ad"] == [None, None]
+
+
+def test_fragments_are_a_mean_over_rounds_of_the_mean_over_plans() -> None:
+    waits = (left_out("a"),)
+    ledger = ledger_of(
+        [
+            *in_queue("a"),
+            plan(at=1, round=0, left_out=waits, idle_gpus=6),
+            plan(at=2, round=0, left_out=waits, idle_gpus=2),
+            plan(at=3, round=1, idle_gpus=8),
+        ]
+    )
+    assert fragments_mean(ledger) == (4 + 0) / 2
+
+
+def test_gaps_of_plans_by_order_alone_do_not_count() -> None:
+    assert gaps(ledger_of([plan(gap=0.9, stage=Stage.QUEUE), plan(gap=0.01)])) == [0.01]
+
+
+def test_a_job_alone_all_the_time_and_without_waiting_is_treated_fairly() -> None:
+    alone = [
+        joined(gpus=1),
+        *in_queue("a", demand=(1,)),
+        started("a", at=0),
+        completed("a", at=100),
+    ]  # 1000 samples at 10/s on the one GPU there is
+    found = figures(*alone)
+    assert found["ftf_rho_max"] == pytest.approx(1.0)
+    assert found["ftf_unfair_share"] == 0
+
+
+def test_fairness_counts_the_jobs_that_shared_the_cluster() -> None:
+    facts = [
+        joined(gpus=1),
+        *in_queue("a", demand=(1,)),
+        *in_queue("b", demand=(1,)),
+        started("a", at=0),
+        completed("a", at=100),
+        started("b", at=100, place="pl-2"),
+        completed("b", at=200, place="pl-2"),
+    ]
+    found = figures(*facts)
+    assert found["ftf_rho_max"] == pytest.approx(200 / 150)  # b shared with a for half its life
+    assert found["ftf_unfair_share"] == 0.5
+    assert found["jain_index"] == pytest.approx(jain([0.5, 200 / 150]))
+
+
+def alone_s(**fields: Any) -> float | None:  # noqa: ANN401 - arguments of isolated_s
+    defaults = {"samples": 1200.0, "largest": 100, "single_gpu": {V100: 10.0}, "sharers": 1.0}
+    return isolated_s(**{**defaults, **fields})
+
+
+def test_the_isolated_run_mixes_the_types_by_their_shares() -> None:
+    assert alone_s(single_gpu={V100: 10.0, K80: 2.0}, gpus={V100: 4, K80: 4}, sharers=2) == 1200 / (4 * 6)
+    assert alone_s(single_gpu={V100: 10.0, K80: 2.0}, gpus={V100: 12, K80: 4}, sharers=4) == 1200 / (4 * 8)
+
+
+def test_a_share_below_the_smallest_demand_means_taking_turns() -> None:
+    assert alone_s(gpus={V100: 1}, sharers=4) == 1200 / (0.25 * 10)
+
+
+def test_the_isolated_run_uses_no_more_gpus_than_the_job_wants() -> None:
+    assert alone_s(largest=2, gpus={V100: 64}) == 1200 / (2 * 10)
+
+
+def test_a_job_that_runs_nowhere_has_no_isolated_time() -> None:
+    assert alone_s(gpus={K80: 64}) is None
+
+
+def test_gpu_use_is_busy_over_available_time() -> None:
+    facts = [
+        joined(at=-500, gpus=4),  # before the first submission nothing is wasted
+        *in_queue("a"),
+        worker_started("a", at=0, gpu_indices=(0, 1)),
+        started("a", at=0),
+        worker_stopped("a", at=50),
+        completed("a", at=50),
+        *finished("b", sub=0, start=60, end=100),
+    ]
+    found = figures(*facts)
+    assert (found["gru"], found["cru"]) == (0.25, 0.5)
+
+
+def test_gpus_of_a_lost_node_are_not_available() -> None:
+    facts = [
+        joined(gpus=2),
+        joined("node-2", gpus=2),
+        *in_queue("a"),
+        worker_started("a", at=0, gpu_indices=(0, 1)),
+        started("a", at=0),
+        lost("node-2", at=50),
+        worker_stopped("a", at=100),
+        completed("a", at=100),
+    ]
+    assert figures(*facts)["gru"] == pytest.approx(200 / (200 + 100))
+
+
+def test_cluster_throughput_is_in_units_of_single_gpus() -> None:
+    facts = [*in_queue("a"), started("a", at=0), completed("a", at=50)]  # 1000 samples at 10/s a GPU
+    assert figures(*facts)["cluster_throughput_mean"] == pytest.approx(1000 / 10 / 50)
+
+
+def test_cluster_throughput_now_is_what_the_running_jobs_were_placed_for() -> None:
+    speeds = {V100: 10.0, K80: 2.0}  # 6 on the mean
+    facts = [submitted("a"), *in_queue("a")[1:2], queued("a", single_gpu=speeds), *in_queue("b")]
+    fast = msgspec.structs.replace(placement("a"), throughput=30.0)
+    running = [*facts, plan(fast), started("a", at=5)]
+    assert cluster_throughput_now(ledger_of(running)) == pytest.approx(30 / 6)
+    assert cluster_throughput_now(ledger_of([*running, completed("a", at=9)])) == 0
+
+
+def test_restarts_and_lost_work_are_summed_over_jobs() -> None:
+    facts = [*in_queue("a"), started("a", at=0), preempted("a", at=10)]
+    assert figures(*facts)["restarts"] == 1
+
+
+def test_plans_are_counted_by_the_stage_that_made_them() -> None:
+    ledger = ledger_of([plan(decision_s=1), plan(decision_s=3, stage=Stage.GREEDY, gap=0.2)])
+    found = plan_figures(ledger)
+    assert (found.plans, found.stages, found.decision_s_p50) == (2, {"greedy": 1, "optimal": 1}, 2.0)
+    assert found.gap_max == 0.2
+
+
+def test_jobs_are_counted_in_all_and_by_state() -> None:
+    assert job_counts(ledger_of([*two_jobs(), submitted("c")])) == {
+        "submitted": 3,
+        "profiling": 1,
+        "completed": 2,
+    }
+
+
+def test_the_curve_of_busy_gpus_steps_with_the_runs() -> None:
+    facts = [
+        *in_queue("a"),
+        started("a", at=10, on=config(node_1=4)),
+        preempted("a", at=20),
+        started("a", at=30, place="pl-2"),
+        completed("a", at=40, place="pl-2"),
+    ]
+    assert busy_gpus_curve(ledger_of(facts), 10) == [(0, 0), (10, 4), (20, 0), (30, 1), (40, 0)]
+
+
+def test_the_curve_of_throughput_counts_samples_that_were_kept() -> None:
+    facts = [*in_queue("a"), started("a", at=0), preempted("a", at=20, samples_done=400)]
+    assert throughput_curve(ledger_of(facts), 10) == [(0, 2), (10, 2), (20, 0)]
+
+
+def test_an_empty_ledger_has_empty_curves() -> None:
+    assert [curve(Ledger(), 10) for curve in (busy_gpus_curve, throughput_curve)] == [[], []]
+
+
+def test_percentiles_lie_between_the_closest_ranks() -> None:
+    assert percentile([1, 2, 3, 4], 0.5) == 2.5
+    assert percentile([7], 0.99) == 7
+    assert percentile([], 0.5) is None
+
+
+def test_a_distribution_rises_to_one_with_a_point_a_value() -> None:
+    assert cdf([3, 1, 3, 2]) == [(1, 0.25), (2, 0.5), (3, 1.0)]
+
+
+@given(st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=1))
+def test_jains_index_lies_between_one_nth_and_one(values: list[float]) -> None:
+    index = jain(values)
+    assert index is not None
+    assert 1 / len(values) - 1e-9 <= index <= 1 + 1e-9
+
+
+@pytest.mark.benchmark
+def test_folding_a_hundred_thousand_facts() -> None:
+    facts = [
+        fact
+        for number in range(9_100)
+        for fact in whole_life(f"job-{number}", at=float(number), place=f"pl-{number}")
+    ]
+    began = time.perf_counter()
+    ledger = ledger_of(facts)
+    folded = time.perf_counter()
+    summary(ledger)
+    print(f"\n{len(facts)} facts in {folded - began:.2f} s, summary {time.perf_counter() - folded:.3f} s")
+    assert len(ledger.jobs) == 9_100

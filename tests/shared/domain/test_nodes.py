@@ -1,0 +1,63 @@
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.events import NodeDrained, NodeEvent, NodeJoined, NodeLost, NodeRestored, NodeReturned
+from schemas.ids import NodeId
+from shared.domain.nodes import NODE_FOLDS, KnownNode, fold_node, known_node
+from tests.fact_builders import a_node
+
+HERE = NodeId("n-1")
+
+
+def joined(life: str = "one") -> NodeJoined:
+    return NodeJoined(at=1.0, node_id=HERE, node=a_node(HERE), life=life)
+
+
+def after(*facts: NodeEvent) -> KnownNode:
+    nodes: dict[NodeId, KnownNode] = {}
+    for fact in facts:
+        fold_node(nodes, fact, known_node)
+    return nodes[HERE]
+
+
+def test_a_node_that_joined_is_usable() -> None:
+    assert after(joined()) == KnownNode(node=a_node(HERE), life="one")
+    assert after(joined()).usable
+
+
+def test_a_lost_node_is_usable_once_it_is_back() -> None:
+    lost = NodeLost(at=2.0, node_id=HERE)
+    assert not after(joined(), lost).usable
+    assert after(joined(), lost, NodeReturned(at=3.0, node_id=HERE)).usable
+    assert after(joined(), lost, joined("two")).usable
+
+
+def test_a_drain_outlives_a_loss_and_a_new_life() -> None:
+    drained = (joined(), NodeDrained(at=2.0, node_id=HERE), NodeLost(at=3.0, node_id=HERE), joined("two"))
+    assert after(*drained) == KnownNode(node=a_node(HERE), life="two", draining=True)
+    assert not after(*drained).usable
+    assert after(*drained, NodeRestored(at=4.0, node_id=HERE)).usable
+
+
+def test_facts_about_a_node_that_never_joined_change_nothing() -> None:
+    nodes: dict[NodeId, KnownNode] = {}
+    for kind in set(NODE_FOLDS) - {NodeJoined}:
+        fold_node(nodes, msgspec.convert({"fact": kind.tag(), "at": 1.0, "node_id": HERE}, kind), known_node)
+    assert nodes == {}
+
+
+def test_the_table_has_every_fact_about_nodes() -> None:
+    assert set(NODE_FOLDS) == set(NodeEvent.__subclasses__())
+
+
+class Counted(KnownNode):
+    workers: int = 0
+
+
+@given(st.lists(st.sampled_from(["one", "two"])))
+def test_what_somebody_keeps_beside_survives_a_new_life(lives: list[str]) -> None:
+    nodes = {HERE: Counted(node=a_node(HERE), workers=3)}
+    for life in lives:
+        fold_node(nodes, joined(life), lambda fact: Counted(node=fact.node))
+    assert nodes[HERE].workers == 3

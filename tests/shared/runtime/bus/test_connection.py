@@ -1,0 +1,102 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from schemas.base import Message, Question
+from schemas.questions import MONITOR, Refused
+from schemas.settings import Settings
+from schemas.subjects import FACTS_STREAM
+from shared.runtime.bus import Unavailable
+from shared.runtime.jetstream import JetStreamBus
+from shared.runtime.nats_server import NatsServer
+from tests.bus_nets import JetStreamNet, LiveNats
+from tests.shared.runtime.bus.bus_build import cancelled, until
+
+
+async def test_ten_services_may_start_at_once(live: JetStreamNet) -> None:
+    buses = await asyncio.gather(*(live.client(f"service-{n}") for n in range(10)))
+    assert all(bus.connected() for bus in buses)
+
+
+async def test_a_stream_takes_on_changed_limits(live: JetStreamNet, nats: LiveNats) -> None:
+    await (await live.client()).publish([cancelled()])
+    changed = nats.settings(stream_max_bytes=50_000_000)
+    bus = await JetStreamBus.connect(changed, "service", timeout_s=5.0)
+    assert await bus.last_seq() == 1
+    await bus.close()
+    assert (await live.stream(FACTS_STREAM)).max_bytes == 50_000_000
+
+
+async def test_no_server_is_unavailable_after_the_time_limit() -> None:
+    settings = Settings(nats_url="nats://127.0.0.1:9")
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 within 0\.3 s"):
+        await JetStreamBus.connect(settings, "service", timeout_s=0.3)
+
+
+async def test_an_address_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match=r"nats_url: .*'localhost'"):
+        await JetStreamBus.connect(Settings(nats_url="localhost"), "service")
+
+
+async def test_a_service_waits_for_a_server_that_starts_later(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path)
+    connecting = asyncio.create_task(JetStreamBus.connect(Settings(nats_url=server.url), "service", 10.0))
+    await asyncio.sleep(0.1)
+    try:
+        await server.start()
+        bus = await connecting
+        assert bus.connected()
+        await bus.close()
+    finally:
+        await server.stop()
+    assert not server.running()
+
+
+async def test_closing_does_not_wait_for_a_server_that_is_away(live: JetStreamNet, nats: LiveNats) -> None:
+    bus = await live.client("monitor")
+    await bus.serve("monitor", MONITOR, _nothing)
+    nats.kill()
+    await until(lambda: not bus.connected())
+    async with asyncio.timeout(1.0):
+        await bus.close()
+    await nats.restart()
+
+
+async def _nothing(_: Question) -> Message:
+    return Refused(reason="nothing to say")
+
+
+async def test_more_replicas_than_servers_is_a_clear_error(nats: LiveNats) -> None:
+    await nats.ensure_running()
+    with pytest.raises(RuntimeError, match=r"stream HOPYARD.*replicas"):
+        await JetStreamBus.connect(nats.settings(nats_replicas=3), "service", timeout_s=5.0)
+
+
+async def _try(settings: Settings) -> None:
+    bus = await JetStreamBus.connect(settings, "service", timeout_s=5.0)
+    await bus.publish([cancelled()])
+    await bus.close()
+
+
+async def test_a_token_opens_the_door_and_nothing_else_does(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path, token='s3"cret')
+    await server.start()
+    try:
+        await _try(Settings(nats_url=server.url, nats_token='s3"cret'))
+        for wrong in (Settings(nats_url=server.url), Settings(nats_url=server.url, nats_token="other")):
+            with pytest.raises(PermissionError, match="refuses these credentials"):
+                await _try(wrong)
+    finally:
+        server.kill()
+
+
+async def test_a_user_and_password_open_the_door(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path, user="hopyard", password="pw")
+    await server.start()
+    try:
+        await _try(Settings(nats_url=server.url, nats_user="hopyard", nats_password="pw"))
+        with pytest.raises(PermissionError):
+            await _try(Settings(nats_url=server.url, nats_user="hopyard", nats_password="no"))
+    finally:
+        server.kill()

@@ -1,0 +1,121 @@
+import asyncio
+
+import pytest
+
+from shared.runtime.bus import Conflict, Unavailable
+from tests.bus_nets import JetStreamNet, LiveNats, Net
+from tests.shared.runtime.bus.bus_build import cancelled, until
+
+TTL_S = 1.0
+
+
+async def test_a_value_is_what_was_put_last(net: Net) -> None:
+    bus = await net.client()
+    await bus.put("cursor/planner", b"1")
+    revision = await bus.put("cursor/planner", b"2")
+    assert await bus.get("cursor/planner") == (b"2", revision)
+
+
+async def test_an_empty_value_is_a_value(net: Net) -> None:
+    bus = await net.client()
+    revision = await bus.put("a", b"")
+    assert await bus.get("a") == (b"", revision)
+
+
+async def test_an_absent_key_is_none(net: Net) -> None:
+    assert await (await net.client()).get("nothing") is None
+
+
+async def test_expecting_absence_takes_an_absent_key_only(net: Net) -> None:
+    bus, other = await net.client(), await net.client("other")
+    await bus.put("lease", b"me", expected=0)
+    with pytest.raises(Conflict):
+        await other.put("lease", b"you", expected=0)
+    assert (await other.get("lease") or (b"", 0))[0] == b"me"
+
+
+async def test_expecting_a_revision_takes_that_one_only(net: Net) -> None:
+    bus = await net.client()
+    old = await bus.put("a", b"1")
+    new = await bus.put("a", b"2", expected=old)
+    with pytest.raises(Conflict):
+        await bus.put("a", b"3", expected=old)
+    assert await bus.get("a") == (b"2", new)
+
+
+async def test_revisions_grow_over_all_keys_and_over_deletion(net: Net) -> None:
+    bus = await net.client()
+    first = await bus.put("a", b"1")
+    second = await bus.put("b", b"1")
+    await bus.delete("a")
+    third = await bus.put("a", b"1", expected=0)
+    assert first < second < third
+
+
+async def test_a_deleted_key_is_absent(net: Net) -> None:
+    bus = await net.client()
+    await bus.put("a", b"1")
+    await bus.delete("a")
+    await bus.delete("never-there")
+    assert await bus.get("a") is None
+
+
+async def test_a_lease_that_is_not_renewed_ends(net: Net) -> None:
+    bus, other = await net.client(), await net.client("other")
+    token = await bus.put("lease", b"me", expected=0, ttl_s=TTL_S)
+    await asyncio.sleep(TTL_S + 0.6)
+    assert await bus.get("lease") is None
+    with pytest.raises(Conflict):
+        await bus.put("lease", b"me", expected=token, ttl_s=TTL_S)
+    assert await other.put("lease", b"you", expected=0, ttl_s=TTL_S) > token
+
+
+async def test_a_renewed_lease_stays(net: Net) -> None:
+    bus = await net.client()
+    token = await bus.put("lease", b"me", expected=0, ttl_s=TTL_S)
+    for _ in range(5):
+        await asyncio.sleep(TTL_S * 0.4)
+        token = await bus.put("lease", b"me", expected=token, ttl_s=TTL_S)
+    assert await bus.get("lease") == (b"me", token)
+
+
+async def test_a_name_that_no_bucket_takes_is_an_error(net: Net) -> None:
+    bus = await net.client()
+    for name in ("", "a b", "a.*", ">", ".a", "ä"):
+        with pytest.raises(ValueError, match="not a key"):
+            await bus.put(name, b"")
+
+
+async def test_a_large_blob_comes_back_whole(net: Net) -> None:
+    bus = await net.client()
+    blob = bytes(range(256)) * 12_000
+    await bus.save("planner", b"old")
+    await bus.save("planner", blob)
+    assert await bus.load("planner") == blob
+
+
+async def test_a_blob_never_saved_is_none(net: Net) -> None:
+    assert await (await net.client()).load("nobody") is None
+
+
+async def test_state_survives_a_killed_server(live: JetStreamNet, nats: LiveNats) -> None:
+    bus = await live.client()
+    revision = await bus.put("cursor/a", b"7")
+    await bus.save("a", b"state" * 100_000)
+    await nats.restart()
+    await until(lambda: bus.counts.reconnects == 1)
+    assert await bus.get("cursor/a") == (b"7", revision)
+    assert await bus.load("a") == b"state" * 100_000
+
+
+async def test_state_is_unavailable_while_the_server_is_away(live: JetStreamNet, nats: LiveNats) -> None:
+    bus = await live.client()
+    nats.kill()
+    await until(lambda: not bus.connected())
+    with pytest.raises(Unavailable):
+        await bus.put("a", b"1")
+    with pytest.raises(Unavailable):
+        await bus.load("a")
+    await nats.restart()
+    await bus.publish([cancelled()])
+    assert await bus.get("a") is None

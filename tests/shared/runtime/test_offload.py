@@ -1,0 +1,90 @@
+"""Heavy work, inline and beside the loop: the same answers, in the order in which they were asked for."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from shared.runtime.offload import INLINE, Beside, Crashed, Offload
+
+BOTH = pytest.mark.parametrize("offload", [INLINE, Beside()], ids=["inline", "beside"])
+
+
+class Doubles:
+    """A server; `exit` ends its process, `eat` takes a gibibyte."""
+
+    def __init__(self, start: int) -> None:
+        self._done = start
+
+    def warm(self) -> None:
+        pass
+
+    def answer(self, request: int | str) -> tuple[int, int, int]:
+        if request == "exit":
+            os._exit(3)
+        if request == "eat":
+            bytearray(2**30)
+        assert isinstance(request, int)
+        return 2 * request, self._done, os.getpid()
+
+    def afterwards(self) -> None:
+        self._done += 1
+
+
+@BOTH
+async def test_a_lane_does_one_thing_after_the_other(offload: Offload) -> None:
+    lane, done = offload.lane("test"), list[int]()
+    await asyncio.gather(*(lane.do(done.append, number) for number in range(20)))
+    lane.close()
+    assert done == list(range(20))
+
+
+@BOTH
+async def test_what_fails_in_a_lane_fails_for_whoever_asked(offload: Offload) -> None:
+    lane = offload.lane("test")
+    with pytest.raises(ZeroDivisionError):
+        await lane.do(divmod, 1, 0)
+    assert await lane.do(divmod, 7, 2) == (3, 1)
+    lane.close()
+
+
+@BOTH
+async def test_a_helper_process_answers_and_does_the_rest_afterwards(offload: Offload) -> None:
+    helper = offload.process("test", Doubles, 10)
+    await helper.warm()
+    assert [(await helper.call(number, 20.0))[:2] for number in (1, 2)] == [(2, 10), (4, 11)]
+    helper.end()
+
+
+async def test_only_live_work_leaves_the_thread_and_the_process() -> None:
+    for offload, apart in ((INLINE, False), (Beside(), True)):
+        lane, helper = offload.lane("test"), offload.process("test", Doubles, 0)
+        assert (await lane.do(threading.get_ident) != threading.get_ident()) is apart
+        assert ((await helper.call(1, 20.0))[2] != os.getpid()) is apart
+        lane.close()
+        helper.end()
+
+
+async def test_a_helper_process_that_ends_is_replaced() -> None:
+    helper = Beside().process("test", Doubles, 0)
+    with pytest.raises(Crashed):
+        await helper.call("exit", 20.0)
+    assert (await helper.call(4, 20.0))[0] == 8
+    helper.end()
+
+
+async def test_a_helper_process_that_ends_tells_how() -> None:
+    helper = Beside().process("test", Doubles, 0)
+    with pytest.raises(Crashed, match="the process ended with exit code 3"):
+        await helper.call("exit", 20.0)
+    helper.end()
+
+
+async def test_a_helper_process_has_no_more_memory_than_it_may() -> None:
+    helper = Beside().process("test", Doubles, 0, memory_bytes=2**30)
+    assert (await helper.call(4, 20.0))[0] == 8
+    with pytest.raises(Crashed, match="the process ended with exit code 1"):
+        await helper.call("eat", 20.0)
+    assert (await helper.call(4, 20.0))[0] == 8
+    helper.end()

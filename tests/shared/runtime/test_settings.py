@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from schemas.settings import Settings
+from shared.runtime.settings import describe, load_settings
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "hopyard.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_nothing_said_means_the_defaults() -> None:
+    assert load_settings({"PATH": "/bin"}) == Settings()
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    path = _file(tmp_path, "round_s: 60\npolicy: fifo\n")
+    settings = load_settings({"HOPYARD_ROUND_S": "90"}, path)
+    assert (settings.round_s, settings.policy) == (90.0, "fifo")
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
+    path = _file(tmp_path, "seed: 5")
+    assert load_settings({"HOPYARD_SETTINGS": str(path)}).seed == 5
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    assert load_settings({}, _file(tmp_path, "# all defaults\n")) == Settings()
+
+
+def test_text_of_the_environment_becomes_each_kind_of_value() -> None:
+    environ = {"HOPYARD_WEB_PORT": "8080", "HOPYARD_GAP": "0.5", "HOPYARD_NATS_TOKEN": "123"}
+    settings = load_settings(environ)
+    assert (settings.web_port, settings.gap, settings.nats_token) == (8080, 0.5, "123")
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"HOPYARD_ROUNDS_S": "1"}, "HOPYARD_ROUNDS_S: there is no such setting; .*HOPYARD_ROUND_S"),
+        ({"HOPYARD_QQQ": "1"}, "HOPYARD_QQQ: there is no such setting$"),
+        ({"HOPYARD_ROUND_S": "-1"}, "HOPYARD_ROUND_S: .* > 0.*'-1'"),
+        ({"HOPYARD_ROUND_S": "soon"}, "HOPYARD_ROUND_S: .*'soon'"),
+        ({"HOPYARD_CLOCK_ORIGIN": "nan"}, "HOPYARD_CLOCK_ORIGIN: "),
+        ({"HOPYARD_SOLVER": "luck"}, "HOPYARD_SOLVER: .*'luck'"),
+    ],
+)
+def test_a_mistake_in_the_environment_is_named(environ: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_settings(environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("colour: red", "hopyard.yaml: colour: there is no such setting"),
+        ("web_port: 70000", "hopyard.yaml: web_port: .*70000"),
+        ("seed: 1.5", "hopyard.yaml: seed: "),
+        ("policy:", "hopyard.yaml: policy: "),
+        ("[1, 2]", "hopyard.yaml: settings are a mapping"),
+        ("a: [", "hopyard.yaml: not YAML"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_settings({}, _file(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nowhere\.yaml: No such file"):
+        load_settings({}, tmp_path / "nowhere.yaml")
+
+
+def test_what_the_image_chooses_by_is_no_setting() -> None:
+    assert load_settings({"HOPYARD_SERVICE": "planner"}) == Settings()
+
+
+def test_every_setting_is_described() -> None:
+    described = {setting.name: setting for setting in describe(Settings(seed=5))}
+    assert list(described) == [field.name for field in msgspec.structs.fields(Settings)]
+    assert (described["seed"].value, described["seed"].default) == (5, 1)
+    assert described["seed"].doc == "root of all randomness: the emulated world, the workload"
+    assert described["nats_url"].doc == ""
+
+
+def test_secrets_are_not_shown() -> None:
+    described = {setting.name: setting.value for setting in describe(Settings(nats_token="t", api_token="t"))}
+    assert (described["nats_token"], described["api_token"], described["nats_password"]) == ("***", "***", "")

@@ -1,0 +1,72 @@
+"""Policies for tests: first come, first served, in modes that no policy that ships plans."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from schemas.ids import NodeId
+from schemas.placement import Forked, Gang, Member, Mode, Proportional, Relaxed
+from services.planner.policies.classical.fifo import FifoSkipping
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import Choice, Decision
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.solver.problem import Solve
+from shared.domain import gangs
+
+
+class InMode(FifoSkipping):
+    """What `fifo-skipping` decides, each gang made into one of the mode; who runs in it stays."""
+
+    modes: ClassVar[tuple[type[Mode], ...]]
+
+    def decide(
+        self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve | None = None
+    ) -> Decision:
+        made = super().decide(view, wanted, estimates, solve)
+        return msgspec.structs.replace(
+            made, choices=tuple(self._in_mode(view, choice) for choice in made.choices)
+        )
+
+    def _in_mode(self, view: View, choice: Choice) -> Choice:
+        job = next(job for job in view.jobs if job.job_id == choice.job_id)
+        here = job.present
+        if here is not None and here.gang.configuration == choice.gang.configuration:
+            return msgspec.structs.replace(choice, gang=here.gang, throughput=here.throughput)
+        types = {node.node_id: node.gpu_type for node in view.nodes}
+        speed = {node: job.single_gpu[types[node]] for node in choice.gang.nodes}
+        gang = self.gang(choice.gang, job, speed)
+        rate = gangs.throughput(gang, [speed[node] for node in gang.nodes], job.batch_size)
+        return msgspec.structs.replace(choice, gang=gang, throughput=rate)
+
+    @abstractmethod
+    def gang(self, gang: Gang, job: ViewJob, speed: Mapping[NodeId, float]) -> Gang:
+        """`speed`: samples/s of one GPU."""
+
+
+class BySpeed(InMode):
+    modes = (Proportional,)
+
+    def gang(self, gang: Gang, job: ViewJob, speed: Mapping[NodeId, float]) -> Gang:
+        return gangs.proportional(gang.configuration, speed, job.batch_size)
+
+
+class InTurns(InMode):
+    """Half of the GPUs with two tasks each, where their numbers are even; else a task each."""
+
+    modes = (Relaxed,)
+
+    def gang(self, gang: Gang, job: ViewJob, speed: Mapping[NodeId, float]) -> Gang:  # noqa: ARG002
+        tasks = 1 if any(one.gpus % 2 for one in gang.members) else 2
+        members = tuple(Member(one.node, one.gpus // tasks) for one in gang.members)
+        return Gang(members, Relaxed(tasks=tuple((tasks,) * one.gpus for one in members)))
+
+
+class Copies(InMode):
+    modes = (Forked,)
+
+    def gang(self, gang: Gang, job: ViewJob, speed: Mapping[NodeId, float]) -> Gang:  # noqa: ARG002
+        nodes = len(gang.members)
+        return Gang(gang.members, Forked(shares=(1.0 / nodes,) * nodes))
