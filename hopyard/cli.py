@@ -2,7 +2,9 @@
 
 import gc
 import os
+import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 import typer
 
@@ -30,6 +32,7 @@ from schemas.settings import Settings
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
 digits of a sum would depend on how many there are"""
+AS_JSON = "--json"
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
 a tenth of the imports' time, and commands make few cycles and end soon"""
@@ -98,23 +101,39 @@ def log_errors_alone() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command line and exit with its code."""
+    """Run one command line and exit with its code. Where it asks for JSON, an error is JSON too."""
     os.environ.update(ONE_THREAD | os.environ)
     gc.set_threshold(COLLECT_EVERY)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = AS_JSON in words
     try:
-        application()(arguments, prog_name="hopyard")
+        sys.exit(application()(words, prog_name="hopyard", standalone_mode=not as_json))
     except Failure as failure:
-        complain(failure, failure.code)
+        complain(failure, failure.code, as_json=as_json)
+    except typer.TyperException as misuse:
+        complain(_misused(misuse, words), INVALID, as_json=as_json)
+    except typer.Abort:
+        complain("interrupted", INTERRUPTED, as_json=as_json)
     except ValueError as error:
         from shared.runtime.files import InvalidFile  # noqa: PLC0415 - brings the YAML parser
 
         if not isinstance(error, InvalidFile):
             raise
-        complain(error, INVALID)
+        complain(error, INVALID, as_json=as_json)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # what typer makes of a Ctrl-C that no command took
-            complain("interrupted", INTERRUPTED)
+            complain("interrupted", INTERRUPTED, as_json=as_json)
         raise
+
+
+def _misused(misuse: typer.TyperException, words: list[str]) -> str:
+    """What is wrong with the command line, and what to write where --json is followed by a file."""
+    text = misuse.format_message()
+    for option, word in pairwise(words):
+        if option == AS_JSON and (word == "-" or not word.startswith("-")):
+            instead = "alone prints to stdout" if word == "-" else f"--out {word} writes a file"
+            return f"{text} --json takes no file: --json {instead}"
+    return text
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ REFUSED = 1
 INVALID = 2
 UNREACHABLE = 3
 INTERRUPTED = 130
+KINDS = {REFUSED: "refused", INVALID: "invalid", UNREACHABLE: "unreachable", INTERRUPTED: "interrupted"}
+"""of failures, as they are called in JSON"""
 
 
 class Failure(Exception):

@@ -48,6 +48,7 @@ class ApiRefusal(Failure):
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"{problem.field}: {problem.detail}" if problem.field else problem.detail)
         self.problem = problem
+        self.field = problem.field
 
 
 class LoggedEvent(Message, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import JsonFile
+from hopyard.commands.options import AsJson, Out
 from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import empty_folder
-from hopyard.show.terminal import say, show_or_write
+from hopyard.show.terminal import say, show
 
 
 class Subject(StrEnum):
@@ -107,7 +107,8 @@ Quick = Annotated[
 def bench(
     *,
     subjects: Figures = None,
-    json_file: JsonFile = None,
+    as_json: AsJson = False,
+    out: Out = None,
     data: Data = None,
     scale: Scale = 1.0,
     gpus: Sizes = None,
@@ -130,7 +131,7 @@ def bench(
     policies: what each takes for a plan, and whether it is in time, some minutes.
 
     $ hopyard bench
-    $ hopyard bench latency submissions --json figures.json
+    $ hopyard bench latency submissions --out figures.json
     $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
     $ hopyard bench solver --classes all --instances 10
     $ hopyard bench policies --gpus 512 --instances 3
@@ -151,7 +152,7 @@ def bench(
     )
     with empty_folder(data) as folder:
         measured = report(subjects or SHORT, versions(), folder, scale, say, trials=trials)
-    show_or_write(measured, report_table(measured), json_file)
+    show(measured, report_table(measured), as_json=as_json, out=out)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -42,7 +42,19 @@ Api = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of a table; errors are JSON too, on stderr.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        dir_okay=False,
+        callback=writable,
+        help="Write the JSON into this file as well.",
+    ),
+]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 Scenario = Annotated[
     str, typer.Option("--scenario", metavar="NAME|FILE", help="A scenario; `hopyard scenarios` lists them.")
@@ -61,13 +73,3 @@ Trace = Annotated[
     ),
 ]
 Speed = Annotated[float, typer.Option("--speed", min=0.001, max=100_000, help="Cluster seconds per second.")]
-JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        dir_okay=False,
-        allow_dash=True,
-        callback=writable,
-        help="Write the result here; - prints it instead of the table.",
-    ),
-]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.commands.options import JsonFile, Policy, Scenario, Seed, Speed, Trace
+from hopyard.commands.options import AsJson, Out, Policy, Scenario, Seed, Speed, Trace
 from hopyard.failures import Failure, Interrupted
 from hopyard.local.data_folder import empty_folder
 from hopyard.local.signals import run_until_stopped
@@ -22,7 +22,8 @@ def demo(
     policy: Policy = None,
     seed: Seed = 1,
     trace: Trace = None,
-    json_file: JsonFile = None,
+    as_json: AsJson = False,
+    out: Out = None,
     keep: Annotated[
         Path | None,
         typer.Option("--keep", metavar="DIR", file_okay=False, help="Keep logs and event log here."),
@@ -38,7 +39,7 @@ def demo(
     event log breaks a rule of the system.
 
     $ hopyard demo
-    $ hopyard demo --policy fifo --json fifo.json
+    $ hopyard demo --policy fifo --out fifo.json
     $ hopyard demo --scenario my-scenario.yaml --speed 60 --keep run-1
     """
     from hopyard.actions.demo import DemoSpec, run_demo  # noqa: PLC0415 - brings what the whole system needs
@@ -52,7 +53,7 @@ def demo(
         done = run_until_stopped(run_demo(spec, show, say))
     if done is None:
         raise Interrupted("interrupted")
-    show_result(done.result, json_file)
+    show_result(done.result, as_json=as_json, out=out)
     _judge(done)
 
 

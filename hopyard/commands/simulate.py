@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from hopyard.commands.options import AsJson, JsonFile, Policy, Scenario, Seed, Trace, writable
+from hopyard.commands.options import AsJson, Out, Policy, Scenario, Seed, Trace, writable
 from hopyard.show.tables import scenarios_table
 from hopyard.show.terminal import complain_of, console, show_json, show_result, write_lines
 from schemas.results import RunResult
@@ -21,7 +21,8 @@ def simulate(
     policy: Policy = None,
     seed: Seed = 1,
     trace: Trace = None,
-    json_file: JsonFile = None,
+    as_json: AsJson = False,
+    out: Out = None,
     events_file: Annotated[
         Path | None,
         typer.Option(
@@ -46,7 +47,7 @@ def simulate(
     """Run a workload through the services in virtual time: hours in seconds, the same twice.
 
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
-    $ hopyard simulate --scenario hops-64 --policy fifo --json fifo.json --events fifo.ndjson
+    $ hopyard simulate --scenario hops-64 --policy fifo --out fifo.json --events fifo.ndjson
     """
     from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - brings numpy
     from loadgen.simulation import simulate as run  # noqa: PLC0415 - brings every service
@@ -60,12 +61,12 @@ def simulate(
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)
     if not audited:
-        show_result(_streamed(chosen, policy, seed, events_file), json_file)
+        show_result(_streamed(chosen, policy, seed, events_file), as_json=as_json, out=out)
         return
     simulated = run(chosen, policy=policy, seed=seed)
     if events_file is not None:
         write_lines(events_file, map(msgspec.json.encode, simulated.events))
-    show_result(simulated.result, json_file)
+    show_result(simulated.result, as_json=as_json, out=out)
     complain_of(audit(simulated.events, drained=True, seqs=simulated.seqs))
 
 

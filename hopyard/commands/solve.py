@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import JsonFile
+from hopyard.commands.options import AsJson, Out
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table
-from hopyard.show.terminal import show_or_write
+from hopyard.show.terminal import show
 from hopyard.show.units import duration
 from schemas.problems import SolveResult
 
@@ -42,7 +42,8 @@ def solve(
         float,
         typer.Option("--deadline", metavar="SECONDS", min=0, max=86_400, help="Stop after so many seconds."),
     ] = 10.0,
-    json_file: JsonFile = None,
+    as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """Solve a saved problem, with a proven bound, under a deadline.
 
@@ -50,7 +51,7 @@ def solve(
     with the setting dump_problems. docs/solving.md describes the format.
 
     $ hopyard solve 000012-first-0000.json.gz
-    $ hopyard solve problem.json --backend highs --gap 0.001 --deadline 60 --json -
+    $ hopyard solve problem.json --backend highs --gap 0.001 --deadline 60 --json
     """
     from services.planner.solver import load  # noqa: PLC0415 - as above
     from services.planner.solver import solve as run  # noqa: PLC0415 - as above
@@ -65,7 +66,7 @@ def solve(
     before = threading.active_count()
     solution = run(saved.problem, Effort(gap=gap, budget_s=deadline_s, backend=backend))
     result = result_of(saved, solution, backend)
-    show_or_write(result, facts_table(_facts(result)), json_file)
+    show(result, facts_table(_facts(result)), as_json=as_json, out=out)
     if threading.active_count() > before:
         _leave()
 

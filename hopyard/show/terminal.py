@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from rich.console import Console, RenderableType
 
-from hopyard.failures import Failure
+from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
 from schemas.base import Message
 from schemas.results import RunResult
@@ -28,26 +28,18 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def show(message: Message, table: RenderableType, *, as_json: bool) -> None:
-    """The message as JSON, or as the table made from it."""
+def show(message: Message, table: RenderableType, *, as_json: bool, out: Path | None = None) -> None:
+    """The message as JSON, or as the table made from it; its JSON in the file `out` besides."""
+    if out is not None:
+        write_lines(out, [_pretty(message)])
     if as_json:
         show_json(message)
     else:
         console().print(table)
 
 
-def show_result(result: RunResult, file: Path | None) -> None:
-    show_or_write(result, result_table(result), file)
-
-
-def show_or_write(message: Message, table: RenderableType, file: Path | None) -> None:
-    """The table, and the JSON in `file`; for the file `-` the JSON takes the table's place."""
-    if file is not None and str(file) == "-":
-        show_json(message)
-        return
-    console().print(table)
-    if file is not None:
-        write_lines(file, [_pretty(message)])
+def show_result(result: RunResult, *, as_json: bool, out: Path | None) -> None:
+    show(result, result_table(result), as_json=as_json, out=out)
 
 
 def write_lines(file: Path, lines: Iterable[bytes]) -> None:
@@ -90,6 +82,35 @@ def complain_of(violations: Sequence["Violation"]) -> None:
         raise Failure(f"{len(violations)} violations")
 
 
-def complain(error: object, code: int) -> NoReturn:
-    say(f"hopyard: {error}")
+class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a command ended otherwise than with 0, for programs."""
+
+    message: str
+    kind: str
+    code: int
+    """with which the command ends"""
+    file: str | None = None
+    line: int | None = None
+    field: str | None = None
+    """a path such as `$.gpus[1]`"""
+
+
+def complain(error: object, code: int, *, as_json: bool) -> NoReturn:
+    """The last line on stderr: text, or an object with one member `error`."""
+    if as_json:
+        say(msgspec.json.encode({"error": complaint(error, code)}).decode())
+    else:
+        say(f"hopyard: {error}")
     sys.exit(code)
+
+
+def complaint(error: object, code: int) -> Complaint:
+    """What the error itself knows of the place that is wrong goes with it."""
+    return Complaint(
+        message=str(error),
+        kind=KINDS.get(code, "refused"),
+        code=code,
+        file=getattr(error, "path", None),
+        line=getattr(error, "line", None),
+        field=getattr(error, "field", None),
+    )

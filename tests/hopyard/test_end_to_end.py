@@ -85,7 +85,7 @@ def killed_at_the_end(process: Process) -> Iterator[Process]:
 
 
 async def test_a_demo_completes_every_job_and_breaks_no_rule(tmp_path: Path) -> None:
-    arguments = ("demo", "--scenario", "tiny", "--speed", "300", "--json", "result.json", "--keep", "run")
+    arguments = ("demo", "--scenario", "tiny", "--speed", "300", "--out", "result.json", "--keep", "run")
     code, out, err = await ran(*arguments, cwd=tmp_path)
     assert code == 0, err
     result = json.loads((tmp_path / "result.json").read_text())
@@ -95,21 +95,30 @@ async def test_a_demo_completes_every_job_and_breaks_no_rule(tmp_path: Path) -> 
 
 
 async def test_a_simulation_prints_nothing_but_its_result(tmp_path: Path) -> None:
-    arguments = ("simulate", "--scenario", "tiny", "--json", "-", "--events", "events.ndjson")
+    arguments = ("simulate", "--scenario", "tiny", "--json", "--events", "events.ndjson")
     code, out, err = await ran(*arguments, cwd=tmp_path)
     assert (code, err) == (0, "")
     assert json.loads(out)["events"] == len((tmp_path / "events.ndjson").read_text().splitlines())
 
 
-async def test_an_interrupted_simulation_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("as_json", "said"),
+    [
+        ((), b"hopyard: interrupted\n"),
+        (("--json",), b'{"error":{"message":"interrupted","kind":"interrupted","code":130}}\n'),
+    ],
+)
+async def test_an_interrupted_simulation_says_so(
+    tmp_path: Path, as_json: tuple[str, ...], said: bytes
+) -> None:
     """Once it has saved a problem it is in the midst of its run."""
     problems = tmp_path / "problems"
-    words = ("simulate", "--scenario", "hops-64", "--dump-problems", str(problems))
+    words = ("simulate", "--scenario", "hops-64", "--dump-problems", str(problems), *as_json)
     with killed_at_the_end(await hopyard(*words, cwd=tmp_path)) as simulation:
         await until(lambda: problems.exists() and any(problems.iterdir()), START_LIMIT_S)
         simulation.send_signal(signal.SIGINT)
         out, err = await simulation.communicate()
-    assert (simulation.returncode, out, err) == (130, b"", b"hopyard: interrupted\n")
+    assert (simulation.returncode, out, err) == (130, b"", said)
 
 
 async def test_a_taken_port_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a command that cannot go on says: one line, and the exit code that fits."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from hopyard.failures import Failure
 from hopyard.show.terminal import write_lines
 from tests.hopyard.cli_builders import JOB_YAML
-from tests.hopyard.cli_line import Hopyard, command_line
+from tests.hopyard.cli_line import Hopyard, Ran, command_line
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -41,7 +42,7 @@ def test_a_mix_there_is_not_is_code_2_with_file_and_line(hopyard: Hopyard, tmp_p
     assert ran.err.startswith(f"hopyard: {scenario}:3: $.workload.mix: no mix is called nonesuch")
 
 
-@pytest.mark.parametrize("command", ["simulate --json", "simulate --events", "solve own.json --json"])
+@pytest.mark.parametrize("command", ["simulate --out", "simulate --events", "solve own.json --out"])
 def test_a_folder_that_is_not_there_is_found_before_the_run(
     hopyard: Hopyard, tmp_path: Path, command: str
 ) -> None:
@@ -56,7 +57,7 @@ def test_a_file_that_cannot_be_written_after_all_is_a_failure(tmp_path: Path) ->
         write_lines(tmp_path / "gone" / "result", [b"{}"])
 
 
-@pytest.mark.parametrize("command", ["accuracy --json", "calibrate --show"])
+@pytest.mark.parametrize("command", ["accuracy", "calibrate --show"])
 def test_nobody_at_nats_is_code_3_and_one_line(
     hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -89,6 +90,50 @@ def test_a_job_that_makes_no_sense_is_code_2_before_it_is_sent(
 def test_an_address_that_is_no_url_is_code_2(hopyard: Hopyard, address: str) -> None:
     ran = hopyard("ps", "--api", address)
     assert (ran.code, ran.err) == (2, f"hopyard: {address} is no URL; one is http://127.0.0.1:8080\n")
+
+
+def error_of(ran: Ran) -> dict[str, object]:
+    error: dict[str, object] = json.loads(ran.err)["error"]
+    return error
+
+
+def test_where_json_is_asked_for_an_error_is_json_with_the_place_that_is_wrong(hopyard: Hopyard) -> None:
+    Path("job.yaml").write_text(JOB_YAML + "prioritty: 2\n")
+    ran = hopyard("submit", "job.yaml", "--json", "--api", NOBODY)
+    error = error_of(ran)
+    assert (ran.code, ran.out, error["kind"], error["code"]) == (2, "", "invalid", 2)
+    assert (error["file"], error["line"], error["field"]) == ("job.yaml", 5, "$.prioritty")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "kind"),
+    [
+        (f"ps --json --api {NOBODY}", 3, "unreachable"),
+        ("ps --json --api foo", 2, "invalid"),
+        ("ps --json --no-such-option", 2, "invalid"),
+        ("simulate --json --scenario nowhere", 2, "invalid"),
+        ("submit nowhere.yaml --json", 2, "invalid"),
+        ("dance --json", 2, "invalid"),
+    ],
+)
+def test_an_error_in_json_has_the_exit_code_of_one_in_text(
+    hopyard: Hopyard, command: str, code: int, kind: str
+) -> None:
+    ran = hopyard(*command.split())
+    error = error_of(ran)
+    assert (ran.code, error["code"], error["kind"]) == (code, code, kind)
+    assert hopyard(*command.replace("--json", "").split()).code == code
+
+
+@pytest.mark.parametrize("command", ["simulate", "demo", "solve own.json", "bench"])
+def test_a_file_after_json_is_answered_with_what_to_write(
+    hopyard: Hopyard, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "own.json").write_text("{}")
+    ran = hopyard(*command.split(), "--json", "result.json")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--out result.json writes a file" in str(error_of(ran)["message"])
+    assert "--json alone prints" in str(error_of(hopyard(*command.split(), "--json", "-"))["message"])
 
 
 def test_a_state_there_is_not_is_answered_with_those_there_are(hopyard: Hopyard) -> None:

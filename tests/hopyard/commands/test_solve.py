@@ -43,7 +43,7 @@ def solve(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Solve:
 
 @pytest.mark.parametrize("backend", Backend)
 def test_the_result_is_pure_json(solve: Solve, backend: str) -> None:
-    ran = solve(PROBLEM, "--backend", backend, "--gap", "0", "--json", "-")
+    ran = solve(PROBLEM, "--backend", backend, "--gap", "0", "--json")
     result = json.loads(ran.out)
     assert (ran.code, ran.err) == (0, "")
     assert set(result) == {"objective", "bound", "gap", "seconds", "backend", "stage", "choice"}
@@ -52,7 +52,7 @@ def test_the_result_is_pure_json(solve: Solve, backend: str) -> None:
 
 
 def test_the_result_goes_to_a_file_and_the_facts_to_the_terminal(solve: Solve, tmp_path: Path) -> None:
-    ran = solve(PROBLEM, "--json", str(tmp_path / "result.json"))
+    ran = solve(PROBLEM, "--out", str(tmp_path / "result.json"))
     assert ran.code == 0
     assert "1 of 2" in ran.out
     assert json.loads((tmp_path / "result.json").read_text())["choice"] == [None, 1]
@@ -62,7 +62,7 @@ def test_a_solver_that_runs_on_does_not_hold_up_the_end(tmp_path: Path) -> None:
     problem = instance(Shape(gpus=128), seed=1)
     write_problem(tmp_path / "problem.json", problem, [str(index) for index in range(problem.jobs)])
     words = [sys.executable, "-m", "hopyard.cli", "solve", str(tmp_path / "problem.json")]
-    options = ["--backend", "scip", "--deadline", "0.2", "--gap", "0", "--json", "-"]
+    options = ["--backend", "scip", "--deadline", "0.2", "--gap", "0", "--json"]
     ran = subprocess.run([*words, *options], capture_output=True, check=True, timeout=30)
     result = json.loads(ran.stdout)
     assert 0 < result["objective"] <= result["bound"]
@@ -70,7 +70,7 @@ def test_a_solver_that_runs_on_does_not_hold_up_the_end(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_none_is_refused(solve: Solve) -> None:
-    ran = solve(PROBLEM | {"capacity": []}, "--json", "-")
+    ran = solve(PROBLEM | {"capacity": []}, "--json")
     assert (ran.code, ran.out) == (2, "")
     assert "$.jobs[0].configurations[0].use: node 0 of 0" in ran.err
 
