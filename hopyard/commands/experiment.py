@@ -1,19 +1,20 @@
 """experiment, compare: grids of simulations over several seeds, and reports of them."""
 
 from enum import StrEnum
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import Scenario, Trace
+from hopyard.commands.options import Scenario, Trace, located
 from hopyard.failures import Failure, Invalid
 from hopyard.show.terminal import console, say
 
 if TYPE_CHECKING:
+    from hopyard.lab.experiments.baselines import Contender
     from hopyard.lab.experiments.options import Options
     from hopyard.lab.experiments.suite import Experiment
 
@@ -107,10 +108,10 @@ def compare(
     """Compare policies on one workload: the same jobs, costs and seeds; a table, plots, and data.
 
     Every policy runs as the Hops paper set it up, and as its own authors do. Policies of your own are
-    compared by their entry point, or as `module:attribute`; `+` gives one settings of its own.
+    compared by their entry point, or as FILE.py:CLASS; `+` gives one settings of its own.
 
     $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
-    $ hopyard compare --scenario hops-64 --policies hops,mine:Greedy --trace philly.csv
+    $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace philly.csv
     $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
     """
     needed()
@@ -131,8 +132,7 @@ def _options(
     *, scenario: str, policies: str, seeds: int, trace: Path | None, quick: bool = False
 ) -> "Options":
     """Raises Invalid."""
-    from hopyard.actions.scenario import check_policy, chosen_scenario, valid  # noqa: PLC0415 - as above
-    from hopyard.lab.experiments.baselines import contender  # noqa: PLC0415 - as below
+    from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
     from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - brings numpy
 
     texts = [text.strip() for text in policies.split(",") if text.strip()]
@@ -140,11 +140,19 @@ def _options(
         raise Invalid("--policies names none")
     if len(set(texts)) < len(texts):
         raise Invalid(f"--policies names one twice: {policies}")
-    named = tuple(valid(partial(contender, text)) for text in texts)
+    named = tuple(_contender(text) for text in texts)
     for each in named:
         check_policy(each.policy)
     chosen = chosen_scenario(scenario, trace)
     return Options(scenario=chosen, policies=named, seeds=tuple(range(1, seeds + 1)), quick=quick)
+
+
+def _contender(text: str) -> "Contender":
+    """Named in tables as it was typed. Raises Invalid."""
+    from hopyard.actions.scenario import valid  # noqa: PLC0415 - brings numpy
+    from hopyard.lab.experiments.baselines import contender  # noqa: PLC0415 - as above
+
+    return msgspec.structs.replace(valid(lambda: contender(located(text))), label=text)
 
 
 def _perform(

@@ -24,6 +24,12 @@ def _url(text: str | None) -> str | None:
     return text
 
 
+def located(policy: str) -> str:
+    """A policy named by its file, with that file's whole path: services may run in another folder."""
+    file, colon, rest = policy.partition(".py:")
+    return f"{Path(file).expanduser().absolute()}{colon}{rest}" if colon else policy
+
+
 def writable(file: Path | None) -> Path | None:
     """Raises Invalid for a file in a folder that is not there: now, and not when the work is done."""
     if file is not None and not os.access(file.parent, os.X_OK):
@@ -62,7 +68,11 @@ Scenario = Annotated[
 Policy = Annotated[
     str | None,
     typer.Option(
-        "--policy", metavar="NAME[+OPTION=VALUE…]", help="Scheduling policy.", show_default="the scenario's"
+        "--policy",
+        metavar="NAME[+OPTION=VALUE…]",
+        callback=lambda policy: policy and located(policy),
+        help="Scheduling policy; one of your own as FILE.py:CLASS.",
+        show_default="the scenario's",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Root of all randomness.")]

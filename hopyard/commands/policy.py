@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from hopyard.api.connect import call
-from hopyard.commands.options import Api, AsJson
+from hopyard.commands.options import Api, AsJson, located
 from hopyard.failures import Invalid, Unreachable
 from hopyard.show.tables import options_table
 from hopyard.show.terminal import console, say, show, show_json
@@ -40,7 +40,7 @@ def chosen(
     $ hopyard policy show hops
     """
     if name is not None:
-        _show_options(name, as_json=as_json)
+        _show_options(located(name), as_json=as_json)
         return
     from hopyard.actions.diagnose import planned_by  # noqa: PLC0415 - brings the audit
 
@@ -58,8 +58,10 @@ def _show_options(name: str, *, as_json: bool) -> None:
         raise Invalid(str(error)) from None
     if as_json:
         show_json(options)
-    else:
+    elif options:
         console().print(options_table(options))
+    else:
+        say(f"{name} has no options")
 
 
 @policy.command("set")
@@ -81,6 +83,7 @@ def choose(
     $ hopyard policy set fifo
     $ hopyard policy set hops+moving_cost_s=15
     """
+    name = located(name)
     _check(name)
     choice = call(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
     show(choice, Text(choice.policy), as_json=as_json)

@@ -125,7 +125,7 @@ async def _spawn(program: Program) -> asyncio.subprocess.Process:
     _rotate(program.log)
     with program.log.open("ab") as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hopyard.local.child", str(os.getpid()), program.module),
+            *(sys.executable, "-P", "-m", "hopyard.local.child", str(os.getpid()), program.module),
             env=program.environ,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,

@@ -1,7 +1,7 @@
 """How a policy is written, wherever it is named: `NAME`, or `NAME+OPTION=VALUE+OPTION=VALUE`. Pure.
 
-NAME is that of an installed policy, or `module:attribute`. Which options there are, and what values they may
-have, the policy says.
+NAME is that of an installed policy, `module:attribute`, or `file.py:attribute`. Which options there are, and
+what values they may have, the policy says.
 """
 
 import re
@@ -13,7 +13,7 @@ import msgspec
 LENGTH_MAX = 400
 ANY = "*"
 
-_NAME = re.compile(r"[\w.-]+(:[\w.]+)?", re.ASCII)
+_NAME = re.compile(r"[\w.-]+(:[\w.]+)?|[\w ./~-]+\.py:[\w.]+", re.ASCII)
 _NEXT_OPTION = re.compile(r"\+(?=[^+=]*=)")
 """a plus that begins an option: one within a number, as in 1e+5, has no `=` before the next plus"""
 _OPTION = re.compile(r"[a-z]\w*", re.ASCII)
@@ -57,7 +57,7 @@ class Accepted(msgspec.Struct, frozen=True):
     configured: str = ""
     """as the settings write it"""
     allowed: Collection[str] = ()
-    """further `module:attribute` names; `*`: any"""
+    """further `module:attribute` and `file.py:attribute` names; `*`: any"""
 
     def names(self) -> tuple[str, ...]:
         """In alphabetical order; `*` last, where any `module:attribute` may be chosen."""

@@ -1,11 +1,16 @@
-"""Finds code that is not ours by name: an entry point of a group, or `module:attribute`.
+"""Finds code that is not ours by name: an entry point of a group, `module:attribute`, or `file.py:attribute`.
 
 The groups stand at the end of this file. Listing names imports nothing; `load` runs the plug-in's module.
 """
 
 import importlib
+import importlib.util
+import sys
 from functools import cache
+from hashlib import blake2b
 from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -31,7 +36,7 @@ class Group(msgspec.Struct, frozen=True):
         return tuple(sorted(entry_points(group=self.entry_points).names))
 
     def target(self, name: str) -> str:
-        """The `module:attribute` that a name stands for. Raises UnknownPlugin."""
+        """The `module:attribute` or `file.py:attribute` that a name stands for. Raises UnknownPlugin."""
         installed = _installed(self.entry_points).get(name)
         if installed is not None:
             return installed
@@ -47,12 +52,40 @@ class Group(msgspec.Struct, frozen=True):
         """What the name stands for. Raises UnknownPlugin."""
         module, _, attribute = self.target(name).partition(":")
         try:
-            found = importlib.import_module(module)
+            found: object = of_file(Path(module)) if is_file(module) else importlib.import_module(module)
             for part in attribute.split("."):
                 found = getattr(found, part)
         except Exception as error:  # an import runs somebody else's code, which may raise anything
             raise UnknownPlugin(f"{self.kind} {name}: {type(error).__name__}: {error}") from error
         return found
+
+
+def is_file(module: str) -> bool:
+    """Whether the part before the colon is a file's path and no module's name."""
+    return module.endswith(".py")
+
+
+def of_file(path: Path) -> ModuleType:
+    """The module in a file, run once in a process.
+
+    Its folder is not searched for further modules: a repository may have folders named like packages of ours.
+    Raises OSError, and whatever the file raises.
+    """
+    path = path.expanduser().resolve()
+    name = f"{path.stem}_{blake2b(bytes(path), digest_size=8).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "a name that ends in .py has a loader"
+    assert spec.loader is not None, "as above"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # while it runs, as an import does: annotations are looked up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 @cache

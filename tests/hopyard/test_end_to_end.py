@@ -25,7 +25,7 @@ SERVICES = 10
 
 
 async def hopyard(*arguments: str, cwd: Path) -> Process:
-    command = (sys.executable, "-m", "hopyard.cli", *arguments)
+    command = (sys.executable, "-P", "-m", "hopyard.cli", *arguments)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
     return await asyncio.create_subprocess_exec(*command, cwd=cwd, env=environ, stdout=PIPE, stderr=PIPE)
 
@@ -186,6 +186,7 @@ async def started(up: Process, data: Path) -> StackFile:
 
 async def test_a_stack_that_is_up_serves_the_other_commands(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB_YAML)
+    (tmp_path / "schemas.py").write_text("raise AssertionError('a module of the folder one stands in')")
     options = ("--scenario", "tiny", "--speed", "60", "--port", "0")
     with killed_at_the_end(await hopyard("up", *options, cwd=tmp_path)) as up:
         stack = await started(up, tmp_path / ".hopyard")

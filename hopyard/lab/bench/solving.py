@@ -69,7 +69,7 @@ class Attempt(Message, frozen=True, kw_only=True):
 
 def tried(file: Path, backend: str, gap: float, limit_s: float) -> Attempt | None:
     """None where it failed: out of memory, mostly."""
-    words = [sys.executable, "-m", __name__, str(file), backend, str(gap), str(limit_s)]
+    words = [sys.executable, "-P", "-m", __name__, str(file), backend, str(gap), str(limit_s)]
     longest_s = SLOWEST * limit_s + LOADING_S
     try:
         ran = subprocess.run(words, capture_output=True, check=True, timeout=longest_s)  # noqa: S603 - ourselves

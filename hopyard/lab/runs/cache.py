@@ -12,7 +12,7 @@ import msgspec
 
 from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
 from schemas.scenarios import TraceWorkload
-from shared.runtime.plugins import POLICIES
+from shared.runtime.plugins import POLICIES, is_file
 
 CODE = ("schemas", "shared", "services", "loadgen", __package__)
 """packages whose every source takes part in an outcome; the rest of `hopyard` only shows outcomes"""
@@ -74,8 +74,11 @@ def _sources(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:
 
 @cache
 def policy_digest(name: str) -> bytes:
-    """The code of a policy, which may be anybody's: its whole package, or its module where it has none."""
-    top = POLICIES.target(name.partition("+")[0]).partition(":")[0].partition(".")[0]
+    """The code of a policy, which may be anybody's: its file, its whole package, or its module."""
+    module = POLICIES.target(name.partition("+")[0]).partition(":")[0]
+    if is_file(module):
+        return Path(module).expanduser().read_bytes()
+    top = module.partition(".")[0]
     spec = find_spec(top)
     if spec is None or top in CODE:
         return b""

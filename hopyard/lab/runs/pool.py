@@ -74,7 +74,7 @@ class TrialPool:
         """Run one trial; the reason when it failed, else nothing."""
         events = path.with_suffix(".ndjson")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hopyard.local.child", str(os.getpid()), "hopyard.lab.runs.worker"),
+            *(sys.executable, "-P", "-m", "hopyard.local.child", str(os.getpid()), "hopyard.lab.runs.worker"),
             *(str(path), *([str(events)] if self._events else [])),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from shared.domain.policy_names import LENGTH_MAX, Accepted, parted, written
     [
         ("hops", "hops", {}),
         ("a.b:C", "a.b:C", {}),
+        ("../my own/greedy.py:Greedy+a=1", "../my own/greedy.py:Greedy", {"a": "1"}),
         (
             "hops+moving_cost_s=1.5e+1+window_factor=2",
             "hops",
@@ -30,6 +31,8 @@ def test_a_name_and_its_options(text: str, name: str, options: dict[str, str]) -
         ("", "is written NAME"),
         ("hops+", "is written NAME"),
         ("hops sia", "is written NAME"),
+        ("./greedy.py", "is written NAME"),
+        ("./greedy.txt:Greedy", "is written NAME"),
         ("hops+window_factor", "is written NAME"),
         ("hops+Window=1", "'Window' is no name of an option"),
         ("hops+=1", "'' is no name of an option"),

@@ -50,3 +50,22 @@ def test_a_module_that_cannot_be_loaded_is_one_kind_of_error(
     monkeypatch.delitem(sys.modules, "foreign_plugin", raising=False)
     with pytest.raises(UnknownPlugin, match=f"world foreign_plugin:world: {reason}"):
         WORLDS.load("foreign_plugin:world")
+
+
+def test_a_file_is_run_once_and_its_folder_is_not_searched(tmp_path: Path) -> None:
+    (tmp_path / "schemas.py").write_text("raise AssertionError")
+    (tmp_path / "mine.py").write_text("import schemas.ids\nclass Own: ...\n")
+    found = WORLDS.load(f"{tmp_path}/mine.py:Own")
+    assert found is WORLDS.load(f"{tmp_path}/../{tmp_path.name}/mine.py:Own")
+    assert str(tmp_path) not in sys.path
+
+
+def test_a_file_that_fails_is_tried_anew(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    with pytest.raises(UnknownPlugin, match=r"mine.py:Own: FileNotFoundError"):
+        WORLDS.load(f"{file}:Own")
+    file.write_text("1 / 0")
+    with pytest.raises(UnknownPlugin, match="ZeroDivisionError"):
+        WORLDS.load(f"{file}:Own")
+    file.write_text("Own = 3")
+    assert WORLDS.load(f"{file}:Own") == 3
