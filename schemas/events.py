@@ -14,7 +14,7 @@ from schemas.cluster import Node
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
 from schemas.placement import ONLY_LOCKSTEP, Gang
-from schemas.plans import LeftOut, Placement, PlanKind, Stage
+from schemas.plans import Cause, LeftOut, Measures, Placement, PlanKind, Stage, Standing
 
 _NO_TOKEN = re.compile(r"[^\w:+=,-]", re.ASCII)
 """what a subject's parts are not made of here"""
@@ -92,6 +92,7 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
     reason: PreemptReason
     samples_done: float
     """in the checkpoint it will resume from"""
+    cause: Cause | None = None
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag="job.completed"):
@@ -208,6 +209,7 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     placements: tuple[Placement, ...]
     """a first plan: all that shall run. A fragment plan: what shall start besides"""
     left_out: tuple[LeftOut, ...]
+    """in the order of the queue"""
     idle_gpus: int
     """GPUs that the plan leaves without a job"""
     stage: Stage
@@ -224,6 +226,9 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     """what went wrong on the way: a late estimator, a solver at its deadline, a policy that failed"""
     memory: bytes = b""
     """the policy's memory, for its next decision; opaque to everybody else"""
+    measures: Measures = Measures()
+    standings: dict[JobId, Standing] = {}
+    """by the measures; empty where the policy has none"""
 
 
 class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):
@@ -250,6 +255,7 @@ class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"
     plan_id: PlanId
     job_id: JobId
     reason: str
+    cause: Cause | None = None
 
 
 # ---- nodes ------------------------------------------------------------------------------------------

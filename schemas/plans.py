@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from schemas.base import Message
-from schemas.ids import JobId, PlacementId
+from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.placement import Gang
 
 
@@ -72,3 +72,53 @@ class LeftOut(Message, frozen=True, kw_only=True):
     detail: str = ""
     to: tuple[JobId, ...] = ()
     """the jobs that hold what it wanted, most GPUs first"""
+
+
+class Measures(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """What the numbers of standings are, in words, with their unit; empty: the policy has no such number."""
+
+    priority: str = ""
+    """what orders the queue"""
+    gain: str = ""
+    """what a place is worth"""
+
+
+class Standing(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """How a job stood in a plan, by the measures of its policy."""
+
+    priority: float | None = None
+    gain: float | None = None
+    """of the place that it was given; else of the best that it could have been given"""
+    stay: float | None = None
+    """the gain of the place that it had"""
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return tuple([one for one in (self.priority, self.gain, self.stay) if one is not None])
+
+
+class Beneficiary(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that a plan gave GPUs on the nodes of another."""
+
+    job_id: JobId
+    gpus: int
+    """on those nodes"""
+    standing: Standing | None = None
+
+
+class Cause(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a placement was ended: for whom, and what that was worth in the plan."""
+
+    plan_id: PlanId | None = None
+    """the plan that ended it; None: no plan did"""
+    moved: bool = False
+    """the plan gave the job another place"""
+    to: tuple[Beneficiary, ...] = ()
+    """those with most GPUs first"""
+    others: int = 0
+    """beneficiaries that are not named"""
+    measures: Measures = Measures()
+    standing: Standing | None = None
+    """of the job itself"""
+    node: NodeId | None = None
+    """the node that drains, was lost or lost the worker"""

@@ -43,7 +43,7 @@ def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterat
     """What a placement's end makes of its job."""
     match ending.owed:
         case Owed.REFUSAL:
-            yield refused(placed, f"taken back before it started: {ending.why}", at)
+            yield refused(placed, f"taken back before it started: {ending.why}", at, ending.cause)
         case Owed.PREEMPTION:
             assert placed.job_id in state.jobs, "nothing is owed to a job that ended"
             yield JobPreempted(
@@ -52,6 +52,7 @@ def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterat
                 placement_id=placed.placement_id,
                 reason=ending.why,
                 samples_done=state.jobs[placed.job_id].samples_done,
+                cause=ending.cause,
             )
         case Owed.NOTHING:
             pass

@@ -32,7 +32,8 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.placement import Gang
-from schemas.plans import Placement, PlanKind
+from schemas.plans import Cause, Placement, PlanKind
+from services.placer.causes import causes
 from services.placer.objections import objection
 from services.placer.orders import refusal, refused, stop_order
 from services.placer.phases import Waiting, WorkerState
@@ -59,10 +60,8 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
         ]
     state.token = plan.token
     if plan.kind is PlanKind.FIRST:
-        kept = {placement.placement_id for placement in plan.placements}
-        for placed in state.placements.values():
-            if not placed.profile and placed.placement_id not in kept:
-                placed.unwant(PreemptReason.PLAN)
+        for placed, cause in causes(state, plan):
+            placed.unwant(PreemptReason.PLAN, cause)
     new = [placement for placement in plan.placements if placement.placement_id not in state.placements]
     return [fact for placement in new for fact in _admit(state, placement, plan)]
 
@@ -165,7 +164,7 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
         yield refused(placed, worker.reason or "refused by the node", worker.at)
     elif worker.leads:
         _save_progress(state, worker.job_id, worker.samples_done)
-    placed.unwant(PreemptReason.PLAN)
+    placed.unwant(PreemptReason.PLAN, Cause(node=worker.node_id))
     if _ends_the_job(placed, worker):
         if job := state.jobs.get(worker.job_id):
             job.over = True
@@ -222,7 +221,7 @@ def _write_off(
         if had_worker:
             gone[placed.placement_id] = placed.gang.on(node_id)
         if had_worker or why is PreemptReason.NODE_LOST:
-            placed.unwant(why)
+            placed.unwant(why, Cause(node=node_id))
     return gone
 
 

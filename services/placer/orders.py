@@ -2,6 +2,7 @@
 
 from schemas.events import PlacementRefused, StopOrdered
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
+from schemas.plans import Cause
 from services.placer.state import Placed
 
 
@@ -9,8 +10,15 @@ def stop_order(placed: Placed, node_id: NodeId, at: float) -> StopOrdered:
     return StopOrdered(at=at, node_id=node_id, placement_id=placed.placement_id, job_id=placed.job_id)
 
 
-def refused(placed: Placed, reason: str, at: float) -> PlacementRefused:
-    return refusal(placed.placement_id, placed.plan_id, placed.job_id, reason, at)
+def refused(placed: Placed, reason: str, at: float, cause: Cause | None = None) -> PlacementRefused:
+    return PlacementRefused(
+        at=at,
+        placement_id=placed.placement_id,
+        plan_id=placed.plan_id,
+        job_id=placed.job_id,
+        reason=reason,
+        cause=cause,
+    )
 
 
 def refusal(

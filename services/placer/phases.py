@@ -12,6 +12,7 @@ import msgspec
 
 from schemas.events import PreemptReason
 from schemas.ids import NodeId
+from schemas.plans import Cause
 
 
 class WorkerState(StrEnum):
@@ -65,6 +66,7 @@ class Ending(msgspec.Struct, tag=True, kw_only=True):
     why: PreemptReason
     owed: Owed
     workers: Workers
+    cause: Cause | None = None
 
 
 Phase = Waiting | ComingUp | Training | Measuring | Ending

@@ -6,6 +6,7 @@ from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec
 from schemas.placement import Gang
+from schemas.plans import Cause
 from services.placer.phases import (
     Ending,
     Owed,
@@ -53,10 +54,10 @@ class Placed(msgspec.Struct, kw_only=True):
         check_move(self.phase, phase)
         self.phase = phase
 
-    def unwant(self, why: PreemptReason) -> None:
+    def unwant(self, why: PreemptReason, cause: Cause | None = None) -> None:
         """Whatever is left of it shall end; the first reason stands."""
         if self.wanted:
-            self.move(Ending(why=why, owed=self._owed(), workers=self.workers))
+            self.move(Ending(why=why, owed=self._owed(), workers=self.workers, cause=cause))
 
     def absolve(self) -> None:
         """It shall end, and nothing is published of its end: the job itself has ended."""

@@ -62,6 +62,8 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
         configurations=decision.configurations,
         notes=(*frame.notes, *decision.notes),
         memory=decision.memory,
+        measures=decision.measures,
+        standings=dict(decision.standings),
     )
 
 

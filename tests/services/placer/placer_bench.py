@@ -1,6 +1,8 @@
 """A placer whose own facts come straight back, and the facts it gets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from schemas.base import Event
 from schemas.cluster import Node
@@ -15,11 +17,12 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
 from schemas.placement import Gang
-from schemas.plans import Layer, Placement, PlanKind, Stage
+from schemas.plans import Layer, Measures, Placement, PlanKind, Stage, Standing
 from services.placer.core import Placer
 from shared.domain.core import Effects, Publish
 
 A, B = NodeId("a"), NodeId("b")
+MEASURES = Measures(gain="worth")
 JOB, OTHER = JobId("job-1"), JobId("job-2")
 
 
@@ -33,7 +36,10 @@ class Bench:
         for node_id in nodes:
             self.tell(NodeJoined(at=0.0, node_id=node_id, node=node(node_id, gpus), life="1"))
         for job_id in (JOB, OTHER):
-            self.tell(JobSubmitted(at=0.0, job_id=job_id, spec=spec(), key=job_id))
+            self.submit(job_id)
+
+    def submit(self, job_id: JobId) -> None:
+        self.tell(JobSubmitted(at=0.0, job_id=job_id, spec=spec(), key=job_id))
 
     def tell(self, event: Event) -> list[Event]:
         """Handle the fact and all that follow from it; the facts published."""
@@ -56,9 +62,11 @@ class Bench:
         kind: PlanKind = PlanKind.FIRST,
         token: int = 1,
         at: float = 10.0,
+        standings: Mapping[JobId, Standing] | None = None,
     ) -> list[Event]:
         self.plans += 1
-        return self.tell(plan(f"plan-{self.plans}", placements, kind=kind, token=token, at=at))
+        made = plan(f"plan-{self.plans}", placements, kind=kind, token=token, at=at)
+        return self.tell(msgspec.structs.replace(made, measures=MEASURES, standings=dict(standings or {})))
 
     def start(self, placement: Placement) -> list[Event]:
         """Plan it and let every worker come up."""

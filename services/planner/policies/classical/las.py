@@ -6,15 +6,16 @@ cluster would do little else. In between, idle GPUs are filled. `tiresias` is th
 events.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar
 
+from schemas.plans import Measures
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.kit.ordered import Ordered, smallest_first
+from services.planner.policies.kit.ordered import SmallestFirst
 
 
-class Las(Ordered):
+class Las(SmallestFirst):
     preemptive: ClassVar[bool] = True
+    measures: ClassVar[Measures] = Measures(priority="GPU-seconds held so far, least first")
 
-    def order(self, view: View) -> Sequence[ViewJob]:
-        return smallest_first(view, lambda job: job.attained_gpu_s)
+    def figure(self, job: ViewJob, view: View) -> float:  # noqa: ARG002 - the job says it all
+        return job.attained_gpu_s

@@ -3,12 +3,15 @@
 Triggers: round boundaries; between them, every arrival and every GPU that comes free.
 """
 
-from collections.abc import Sequence
+from typing import ClassVar
 
+from schemas.plans import Measures
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.kit.ordered import Ordered, smallest_first
+from services.planner.policies.kit.ordered import SmallestFirst
 
 
-class Sjf(Ordered):
-    def order(self, view: View) -> Sequence[ViewJob]:
-        return smallest_first(view, lambda job: job.age_s)
+class Sjf(SmallestFirst):
+    measures: ClassVar[Measures] = Measures(priority="expected running seconds, least first")
+
+    def figure(self, job: ViewJob, view: View) -> float:  # noqa: ARG002 - the job says it all
+        return job.age_s

@@ -7,19 +7,20 @@ the mean. Triggers: arrivals, completions, changes of nodes, round boundaries.
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from schemas.plans import PlanKind
+from schemas.plans import Measures, PlanKind
 from services.planner.policies.contract.decision import Trigger
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.kit.ordered import EVENTS, Ordered, smallest_first
+from services.planner.policies.kit.ordered import EVENTS, SmallestFirst
 from services.planner.policies.kit.priority import shortest_remaining
 
 
-class Srsf(Ordered):
+class Srsf(SmallestFirst):
     calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
     preemptive: ClassVar[bool] = True
+    measures: ClassVar[Measures] = Measures(priority="expected GPU-seconds left, least first")
 
-    def order(self, view: View) -> Sequence[ViewJob]:
-        return smallest_first(view, lambda job: -shortest_remaining(job, view) * _mean(job.demand))
+    def figure(self, job: ViewJob, view: View) -> float:
+        return -shortest_remaining(job, view) * _mean(job.demand)
 
 
 def _mean(demand: Sequence[int]) -> float:

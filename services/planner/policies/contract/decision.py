@@ -21,7 +21,7 @@ import msgspec
 
 from schemas.ids import JobId, NodeId
 from schemas.placement import Gang, Lockstep, Mode
-from schemas.plans import Layer, PlanKind, Stage, Waiting
+from schemas.plans import Layer, Measures, PlanKind, Stage, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
@@ -79,6 +79,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[Choice, ...]
     """a first plan: all that shall run; a fragment plan: what shall start besides"""
     left: tuple[Left, ...] = ()
+    """in the order of the queue"""
     stage: Stage = Stage.QUEUE
     objective: float = 0.0
     bound: float = 0.0
@@ -89,6 +90,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     again_at: float | None = None
     """ask again at this cluster time at the latest, even if nothing happens"""
     notes: tuple[str, ...] = ()
+    measures: Measures = Measures()
+    standings: Mapping[JobId, Standing] = {}
+    """how jobs of the view stood, by the measures"""
 
 
 class Policy(Protocol):
@@ -120,7 +124,8 @@ def fault(view: View, decision: Decision) -> str | None:
     nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers are finite,
     since a message holds no others; what is asked for later is later; words and memory fit a message.
     """
-    return _unsayable(view, decision) or _impossible(view, decision) or _twice(decision)
+    wrong = _unsayable(view, decision) or _misjudged(view, decision)
+    return wrong or _impossible(view, decision) or _twice(decision)
 
 
 def _unsayable(view: View, decision: Decision) -> str | None:
@@ -133,6 +138,16 @@ def _unsayable(view: View, decision: Decision) -> str | None:
         return f"a memory of {len(decision.memory)} bytes; at most {MEMORY_BYTES_MAX}"
     if len(decision.notes) > NOTES_MAX or any(len(note) > NOTE_LENGTH_MAX for note in decision.notes):
         return f"more than {NOTES_MAX} notes, or one of more than {NOTE_LENGTH_MAX} characters"
+    return None
+
+
+def _misjudged(view: View, decision: Decision) -> str | None:
+    if not decision.standings:
+        return None
+    if strangers := decision.standings.keys() - {job.job_id for job in view.jobs}:
+        return f"a standing of job {min(strangers)}"
+    if not all(math.isfinite(one) for each in decision.standings.values() for one in each.numbers):
+        return "a number of a standing is not finite"
     return None
 
 

@@ -32,7 +32,7 @@ from msgspec import Meta
 
 from schemas.ids import GpuType, JobId
 from schemas.placement import Configuration, Gang
-from schemas.plans import PlanKind, Stage, Waiting
+from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations, configurations_for
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
@@ -55,6 +55,7 @@ from services.planner.solver.budget import Budget
 from services.planner.solver.problem import Solve
 from shared.domain.arrays import Floats
 
+MEASURES = Measures(priority="time due over time received, on the GPU type on which that is most")
 UNFILLED = "the solver's time was out before all shares were filled"
 
 
@@ -111,6 +112,7 @@ class Gavel:
         remembered, solved = self._shared(view, now, budget)
         places, gpus_of = self._placed(view, jobs, now, remembered)
         estimate_of = speeds.of(places)
+        urgency = _urgencies(view, now, remembered)
         return msgspec.structs.replace(
             solved,
             choices=tuple(
@@ -122,7 +124,9 @@ class Gavel:
                 )
                 for job_id, place in places.items()
             ),
-            left=self._left(view, now, remembered, places),
+            left=self._left(view, now, remembered, places, urgency),
+            measures=MEASURES,
+            standings={job_id: Standing(priority=value) for job_id, value in urgency.items()},
             solve_s=budget.spent_s + walk_s(view),
             configurations=len(wanted),
             memory=msgspec.msgpack.encode(msgspec.structs.replace(remembered, gpus_of=gpus_of)),
@@ -230,10 +234,9 @@ class Gavel:
         if not now.jobs:
             return []
         share = memory.share_of(remembered, now)
-        job_time = view.round_s / 2 + memory.received_since(remembered, now)
         idle = [sum(node.idle for node in view.nodes if node.gpu_type == name) for name in now.types]
         return taken(
-            priorities(share, now.demand.speed, job_time, job_time.sum(axis=0)),
+            _urgency(view, now, remembered),
             memory.deficit_of(remembered, now),
             share,
             speed=now.demand.speed,
@@ -255,7 +258,12 @@ class Gavel:
     # ---- reasons
 
     def _left(
-        self, view: View, now: Now, remembered: Memory, places: Mapping[JobId, Configuration]
+        self,
+        view: View,
+        now: Now,
+        remembered: Memory,
+        places: Mapping[JobId, Configuration],
+        urgency: Mapping[JobId, float],
     ) -> tuple[Left, ...]:
         reasons = {
             job_id: Waiting.NO_CONFIGURATION for job_id, job in self._rigid(view).items() if not job.demand
@@ -268,9 +276,23 @@ class Gavel:
                 reason=reasons.get(job.job_id, Waiting.OUTSIDE_WINDOW),
                 detail=_due(remembered, job.job_id) if job.job_id in now.jobs else "",
             )
-            for job in view.jobs
+            for job in sorted(view.jobs, key=lambda job: -urgency.get(job.job_id, 0.0))
             if job.job_id not in places
         )
+
+
+def _urgencies(view: View, now: Now, remembered: Memory) -> dict[JobId, float]:
+    """Each job's priority on the type on which it has most."""
+    if not now.jobs:
+        return {}
+    return dict(zip(now.jobs, _urgency(view, now, remembered).max(axis=1).tolist(), strict=True))
+
+
+def _urgency(view: View, now: Now, remembered: Memory) -> Floats:
+    """The priorities of the coming round, by job and type."""
+    share = memory.share_of(remembered, now)
+    job_time = view.round_s / 2 + memory.received_since(remembered, now)
+    return priorities(share, now.demand.speed, job_time, job_time.sum(axis=0))
 
 
 def _gpus(view: View, gpu_type: GpuType) -> int:

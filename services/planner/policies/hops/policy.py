@@ -8,6 +8,7 @@ of its other configurations is multiplied by 1 − moving_cost_s / round_s, and 
 is always among the candidates. With `moving_cost_s` 0 neither happens.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
@@ -17,7 +18,7 @@ from msgspec import Meta
 
 from schemas.ids import JobId
 from schemas.placement import Configuration, Gang
-from schemas.plans import PlanKind, Waiting
+from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import (
     Configurations,
     configurations_for,
@@ -27,7 +28,7 @@ from services.planner.policies.contract.configurations import (
 from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.kit.priority import PriorityRule, power_of, ranked, weights
+from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of
 from services.planner.policies.kit.window import adjusted, service_window
 from services.planner.solver.problem import NOTHING, Solution, Solve
@@ -35,6 +36,21 @@ from shared.domain.arrays import Floats, Ints
 
 TIE = 1e-3
 """far below the tolerated gap, above the solver's rounding"""
+
+
+GAIN = "weight × throughput over the job's smallest"
+NO_BID = (math.nan, math.nan)
+
+
+class Bids(msgspec.Struct, frozen=True, kw_only=True):
+    """What the program was asked to choose among."""
+
+    wanted: Configurations
+    worth: Floats
+    """by configuration: what it adds to the objective; NaN where there is no estimate"""
+    chosen: Sequence[int]
+    stays: Ints
+    """the configurations that jobs hold now"""
 
 
 class HopsOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,9 +95,12 @@ class Hops:
         problem, rows = problem_of(wanted, capacity, weight, gain, stays)
         solution = solve(problem, view.effort)
         chosen = [int(rows[row]) for row in solution.choice[solution.choice != NOTHING]]
+        bids = Bids(wanted=wanted, worth=weight[wanted.job] * gain, chosen=chosen, stays=stays)
         return _decision(
             [_choice(wanted, estimates, row) for row in chosen],
-            left=_left(view, queue, window, wanted, problem.job),
+            left=_left(ranks, queue, window, wanted, problem.job),
+            measures=Measures(priority=NAMES[self._options.priority_rule], gain=GAIN),
+            standings=standings(ranks, bids),
             solution=solution,
             configurations=len(wanted),
             again_at=self._again_at(view, wanted, chosen, window),
@@ -161,15 +180,32 @@ def _choice(wanted: Configurations, estimates: Estimated, row: int) -> Choice:
     )
 
 
+def standings(ranks: Sequence[tuple[ViewJob, float]], bids: Bids) -> dict[JobId, Standing]:
+    """How every job stood: its priority, and what its places were worth to the plan, where it had any."""
+    wanted, worth = bids.wanted, bids.worth
+    gain, stay = np.full(len(wanted.jobs), np.nan), np.full(len(wanted.jobs), np.nan)
+    np.fmax.at(gain, wanted.job, worth)
+    gain[wanted.job[bids.chosen]] = worth[bids.chosen]
+    stay[wanted.job[bids.stays]] = worth[bids.stays]
+    known = dict(zip(wanted.jobs, zip(gain.tolist(), stay.tolist(), strict=True), strict=True))
+    return {job.job_id: _standing(priority, *known.get(job.job_id, NO_BID)) for job, priority in ranks}
+
+
+def _standing(priority: float, gain: float, stay: float) -> Standing:
+    """NaN is nothing."""
+    known = [None if math.isnan(one) else one for one in (gain, stay)]
+    return Standing(priority=priority, gain=known[0], stay=known[1])
+
+
 def _left(
-    view: View,
+    ranks: Sequence[tuple[ViewJob, float]],
     queue: Sequence[ViewJob],
     window: Sequence[ViewJob],
     wanted: Configurations,
     estimated: Ints,
 ) -> dict[JobId, Left]:
     """Why each job would be left out. `estimated`: of each configuration with an estimate, its job."""
-    reasons = dict.fromkeys((job.job_id for job in view.jobs), Waiting.NO_CONFIGURATION)
+    reasons = dict.fromkeys((job.job_id for job, _ in ranks), Waiting.NO_CONFIGURATION)
     reasons |= dict.fromkeys((job.job_id for job in queue), Waiting.OUTSIDE_WINDOW)
     reasons |= dict.fromkeys((job.job_id for job in window), Waiting.NO_CONFIGURATION)
     for rows, reason in ((wanted.job, Waiting.NO_ESTIMATE), (estimated, Waiting.OUTWEIGHED)):
@@ -183,6 +219,8 @@ def _decision(
     choices: list[Choice],
     *,
     left: dict[JobId, Left],
+    measures: Measures,
+    standings: dict[JobId, Standing],
     solution: Solution,
     configurations: int,
     again_at: float | None,
@@ -198,4 +236,6 @@ def _decision(
         solve_s=solution.seconds,
         configurations=configurations,
         again_at=again_at,
+        measures=measures,
+        standings=standings,
     )

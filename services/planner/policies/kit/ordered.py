@@ -15,7 +15,7 @@ import numpy as np
 
 from schemas.ids import GpuType, JobId
 from schemas.placement import Configuration, Gang
-from schemas.plans import PlanKind, Waiting
+from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations, explicit
 from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
@@ -45,6 +45,7 @@ class WalkResult(msgspec.Struct, frozen=True, kw_only=True):
     served: Served
     memory: bytes = b""
     again_at: float | None = None
+    standings: Mapping[JobId, Standing] = {}
 
 
 class Ordered(ABC):
@@ -53,6 +54,8 @@ class Ordered(ABC):
     calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
     strict: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False
+    measures: ClassVar[Measures] = Measures()
+    """of the standings that `verdict` gives"""
 
     Options: ClassVar[type[msgspec.Struct]] = RigidOptions
 
@@ -120,6 +123,8 @@ class Ordered(ABC):
             configurations=len(wanted),
             memory=verdict.memory,
             again_at=verdict.again_at,
+            measures=self.measures,
+            standings=verdict.standings,
         )
 
     def _verdict(self, view: View) -> WalkResult:
@@ -154,6 +159,21 @@ class Ordered(ABC):
             style=self.style(job),
             line=self.line(job),
         )
+
+
+class SmallestFirst(Ordered):
+    """The queue by a figure in seconds or GPU-seconds."""
+
+    @abstractmethod
+    def figure(self, job: ViewJob, view: View) -> float:
+        """What `measures.priority` names."""
+
+    def order(self, view: View) -> Sequence[ViewJob]:
+        return smallest_first(view, lambda job: self.figure(job, view))
+
+    def verdict(self, view: View) -> WalkResult:
+        standings = {job.job_id: Standing(priority=self.figure(job, view)) for job in view.jobs}
+        return msgspec.structs.replace(super().verdict(view), standings=standings)
 
 
 def smallest_first(view: View, key: Callable[[ViewJob], float]) -> Sequence[ViewJob]:

@@ -76,6 +76,16 @@ RULES: dict[PriorityRule, Rule] = {
     "fifo": first_come,
 }
 
+NAMES: dict[PriorityRule, str] = {
+    "lr": "latency ratio, waiting time over expected running time",
+    "ftf": "finish-time fairness, time shared over time alone",
+    "las": "GPU-seconds held so far, negative",
+    "sjf": "expected running seconds, negative",
+    "srtf": "expected running seconds left, negative",
+    "fifo": "time of submission, negative",
+}
+"""what the priorities are, in words; the largest first"""
+
 POWERS: dict[PriorityRule, float] = {"ftf": 2.0}
 """λ is this times the setting; 1 for the rules not named (Hops section 4.4)"""
 

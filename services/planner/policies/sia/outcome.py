@@ -1,5 +1,6 @@
 """From the GPU types and counts that Sia grants to choices: places, type by type, and why a job gets none."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -7,7 +8,7 @@ import numpy as np
 
 from schemas.ids import JobId, NodeId
 from schemas.placement import Configuration, Gang
-from schemas.plans import Waiting
+from schemas.plans import Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Left
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View, ViewJob
@@ -56,6 +57,23 @@ def reasons(seen: Round, cell: Ints, chosen: Sequence[Choice]) -> tuple[Left, ..
         for index, job in enumerate(seen.queue)
         if job.job_id not in running
     )
+
+
+def standings(seen: Round, cell: Ints, worth: Floats) -> dict[JobId, Standing]:
+    """What the job's cell was worth to the plan, else the best of its cells. `worth`: [J, T, K]."""
+    cells = worth.reshape(len(worth), -1)
+    jobs = np.arange(len(cells))
+    best = np.fmax.reduce(cells, axis=1, initial=np.nan)
+    gain = np.where(cell == NOTHING, best, cells[jobs, cell])
+    stay = np.where(seen.present == NOTHING, np.nan, cells[jobs, seen.present])
+    return {
+        job.job_id: Standing(gain=_known(own), stay=_known(now))
+        for job, own, now in zip(seen.queue, gain.tolist(), stay.tolist(), strict=True)
+    }
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _choice(seen: Round, index: int, cell: int, place: Configuration, estimates: Estimated) -> Choice:

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 
 from schemas.ids import JobId
-from schemas.plans import PlanKind, Waiting
+from schemas.plans import Measures, PlanKind, Waiting
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
@@ -23,7 +23,7 @@ from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.priority import PriorityRule, ranked
 from services.planner.policies.kit.type_order import listed_first
 from services.planner.policies.sia.ilp import Allocation, Goal, Market, allocate, gains
-from services.planner.policies.sia.outcome import Round, choices, reasons
+from services.planner.policies.sia.outcome import Round, choices, reasons, standings
 from services.planner.policies.sia.table import (
     Offer,
     Table,
@@ -51,6 +51,7 @@ GAP = 1e-4
 """tolerated at most, as by the authors: a hundredth of the whole is dozens of small jobs left out"""
 TIE = 1e-6
 """by how much the first of the queue outweighs the last: it decides between equals only"""
+MEASURES = Measures(gain="weight × utility above that of no GPUs")
 VERSION = 1
 """of the memory"""
 
@@ -103,11 +104,14 @@ class Sia:
             nothing = (Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION) for job_id in wanted.jobs)
             return Decision(choices=(), left=tuple(nothing), memory=_memory(view, ()))
         seen = self._round(view, wanted, estimates)
-        given = self._allocation(seen, solve)
+        gain, weight = self._gains(seen), _weights(seen.queue, tie=0.0 if self.quirks else TIE)
+        given = self._allocation(seen, gain, weight, solve)
         chosen = choices(seen, given.cell, estimates, authors=self.quirks)
         return Decision(
             choices=chosen,
             left=reasons(seen, given.cell, chosen),
+            measures=MEASURES,
+            standings=standings(seen, given.cell, gain * weight[:, None, None]),
             stage=given.solution.stage,
             objective=given.solution.objective,
             bound=given.solution.bound,
@@ -155,13 +159,13 @@ class Sia:
             present=table.cells(present_options(queue, view.nodes)),
         )
 
-    def _allocation(self, seen: Round, solve: Solve) -> Allocation:
+    def _allocation(self, seen: Round, gain: Floats, weight: Floats, solve: Solve) -> Allocation:
         starting = [job.present is not None and job.present.starting for job in seen.queue]
         effort = seen.view.effort
         return allocate(
-            self._gains(seen),
+            gain,
             _market(seen),
-            weight=_weights(seen.queue, tie=0.0 if self.quirks else TIE),
+            weight=weight,
             pinned=np.where(starting, seen.present, NOTHING).astype(np.int32),
             solve=solve,
             effort=msgspec.structs.replace(effort, gap=min(effort.gap, GAP)),

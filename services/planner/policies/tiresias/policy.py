@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from schemas.ids import JobId
-from schemas.plans import PlanKind
+from schemas.plans import Measures, PlanKind, Standing
 from services.planner.policies.contract.decision import Trigger
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.gangs import Style
@@ -60,6 +60,7 @@ class Tiresias(Ordered):
     Options = TiresiasOptions
     calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
     preemptive: ClassVar[bool] = True
+    measures: ClassVar[Measures] = Measures(priority="number of its queue by attained service, 1 first")
 
     def __init__(self, options: TiresiasOptions, history: Sequence[float] = ()) -> None:
         """`history`: services of earlier jobs, in GPU·s."""
@@ -78,15 +79,16 @@ class Tiresias(Ordered):
 
     def verdict(self, view: View) -> WalkResult:
         queues = self._queues(view)
-        served = self.serve(view, _jobs(view, queues))
+        served, standings = self.serve(view, _jobs(view, queues)), _standings(queues)
         if view.kind is PlanKind.FRAGMENT:  # it shows no running jobs: the next whole plan moves the queues
-            return WalkResult(served=served, memory=view.memory)
+            return WalkResult(served=served, memory=view.memory, standings=standings)
         queues = settled(queues, served.placed)
         delay_s = next_move_in(queues, self._seen(view), served.placed, self._rules)
         return WalkResult(
             served=served,
             memory=msgspec.msgpack.encode(queues),
             again_at=None if delay_s is None else view.at + max(delay_s, SOONEST_S),
+            standings=standings,
         )
 
     def style(self, job: ViewJob) -> Style:
@@ -132,6 +134,14 @@ def remembered(memory: bytes) -> Queues:
         return ()
     names = [own.job_id for line in queues for own in line]
     return queues if len(names) == len(set(names)) else ()
+
+
+def _standings(queues: Queues) -> dict[JobId, Standing]:
+    return {
+        own.job_id: Standing(priority=float(number))
+        for number, line in enumerate(queues, start=1)
+        for own in line
+    }
 
 
 def _jobs(view: View, queues: Queues) -> list[ViewJob]:

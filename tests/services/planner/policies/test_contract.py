@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.ids import JobId
 from schemas.placement import Gang, Lockstep, Relaxed
-from schemas.plans import Layer, Waiting
+from schemas.plans import Layer, Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left, fault
 from services.planner.policies.contract.view import View
 from services.planner.solver import BACKENDS, solving_from_now
@@ -48,6 +48,67 @@ def test_a_decision_is_sound(policy: str, seen: View) -> None:
 @limits(max_examples=6, deadline=None)
 def test_every_job_is_placed_or_has_a_reason(policy: str, seen: View) -> None:
     assert mentioned(decide(policy, seen)) == sorted(job.job_id for job in seen.jobs)
+
+
+@every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
+def test_standings_are_by_named_measures(policy: str, seen: View) -> None:
+    decision = decide(policy, seen)
+    for standing in decision.standings.values():
+        assert decision.measures.priority or standing.priority is None
+        assert decision.measures.gain or (standing.gain, standing.stay) == (None, None)
+
+
+QUEUES = ("hops", "gavel", "las", "sjf", "srtf", "srsf", "tiresias")
+
+
+@pytest.mark.parametrize("policy", QUEUES)
+def test_jobs_that_wait_come_in_the_order_of_the_queue(policy: str) -> None:
+    """Four jobs of one GPU, one GPU: the later one came, the shorter it is and the less it had."""
+    jobs = [
+        job(
+            name, (1,), submitted_at=float(at), age_s=400.0 - at, wait_s=10.0 * at, attained_gpu_s=9000.0 - at
+        )
+        for at, name in enumerate("dcba")
+    ]
+    decision = decide(policy, view(jobs, [node("a0", 1)], at=100.0))
+    waiting = [decision.standings[left.job_id].priority for left in decision.left]
+    least_first = "first" in decision.measures.priority
+    assert decision.measures.priority
+    assert waiting == sorted(waiting, key=lambda one: one or 0.0, reverse=not least_first)
+    assert len(decision.standings) == 4
+
+
+def test_a_gain_is_that_of_the_place_given_else_of_the_best_one() -> None:
+    """Of two jobs alike the one that waited longer gets the GPU; the other bid for it too."""
+    jobs = [
+        job(name, (1,), age_s=100.0, wait_s=wait_s)
+        for name, wait_s in (("urgent", 200.0), ("patient", 100.0))
+    ]
+    for policy in ("hops+window_factor=2", "sia"):
+        decision = decide(policy, view(jobs, [node("a0", 1)], at=300.0))
+        given, waits = decision.standings[JobId("urgent")], decision.standings[JobId("patient")]
+        assert given.gain is not None
+        assert waits.gain is not None
+        assert given.gain > waits.gain > 0.0
+        assert given.stay is None
+
+
+@pytest.mark.parametrize(
+    ("standings", "complaint"),
+    [
+        ({JobId("stranger"): Standing(priority=1.0)}, "a standing of job stranger"),
+        ({JobId("x"): Standing(gain=float("nan"))}, "a number of a standing is not finite"),
+        ({JobId("x"): Standing(stay=float("inf"))}, "a number of a standing is not finite"),
+        ({JobId("x"): Standing(priority=-1.0)}, None),
+    ],
+)
+def test_a_standing_is_finite_and_of_a_job_in_the_view(
+    standings: dict[JobId, Standing], complaint: str | None
+) -> None:
+    seen = view([job("x", (2,))], [node("a0", 2)])
+    assert fault(seen, Decision(choices=(), standings=standings)) == complaint
 
 
 @every_policy

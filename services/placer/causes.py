@@ -1,0 +1,70 @@
+"""For whom a plan ends placements. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from schemas.events import PlanPublished
+from schemas.ids import JobId, NodeId
+from schemas.plans import Beneficiary, Cause
+from services.placer.phases import Waiting
+from services.placer.state import Placed, State
+
+NAMED_AT_MOST = 3
+"""beneficiaries"""
+
+Takers = dict[NodeId, Counter[JobId]]
+"""GPUs that go to jobs, by node"""
+
+
+def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, Cause]]:
+    """The placements that a first plan ends, each with the cause."""
+    kept = {placement.placement_id for placement in plan.placements}
+    ending = [
+        placed
+        for placed in state.placements.values()
+        if placed.wanted and not placed.profile and placed.placement_id not in kept
+    ]
+    if not ending:
+        return
+    takers, given = _takers(state, plan), {placement.job_id for placement in plan.placements}
+    for placed in ending:
+        yield placed, _cause(state, placed, plan, takers, moved=placed.job_id in given)
+
+
+def _takers(state: State, plan: PlanPublished) -> Takers:
+    """New placements of the plan, and measurements that wait for their GPU."""
+    takers: Takers = {}
+    for placement in plan.placements:
+        if placement.placement_id not in state.placements:
+            for one in placement.gang.members:
+                takers.setdefault(one.node, Counter())[placement.job_id] += one.gpus
+    for placed in state.placements.values():
+        if placed.profile and isinstance(placed.phase, Waiting):
+            for one in placed.gang.members:
+                takers.setdefault(one.node, Counter())[placed.job_id] += one.gpus
+    return takers
+
+
+def _cause(state: State, placed: Placed, plan: PlanPublished, takers: Takers, *, moved: bool) -> Cause:
+    got: Counter[JobId] = Counter()
+    for one in placed.gang.members:
+        got.update(takers.get(one.node, {}))
+    del got[placed.job_id]
+    order = sorted(got, key=lambda job_id: (-got[job_id], job_id))
+    return Cause(
+        plan_id=plan.plan_id,
+        moved=moved,
+        to=tuple(
+            Beneficiary(job_id=job_id, gpus=got[job_id], standing=plan.standings.get(job_id))
+            for job_id in order[:NAMED_AT_MOST]
+        ),
+        others=max(len(order) - NAMED_AT_MOST, 0),
+        measures=plan.measures,
+        standing=plan.standings.get(placed.job_id),
+        node=_draining(state, placed),
+    )
+
+
+def _draining(state: State, placed: Placed) -> NodeId | None:
+    nodes = (node_id for node_id in placed.gang.nodes if node_id in state.nodes)
+    return next((node_id for node_id in nodes if state.nodes[node_id].draining), None)

@@ -1,0 +1,106 @@
+"""For whom a placement was ended, and what that was worth."""
+
+from schemas.events import (
+    JobPreempted,
+    NodeDrained,
+    NodeLost,
+    Outcome,
+    PlacementRefused,
+    ProfileRun,
+    ProfilingPlanned,
+)
+from schemas.ids import GpuType, JobId, PlacementId, PlanId
+from schemas.plans import Beneficiary, Cause, PlanKind, Standing
+from tests.services.placer.placer_bench import JOB, MEASURES, OTHER, A, B, Bench, place
+from tests.services.placer.test_core import only
+
+OLD = place("p1", a=4)
+
+
+def cause_of_its_end(bench: Bench) -> Cause | None:
+    return only(JobPreempted, bench.stop(OLD, A, Outcome.CHECKPOINTED)).cause
+
+
+def running() -> Bench:
+    bench = Bench()
+    bench.start(OLD)
+    return bench
+
+
+def test_a_preempted_job_says_for_whom_and_what_that_was_worth() -> None:
+    bench = running()
+    mine, theirs = Standing(priority=0.5, gain=1.5), Standing(priority=2.0, gain=4.0)
+    bench.plan(place("p2", OTHER, a=3), standings={JOB: mine, OTHER: theirs})
+    assert cause_of_its_end(bench) == Cause(
+        plan_id=PlanId("plan-2"),
+        to=(Beneficiary(job_id=OTHER, gpus=3, standing=theirs),),
+        measures=MEASURES,
+        standing=mine,
+    )
+
+
+def test_a_job_that_gets_another_place_was_moved() -> None:
+    bench = running()
+    bench.plan(place("p2", a=2, b=2), standings={JOB: Standing(gain=2.0, stay=1.0)})
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert (cause.moved, cause.to, cause.standing) == (True, (), Standing(gain=2.0, stay=1.0))
+
+
+def test_whoever_is_placed_elsewhere_is_not_named() -> None:
+    bench = running()
+    bench.plan(place("p2", OTHER, b=4))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert (cause.to, cause.moved) == ((), False)
+
+
+def test_a_few_are_named_and_the_others_counted() -> None:
+    bench = running()
+    jobs = [JobId(f"small-{number}") for number in range(4)]
+    for job_id in jobs:
+        bench.submit(job_id)
+    bench.plan(*(place(f"q{job_id}", job_id, a=1) for job_id in jobs))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert ([one.job_id for one in cause.to], cause.others) == (jobs[:3], 1)
+
+
+def test_a_measurement_that_takes_the_gpu_is_named_by_its_job() -> None:
+    bench = running()
+    run = ProfileRun(placement_id=PlacementId("m"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)
+    bench.tell(ProfilingPlanned(at=9.0, round=1, runs=(run,)))
+    bench.plan(place("p2", b=4))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert cause.to == (Beneficiary(job_id=OTHER, gpus=1),)
+
+
+def test_a_node_that_drains_is_named() -> None:
+    bench = running()
+    bench.tell(NodeDrained(at=9.0, node_id=A))
+    bench.plan(place("p2", b=4))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert (cause.node, cause.moved) == (A, True)
+
+
+def test_a_lost_node_is_named() -> None:
+    cause = only(JobPreempted, running().tell(NodeLost(at=30.0, node_id=A))).cause
+    assert cause == Cause(node=A)
+
+
+def test_a_placement_that_never_started_says_who_took_its_place() -> None:
+    bench = running()
+    bench.plan(OLD, place("p2", OTHER, b=2))
+    bench.stop(place("p2", OTHER, b=2), B, Outcome.REFUSED)
+    bench.plan(OLD, place("p3", OTHER, b=2))
+    bench.submit(JobId("third"))
+    bench.plan(OLD, place("p4", JobId("third"), b=4))
+    refused = only(PlacementRefused, bench.stop(place("p3", OTHER, b=2), B, Outcome.CHECKPOINTED))
+    assert refused.cause is not None
+    assert [one.job_id for one in refused.cause.to] == ["third"]
+
+
+def test_a_fragment_plan_ends_nothing() -> None:
+    assert running().plan(place("p2", OTHER, b=4), kind=PlanKind.FRAGMENT)[0].tag() == "worker.start-ordered"
