@@ -67,6 +67,8 @@ class JobFile(File, frozen=True, kw_only=True):
     priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
     """a factor on the job's weight in every plan"""
     project: Name = "default"
+    user: Annotated[str, Meta(max_length=100)] = ""
+    """who submits it, for filters; nobody checks it"""
     command: Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     checkpoint: Checkpoint = Checkpoint()
 
@@ -88,3 +90,4 @@ class JobSpec(Message, frozen=True, kw_only=True):
     project: str = "default"
     command: tuple[str, ...] = ()
     checkpoint_interval_s: float = 600.0
+    user: str = ""

@@ -7,7 +7,7 @@ from schemas.base import Message, Question
 from schemas.calibration import AllReduceTimes, Calibration, Ring
 from schemas.events import DataMode
 from schemas.ids import Fingerprint, JobId, NodeId
-from schemas.views import JobPage, JobView, NodePage, StatusView, WhyView
+from schemas.views import JobOrder, JobPage, JobView, NodePage, StatusView, WhyView
 
 ESTIMATOR = "hopyard.ask.estimator"
 MONITOR = "hopyard.ask.monitor"
@@ -150,8 +150,11 @@ class ShowStatus(Question, frozen=True, kw_only=True, tag="status"):
 class ListJobs(Question, frozen=True, kw_only=True, tag="jobs"):
     subject: ClassVar[str] = MONITOR
 
-    state: str | None = None
+    states: tuple[str, ...] = ()
+    """any of these; empty: every state"""
     project: str | None = None
+    user: str | None = None
+    order: JobOrder = JobOrder.SUBMITTED
     after: str | None = None
     limit: int = 100
 

@@ -32,6 +32,23 @@ class JobView(Message, frozen=True, kw_only=True):
     """why it failed or was rejected"""
 
 
+class JobOrder(StrEnum):
+    """In which order jobs are listed; jobs alike in it follow one another by submission, newest first."""
+
+    SUBMITTED = "submitted"
+    """oldest submission first"""
+    NEWEST = "newest"
+    """newest submission first"""
+    ACTIVE = "active"
+    """those that have not ended first, newest submission first"""
+    STARTED = "started"
+    """newest start first, those that never started last"""
+    ENDED = "ended"
+    """newest end first, those that have not ended last"""
+    WAITED = "waited"
+    """longest wait first"""
+
+
 class WhyView(Message, frozen=True, kw_only=True):
     """One dominant reason why a job is not running."""
 
@@ -159,6 +176,17 @@ class PolicyChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class PolicyPage(Message, frozen=True, kw_only=True):
     policies: tuple[str, ...]
     """names; a last `*`: any `module:attribute` besides"""
+
+
+class ClockView(Message, frozen=True, kw_only=True):
+    """The cluster's clock at the moment of an answer: the header `Hopyard-Clock`, as JSON."""
+
+    now: float
+    """cluster time"""
+    origin: float
+    """Unix time of cluster second 0"""
+    speed: float
+    """cluster seconds per second"""
 
 
 class Problem(Message, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """The HTTP API of admission, from the client's side: one method a route, typed answers, two errors."""
 
+import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import quote
@@ -15,6 +16,8 @@ from schemas.ids import JobId, NodeId
 from schemas.jobs import JobFile
 from schemas.views import (
     Cancelled,
+    ClockView,
+    JobOrder,
     JobPage,
     JobView,
     NodeDrain,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 TIMEOUT_S = 30.0
+CLOCK = "Hopyard-Clock"
 PAGE = 100
 """jobs asked for at once"""
 EVENTS = 10_000
@@ -72,6 +76,8 @@ class Client:
 
     def __init__(self, url: str, token: str = "") -> None:
         self.url = url.rstrip("/")
+        self.clock: ClockView | None = None
+        """of the cluster, as the last answer said; None: none has"""
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
@@ -97,18 +103,19 @@ class Client:
     async def jobs(
         self,
         *,
-        state: str | None = None,
+        states: Sequence[str] = (),
         project: str | None = None,
+        user: str | None = None,
+        order: JobOrder = JobOrder.SUBMITTED,
         after: str | None = None,
         limit: int = PAGE,
     ) -> JobPage:
         """Up to `limit` jobs, gathered page by page."""
         found: list[JobView] = []
+        wanted = {"state": ",".join(states) or None, "project": project, "user": user, "sort": order.value}
         while True:
-            query = {"state": state, "project": project, "after": after}
-            page = await self._call(
-                "GET", "/v1/jobs", JobPage, query=query | {"limit": str(min(limit - len(found), PAGE))}
-            )
+            limits = {"after": after, "limit": str(min(limit - len(found), PAGE))}
+            page = await self._call("GET", "/v1/jobs", JobPage, query=wanted | limits)
             found += page.jobs
             after = page.next
             if after is None or not page.jobs or len(found) >= limit:
@@ -199,6 +206,7 @@ class Client:
                 method, self._address(path), params=_given(query), headers=headers, data=body
             ) as response:
                 answer = await response.read()
+                self._hear(response.headers)
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None
         self._raise_for(response.status, answer)
@@ -213,6 +221,7 @@ class Client:
             async with self._session.get(
                 self._address(path), params=_given(query), timeout=endless
             ) as response:
+                self._hear(response.headers)
                 if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
                     self._raise_for(response.status, await response.read())
                 rest = b""
@@ -224,6 +233,11 @@ class Client:
                     yield rest
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None
+
+    def _hear(self, headers: Mapping[str, str]) -> None:
+        """The clock is what somebody may have passed on wrongly: then it is not known."""
+        with contextlib.suppress(msgspec.DecodeError):
+            self.clock = msgspec.json.decode(headers.get(CLOCK, "").encode(), type=ClockView)
 
     def _address(self, path: str) -> str:
         return self.url + path

@@ -64,7 +64,12 @@ def ps(
     $ hopyard ps --state running
     $ hopyard ps --json | jq '.jobs[].job_id'
     """
-    page = call(api, lambda client: client.jobs(state=state, project=project, after=after, limit=limit))
+    page = call(
+        api,
+        lambda client: client.jobs(
+            states=(state,) if state else (), project=project, after=after, limit=limit
+        ),
+    )
     show(page, jobs_table(page), as_json=as_json)
     if page.next and not as_json:
         say(f"there are more: hopyard ps --after {page.next}")

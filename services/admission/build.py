@@ -37,7 +37,7 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
 def _routes(ports: Ports, settings: Settings, door: Door) -> "Sequence[web.RouteDef]":
     from services.admission.http.api import Api  # noqa: PLC0415 - brings aiohttp, which only a web server needs
 
-    return Api(ports.bus, settings, door).routes()
+    return Api(ports.bus, ports.clock, settings, door).routes()
 
 
 def _cluster_nodes(settings: Settings) -> Sequence[Node]:

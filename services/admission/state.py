@@ -52,8 +52,12 @@ def keyed(fact: JobSubmitted) -> Keyed:
 
 
 def digest_of(spec: JobSpec) -> bytes:
-    """The same for the same spec. A later version may turn the same job file into another spec."""
-    return blake2b(msgspec.msgpack.encode(spec), digest_size=8).digest()
+    """The same for the same spec, whoever submits it.
+
+    A later version may turn the same job file into another spec.
+    """
+    job = {name: getattr(spec, name) for name in spec.__struct_fields__ if name != "user"}
+    return blake2b(msgspec.msgpack.encode(job), digest_size=8).digest()
 
 
 def job_state(state: AdmissionState, job_id: JobId) -> JobState | None:

@@ -1,10 +1,7 @@
 """The answers to what users ask: views of the ledger, and of the last heartbeats."""
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from itertools import islice
 
 import msgspec
 
@@ -12,14 +9,11 @@ from schemas.base import Message, Question
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.questions import ExplainJob, ListJobs, ListNodes, Refused, ShowJob, ShowStatus
 from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView
+from services.monitor.pages import InvalidPage, page_of
 from services.monitor.reasons import why
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, raqlr, summary
-from shared.domain.states import JobState
-
-PAGE_AT_MOST = 500
-"""jobs"""
 
 
 class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -132,47 +126,12 @@ def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
     )
 
 
-# ---- pages
-
-
 def list_jobs(question: ListJobs, cluster: ClusterNow) -> JobPage | Refused:
-    """Jobs by submission, then id. The token holds the last one's place, so it outlives that job."""
-    if question.state is not None and question.state not in list(JobState):
-        return Refused(reason=f"state: {question.state} is none of {', '.join(JobState)}")
     try:
-        after = _place(question.after) if question.after is not None else None
-    except ValueError:
-        return Refused(reason="after: this is not a token of an earlier page")
-    limit = min(max(question.limit, 1), PAGE_AT_MOST)
-    records = (
-        record
-        for record in sorted(cluster.ledger.jobs.values(), key=_key)
-        if (after is None or _key(record) > after)
-        and question.state in (None, record.state.value)
-        and question.project in (None, record.spec.project)
-    )
-    found = list(islice(records, limit + 1))
-    return JobPage(
-        jobs=tuple(job_view(record, cluster) for record in found[:limit]),
-        next=_token(found[limit - 1]) if len(found) > limit else None,
-    )
-
-
-def _key(record: JobRecord) -> tuple[float, JobId]:
-    return record.submitted_at, record.job_id
-
-
-def _token(record: JobRecord) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(_key(record))).decode()
-
-
-def _place(token: str) -> tuple[float, JobId]:
-    """Raises ValueError (msgspec's errors are of that kind)."""
-    try:
-        data = base64.b64decode(token.encode(), altchars=b"-_", validate=True)
-    except binascii.Error as error:
-        raise ValueError(token) from error
-    return msgspec.json.decode(data, type=tuple[float, JobId])
+        found, after = page_of(question, cluster.ledger.jobs.values(), cluster.now)
+    except InvalidPage as error:
+        return Refused(reason=str(error))
+    return JobPage(jobs=tuple(job_view(record, cluster) for record in found), next=after)
 
 
 def _unknown(job_id: JobId) -> Refused:

@@ -26,6 +26,7 @@ def job_spec(job: JobFile) -> JobSpec:
         learning_rates=_learning_rates(job, demand),
         priority=float(job.priority),
         project=job.project,
+        user=job.user,
         command=tuple(job.command),
         checkpoint_interval_s=float(job.checkpoint.interval_s),
     )

@@ -79,7 +79,7 @@ async def planned_by(client: Client, policy: str) -> None:
 
 
 async def running(client: Client) -> set[JobId]:
-    return {job.job_id for job in (await client.jobs(state="running")).jobs}
+    return {job.job_id for job in (await client.jobs(states=["running"])).jobs}
 
 
 async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:

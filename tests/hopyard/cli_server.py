@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from schemas.views import ClockView
+
 
 class CannedApi:
     """Answers by `METHOD /path`; what came in is in `requests`."""
@@ -17,6 +19,11 @@ class CannedApi:
         self.answers: dict[str, list[tuple[int, bytes]]] = {}
         self.requests: list[tuple[str, dict[str, str], dict[str, str], bytes]] = []
         self.url = ""
+        self.clock: bytes | None = None
+        """what it says about the cluster's clock"""
+
+    def keeps_time(self, *, now: float, origin: float = 0.0, speed: float = 1.0) -> None:
+        self.clock = msgspec.json.encode(ClockView(now=now, origin=origin, speed=speed))
 
     def says(self, request: str, *messages: object, status: int = 200) -> None:
         """Answers one after the other; the last one again and again."""
@@ -35,7 +42,8 @@ class CannedApi:
         self.requests.append((name, dict(request.query), dict(request.headers), body))
         answers = self.answers.get(name, [(404, b"no such thing")])
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        return web.Response(status=status, body=answer)
+        headers = {} if self.clock is None else {"Hopyard-Clock": self.clock.decode()}
+        return web.Response(status=status, body=answer, headers=headers)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from schemas.questions import ExplainJob, ListJobs, ListNodes, Refused, ShowJob,
 from schemas.settings import Settings
 from schemas.views import (
     Cancelled,
+    ClockView,
     JobPage,
     JobView,
     NodeDrain,
@@ -31,7 +32,7 @@ from services.admission import problems
 from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.door import Door, Outside
 from services.admission.http.lines import about, line, records
-from services.admission.http.openapi import KEY, LINES, openapi
+from services.admission.http.openapi import CLOCK, KEY, LINES, openapi
 from services.admission.http.operations import OPERATIONS, EventsQuery, JobsQuery, NoQuery
 from services.admission.http.responses import answer, position_of, refuse, token_of
 from services.admission.problems import Refusal
@@ -45,6 +46,7 @@ from services.admission.questions import (
     Submit,
 )
 from shared.runtime.bus import Unavailable
+from shared.runtime.clock import Clock
 from shared.runtime.reports import reports
 
 KEY_LENGTH_MAX = 200
@@ -61,8 +63,9 @@ B = TypeVar("B")
 class Api:
     """The handlers, one an operation, and the routes to them."""
 
-    def __init__(self, bus: Outside, settings: Settings, door: Door) -> None:
+    def __init__(self, bus: Outside, clock: Clock, settings: Settings, door: Door) -> None:
         self._bus = bus
+        self._clock = clock
         self._settings = settings
         self._door = door
         self._followers = 0
@@ -97,13 +100,21 @@ class Api:
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
                 self._authorize(request)
-                return await handler(request)
+                response = await handler(request)
             except Refusal as refusal:
                 return refuse(refusal.problem)
             except Unavailable as error:
                 return refuse(problems.unavailable(str(error)))
+            if not response.prepared:
+                response.headers.update(self._time())
+            return response
 
         return guarded
+
+    def _time(self) -> dict[str, str]:
+        origin, speed = self._settings.clock_origin, self._clock.cluster_s(1.0)
+        clock = ClockView(now=self._clock.now(), origin=origin, speed=speed)
+        return {CLOCK: msgspec.json.encode(clock).decode()}
 
     def _authorize(self, request: web.Request) -> None:
         token = self._settings.api_token
@@ -127,8 +138,10 @@ class Api:
     async def list_jobs(self, request: web.Request) -> web.Response:
         wanted = decode_query(JobsQuery, request.query)
         question = ListJobs(
-            state=wanted.state,
+            states=wanted.state,
             project=wanted.project,
+            user=wanted.user,
+            order=wanted.sort,
             after=position_of(wanted.after),
             limit=wanted.limit,
         )
@@ -196,7 +209,7 @@ class Api:
         last = None if wanted.follow else await self._bus.last_seq()
         if wanted.follow and self._followers >= FOLLOWERS_MAX:
             raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow the events already"))
-        response = web.StreamResponse(headers={"Content-Type": LINES})
+        response = web.StreamResponse(headers={"Content-Type": LINES} | self._time())
         await response.prepare(request)
         self._followers += wanted.follow
         try:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeVar, get_origin
 
 import msgspec
 
@@ -21,6 +21,7 @@ _PLACE = re.compile(r" - at `(?:key` in `)?(?P<place>[^`]*)`$")
 _MEMBER = re.compile(r"Object (?:contains unknown|missing required) field `(?P<member>[^`]*)`")
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound=msgspec.Struct)
 
 
 def decode_body(kind: type[T], content_type: str, body: bytes) -> T:
@@ -34,9 +35,14 @@ def decode_body(kind: type[T], content_type: str, body: bytes) -> T:
     raise Refusal(problems.unsupported(f"{JSON_TYPES[0]} or {YAML_TYPES[0]}"))
 
 
-def decode_query(kind: type[T], query: Mapping[str, str]) -> T:
-    """The struct in a query string: numbers and booleans are read from text. Raises Refusal."""
-    return _decode(lambda: msgspec.convert(dict(query), kind, strict=False))
+def decode_query(kind: type[Q], query: Mapping[str, str]) -> Q:
+    """The struct in a query string: numbers and booleans are read from text. Raises Refusal.
+
+    A list is one text with commas.
+    """
+    lists = {field.name for field in msgspec.structs.fields(kind) if get_origin(field.type) is tuple}
+    given = {name: value.split(",") if name in lists else value for name, value in query.items()}
+    return _decode(lambda: msgspec.convert(given, kind, strict=False))
 
 
 def _from_json(kind: type[T], body: bytes) -> T:

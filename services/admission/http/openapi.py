@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
-from schemas.views import Problem
+from schemas.views import ClockView, Problem
 from services.admission.http.bodies import JSON_TYPES, YAML_TYPES
 from services.admission.http.operations import Operation
 
 LINES = "application/x-ndjson"
 PROBLEM = "application/problem+json"
 KEY = "Idempotency-Key"
+CLOCK = "Hopyard-Clock"
 
 Json = dict[str, Any]
 """any JSON object: a document is data, not a structure of ours"""
@@ -22,7 +23,12 @@ _PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 def openapi(operations: Sequence[Operation]) -> Json:
     """The document (OpenAPI 3.1) as a tree for JSON."""
-    kinds = {Problem, *(each.reply for each in operations), *(each.body for each in operations if each.body)}
+    kinds = {
+        Problem,
+        ClockView,
+        *(each.reply for each in operations),
+        *(each.body for each in operations if each.body),
+    }
     ordered = sorted(kinds, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     paths: dict[str, Json] = {}
@@ -34,6 +40,9 @@ def openapi(operations: Sequence[Operation]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "headers": {
+                CLOCK: {"description": "The cluster's clock.", "content": _content(JSON_TYPES, ClockView)}
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
@@ -47,7 +56,11 @@ def _operation(each: Operation) -> Json:
         "summary": each.summary,
         "parameters": [*_path_parameters(each.path), *_query_parameters(each.query), *_key(each)],
         "responses": {
-            str(each.status): {"description": "Done.", "content": _content([kind], each.reply)},
+            str(each.status): {
+                "description": "Done.",
+                "headers": {CLOCK: {"$ref": f"#/components/headers/{CLOCK}"}},
+                "content": _content([kind], each.reply),
+            },
             "default": {"description": "Refused.", "content": _content([PROBLEM], Problem)},
         },
     }
@@ -79,6 +92,8 @@ def _inlined(schema: Json, schemas: Mapping[str, Json]) -> Json:
     """A parameter's schema without references: those of queries are in no component."""
     if "$ref" in schema:
         return schemas[schema["$ref"]]
+    if "items" in schema:
+        return schema | {"items": _inlined(schema["items"], schemas)}
     if "anyOf" in schema:
         return schema | {"anyOf": [_inlined(each, schemas) for each in schema["anyOf"]]}
     return schema
@@ -89,4 +104,5 @@ def _key(each: Operation) -> list[Json]:
 
 
 def _parameter(name: str, place: str, schema: Json) -> Json:
-    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
+    return {"name": name, "in": place, "required": place == "path", "schema": schema} | style

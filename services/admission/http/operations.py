@@ -10,6 +10,7 @@ from schemas.events import Fact
 from schemas.jobs import JobFile, Name
 from schemas.views import (
     Cancelled,
+    JobOrder,
     JobPage,
     JobView,
     NodeDrain,
@@ -26,8 +27,11 @@ JOBS_PER_PAGE = 1_000
 
 
 class JobsQuery(File, frozen=True, kw_only=True):
-    state: JobState | None = None
+    state: tuple[JobState, ...] = ()
+    """any of these; without it, every state"""
     project: Name | None = None
+    user: Annotated[str, Meta(max_length=100)] | None = None
+    sort: JobOrder = JobOrder.SUBMITTED
     limit: Annotated[int, Meta(ge=1, le=JOBS_PER_PAGE)] = 100
     after: Annotated[str, Meta(max_length=500)] | None = None
     """`next` of the page before"""

@@ -5,7 +5,7 @@ import pytest
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.failures import Unreachable
 from schemas.events import JobSubmitted
-from schemas.views import JobPage
+from schemas.views import ClockView, JobPage
 from tests.hopyard.cli_builders import job_view
 from tests.hopyard.cli_server import CannedApi, canned_api
 
@@ -31,6 +31,24 @@ async def test_no_more_jobs_are_asked_for_than_wanted(api: CannedApi) -> None:
         page = await client.jobs(limit=2)
     assert [query["limit"] for _, query, _, _ in api.requests] == ["2", "1"]
     assert page.next == "there"
+
+
+async def test_the_cluster_s_clock_is_known_after_an_answer(api: CannedApi) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=()))
+    api.keeps_time(now=50.0, origin=1000.0, speed=60.0)
+    async with Client(api.url) as client:
+        assert client.clock is None
+        await client.jobs()
+        assert client.clock == ClockView(now=50.0, origin=1000.0, speed=60.0)
+
+
+@pytest.mark.parametrize("said", [None, b"", b"noon", b'{"now": 1}'])
+async def test_without_a_word_about_the_clock_it_is_not_known(api: CannedApi, said: bytes | None) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=()))
+    api.clock = said
+    async with Client(api.url) as client:
+        await client.jobs()
+        assert client.clock is None
 
 
 def event_line(seq: int, padding: int = 0) -> bytes:

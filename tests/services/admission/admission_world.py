@@ -211,7 +211,7 @@ async def serving(
     driver = Driver((), caught_up=True, **settings)
     door = Door(bus, LoopClock(), in_force, driver.core)
     app = web.Application(client_max_size=in_force.web_max_body_bytes)
-    app.add_routes(Api(bus, in_force, door).routes())
+    app.add_routes(Api(bus, LoopClock(), in_force, door).routes())
     async with TestClient(TestServer(app)) as client:
         served = Served(driver, bus, door, client)
         if monitored:

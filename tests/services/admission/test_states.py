@@ -10,10 +10,12 @@ from schemas.base import Event
 from schemas.events import JobCancelled, JobEvent
 from schemas.ids import JobId
 from services.admission.folds import fold_job
-from services.admission.state import AdmissionState, job_state
+from services.admission.state import AdmissionState, digest_of, job_state
 from shared.domain.states import ENDED, MOVES, JobState
-from tests.services.admission.admission_world import Driver, job_facts, submitted
+from tests.services.admission.admission_world import Driver, job_facts, spec, submitted
 
+DIGEST_OF_0_1 = b'\xeaYy"\xd1\x88\\b'
+"""of `spec()`, as version 0.1.0 kept it"""
 FACTS = {type(fact): fact for fact in job_facts()}
 MANY = list(chain.from_iterable(job_facts(f"train-{n}", f"key-{n}") for n in range(3)))
 S = JobState
@@ -123,3 +125,8 @@ def test_a_replay_from_any_snapshot_gives_the_same_state(facts: list[Event], cut
     )
     resumed.fold(*facts[cut:])
     assert resumed.core.state == whole.core.state
+
+
+def test_a_job_has_the_digest_that_it_had_in_0_1_whoever_submits_it() -> None:
+    assert digest_of(spec()) == DIGEST_OF_0_1
+    assert digest_of(msgspec.structs.replace(spec(), user="ada")) == DIGEST_OF_0_1

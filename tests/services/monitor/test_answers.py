@@ -1,5 +1,7 @@
 """What users see of jobs, nodes and the cluster."""
 
+from typing import Any
+
 import pytest
 
 from schemas.base import Event
@@ -16,7 +18,7 @@ from schemas.questions import (
     ShowJob,
     ShowStatus,
 )
-from schemas.views import JobPage, JobView, NodePage, StatusView, WhyView
+from schemas.views import JobOrder, JobPage, JobView, NodePage, StatusView, WhyView
 from shared.domain.ledger import ledger_of
 from shared.domain.metrics import summary
 from tests.fact_builders import (
@@ -162,6 +164,10 @@ def five_jobs() -> World:
     return World(*(submitted(f"job-{number}", at=float(number)) for number in range(5)))
 
 
+def ids(world: World, **question: Any) -> list[str]:  # noqa: ANN401 - any field of ListJobs
+    return [view.job_id for view in page(world, ListJobs(**question)).jobs]
+
+
 def test_jobs_come_in_the_order_of_their_submission() -> None:
     found = page(five_jobs(), ListJobs())
     assert [view.job_id for view in found.jobs] == [f"job-{number}" for number in range(5)]
@@ -189,7 +195,55 @@ def test_jobs_that_come_between_two_pages_change_nothing_before_them() -> None:
 def test_jobs_can_be_chosen_by_state_and_by_project() -> None:
     world = World(submitted("a", project="x"), submitted("b", project="y"), *in_queue("c", project="x"))
     assert [view.job_id for view in page(world, ListJobs(project="x")).jobs] == ["a", "c"]
-    assert [view.job_id for view in page(world, ListJobs(project="x", state="queued")).jobs] == ["c"]
+    assert [view.job_id for view in page(world, ListJobs(project="x", states=("queued",))).jobs] == ["c"]
+
+
+def test_jobs_can_be_chosen_by_several_states_and_by_user() -> None:
+    world = World(
+        joined(), submitted("a", user="ada"), submitted("b", user="bob"), *in_queue("c", user="ada")
+    )
+    world.tell(cancelled("b"))
+    assert ids(world, states=("submitted", "cancelled")) == ["a", "b"]
+    assert ids(world, user="ada") == ["a", "c"]
+
+
+def various() -> World:
+    """One job in each part of its life, in the order in which they came."""
+    world = World(joined(gpus=8), *in_queue("done", at=0.0), started("done", at=10, place="p1"))
+    world.tell(completed("done", at=20), *in_queue("runs", at=30.0), started("runs", at=35, place="p2"))
+    world.tell(submitted("dropped", at=40.0), cancelled("dropped", at=41.0), submitted("new", at=50.0))
+    world.now = 100.0
+    return world
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (JobOrder.SUBMITTED, ["done", "runs", "dropped", "new"]),
+        (JobOrder.NEWEST, ["new", "dropped", "runs", "done"]),
+        (JobOrder.ACTIVE, ["new", "runs", "dropped", "done"]),
+        (JobOrder.STARTED, ["runs", "done", "new", "dropped"]),
+        (JobOrder.ENDED, ["dropped", "done", "new", "runs"]),
+        (JobOrder.WAITED, ["new", "done", "runs", "dropped"]),
+    ],
+)
+def test_jobs_come_in_the_order_asked_for_on_one_page_or_on_many(
+    order: JobOrder, expected: list[str]
+) -> None:
+    world = various()
+    assert ids(world, order=order) == expected
+    seen, after = list[str](), None
+    for _ in expected:
+        found = page(world, ListJobs(order=order, limit=1, after=after))
+        seen += [view.job_id for view in found.jobs]
+        after = found.next
+    assert (seen, after) == (expected, None)
+
+
+def test_a_token_of_another_order_is_refused() -> None:
+    token = page(five_jobs(), ListJobs(limit=1)).next
+    reply = five_jobs().ask(ListJobs(order=JobOrder.NEWEST, after=token))
+    assert reply == Refused(reason="after: this token is of a page in the order submitted")
 
 
 @pytest.mark.parametrize("limit", [-5, 0, 1])
@@ -212,7 +266,7 @@ def test_a_made_up_page_token_is_refused(token: str) -> None:
 
 
 def test_a_state_that_does_not_exist_is_refused() -> None:
-    reply = World().ask(ListJobs(state="asleep"))
+    reply = World().ask(ListJobs(states=("queued", "asleep")))
     assert isinstance(reply, Refused)
     assert reply.reason.startswith("state: asleep is none of submitted, profiled, queued")
 

@@ -10,7 +10,17 @@ from schemas.cluster import Node
 from schemas.events import JobProfiled
 from schemas.ids import JobId
 from schemas.questions import ExplainJob, ListJobs, ListNodes, ShowJob, ShowStatus
-from schemas.views import JobPage, JobView, NodePage, NodeView, Problem, StatusView, WhyView
+from schemas.views import (
+    ClockView,
+    JobOrder,
+    JobPage,
+    JobView,
+    NodePage,
+    NodeView,
+    Problem,
+    StatusView,
+    WhyView,
+)
 from shared.domain.states import JobState
 from shared.runtime.reports import reported
 from tests.services.admission.admission_world import Served, job_body, joined, node, serving, spec
@@ -203,19 +213,47 @@ async def test_a_job_is_cancelled_once() -> None:
 async def test_jobs_are_listed_by_page_with_a_token_that_says_nothing() -> None:
     async with serving() as api:
         api.views[ListJobs] = JobPage(jobs=(VIEW,), next="train-1")
-        page = await api.body("GET", "/v1/jobs?state=running&project=lab&limit=1")
+        page = await api.body("GET", "/v1/jobs?state=running,queued&project=lab&user=ada&sort=active&limit=1")
         assert "train" not in page["next"]
         await api.body("GET", f"/v1/jobs?after={page['next']}")
         assert api.asked == [
-            ListJobs(state=JobState.RUNNING.value, project="lab", limit=1),
+            ListJobs(
+                states=(JobState.RUNNING.value, JobState.QUEUED.value),
+                project="lab",
+                user="ada",
+                order=JobOrder.ACTIVE,
+                limit=1,
+            ),
             ListJobs(after="train-1"),
         ]
+
+
+async def test_an_answer_carries_the_clusters_clock() -> None:
+    async with serving(clock_origin=1000.0) as api:
+        api.views[ListJobs] = JobPage(jobs=())
+        _, headers = await api.call("GET", "/v1/jobs", 200)
+        clock = msgspec.json.decode(headers["Hopyard-Clock"], type=ClockView)
+        assert (clock.origin, clock.speed) == (1000.0, 1.0)
+        assert clock.now > 0
+
+
+async def test_the_stream_of_facts_carries_the_clusters_clock() -> None:
+    async with serving() as api, api.client.get("/v1/events") as response:
+        assert msgspec.json.decode(response.headers["Hopyard-Clock"], type=ClockView).speed == 1.0
+
+
+async def test_the_user_is_part_of_the_job_and_no_part_of_its_key() -> None:
+    async with serving() as api:
+        assert (await api.submit("k", user="ada"))["created"]
+        assert not (await api.submit("k", user="bob"))["created"]
+        assert (await api.body("GET", "/v1/jobs/train-1"))["spec"]["user"] == "ada"
 
 
 @pytest.mark.parametrize(
     ("query", "status", "field"),
     [
-        ("state=asleep", 422, "$.state"),
+        ("state=asleep", 422, "$.state[0]"),
+        ("state=running,asleep", 422, "$.state[1]"),
         ("limit=0", 422, "$.limit"),
         ("limit=many", 422, "$.limit"),
         ("project=UP", 422, "$.project"),

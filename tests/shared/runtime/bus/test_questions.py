@@ -33,8 +33,8 @@ async def test_the_answer_sees_the_question(net: Net) -> None:
 
     bus = await net.client("monitor")
     await bus.serve("monitor", MONITOR, answer)
-    await bus.ask(ListJobs(state="running"), 2.0)
-    assert asked == [ListJobs(state="running")]
+    await bus.ask(ListJobs(states=("running",)), 2.0)
+    assert asked == [ListJobs(states=("running",))]
 
 
 async def test_nobody_there_is_unavailable(net: Net) -> None:
