@@ -6,7 +6,8 @@ from schemas.accuracy import AccuracyReport
 from schemas.base import Message, Question
 from schemas.calibration import AllReduceTimes, Calibration, Ring
 from schemas.events import DataMode
-from schemas.ids import Fingerprint, JobId, NodeId
+from schemas.ids import Fingerprint, JobId, NodeId, PlanId
+from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import JobOrder, JobPage, JobView, NodePage, StatusView, WhyView
 
 ESTIMATOR = "hopyard.ask.estimator"
@@ -175,6 +176,40 @@ class ListNodes(Question, frozen=True, kw_only=True, tag="nodes"):
     subject: ClassVar[str] = MONITOR
 
 
+class ShowTimeline(Question, frozen=True, kw_only=True, tag="timeline"):
+    subject: ClassVar[str] = MONITOR
+
+    after: int = 0
+    """`revision` of the answer before"""
+    limit: int = 2_000
+    """changes in one answer"""
+
+
+class ListSummaries(Question, frozen=True, kw_only=True, tag="summaries"):
+    subject: ClassVar[str] = MONITOR
+
+    which: Which = Which.WAITING
+    limit: int = 100
+
+
+class ListRuns(Question, frozen=True, kw_only=True, tag="runs"):
+    subject: ClassVar[str] = MONITOR
+
+    job_id: JobId
+
+
+class ListPlans(Question, frozen=True, kw_only=True, tag="plans"):
+    subject: ClassVar[str] = MONITOR
+
+    limit: int = 20
+
+
+class ShowPlan(Question, frozen=True, kw_only=True, tag="plan"):
+    subject: ClassVar[str] = MONITOR
+
+    plan_id: PlanId
+
+
 class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refused"):
     """The one other reply: the question was understood and cannot be answered."""
 
@@ -194,6 +229,11 @@ REPLIES: dict[type[Question], type[Message]] = {
     ShowJob: JobView,
     ExplainJob: WhyView,
     ListNodes: NodePage,
+    ShowTimeline: TimelineView,
+    ListSummaries: SummaryPage,
+    ListRuns: RunPage,
+    ListPlans: PlanPage,
+    ShowPlan: PlanDetail,
 }
 
 Asked = (
@@ -201,4 +241,5 @@ Asked = (
     | FitLoading
     | TimeAllReduce
     | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
+    | ShowTimeline | ListSummaries | ListRuns | ListPlans | ShowPlan
 )  # fmt: skip

@@ -31,6 +31,10 @@ def unknown(what: str) -> Problem:
     return Problem(title="Unknown", status=404, detail=f"there is no {what}")
 
 
+def not_known(reason: str) -> Problem:
+    return Problem(title="Unknown", status=404, detail=reason)
+
+
 def conflict(reason: str) -> Problem:
     return Problem(title="Conflict", status=409, detail=reason)
 

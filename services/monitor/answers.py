@@ -1,57 +1,41 @@
 """The answers to what users ask: views of the ledger, and of the last heartbeats."""
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
-
-import msgspec
+from typing import Any
 
 from schemas.base import Message, Question
-from schemas.ids import GpuType, JobId, NodeId
-from schemas.questions import ExplainJob, ListJobs, ListNodes, Refused, ShowJob, ShowStatus
-from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView
+from schemas.ids import GpuType, JobId
+from schemas.questions import (
+    ExplainJob,
+    ListJobs,
+    ListNodes,
+    ListPlans,
+    ListRuns,
+    ListSummaries,
+    Refused,
+    ShowJob,
+    ShowPlan,
+    ShowStatus,
+    ShowTimeline,
+)
+from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView, WhyView
+from services.monitor import overview
+from services.monitor.looks import ClusterNow, node_state
 from services.monitor.pages import InvalidPage, page_of
 from services.monitor.reasons import why
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
-from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, raqlr, summary
-
-
-class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The cluster at a moment: all that answers are made from."""
-
-    ledger: Ledger
-    now: float
-    speed: float
-    raqlr_window_s: float
-    progress: Mapping[JobId, float]
-    """samples done by running jobs, as last heard"""
-    silence_s: Callable[[NodeId, float], float | None]
-
-    @cached_property
-    def raqlr(self) -> float | None:
-        return raqlr(self.ledger, now=self.now, window_s=self.raqlr_window_s)
+from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, summary
 
 
 def answer(question: Question, cluster: ClusterNow) -> Message:
-    match question:
-        case ShowStatus():
-            return status(cluster)
-        case ListJobs():
-            return list_jobs(question, cluster)
-        case ShowJob(job_id=job_id):
-            record = cluster.ledger.jobs.get(job_id)
-            return job_view(record, cluster) if record else _unknown(job_id)
-        case ExplainJob(job_id=job_id):
-            record = cluster.ledger.jobs.get(job_id)
-            return why(cluster.ledger, record, cluster.raqlr) if record else _unknown(job_id)
-        case ListNodes():
-            nodes = sorted(cluster.ledger.nodes.items())
-            return NodePage(nodes=tuple(node_view(known, cluster) for _, known in nodes))
-        case _:
-            return Refused(reason=f"the monitor does not answer {type(question).__name__}")
+    make = _ANSWERS.get(type(question))
+    if make is None:
+        return Refused(reason=f"the monitor does not answer {type(question).__name__}")
+    return make(question, cluster)
 
 
-def status(cluster: ClusterNow) -> StatusView:
+def _status(_: ShowStatus, cluster: ClusterNow) -> StatusView:
     ledger = cluster.ledger
     figures = summary(ledger, now=cluster.now, raqlr_window_s=cluster.raqlr_window_s)
     return StatusView(
@@ -84,12 +68,6 @@ def nodes_by_state(ledger: Ledger) -> dict[str, int]:
     return counts
 
 
-def node_state(known: NodeRecord) -> str:
-    if not known.alive:
-        return "lost"
-    return "draining" if known.draining else "alive"
-
-
 def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
     jobs: dict[JobId, int] = {}
     for worker in known.workers.values() if known.alive else ():
@@ -103,9 +81,25 @@ def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
     )
 
 
+def _show_job(question: ShowJob, cluster: ClusterNow) -> JobView | Refused:
+    record = cluster.ledger.jobs.get(question.job_id)
+    return job_view(record, cluster) if record else _unknown(question.job_id)
+
+
+def _explain_job(question: ExplainJob, cluster: ClusterNow) -> WhyView | Refused:
+    record = cluster.ledger.jobs.get(question.job_id)
+    return why(cluster.ledger, record, cluster.raqlr) if record else _unknown(question.job_id)
+
+
+def _list_nodes(_: ListNodes, cluster: ClusterNow) -> NodePage:
+    return NodePage(
+        nodes=tuple(node_view(known, cluster) for _, known in sorted(cluster.ledger.nodes.items()))
+    )
+
+
 def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
     run = record.present
-    progress = cluster.progress.get(record.job_id, 0.0) if run else 0.0
+    progress, _ = cluster.progress.get(record.job_id, (0.0, 0.0)) if run else (0.0, 0.0)
     return JobView(
         job_id=record.job_id,
         state=record.state.value,
@@ -136,3 +130,17 @@ def list_jobs(question: ListJobs, cluster: ClusterNow) -> JobPage | Refused:
 
 def _unknown(job_id: JobId) -> Refused:
     return Refused(reason=f"job {job_id} is not known")
+
+
+_ANSWERS: Mapping[type[Question], Callable[[Any, ClusterNow], Message]] = {
+    ShowStatus: _status,
+    ListJobs: list_jobs,
+    ShowJob: _show_job,
+    ExplainJob: _explain_job,
+    ListNodes: _list_nodes,
+    ShowTimeline: overview.timeline,
+    ListSummaries: overview.summaries,
+    ListRuns: overview.runs,
+    ListPlans: overview.plans,
+    ShowPlan: overview.plan_detail,
+}

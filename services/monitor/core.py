@@ -20,8 +20,9 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId
 from schemas.samples import Heartbeat
-from services.monitor.answers import ClusterNow, answer
+from services.monitor.answers import answer
 from services.monitor.folds import FOLDS, fold
+from services.monitor.looks import ClusterNow
 from services.monitor.silence import Silence
 from services.monitor.state import State
 from shared.domain.core import Asked, Effects, Input, Publish, Reply
@@ -42,7 +43,7 @@ class Monitor:
         self._silence = Silence(lease_s)
         self._speed = speed
         self._raqlr_window_s = raqlr_window_s
-        self._progress: dict[JobId, float] = {}
+        self._progress: dict[JobId, tuple[float, float]] = {}
         self._returning: set[NodeId] = set()
 
     # ---- the core contract
@@ -78,6 +79,7 @@ class Monitor:
         """Everything an answer is made from."""
         return ClusterNow(
             ledger=self.state.ledger,
+            history=self.state.history,
             now=now,
             speed=self._speed,
             raqlr_window_s=self._raqlr_window_s,
@@ -97,7 +99,7 @@ class Monitor:
         for job_id, samples_done in beat.progress.items():
             record = self.state.ledger.jobs.get(job_id)
             if record is not None and record.present is not None:
-                self._progress[job_id] = samples_done
+                self._progress[job_id] = samples_done, now
         return []
 
     def _return(self, node_id: NodeId, now: float) -> Effects:

@@ -19,6 +19,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import JobId, PlacementId
+from services.monitor import history
 from services.monitor.state import End, State
 from shared.domain import ledger
 from shared.domain.ledger.records import JobRecord
@@ -31,6 +32,7 @@ PLANS_KEPT = 10_000
 def fold(state: State, fact: Event) -> list[End]:
     """Change `state` by one fact of `FOLDS`; the ends of jobs to publish for it."""
     ledger.fold(state.ledger, fact)
+    history.remember(state.history, state.ledger, fact)
     besides = _BESIDES.get(type(fact))
     return list(besides(state, fact)) if besides else []
 
@@ -50,15 +52,16 @@ def _no_longer_runs(state: State, fact: JobPreempted | PlacementRefused) -> Iter
 
 def _ended(state: State, fact: JobEvent) -> Iterator[End]:
     _settle(state, fact.job_id)
+    record = state.ledger.jobs.get(fact.job_id)
+    if record is not None and record.ended:
+        history.forget_runs(state.history, state.ledger.jobs, fact.job_id)
     ledger.forget(state.ledger, keep_jobs=JOBS_KEPT, keep_plans=PLANS_KEPT)
     yield from ()
 
 
 def _settle(state: State, job_id: JobId) -> None:
-    """Drop the runs of a job that has ended, and an end that has come back from the stream or is void."""
+    """Drop an end that has come back from the stream or is void."""
     record = state.ledger.jobs.get(job_id)
-    if record is not None and record.ended:
-        record.runs = []
     end = state.ending.get(job_id)
     if end is not None and (record is None or record.ended or not _is_present(record, end.placement_id)):
         del state.ending[job_id]
@@ -100,5 +103,5 @@ _BESIDES: Mapping[type[Event], Callable[[State, Any], Iterator[End]]] = {
     JobRejected: _ended,
 }
 
-FOLDS = frozenset({*ledger.FOLDS, *_BESIDES})
+FOLDS = frozenset({*ledger.FOLDS, *history.FOLDS, *_BESIDES})
 """facts that change the state"""

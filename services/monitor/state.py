@@ -4,6 +4,7 @@ import msgspec
 
 from schemas.events import JobCompleted, JobFailed
 from schemas.ids import JobId
+from services.monitor.history import History
 from shared.domain.ledger import Ledger
 
 End = JobCompleted | JobFailed
@@ -13,3 +14,4 @@ class State(msgspec.Struct, kw_only=True):
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     ending: dict[JobId, End] = {}
     """published, and not yet back from the stream"""
+    history: History = msgspec.field(default_factory=History)

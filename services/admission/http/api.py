@@ -10,10 +10,23 @@ import msgspec
 from aiohttp import web
 
 from schemas.base import Message, Question
-from schemas.ids import JobId, NodeId
+from schemas.ids import JobId, NodeId, PlanId
 from schemas.jobs import JobFile
+from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView
 from schemas.plans import Waiting
-from schemas.questions import ExplainJob, ListJobs, ListNodes, Refused, ShowJob, ShowStatus
+from schemas.questions import (
+    ExplainJob,
+    ListJobs,
+    ListNodes,
+    ListPlans,
+    ListRuns,
+    ListSummaries,
+    Refused,
+    ShowJob,
+    ShowPlan,
+    ShowStatus,
+    ShowTimeline,
+)
 from schemas.settings import Settings
 from schemas.views import (
     Cancelled,
@@ -33,7 +46,15 @@ from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.door import Door, Outside
 from services.admission.http.lines import about, line, records
 from services.admission.http.openapi import CLOCK, KEY, LINES, openapi
-from services.admission.http.operations import OPERATIONS, EventsQuery, JobsQuery, NoQuery
+from services.admission.http.operations import (
+    OPERATIONS,
+    EventsQuery,
+    JobsQuery,
+    NoQuery,
+    PlansQuery,
+    SummariesQuery,
+    TimelineQuery,
+)
 from services.admission.http.responses import answer, position_of, refuse, token_of
 from services.admission.problems import Refusal
 from services.admission.questions import (
@@ -80,6 +101,11 @@ class Api:
             "show_job": self.show_job,
             "cancel_job": self.cancel_job,
             "explain_job": self.explain_job,
+            "list_runs": self.list_runs,
+            "list_summaries": self.list_summaries,
+            "show_timeline": self.show_timeline,
+            "list_plans": self.list_plans,
+            "show_plan": self.show_plan,
             "list_nodes": self.list_nodes,
             "drain_node": self.drain_node,
             "restore_node": self.restore_node,
@@ -169,6 +195,28 @@ class Api:
             )
         return answer(view)
 
+    # ---- the whole cluster
+
+    async def list_runs(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        return answer(await self._found(ListRuns(job_id=JobId(_id(request))), RunPage))
+
+    async def list_summaries(self, request: web.Request) -> web.Response:
+        wanted = decode_query(SummariesQuery, request.query)
+        return answer(await self._monitor(ListSummaries(which=wanted.which, limit=wanted.limit), SummaryPage))
+
+    async def show_timeline(self, request: web.Request) -> web.Response:
+        wanted = decode_query(TimelineQuery, request.query)
+        return answer(await self._monitor(ShowTimeline(after=wanted.after, limit=wanted.limit), TimelineView))
+
+    async def list_plans(self, request: web.Request) -> web.Response:
+        wanted = decode_query(PlansQuery, request.query)
+        return answer(await self._monitor(ListPlans(limit=wanted.limit), PlanPage))
+
+    async def show_plan(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        return answer(await self._found(ShowPlan(plan_id=PlanId(_id(request))), PlanDetail))
+
     # ---- nodes, status, policy
 
     async def list_nodes(self, request: web.Request) -> web.Response:
@@ -207,13 +255,17 @@ class Api:
     async def list_events(self, request: web.Request) -> web.StreamResponse:
         wanted = decode_query(EventsQuery, request.query)
         last = None if wanted.follow else await self._bus.last_seq()
+        after = wanted.after
+        if wanted.newest is not None:
+            after = max(after, (await self._bus.last_seq() if last is None else last) - wanted.newest)
         if wanted.follow and self._followers >= FOLLOWERS_MAX:
             raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow the events already"))
-        response = web.StreamResponse(headers={"Content-Type": LINES} | self._time())
+        headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         self._followers += wanted.follow
         try:
-            await self._write_events(request, response, wanted, last)
+            await self._write_events(request, response, wanted, after, last)
         except (ConnectionResetError, Unavailable):
             pass  # the client hung up, or the bus: what was written stands, and `after` goes on from there
         finally:
@@ -221,7 +273,12 @@ class Api:
         return response
 
     async def _write_events(
-        self, request: web.Request, response: web.StreamResponse, wanted: EventsQuery, last: int | None
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        wanted: EventsQuery,
+        after: int,
+        last: int | None,
     ) -> None:
         def listening() -> bool:
             here = request.transport is not None and not request.transport.is_closing()
@@ -230,7 +287,7 @@ class Api:
         idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
         written = 0
         async with contextlib.aclosing(
-            records(self._bus, wanted.after, last, idle_real_s=idle_real_s, wanted=listening)
+            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
         ) as found:
             async for record in found:
                 if about(record.event, wanted.job):
@@ -247,6 +304,14 @@ class Api:
         except web.HTTPRequestEntityTooLarge:
             raise Refusal(problems.too_large(self._settings.web_max_body_bytes)) from None
         return decode_body(kind, request.content_type, body)
+
+    async def _found(self, question: Question, kind: type[M]) -> M:
+        """The monitor's reply about one thing. Raises Refusal, Unavailable."""
+        reply = await self._bus.ask(question, self._settings.ask_timeout_real_s)
+        if isinstance(reply, Refused):
+            raise Refusal(problems.not_known(reply.reason))
+        assert isinstance(reply, kind)
+        return reply
 
     async def _monitor(self, question: Question, kind: type[M]) -> M:
         """The monitor's reply. Raises Refusal, Unavailable."""

@@ -8,6 +8,7 @@ from msgspec import Meta
 from schemas.base import File
 from schemas.events import Fact
 from schemas.jobs import JobFile, Name
+from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import (
     Cancelled,
     JobOrder,
@@ -24,6 +25,8 @@ from schemas.views import (
 from shared.domain.states import JobState
 
 JOBS_PER_PAGE = 1_000
+CHANGES_PER_PAGE = 5_000
+PLANS_PER_PAGE = 50
 
 
 class JobsQuery(File, frozen=True, kw_only=True):
@@ -37,6 +40,21 @@ class JobsQuery(File, frozen=True, kw_only=True):
     """`next` of the page before"""
 
 
+class TimelineQuery(File, frozen=True, kw_only=True):
+    after: Annotated[int, Meta(ge=0)] = 0
+    """`revision` of the answer before"""
+    limit: Annotated[int, Meta(ge=1, le=CHANGES_PER_PAGE)] = 2_000
+
+
+class SummariesQuery(File, frozen=True, kw_only=True):
+    which: Which = Which.WAITING
+    limit: Annotated[int, Meta(ge=1, le=JOBS_PER_PAGE)] = 100
+
+
+class PlansQuery(File, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=PLANS_PER_PAGE)] = 20
+
+
 class EventsQuery(File, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=0)] = 0
     """`seq` of the last line already read"""
@@ -45,6 +63,8 @@ class EventsQuery(File, frozen=True, kw_only=True):
     """lines at most; without it, all up to the newest fact there is when asked"""
     follow: bool = False
     """true: the answer goes on, new facts are added as they come"""
+    newest: Annotated[int, Meta(ge=0)] | None = None
+    """begin with no more than so many of the facts that are stored; 0 and `follow`: only what comes"""
 
 
 class EventLine(msgspec.Struct, frozen=True):
@@ -92,6 +112,28 @@ OPERATIONS = (
     Operation(
         name="explain_job", method="GET", path="/v1/jobs/{id}/why", summary="Why the job is not running.",
         reply=WhyView,
+    ),
+    Operation(
+        name="list_runs", method="GET", path="/v1/jobs/{id}/runs",
+        summary="Where a job has run, and how fast.", reply=RunPage,
+    ),
+    Operation(
+        name="list_summaries", method="GET", path="/v1/summaries",
+        summary="Jobs in short: those that wait, run, or have ended.",
+        reply=SummaryPage, query=SummariesQuery,
+    ),
+    Operation(
+        name="show_timeline", method="GET", path="/v1/timeline",
+        summary="Who held which GPUs when, nodes out of use, and what is planned.",
+        reply=TimelineView, query=TimelineQuery,
+    ),
+    Operation(
+        name="list_plans", method="GET", path="/v1/plans", summary="The last plans, newest first.",
+        reply=PlanPage, query=PlansQuery,
+    ),
+    Operation(
+        name="show_plan", method="GET", path="/v1/plans/{id}", summary="What one of the last plans decided.",
+        reply=PlanDetail,
     ),
     Operation(name="list_nodes", method="GET", path="/v1/nodes", summary="All nodes.", reply=NodePage),
     Operation(

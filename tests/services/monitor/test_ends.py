@@ -124,10 +124,13 @@ def test_an_end_that_was_void_does_not_hide_the_one_that_counts() -> None:
     assert completed(place="pl-1").event_id != completed(place="pl-2").event_id
 
 
-def test_the_runs_of_an_ended_job_are_not_kept() -> None:
+def test_the_runs_of_jobs_that_ended_long_ago_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.monitor.history.JOBS_WITH_RUNS_KEPT", 1)
     world = running()
     world.tell(worker_stopped(at=90))
     record = world.monitor.state.ledger.jobs[JobId(JOB)]
+    assert (len(record.runs), record.run_s, record.wait_s(1000)) == (1, 90, 0)
+    world.tell(*in_queue("job-2", at=100), cancelled("job-2", at=110))
     assert (record.runs, record.run_s, record.wait_s(1000)) == ([], 90, 0)
 
 

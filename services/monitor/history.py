@@ -1,0 +1,208 @@
+"""What a page over the cluster looks back on: who held GPUs when, nodes out of use, the last plans. Bounded.
+
+Every change of the timeline has a revision of its own, so that a reader asks for what is new.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+
+from schemas.base import Event
+from schemas.events import (
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+    PlanPublished,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import JobId, NodeId, PlacementId
+from schemas.overview import Holding, NodeSpell, PlanDetail, PlanSummary
+from shared.domain.ledger import Ledger
+from shared.domain.ledger.records import JobRecord
+
+HOLDINGS_KEPT = 10_000
+SPELLS_KEPT = 2_000
+PLANS_KEPT = 50
+LEFT_OUT_KEPT = 500
+"""of one plan, and as many placements"""
+JOBS_WITH_RUNS_KEPT = 2_000
+"""ended jobs"""
+
+DRAINING, LOST = "draining", "lost"
+NODE_LOST, AGENT_RESTARTED = "node-lost", "agent-restarted"
+
+
+class PlanKept(msgspec.Struct, frozen=True):
+    summary: PlanSummary
+    detail: PlanDetail
+
+
+class History(msgspec.Struct, kw_only=True):
+    revision: int = 0
+    open: dict[NodeId, dict[PlacementId, Holding]] = {}
+    closed: list[Holding] = []
+    """by revision"""
+    out_of_use: dict[NodeId, dict[str, NodeSpell]] = {}
+    """by state; those that go on"""
+    over: list[NodeSpell] = []
+    """by revision"""
+    complete_from: float | None = None
+    plans: list[PlanKept] = []
+    with_runs: dict[JobId, None] = {}
+    """ended jobs whose runs are still there, in the order of their ends"""
+
+    def turn(self) -> int:
+        self.revision += 1
+        return self.revision
+
+
+def remember(history: History, ledger: Ledger, fact: Event) -> None:
+    """Enter a fact that the ledger has taken in."""
+    enter = FOLDS.get(type(fact))
+    if enter is not None:
+        enter(history, ledger, fact)
+
+
+def changed(history: History, after: int) -> list[Holding | NodeSpell]:
+    """What has changed since revision `after`, in the order of the changes."""
+    found: list[Holding | NodeSpell] = [
+        each for kept in (history.closed, history.over) for each in _newer(kept, after)
+    ]
+    going_on = (history.open.values(), history.out_of_use.values())
+    found += [each for nodes in going_on for here in nodes for each in here.values() if each.revision > after]
+    return sorted(found, key=lambda each: each.revision)
+
+
+def _newer(kept: Sequence[Any], after: int) -> Iterable[Any]:
+    return takewhile(lambda each: each.revision > after, reversed(kept))
+
+
+def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId) -> None:
+    """A job has ended: its runs are kept, and those of the one that ended first are dropped."""
+    history.with_runs[ended] = None
+    while len(history.with_runs) > JOBS_WITH_RUNS_KEPT:
+        oldest = next(iter(history.with_runs))
+        del history.with_runs[oldest]
+        if oldest in jobs:
+            jobs[oldest].runs = []
+
+
+# ---- workers
+
+
+def _started(history: History, ledger: Ledger, fact: WorkerStarted) -> None:
+    here = history.open.setdefault(fact.node_id, {})
+    here[fact.placement_id] = Holding(
+        revision=history.turn(),
+        node_id=fact.node_id,
+        job_id=fact.job_id,
+        placement_id=fact.placement_id,
+        gpu_indices=fact.gpu_indices,
+        measures=fact.placement_id in ledger.measuring,
+        since=fact.at,
+    )
+
+
+def _stopped(history: History, _: Ledger, fact: WorkerStopped) -> None:
+    _close(history, fact.node_id, fact.placement_id, fact.at, fact.outcome.value)
+
+
+def _close(history: History, node_id: NodeId, placement_id: PlacementId, at: float, end: str) -> None:
+    here = history.open.get(node_id, {})
+    holding = here.pop(placement_id, None)
+    if holding is None:
+        return
+    until = max(at, holding.since)
+    history.closed.append(msgspec.structs.replace(holding, revision=history.turn(), until=until, end=end))
+    _trim(history, history.closed, HOLDINGS_KEPT)
+
+
+def _close_all(
+    history: History, node_id: NodeId, at: float, end: str, but: Sequence[PlacementId] = ()
+) -> None:
+    for placement_id in [each for each in history.open.get(node_id, ()) if each not in but]:
+        _close(history, node_id, placement_id, at, end)
+
+
+def _trim(history: History, kept: list[Any], most: int) -> None:
+    """In blocks of a tenth, so it is cheap to call often."""
+    if len(kept) > most * 1.1:
+        last = max(each.until for each in kept[:-most])
+        history.complete_from = max(last, history.complete_from or last)
+        del kept[:-most]
+
+
+# ---- nodes
+
+
+def _joined(history: History, _: Ledger, fact: NodeJoined) -> None:
+    _close_all(history, fact.node_id, fact.at, AGENT_RESTARTED, but=fact.workers)
+    _back(history, fact.node_id, LOST, fact.at)
+
+
+def _lost(history: History, _: Ledger, fact: NodeLost) -> None:
+    _close_all(history, fact.node_id, fact.at, NODE_LOST)
+    _out(history, fact.node_id, LOST, fact.at)
+
+
+def _returned(history: History, _: Ledger, fact: NodeReturned) -> None:
+    _back(history, fact.node_id, LOST, fact.at)
+
+
+def _drained(history: History, _: Ledger, fact: NodeDrained) -> None:
+    _out(history, fact.node_id, DRAINING, fact.at)
+
+
+def _restored(history: History, _: Ledger, fact: NodeRestored) -> None:
+    _back(history, fact.node_id, DRAINING, fact.at)
+
+
+def _out(history: History, node_id: NodeId, state: str, at: float) -> None:
+    here = history.out_of_use.setdefault(node_id, {})
+    if state not in here:
+        here[state] = NodeSpell(revision=history.turn(), node_id=node_id, state=state, since=at)
+
+
+def _back(history: History, node_id: NodeId, state: str, at: float) -> None:
+    spell = history.out_of_use.get(node_id, {}).pop(state, None)
+    if spell is not None:
+        until = max(at, spell.since)
+        history.over.append(msgspec.structs.replace(spell, revision=history.turn(), until=until))
+        _trim(history, history.over, SPELLS_KEPT)
+
+
+# ---- plans
+
+
+def _planned(history: History, ledger: Ledger, fact: PlanPublished) -> None:
+    view = ledger.plans[-1].view
+    if view.plan_id != fact.plan_id:
+        return  # of an older leader
+    left_out: dict[str, int] = {}
+    for left in fact.left_out:
+        left_out[left.reason.value] = left_out.get(left.reason.value, 0) + 1
+    detail = PlanDetail(
+        plan_id=fact.plan_id,
+        placements=fact.placements[:LEFT_OUT_KEPT],
+        left_out=fact.left_out[:LEFT_OUT_KEPT],
+    )
+    history.plans.append(PlanKept(PlanSummary(plan=view, left_out=left_out), detail))
+    if len(history.plans) > PLANS_KEPT:
+        del history.plans[0]
+
+
+FOLDS: Mapping[type[Event], Callable[[History, Ledger, Any], None]] = {
+    WorkerStarted: _started,
+    WorkerStopped: _stopped,
+    NodeJoined: _joined,
+    NodeLost: _lost,
+    NodeReturned: _returned,
+    NodeDrained: _drained,
+    NodeRestored: _restored,
+    PlanPublished: _planned,
+}

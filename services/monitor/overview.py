@@ -1,0 +1,196 @@
+"""The answers that a page over the whole cluster is made of."""
+
+from collections.abc import Callable, Iterator
+
+from schemas.ids import JobId, PlacementId
+from schemas.overview import (
+    Holding,
+    JobSummary,
+    NodeLane,
+    NodeSpell,
+    PlanDetail,
+    PlanPage,
+    RunPage,
+    RunView,
+    SummaryPage,
+    TimelineView,
+    Which,
+)
+from schemas.plans import Placement
+from schemas.questions import ListPlans, ListRuns, ListSummaries, Refused, ShowPlan, ShowTimeline
+from services.monitor.history import History, changed
+from services.monitor.looks import ClusterNow, node_state
+from services.monitor.reasons import why
+from shared.domain.ledger import Ledger
+from shared.domain.ledger.records import JobRecord, Run
+from shared.domain.metrics import expected_wait_s
+
+CHANGES_AT_MOST = 5_000
+SUMMARIES_AT_MOST = 1_000
+RUNS_AT_MOST = 500
+SHORT_S = 1.0
+"""a run is no measure of throughput before that"""
+
+
+def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
+    history = cluster.history
+    found = changed(history, question.after)
+    shown = found[: min(max(question.limit, 1), CHANGES_AT_MOST)]
+    more = len(shown) < len(found)
+    return TimelineView(
+        at=cluster.now,
+        revision=shown[-1].revision if more else history.revision,
+        more=more,
+        complete_from=history.complete_from,
+        nodes=tuple(
+            NodeLane(
+                node_id=node_id,
+                gpu_type=known.node.gpu_type,
+                gpus=known.node.gpus,
+                state=node_state(known),
+            )
+            for node_id, known in sorted(cluster.ledger.nodes.items())
+        ),
+        holdings=tuple(each for each in shown if isinstance(each, Holding)),
+        spells=tuple(each for each in shown if isinstance(each, NodeSpell)),
+        planned=tuple(_not_begun(cluster.ledger, history)),
+        expected=dict(_expected(cluster)),
+    )
+
+
+def _not_begun(ledger: Ledger, history: History) -> Iterator[Placement]:
+    begun = {placement_id for here in history.open.values() for placement_id in here}
+    for job_id, placement in ledger.planned.items():
+        record = ledger.jobs.get(job_id)
+        over = record is None or record.ended or _was_run(record, placement.placement_id)
+        if not over and placement.placement_id not in begun:
+            yield placement
+
+
+def _was_run(record: JobRecord, placement_id: PlacementId) -> bool:
+    return any(run.placement_id == placement_id for run in record.runs)
+
+
+def _expected(cluster: ClusterNow) -> Iterator[tuple[PlacementId, float]]:
+    for record in cluster.ledger.jobs.values():
+        run = record.present
+        end = expected_end(record, cluster)
+        if run is not None and end is not None:
+            yield run.placement_id, end
+
+
+def expected_end(record: JobRecord, cluster: ClusterNow) -> float | None:
+    """When a running job is complete at the speed that was measured, else estimated."""
+    run = record.present
+    if run is None:
+        return None
+    samples, at = _reached(record, run, cluster)
+    speed = _measured(run, samples, at) or run.throughput
+    return at + max(record.spec.samples - samples, 0.0) / speed if speed else None
+
+
+# ---- jobs
+
+
+def summaries(question: ListSummaries, cluster: ClusterNow) -> SummaryPage:
+    chosen, order = _WHICH[question.which]
+    found = sorted(filter(chosen, cluster.ledger.jobs.values()), key=order)
+    limit = min(max(question.limit, 1), SUMMARIES_AT_MOST)
+    return SummaryPage(total=len(found), jobs=tuple(_summary(record, cluster) for record in found[:limit]))
+
+
+_WHICH: dict[Which, tuple[Callable[[JobRecord], bool], Callable[[JobRecord], tuple[float, JobId]]]] = {
+    Which.WAITING: (
+        lambda record: not record.ended and record.present is None,
+        lambda record: (record.submitted_at, record.job_id),
+    ),
+    Which.RUNNING: (
+        lambda record: record.present is not None,
+        lambda record: (-record.since, record.job_id),
+    ),
+    Which.ENDED: (
+        lambda record: record.ended,
+        lambda record: (-(record.ended_at or 0.0), record.job_id),
+    ),
+}
+
+
+def _summary(record: JobRecord, cluster: ClusterNow) -> JobSummary:
+    run = record.present
+    reason = why(cluster.ledger, record, cluster.raqlr)
+    done = record.samples_done if run is None else _reached(record, run, cluster)[0]
+    return JobSummary(
+        job_id=record.job_id,
+        state=record.state.value,
+        project=record.spec.project,
+        model=record.spec.workload.model,
+        demand=record.spec.demand,
+        gang=run.gang if run else None,
+        submitted_at=record.submitted_at,
+        ended_at=record.ended_at,
+        wait_s=record.wait_s(cluster.now),
+        age_s=record.age_s,
+        expected_wait_s=expected_wait_s(record, cluster.raqlr),
+        expected_end=expected_end(record, cluster),
+        progress=min(done / record.spec.samples, 1.0),
+        reason=reason.reason,
+        detail=reason.detail,
+    )
+
+
+# ---- runs
+
+
+def runs(question: ListRuns, cluster: ClusterNow) -> RunPage | Refused:
+    record = cluster.ledger.jobs.get(question.job_id)
+    if record is None:
+        return Refused(reason=f"job {question.job_id} is not known")
+    kept = record.runs[-RUNS_AT_MOST:]
+    return RunPage(
+        job_id=record.job_id,
+        runs=tuple(_run_view(record, run, cluster) for run in kept),
+        total=max(len(record.runs), record.restarts + (record.run_s > 0 and record.ended)),
+    )
+
+
+def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
+    samples, at = _reached(record, run, cluster)
+    return RunView(
+        placement_id=run.placement_id,
+        gang=run.gang,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        samples_from=run.samples_from,
+        samples_to=samples,
+        estimated_throughput=run.throughput,
+        measured_throughput=_measured(run, samples, at),
+        layer=run.layer,
+    )
+
+
+def _reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, float]:
+    """Samples done in all by the end of a run, or as last heard; and when that was."""
+    if run.ended_at is not None:
+        return record.samples_done if run.samples_to is None else run.samples_to, run.ended_at
+    heard = cluster.progress.get(record.job_id)
+    saved = record.samples_done, run.saved_at
+    return max(saved, heard) if heard is not None else saved
+
+
+def _measured(run: Run, samples: float, at: float) -> float | None:
+    ran_s = at - run.started_at
+    return (samples - run.samples_from) / ran_s if ran_s >= SHORT_S else None
+
+
+# ---- plans
+
+
+def plans(question: ListPlans, cluster: ClusterNow) -> PlanPage:
+    newest = cluster.history.plans[-max(question.limit, 1) :]
+    return PlanPage(plans=tuple(kept.summary for kept in reversed(newest)))
+
+
+def plan_detail(question: ShowPlan, cluster: ClusterNow) -> PlanDetail | Refused:
+    kept_plans = cluster.history.plans
+    found = (kept.detail for kept in kept_plans if kept.detail.plan_id == question.plan_id)
+    return next(found, Refused(reason=f"plan {question.plan_id} is not among the last {len(kept_plans)}"))
