@@ -43,9 +43,7 @@ class ServiceEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 TABLE: tuple[ServiceEntry, ...] = (
     ServiceEntry(name="admission", turn=5, purpose="takes jobs in and answers the HTTP API"),
-    ServiceEntry(
-        name="profiler", turn=1, purpose="measures new workloads on each GPU type", extra="profiler"
-    ),
+    ServiceEntry(name="profiler", turn=1, purpose="measures new workloads on each GPU type"),
     ServiceEntry(name="estimator", turn=2, purpose="predicts throughputs from what ran", extra="estimator"),
     ServiceEntry(name="planner", turn=6, purpose="decides which jobs run where", extra="planner"),
     ServiceEntry(name="placer", turn=3, purpose="turns plans into starts and stops on nodes"),

@@ -20,7 +20,6 @@ PARTS = (
     "ortools",
     "highspy",
     "duckdb",
-    "scikit-learn",
     "msgspec",
     "aiohttp",
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FOLDER = Path("experiments")
 COMPARISONS = FOLDER / "compare"
 QUICK_SEEDS = 2
-NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools", "pyarrow", "scipy", "sklearn")
+NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools", "pyarrow", "scipy")
 
 
 class Name(StrEnum):

@@ -8,15 +8,12 @@ from schemas.subjects import subjects_of
 from services.profiler.core import Profiler
 from services.profiler.folds import FOLDS
 from services.profiler.tasks import Fit, FitTimes
-from services.profiler.work.workers import fit, fit_times, warm_up
-from shared.runtime.service import Inbox, Ports, Service
+from services.profiler.work.workers import fit, fit_times
+from shared.runtime.service import Ports, Service
 
 
 def build(settings: Settings, ports: Ports) -> Service:
     lane = ports.offload.lane("fits")
-
-    async def warm(_: Inbox) -> None:
-        await lane.do(warm_up)
 
     async def close() -> None:
         lane.close()
@@ -32,6 +29,5 @@ def build(settings: Settings, ports: Ports) -> Service:
         facts=subjects_of(FOLDS),
         answers=PROFILER,
         workers={Fit: partial(lane.do, fit), FitTimes: partial(lane.do, fit_times)},
-        tasks=(warm,),
         close=close,
     )

@@ -34,7 +34,7 @@ SHORT = [replace(job, samples=(job.samples or 0.0) / 2) for job in LONG]
 LIFE = (JobSubmitted, JobProfiled, JobQueued, JobStarted, JobCompleted)
 
 
-HEAVY = ("duckdb", "highspy", "ortools", "sklearn", "typer")
+HEAVY = ("duckdb", "highspy", "ortools", "typer")
 FIND = "import sys; from importlib.util import find_spec; print(*filter(find_spec, sys.argv[1:]))"
 
 
@@ -96,7 +96,7 @@ async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:
     ("image", "own"),
     [
         ("admission", []),
-        ("profiler", ["sklearn"]),
+        ("profiler", []),
         ("estimator", ["duckdb"]),
         ("planner", ["highspy", "ortools"]),
         ("placer", []),

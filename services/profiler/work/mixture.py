@@ -1,18 +1,23 @@
-"""The data-loading mixture (Hops eq. 3): cache hits and cache misses. The one door to scikit-learn.
+"""The data-loading mixture (Hops eq. 3): cache hits and cache misses.
 
-Variables: weights p, means μ, standard deviations σ of one or two normal components over T_d, seconds.
-Formulation: expectation maximisation on standardised times, from a fixed random state. Two components
-are taken when their Bayesian information criterion is below that of one, each is carried by at least
-`SUPPORT` iterations, and the fit converged; else the loader counts as stable, with one component.
+Data: x, n loading times, standardised (mean 0, deviation 1), in ascending order.
+Variables: weights p, means μ, variances v of two normal components.
+Formulation: maximise Σ_i log Σ_k p_k N(x_i; μ_k, v_k), v_k ≥ `FLOOR`, by expectation maximisation (Dempster,
+Laird and Rubin 1977), of which no step makes the likelihood smaller.
+
+It starts from the two parts of x with the least sum of squares within them: what 2-means finds, and on a line
+the best of n cuts. Nothing is drawn at random. More starts find likelier fits of no worth: components on two
+times that happen to be alike.
+
+Two components are taken when their Bayesian information criterion is below that of one, each is carried by
+at least `SUPPORT` times, and the fit converged; else the loader counts as stable, with one component.
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 
 from schemas.events import DataMode
 from services.profiler.modules import one_mode, rounded
@@ -21,19 +26,43 @@ from shared.domain.iteration import Column
 SUPPORT = 2
 RELATIVE_NOISE = 1e-3
 """times whose spread is below this share of their mean are one value"""
+FLOOR = 1e-4
+"""of a variance, on standardised times: a component on a single time would be endlessly likely"""
+TOLERANCE = 1e-3
+"""of the mean log-likelihood; a step that gains less is the last"""
+STEPS_MOST = 200
+TINY = 1e-12
+
+
+class Mixture(msgspec.Struct, frozen=True, kw_only=True):
+    """Two components, in the order of their means: columns of shape (2,)."""
+
+    weight: Column
+    mean: Column
+    variance: Column
+    """as found; the floor belongs to the likelihood alone"""
+
+
+class FittedMixture(msgspec.Struct, frozen=True, kw_only=True):
+    mixture: Mixture
+    log_likelihood: float
+    """of all times together"""
+    carried: int
+    """how many times are likelier of the component that has fewer of them"""
+    converged: bool
 
 
 def data_modes(data_s: Sequence[float]) -> tuple[DataMode, ...]:
     """One component, or two in the order of their means."""
-    times = np.asarray(data_s, dtype=np.float64)
-    spread, centre = float(times.std()), float(times.mean())
-    if len(times) < 2 * SUPPORT or spread <= RELATIVE_NOISE * centre:
+    times = np.sort(np.asarray(data_s, dtype=np.float64))
+    with np.errstate(over="ignore"):  # of times whose spread no float can hold
+        spread, centre = float(times.std()), float(times.mean())
+    if len(times) < 2 * SUPPORT or not RELATIVE_NOISE * centre < spread < math.inf:
         return one_mode(data_s)
-    scaled = ((times - centre) / spread).reshape(-1, 1)
-    two = _two_components(scaled)
-    if not two.converged_ or two.bic(scaled) >= bic_of_one(len(scaled)) or not _supported(two, scaled):
-        return one_mode(data_s)
-    return _modes(two, centre, spread)
+    fit = two_components((times - centre) / spread)
+    if fit.converged and fit.carried >= SUPPORT and bic_of_two(fit, len(times)) < bic_of_one(len(times)):
+        return _modes(fit.mixture, centre, spread)
+    return one_mode(data_s)
 
 
 def bic_of_one(count: int) -> float:
@@ -41,33 +70,68 @@ def bic_of_one(count: int) -> float:
     return count * (1.0 + math.log(2.0 * math.pi)) + 2.0 * math.log(count)
 
 
-def _two_components(scaled: Column) -> GaussianMixture:
-    mixture = GaussianMixture(
-        2,
-        covariance_type="diag",  # in one dimension the same as "full", and quicker
-        random_state=0,
-        n_init=2,
-        max_iter=200,
-        reg_covar=1e-4,
-        init_params="k-means++",
+def bic_of_two(fit: FittedMixture, count: int) -> float:
+    """Five numbers are fitted: two means, two variances, one weight."""
+    return 5.0 * math.log(count) - 2.0 * fit.log_likelihood
+
+
+def two_components(x: Column) -> FittedMixture:
+    """`x`: two or more standardised times in ascending order, not all alike."""
+    members, reached, converged = _parts(x), -math.inf, False
+    for _ in range(STEPS_MOST):
+        mixture = maximised(x, members)
+        members, likelihood = expected(x, mixture)
+        converged = likelihood - reached < TOLERANCE
+        reached = likelihood
+        if converged:
+            break
+    upper = int((members[1] > members[0]).sum())
+    return FittedMixture(
+        mixture=_in_order(mixture),
+        log_likelihood=reached * len(x),
+        carried=min(upper, len(x) - upper),
+        converged=converged,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # `converged_` says it, and is looked at
-        return mixture.fit(scaled)
 
 
-def _supported(mixture: GaussianMixture, scaled: Column) -> bool:
-    return bool(np.bincount(mixture.predict(scaled), minlength=2).min() >= SUPPORT)
+def expected(x: Column, mixture: Mixture) -> tuple[Column, float]:
+    """How far each time is of each component, shape (2, n), columns summing to 1; mean log-likelihood."""
+    variance = np.maximum(mixture.variance, FLOOR)
+    constant = np.log(mixture.weight) - 0.5 * np.log(2.0 * math.pi * variance)
+    joint = constant[:, None] - (x - mixture.mean[:, None]) ** 2 / (2.0 * variance[:, None])
+    total = np.logaddexp(joint[0], joint[1])
+    return np.exp(joint - total), float(total.mean())
 
 
-def _modes(mixture: GaussianMixture, centre: float, spread: float) -> tuple[DataMode, ...]:
-    rows = zip(mixture.weights_, mixture.means_[:, 0], mixture.covariances_[:, 0], strict=True)
-    modes = [
+def maximised(x: Column, members: Column) -> Mixture:
+    """The likeliest mixture when the times are so far, shape (2, n), of its components."""
+    carried = members.sum(axis=1) + TINY
+    mean = members @ x / carried
+    variance = (members * (x - mean[:, None]) ** 2).sum(axis=1) / carried
+    return Mixture(weight=carried / carried.sum(), mean=mean, variance=variance)
+
+
+def _parts(x: Column) -> Column:
+    """The cut of the least sum of squares within, as members: that of the greatest sum between."""
+    count = len(x)
+    size = np.arange(1, count)
+    below = np.cumsum(x)[:-1]
+    between = below**2 / size + (x.sum() - below) ** 2 / (count - size)
+    lower = np.arange(count) <= between.argmax()
+    return np.stack((lower, ~lower)).astype(np.float64)
+
+
+def _in_order(mixture: Mixture) -> Mixture:
+    order = mixture.mean.argsort(kind="stable")
+    return Mixture(weight=mixture.weight[order], mean=mixture.mean[order], variance=mixture.variance[order])
+
+
+def _modes(mixture: Mixture, centre: float, spread: float) -> tuple[DataMode, ...]:
+    return tuple(
         DataMode(
             probability=rounded(float(weight)),
             mean_s=rounded(max(centre + spread * float(mean), 0.0)),
-            std_s=rounded(spread * float(variance) ** 0.5),
+            std_s=rounded(spread * math.sqrt(variance)),
         )
-        for weight, mean, variance in rows
-    ]
-    return tuple(sorted(modes, key=lambda mode: mode.mean_s))
+        for weight, mean, variance in zip(mixture.weight, mixture.mean, mixture.variance, strict=True)
+    )

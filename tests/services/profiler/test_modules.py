@@ -1,13 +1,10 @@
 """From measured iterations to time modules."""
 
-import numpy as np
 import pytest
-from sklearn.mixture import GaussianMixture
 
 from schemas.events import DataMode
 from schemas.measurements import Measured
 from services.profiler.modules import fitted, objection, one_mode, overlap_pattern
-from services.profiler.work.mixture import bic_of_one, data_modes
 from tests.services.profiler.profiler_builders import measurement
 
 
@@ -47,38 +44,3 @@ def test_the_pattern_is_the_one_whose_prediction_is_nearer(iteration_s: float, p
 )
 def test_unusable_numbers_are_named(numbers: Measured) -> None:
     assert objection(numbers)
-
-
-@pytest.mark.parametrize("seed", range(1, 7))
-def test_a_stable_loader_has_one_component(seed: int) -> None:
-    times = np.random.default_rng(seed).normal(0.05, 0.004, 50)
-    [mode] = data_modes(times.tolist())
-    assert mode.mean_s == pytest.approx(0.05, rel=0.05)
-
-
-@pytest.mark.parametrize("count", [8, 30, 200])
-def test_one_component_has_the_criterion_that_a_fit_of_one_has(count: int) -> None:
-    times = np.random.default_rng(count).normal(0.05, 0.004, count)
-    scaled = ((times - times.mean()) / times.std()).reshape(-1, 1)
-    assert bic_of_one(count) == pytest.approx(GaussianMixture(1).fit(scaled).bic(scaled), rel=1e-4)
-
-
-def test_a_constant_loader_has_one_component() -> None:
-    assert data_modes([0.02] * 30) == (DataMode(probability=1.0, mean_s=0.02, std_s=0.0),)
-
-
-def test_hits_and_misses_are_separated_in_the_order_of_their_means() -> None:
-    draw = np.random.default_rng(2)
-    times = np.concatenate([draw.normal(0.5, 0.02, 10), draw.normal(0.05, 0.005, 40)])
-    hit, miss = data_modes(times.tolist())
-    assert (hit.probability, miss.probability) == pytest.approx((0.8, 0.2), abs=0.01)
-    assert (hit.mean_s, miss.mean_s) == pytest.approx((0.05, 0.5), rel=0.05)
-
-
-def test_a_single_straggler_is_no_component() -> None:
-    assert len(data_modes([0.05, 0.051, 0.049, 0.05, 0.052, 0.048, 0.9])) == 1
-
-
-def test_the_same_times_give_the_same_components() -> None:
-    times = np.random.default_rng(3).gamma(2.0, 0.05, 30).tolist()
-    assert data_modes(times) == data_modes(times)
