@@ -162,6 +162,18 @@ class ProfilingPlanned(Event, frozen=True, kw_only=True, tag="round.opened"):
     runs: tuple[ProfileRun, ...]
 
 
+class ProfilingAdded(Event, frozen=True, kw_only=True, tag="round.profiling-added"):
+    """Within a round: these measurements go on GPUs that nobody holds."""
+
+    entity_field: ClassVar[str] = "round"
+    identity: ClassVar[tuple[str, ...]] = ("number",)
+
+    round: int
+    number: int
+    """of such facts before this one"""
+    runs: tuple[ProfileRun, ...]
+
+
 class ProfileEvent(Event, frozen=True, kw_only=True):
     entity_field: ClassVar[str] = "job_id"
     identity: ClassVar[tuple[str, ...]] = ("placement_id",)
@@ -389,7 +401,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
 Fact = (
     JobSubmitted | JobProfiled | JobQueued | JobRejected | JobStarted | JobPreempted
     | JobCompleted | JobFailed | JobCancelled
-    | ProfilingPlanned | ProfileMeasured | ProfileFailed
+    | ProfilingPlanned | ProfilingAdded | ProfileMeasured | ProfileFailed
     | PlanPublished | PolicyChosen | PlacementRefused
     | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored
     | StartOrdered | GangFormed | StopOrdered | WorkerStarted | WorkerCheckpointed | WorkerStopped

@@ -80,6 +80,9 @@ class Settings(File, frozen=True, kw_only=True):
     """a policy that takes longer to name its configurations is ended"""
     policy_memory_max_bytes: Annotated[int, Meta(ge=2**30)] = 8 * 2**30
     """address space of the process in which policies and the solver run"""
+    profile_at_once: bool = True
+    """a new workload is measured as soon as GPUs are idle; false: at the next boundary of a round, as in the
+    Hops paper"""
     profile_iterations: Annotated[int, Meta(ge=10, le=50)] = 30
     profile_timeout_s: Seconds = 600.0
     profile_attempts: Annotated[int, Meta(ge=1, le=20)] = 3

@@ -24,6 +24,7 @@ from schemas.events import (
     PlanPublished,
     PreemptReason,
     ProfileFailed,
+    ProfilingAdded,
     ProfilingPlanned,
     StopOrdered,
     WorkerCheckpointed,
@@ -89,6 +90,10 @@ def _round_opened(state: State, opened: ProfilingPlanned) -> Iterator[Event]:
         if placed.profile and isinstance(placed.phase, Waiting):
             yield refused(placed, "no GPU came free", opened.at)
             placed.unwant(PreemptReason.PLAN)
+    yield from _runs_planned(state, opened)
+
+
+def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> Iterator[Event]:
     plan_id = PlanId(f"round-{opened.round}")
     for run in opened.runs:
         known = state.nodes.get(run.node_id)
@@ -228,6 +233,7 @@ def _write_off(
 FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
     PlanPublished: _plan_published,
     ProfilingPlanned: _round_opened,
+    ProfilingAdded: _runs_planned,
     ProfileFailed: _taken_back,
     PlacementRefused: _taken_back,
     JobSubmitted: _job_submitted,

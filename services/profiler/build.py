@@ -25,6 +25,8 @@ def build(settings: Settings, ports: Ports) -> Service:
             timeout_s=settings.profile_timeout_s,
             attempts=settings.profile_attempts,
             bucket_bytes=settings.gradient_bucket_bytes,
+            at_once=settings.profile_at_once,
+            settle_s=settings.fragment_settle_s / 2,
         ),
         facts=subjects_of(FOLDS),
         answers=PROFILER,

@@ -2,6 +2,10 @@
 
 After every fact that matters the core publishes all that its state shows to be outstanding. What was
 published before has the same id, and the shell drops it.
+
+A round opens with measurements that may take GPUs from jobs. With `at_once`, what idle GPUs are enough for
+is measured within the round too: when a job is submitted or a node comes, and a little after GPUs came
+free, since what was planned there starts first.
 """
 
 from collections.abc import Iterator
@@ -15,10 +19,15 @@ from schemas.events import (
     JobProfiled,
     JobRejected,
     JobSubmitted,
+    NodeJoined,
+    NodeRestored,
+    NodeReturned,
     PlacementRefused,
     ProfileFailed,
     ProfileMeasured,
+    ProfilingAdded,
     ProfilingPlanned,
+    StartOrdered,
     TimeModules,
     WorkerStarted,
     WorkerStopped,
@@ -28,26 +37,45 @@ from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode
 from services.profiler.needs import Needs, needs_of, open_types
-from services.profiler.runs import plan_runs
+from services.profiler.runs import added_runs, opening_runs
 from services.profiler.state import PendingRun, State, UnprofiledJob
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
 from shared.domain.cluster import round_at
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 from shared.domain.iteration import unhidden_share
 
-ABOUT_RUNS = (WorkerStarted, WorkerStopped, PlacementRefused)
+ABOUT_RUNS = (StartOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
 """facts that say nothing about what a job needs"""
+ROOM = (JobSubmitted, NodeJoined, NodeReturned, NodeRestored, ProfilingPlanned, ProfilingAdded)
+"""facts after which a job may be measured at once"""
+FREED = (WorkerStopped, ProfileMeasured, ProfileFailed, PlacementRefused)
+"""facts after which it may be a little later"""
 
 
 class Profiler:
-    def __init__(self, *, round_s: float, timeout_s: float, attempts: int, bucket_bytes: float = 0.0) -> None:
-        """`bucket_bytes`: of gradients; see `unhidden_share`."""
+    def __init__(
+        self,
+        *,
+        round_s: float,
+        timeout_s: float,
+        attempts: int,
+        bucket_bytes: float = 0.0,
+        at_once: bool = True,
+        settle_s: float = 0.5,
+    ) -> None:
+        """`bucket_bytes`: of gradients; see `unhidden_share`. `settle_s`: until GPUs that came free count."""
         self.state = State()
         self._round_s = round_s
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._bucket_bytes = bucket_bytes
+        self._at_once = at_once
+        self._settle_s = settle_s
         self._opened = -1
+        self._adding = -1
+        """the last addition that was published"""
+        self._look_at = inf
+        """when to look for idle GPUs"""
         self._given_up: set[PlacementId] = set()
         self._asked: set[tuple[Fingerprint, GpuType]] = set()
         self._fits: dict[tuple[Fingerprint, GpuType], TimeModules] = {}
@@ -60,14 +88,14 @@ class Profiler:
                 modules = fitted(measurement, one_mode(measurement.data_s))
                 return self._fitted(fingerprint, gpu_type, modules, now)
             case Event() if type(message) in FOLDS:
-                return self._learn(message, now)
+                return self._learn(message, now) + self._look(message, now)
             case Asked() | FittedTimes() | WorkFailed(FitTimes()):
                 return [_about_loading(message)]
             case _:
                 return []
 
     def next_wakeup(self) -> float | None:
-        return min([self._boundary(), *(limit for _, limit in self._limits())])
+        return min([self._boundary(), self._look_at, *(limit for _, limit in self._limits())])
 
     def wake(self, now: float) -> Effects:
         effects: Effects = []
@@ -78,10 +106,11 @@ class Profiler:
                     "it never started" if run.started_at is None else "no measurement within the time limit"
                 )
                 effects.append(self._failure(run, late, now))
-        return effects + self._open_round(now)
+        return effects + self._open_round(now) + self._add_runs(now)
 
     def resume(self, now: float) -> Effects:
-        self._opened = -1
+        self._opened = self._adding = -1
+        self._look_at = inf
         self._given_up.clear()
         self._fits.clear()
         self._asked.clear()
@@ -90,6 +119,7 @@ class Profiler:
             *self._failures(now),
             *self._verdicts(now, self.state.jobs),
             *self._open_round(now),
+            *self._look_for_room(now),
         ]
 
     # ---- facts
@@ -130,8 +160,36 @@ class Profiler:
             return []
         last = max(self.state.round, self._opened)
         self._opened = max(round_at(now, self._round_s), last + 1)
-        runs = plan_runs(self.state, self._fits, self._opened, self._attempts)
+        runs = opening_runs(self.state, self._fits, self._opened, self._attempts)
         return [Publish(ProfilingPlanned(at=now, round=self._opened, runs=runs))]
+
+    # ---- within a round
+
+    def _look(self, fact: Event, now: float) -> Effects:
+        """After a fact: for GPUs that jobs could be measured on, now or soon."""
+        if isinstance(fact, ROOM):
+            return self._look_for_room(now)
+        if isinstance(fact, FREED) and self._at_once and self.state.jobs:
+            self._look_at = min(self._look_at, now + self._settle_s)
+        return []
+
+    def _look_for_room(self, now: float) -> Effects:
+        self._look_at = now
+        return self._add_runs(now)
+
+    def _add_runs(self, now: float) -> Effects:
+        """One fact at a time: until the last one is back from the stream its runs are in no state."""
+        if now < self._look_at:
+            return []
+        self._look_at = inf
+        on_the_way = self._adding >= self.state.additions or self._opened > self.state.round
+        if not self._at_once or on_the_way or self.state.round < 0 or now >= self._boundary():
+            return []
+        runs = added_runs(self.state, self._fits, self._attempts)
+        if not runs:
+            return []
+        self._adding = self.state.additions
+        return [Publish(ProfilingAdded(at=now, round=self.state.round, number=self._adding, runs=runs))]
 
     # ---- runs
 

@@ -22,7 +22,9 @@ from schemas.events import (
     PlacementRefused,
     ProfileFailed,
     ProfileMeasured,
+    ProfilingAdded,
     ProfilingPlanned,
+    StartOrdered,
     WorkerStarted,
     WorkerStopped,
 )
@@ -79,6 +81,19 @@ def _dropped(state: State, fact: JobCancelled | JobRejected, _: int) -> None:
 
 def _planned(state: State, fact: ProfilingPlanned, _: int) -> None:
     state.round = max(state.round, fact.round)
+    _expect(state, fact)
+    _count_away(state)
+
+
+def _added(state: State, fact: ProfilingAdded, _: int) -> None:
+    state.additions = max(state.additions, fact.number + 1)
+    _expect(state, fact)
+    for plan in fact.runs:
+        if plan.job_id in state.jobs:
+            state.jobs[plan.job_id].added.append(plan.gpu_type)
+
+
+def _expect(state: State, fact: ProfilingPlanned | ProfilingAdded) -> None:
     for plan in fact.runs:
         job, known = state.jobs.get(plan.job_id), state.nodes.get(plan.node_id)
         fingerprint = job.fingerprint if job else Fingerprint("")
@@ -88,7 +103,6 @@ def _planned(state: State, fact: ProfilingPlanned, _: int) -> None:
             _excuse(run, "the job was withdrawn")
         elif known is None or not known.alive:
             _excuse(run, "the node is lost")
-    _count_away(state)
 
 
 def _count_away(state: State) -> None:
@@ -137,6 +151,11 @@ def _count(job: UnprofiledJob | None, gpu_type: GpuType, out: Out, attempts: int
 def _refused(state: State, fact: PlacementRefused, _: int) -> None:
     if fact.placement_id in state.runs:
         _excuse(state.runs[fact.placement_id], fact.reason)
+
+
+def _ordered(state: State, fact: StartOrdered, _: int) -> None:
+    if fact.node_id in state.workers:
+        state.workers[fact.node_id][fact.placement_id] = fact.gang.on(fact.node_id)
 
 
 def _started(state: State, fact: WorkerStarted, _: int) -> None:
@@ -198,6 +217,7 @@ FOLDS: dict[type[Event], Fold] = {
     JobRejected: _dropped,
     JobCancelled: _dropped,
     ProfilingPlanned: _planned,
+    ProfilingAdded: _added,
     ProfileMeasured: _measured,
     ProfileFailed: _failed,
     PlacementRefused: _refused,
@@ -206,6 +226,7 @@ FOLDS: dict[type[Event], Fold] = {
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,
+    StartOrdered: _ordered,
     WorkerStarted: _started,
     WorkerStopped: _stopped,
 }

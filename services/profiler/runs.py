@@ -1,4 +1,4 @@
-"""Which measurements a round begins with, and where. Pure."""
+"""Which measurements a round begins with, which are added to it, and where. Pure."""
 
 from collections.abc import Iterable
 from urllib.parse import quote
@@ -26,11 +26,25 @@ class _Room(msgspec.Struct):
     """GPUs that nobody holds"""
 
 
-def plan_runs(state: State, fits: Modules, round_number: int, patience: int) -> tuple[ProfileRun, ...]:
-    """One GPU of each type a waiting job still needs, jobs in the order of their submission.
+def opening_runs(state: State, fits: Modules, round_number: int, patience: int) -> tuple[ProfileRun, ...]:
+    """Those that a round begins with: a job that trains on a GPU gives way.
 
     A type goes to the node with the most idle GPUs, else, when no GPU of the type is idle, to the node
     with the most GPUs, ties by id. A GPU carries at most one run; what finds none waits for the next round.
+    """
+    return _runs(state, fits, patience, str(round_number), idle_only=False)
+
+
+def added_runs(state: State, fits: Modules, patience: int) -> tuple[ProfileRun, ...]:
+    """Those that can be made at once, on GPUs that nobody holds; once in a job's life for each type."""
+    return _runs(state, fits, patience, f"{state.round}-{state.additions}", idle_only=True)
+
+
+def _runs(
+    state: State, fits: Modules, patience: int, serial: str, *, idle_only: bool
+) -> tuple[ProfileRun, ...]:
+    """One GPU of each type a waiting job still needs, jobs in the order of their submission.
+
     A workload that several jobs share is measured once.
     """
     if not state.jobs:
@@ -41,14 +55,15 @@ def plan_runs(state: State, fits: Modules, round_number: int, patience: int) -> 
     present = open_types(state)
     for job_id, job in state.jobs.items():
         for gpu_type in needs_of(job, state, fits, present, patience).wanted:
-            room = None if (job.fingerprint, gpu_type) in taken else _best(rooms, gpu_type)
+            known = (job.fingerprint, gpu_type) in taken or (idle_only and gpu_type in job.added)
+            room = None if known else _best(rooms, gpu_type, idle_only=idle_only)
             if room is None:
                 continue
             taken.add((job.fingerprint, gpu_type))
             room.free -= 1
             room.idle -= 1
             assert room.free >= 0, "a GPU carries at most one run"
-            planned.append(_run(job_id, gpu_type, round_number, room.node_id))
+            planned.append(_run(job_id, gpu_type, serial, room.node_id))
     return tuple(planned)
 
 
@@ -61,8 +76,12 @@ def _room(node: Node, state: State) -> _Room:
     return _Room(node.node_id, node.gpu_type, node.gpus, gpus_free, gpus_idle)
 
 
-def _best(rooms: Iterable[_Room], gpu_type: GpuType) -> _Room | None:
-    fitting = [room for room in rooms if room.gpu_type == gpu_type and room.free > 0]
+def _best(rooms: Iterable[_Room], gpu_type: GpuType, *, idle_only: bool) -> _Room | None:
+    fitting = [
+        room
+        for room in rooms
+        if room.gpu_type == gpu_type and (min(room.free, room.idle) if idle_only else room.free) > 0
+    ]
     return min(
         fitting,
         key=lambda room: (-max(room.idle, 0), -room.gpus, room.node_id),
@@ -70,9 +89,9 @@ def _best(rooms: Iterable[_Room], gpu_type: GpuType) -> _Room | None:
     )
 
 
-def _run(job_id: JobId, gpu_type: GpuType, round_number: int, node_id: NodeId) -> ProfileRun:
+def _run(job_id: JobId, gpu_type: GpuType, serial: str, node_id: NodeId) -> ProfileRun:
     return ProfileRun(
-        placement_id=PlacementId(f"{PREFIX}{_token(job_id)}-{_token(gpu_type)}-{round_number}"),
+        placement_id=PlacementId(f"{PREFIX}{_token(job_id)}-{_token(gpu_type)}-{serial}"),
         job_id=job_id,
         gpu_type=gpu_type,
         node_id=node_id,

@@ -24,6 +24,8 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     fingerprint: Fingerprint
     tries: dict[GpuType, int] = {}
     """runs that failed, by type"""
+    added: list[GpuType] = []
+    """types it was measured on within a round; where that failed, it waits for a round's opening"""
     away: dict[GpuType, int] = {}
     """rounds in a row that opened without a node of the type"""
     out: dict[GpuType, Out] = {}
@@ -47,12 +49,14 @@ class PendingRun(msgspec.Struct, kw_only=True):
 class State(msgspec.Struct, kw_only=True):
     round: int = -1
     """the last round that was opened"""
+    additions: int = 0
+    """how often runs were added within a round"""
     jobs: dict[JobId, UnprofiledJob] = {}
     """not profiled yet, in the order of submission"""
     runs: dict[PlacementId, PendingRun] = {}
     nodes: dict[NodeId, KnownNode] = {}
     workers: dict[NodeId, dict[PlacementId, int]] = {}
-    """GPUs in use on a node, by placement"""
+    """GPUs in use on a node, or ordered to be, by placement"""
     raw: dict[Fingerprint, dict[GpuType, Measured]] = {}
     """measured; their modules are not yet published"""
     modules: dict[Fingerprint, dict[GpuType, TimeModules]] = {}

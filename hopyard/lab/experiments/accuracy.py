@@ -8,6 +8,7 @@ unstable data loading again and again, with the store as it is.
 
 from collections.abc import Iterator, Sequence
 
+from hopyard.lab.experiments.baselines import PAPER, setup_of
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Overrides, Simulation
@@ -37,13 +38,13 @@ NO_EVIDENCE: Overrides = {"evidence_observations": 1_000_000, "evidence_s": 1e8}
 
 def cases(options: Options) -> Iterator[Case]:
     if options.traced:
-        first = options.policies[0]
+        first = setup_of(PAPER, options.policies[0])
         yield from _seeded(options, TRACE, options.scenario, first.overrides, first.policy)
         return
     counts, repeated, repeats = (
         (QUICK_COUNTS, QUICK_COUNTS, 3) if options.quick else (COUNTS, REPEATED, REPEATS)
     )
-    chosen = options.policies[0].overrides
+    chosen = setup_of(PAPER, options.policies[0]).overrides
     models = [entry.spec for entry in mix_named(MIX).jobs]
     models = models[-5:] if options.quick else models
     theory = _listed(options.scenario, "theory", models, counts, 1)

@@ -3,7 +3,8 @@
 `as in the paper` is how the Hops paper set its baselines up (section 4.2): the same demand sets, rounds
 and latency-ratio queue for all, Gavel with the median of each demand set. `as its authors set it` is what
 the policy's own paper and code use. A policy that is not named runs with its defaults; where both
-settings are the same, so are the runs.
+settings are the same, so are the runs. In both the services do what the papers' do, and not what a stack does
+by default (`AS_PUBLISHED`).
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ from shared.domain.policy_names import parted, written
 PAPER = "as in the paper"
 AUTHORS = "as its authors set it"
 
+
+AS_PUBLISHED: Overrides = {"profile_at_once": False}
+"""settings under which rounds are those of the papers: a new workload is measured when one begins"""
 
 FIELDS = frozenset(Settings.__struct_fields__)
 
@@ -67,4 +71,4 @@ def setup_of(setting: str, one: Contender) -> Setup:
     asked, options = parted(one.policy)
     setup = SETUPS[setting].get(asked, Setup(asked))
     name, presets = parted(setup.policy)
-    return Setup(written(name, presets | options), {**setup.overrides, **one.overrides})
+    return Setup(written(name, presets | options), {**AS_PUBLISHED, **setup.overrides, **one.overrides})

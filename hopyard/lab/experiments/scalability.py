@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from hopyard.lab.experiments import paper
+from hopyard.lab.experiments.baselines import PAPER, setup_of
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
@@ -47,6 +48,7 @@ def cases(options: Options) -> Iterator[Case]:
 
 
 def _case(options: Options, group: str, at: float, jobs: int, gpus: int) -> Iterator[Case]:
+    setup = setup_of(PAPER, options.policies[0])
     for seed in options.seeds:
         trial = Solving(
             scenario=crowded(options.scenario, jobs, gpus, seed),
@@ -55,8 +57,8 @@ def _case(options: Options, group: str, at: float, jobs: int, gpus: int) -> Iter
             rounds=2 if options.quick else ROUNDS,
             warm_rounds=WARM_ROUNDS,
             budget_s=BUDGET_S,
-            options=parted(options.policies[0].policy).options,
-            overrides=options.policies[0].overrides,
+            options=parted(setup.policy).options,
+            overrides=setup.overrides,
         )
         yield Case(group=group, arm="solver", trial=trial, at=at)
 

@@ -9,6 +9,7 @@ import msgspec
 from schemas.events import (
     NodeJoined,
     PlanPublished,
+    ProfilingAdded,
     ProfilingPlanned,
     WorkerStarted,
     WorkerStopped,
@@ -72,7 +73,7 @@ class Claims(msgspec.Struct, kw_only=True):
 
     # ---- facts
 
-    def open_round(self, fact: ProfilingPlanned) -> None:
+    def reserve(self, fact: ProfilingPlanned | ProfilingAdded) -> None:
         for run in fact.runs:
             self.profiles[run.placement_id] = run.node_id
             self._count(run.placement_id)

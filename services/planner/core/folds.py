@@ -26,6 +26,7 @@ from schemas.events import (
     PolicyChosen,
     ProfileFailed,
     ProfileMeasured,
+    ProfilingAdded,
     ProfilingPlanned,
     WorkerCheckpointed,
     WorkerStarted,
@@ -114,7 +115,11 @@ def _ended(state: State, fact: JobCompleted | JobFailed | JobCancelled | JobReje
 
 def _round_opened(state: State, fact: ProfilingPlanned) -> None:
     state.opened_round = max(state.opened_round, fact.round)
-    state.claims.open_round(fact)
+    state.claims.reserve(fact)
+
+
+def _profiling_added(state: State, fact: ProfilingAdded) -> None:
+    state.claims.reserve(fact)
 
 
 def _profile_ended(state: State, fact: ProfileMeasured | ProfileFailed) -> None:
@@ -179,6 +184,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     JobCancelled: _ended,
     JobRejected: _ended,
     ProfilingPlanned: _round_opened,
+    ProfilingAdded: _profiling_added,
     ProfileMeasured: _profile_ended,
     ProfileFailed: _profile_ended,
     PlanPublished: _plan_published,

@@ -5,7 +5,7 @@
 | state-table         | a fact about a job that the table of states forbids, and that no crossing explains |
 | started-twice       | JobStarted of a running job                                                        |
 | start-after-end     | a start that follows a fact from after the job's end                               |
-| start-unplanned     | StartOrdered with a placement id that no plan and no round's opening has           |
+| start-unplanned     | StartOrdered with a placement id that no plan and no round has           |
 | work-undone         | JobCompleted with fewer samples than the job has                                   |
 | job-lost            | a round's first plan forgets a queued job; with `drained`, a job that has not ended|
 | gpu-two-owners      | WorkerStarted on a GPU that another worker has                                     |

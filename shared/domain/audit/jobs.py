@@ -9,6 +9,7 @@ from schemas.events import (
     JobQueued,
     JobStarted,
     PlanPublished,
+    ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
     WorkerStarted,
@@ -63,7 +64,7 @@ def no_job_starts_after_its_end(log: Log) -> Iterator[Violation]:
             case PlanPublished(placements=placements):
                 for placement in placements:
                     planned.setdefault(placement.placement_id, seq)
-            case ProfilingPlanned(runs=runs):
+            case ProfilingPlanned(runs=runs) | ProfilingAdded(runs=runs):
                 for run in runs:
                     planned.setdefault(run.placement_id, seq)
             case StartOrdered(placement_id=key) if planned.get(key, 0) > ends.get(fact.job_id, seq):
@@ -77,13 +78,13 @@ def no_job_starts_after_its_end(log: Log) -> Iterator[Violation]:
 
 
 def nothing_starts_unplanned(log: Log) -> Iterator[Violation]:
-    """Every start has the placement id of a plan, or of a measurement that a round opened with."""
+    """Every start has the placement id of a plan, or of a measurement of a round."""
     planned: set[PlacementId] = set()
     for _, fact in log.facts:
         match fact:
             case PlanPublished(placements=placements):
                 planned.update(placement.placement_id for placement in placements)
-            case ProfilingPlanned(runs=runs):
+            case ProfilingPlanned(runs=runs) | ProfilingAdded(runs=runs):
                 planned.update(run.placement_id for run in runs)
             case StartOrdered(placement_id=key) if key not in planned:
                 yield broken("start-unplanned", fact, f"no plan has {key}")

@@ -11,6 +11,7 @@ from schemas.events import (
     PolicyChosen,
     ProfileFailed,
     ProfileMeasured,
+    ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
     StopOrdered,
@@ -94,6 +95,10 @@ def open_round(ledger: Ledger, fact: ProfilingPlanned) -> None:
     """A new round: measurements of jobs that have moved on are forgotten."""
     runs = [run for run in ledger.measuring.values() if _submitted_still(ledger, run.job_id)]
     ledger.measuring = {run.placement_id: run for run in (*runs, *fact.runs)}
+
+
+def add_measurements(ledger: Ledger, fact: ProfilingAdded) -> None:
+    ledger.measuring |= {run.placement_id: run for run in fact.runs}
 
 
 def _submitted_still(ledger: Ledger, job_id: JobId) -> bool:

@@ -27,6 +27,7 @@ from services.profiler.work.workers import fit
 from shared.domain.core import Effect, Publish, Work
 
 ROUND_S = 360.0
+SETTLE_S = 0.5
 E = TypeVar("E", bound=Event)
 
 
@@ -147,9 +148,16 @@ class Driver:
     """Does what the shell does: facts go round once, work is done inline."""
 
     def __init__(
-        self, profiler: Profiler | None = None, *, attempts: int = 3, timeout_s: float = 600.0
+        self,
+        profiler: Profiler | None = None,
+        *,
+        attempts: int = 3,
+        timeout_s: float = 600.0,
+        at_once: bool = False,
     ) -> None:
-        self.core = profiler or Profiler(round_s=ROUND_S, timeout_s=timeout_s, attempts=attempts)
+        self.core = profiler or Profiler(
+            round_s=ROUND_S, timeout_s=timeout_s, attempts=attempts, at_once=at_once, settle_s=SETTLE_S
+        )
         self.stream: list[Event] = []
         self._ids: set[str] = set()
         self.now = 0.0

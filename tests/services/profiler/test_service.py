@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from schemas.base import Event
-from schemas.events import JobProfiled, ProfilingPlanned
+from schemas.events import JobProfiled, ProfilingAdded, ProfilingPlanned
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from services.profiler.build import build
@@ -38,8 +38,10 @@ async def measure_one_job(settings: Settings, *, offload: Offload) -> JobProfile
     await bus.publish([joined(), submitted()])
     built = build(settings, ports)
     service = asyncio.create_task(Shell(built, ports, settings).run())
-    planned = await first(bus, lambda fact: isinstance(fact, ProfilingPlanned) and bool(fact.runs))
-    assert isinstance(planned, ProfilingPlanned)
+    planned = await first(
+        bus, lambda fact: isinstance(fact, ProfilingPlanned | ProfilingAdded) and bool(fact.runs)
+    )
+    assert isinstance(planned, ProfilingPlanned | ProfilingAdded)
     await bus.publish([measured(run) for run in planned.runs])
     profiled = await first(bus, lambda fact: isinstance(fact, JobProfiled))
     assert isinstance(profiled, JobProfiled)

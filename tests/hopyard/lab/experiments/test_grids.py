@@ -5,7 +5,7 @@ import pytest
 
 from hopyard.failures import Invalid
 from hopyard.lab.experiments import accuracy, grids, paper, scalability
-from hopyard.lab.experiments.baselines import AUTHORS, PAPER, SETUPS, Setup, contender
+from hopyard.lab.experiments.baselines import AS_PUBLISHED, AUTHORS, PAPER, SETUPS, Setup, contender
 from hopyard.lab.experiments.grids import HOUR_S, at_rate
 from hopyard.lab.report.measures import HEADLINE
 from hopyard.lab.runs.trials import Simulation
@@ -47,7 +47,10 @@ def test_a_contender_may_have_options_and_settings_of_its_own() -> None:
     (case, _, _, _) = grids.comparison(options(policies=("gavel+queue=weights+gap=0.5+reset_s=60",)))
     assert isinstance(case.trial, Simulation)
     assert case.arm == "gavel+queue=weights+gap=0.5+reset_s=60"
-    assert (case.trial.policy, case.trial.overrides) == ("gavel+queue=weights+reset_s=60", {"gap": 0.5})
+    assert (case.trial.policy, case.trial.overrides) == (
+        "gavel+queue=weights+reset_s=60",
+        {**AS_PUBLISHED, "gap": 0.5},
+    )
 
 
 @pytest.mark.parametrize(
