@@ -56,12 +56,14 @@ class Settings(File, frozen=True, kw_only=True):
     # ---- cluster
     cluster: str = ""
     """path or name of a cluster file; empty: nodes are known once their agents announce them"""
+    cluster_name: str = ""
+    """what every answer of the API calls the cluster; `hopyard up` takes the name in the cluster file"""
     node: str = ""
     """agent: the node it stands for; empty: the first of the cluster file that no agent has claimed"""
 
     # ---- admission
-    api_url: str = "http://127.0.0.1:8080"
-    """where the command line finds admission"""
+    api_url: str = ""
+    """where the command line finds admission; empty: at the stack of its folder or user"""
     api_token: str = ""
     """bearer token that the API asks for; empty: none"""
     jobs_open_max: Whole = 10_000

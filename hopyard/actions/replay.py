@@ -42,6 +42,7 @@ async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
     began = time.monotonic()
     async with connect(spec.api_url) as client:
         status = await patiently(client.status)
+        say(f"replaying on {client.cluster or 'the cluster'} at {client.url}")
         submission = _Submission(client, len(spec.arrivals), say)
         await replay(spec.arrivals, submission.submit, ScaledClock(speed=status.speed))
         states = [await _end_of(client, job_id) for job_id in submission.jobs] if spec.wait else []

@@ -9,6 +9,7 @@ import msgspec
 from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stack_file
 from hopyard.local.processes import Restarts, Say
 from hopyard.local.stack import Stack, StackSpec, Value, running_stack
+from hopyard.local.stacks import listed
 from schemas.cluster import ClusterFile
 
 LOOK_EVERY_S = 1.0
@@ -31,10 +32,12 @@ async def run_up(spec: UpSpec, say: Say) -> None:
         began = time.monotonic()
         async with running_stack(_stack_spec(spec), say) as stack:
             took_s = time.monotonic() - began
-            say(f"up after {took_s:.1f} s: {stack.api_url}, logs in {spec.data / 'logs'}")
+            say(f"up after {took_s:.1f} s: cluster {spec.cluster.name} at {stack.api_url}")
+            say(f"logs in {spec.data / 'logs'}")
             if spec.data.resolve() != DEFAULT.resolve():
                 say(f"elsewhere: HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats.url}")
-            await _stay(stack, spec.data)
+            with listed(spec.data):
+                await _stay(stack, spec.data)
 
 
 def _stack_spec(spec: UpSpec) -> StackSpec:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from hopyard.failures import Failure, Unreachable
-from hopyard.local.data_folder import find_stack_file
+from hopyard.local.stacks import my_stack
 from schemas.base import Message, Question
 from schemas.questions import Refused
 from schemas.settings import Settings
@@ -44,14 +44,13 @@ async def _ask(question: Question, kind: type[M], timeout_s: float) -> M:
 
 
 def _settings() -> Settings:
-    """HOPYARD_NATS_URL and its like, else the stack that `hopyard up` started here."""
+    """HOPYARD_NATS_URL and its like, else this user's own stack. Raises Unreachable when there is none."""
     from shared.runtime.settings import load_settings  # noqa: PLC0415 - as above
 
     try:
         settings = load_settings(os.environ)
     except ValueError as error:
         raise Failure(str(error)) from None
-    stack = find_stack_file(Path.cwd())
-    if stack is not None and settings.nats_url == Settings().nats_url:
-        return msgspec.structs.replace(settings, nats_url=stack.nats_url)
-    return settings
+    if "HOPYARD_NATS_URL" in os.environ or settings.nats_url != Settings().nats_url:
+        return settings
+    return msgspec.structs.replace(settings, nats_url=my_stack(Path.cwd()).nats_url)

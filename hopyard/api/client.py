@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 CLOCK = "Hopyard-Clock"
+CLUSTER = "Hopyard-Cluster"
 PAGE = 100
 """jobs asked for at once"""
 EVENTS = 10_000
@@ -78,6 +79,8 @@ class Client:
         self.url = url.rstrip("/")
         self.clock: ClockView | None = None
         """of the cluster, as the last answer said; None: none has"""
+        self.cluster = ""
+        """name of the cluster, as the last answer gave it"""
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
@@ -236,6 +239,7 @@ class Client:
 
     def _hear(self, headers: Mapping[str, str]) -> None:
         """The clock is what somebody may have passed on wrongly: then it is not known."""
+        self.cluster = headers.get(CLUSTER, "")
         with contextlib.suppress(msgspec.DecodeError):
             self.clock = msgspec.json.decode(headers.get(CLOCK, "").encode(), type=ClockView)
 

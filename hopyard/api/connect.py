@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.failures import Unreachable
-from hopyard.local.data_folder import find_stack_file
-from schemas.settings import Settings
+from hopyard.local.stacks import my_stack
 
 T = TypeVar("T")
 
@@ -22,21 +21,26 @@ TOO_MANY_REQUESTS = 429
 
 
 def api_url(given: str | None) -> str:
-    """--api or HOPYARD_API_URL, else what `hopyard up` wrote here or further up, else the default."""
-    if given:
-        return given
-    stack = find_stack_file(Path.cwd())
-    return stack.api_url if stack else Settings().api_url
+    """--api or HOPYARD_API_URL, else this user's own stack. Raises Unreachable when there is none."""
+    return given or my_stack(Path.cwd()).api_url
 
 
-def call(given: str | None, action: Callable[[Client], Awaitable[T]]) -> T:
-    """Run `action` with a client of the API."""
-    return asyncio.run(_call(api_url(given), action))
+def call(
+    given: str | None,
+    action: Callable[[Client], Awaitable[T]],
+    afterwards: Callable[[Client], None] = lambda _: None,
+) -> T:
+    """Run `action` with a client of the API, and `afterwards` if it went well."""
+    return asyncio.run(_call(api_url(given), action, afterwards))
 
 
-async def _call(url: str, action: Callable[[Client], Awaitable[T]]) -> T:
+async def _call(
+    url: str, action: Callable[[Client], Awaitable[T]], afterwards: Callable[[Client], None]
+) -> T:
     async with connect(url) as client:
-        return await action(client)
+        done = await action(client)
+        afterwards(client)
+        return done
 
 
 def connect(url: str) -> Client:

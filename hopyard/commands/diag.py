@@ -9,7 +9,7 @@ from hopyard.api.connect import api_url
 from hopyard.commands.about import versions
 from hopyard.commands.options import Api, AsJson
 from hopyard.failures import Failure, Unreachable
-from hopyard.local.data_folder import find_stack_file
+from hopyard.local.stacks import stack_near
 from hopyard.show.tables import checks_table, facts_table
 from hopyard.show.terminal import console, show_json
 
@@ -25,7 +25,9 @@ def diag(*, api: Api = None, as_json: AsJson = False) -> None:
     """
     from hopyard.actions.diagnose import diagnose  # noqa: PLC0415 - brings aiohttp
 
-    found = asyncio.run(diagnose(api_url(api), find_stack_file(Path.cwd()), versions()))
+    url, here = api_url(api), stack_near(Path.cwd())
+    stack = here if here is not None and here.api_url == url else None
+    found = asyncio.run(diagnose(url, stack, versions()))
     if as_json:
         show_json(found)
     else:

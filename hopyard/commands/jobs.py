@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from hopyard.api.connect import call
+from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, JobArgument
 from hopyard.show.tables import facts_table, job_table, jobs_table, why_table
 from hopyard.show.terminal import say, show
@@ -39,7 +40,7 @@ def submit(
     $ hopyard submit resnet.yaml --key nightly-2026-11-20
     """
     job = _read(file)
-    submitted = call(api, lambda client: client.submit(job, key or uuid.uuid4().hex))
+    submitted = change(api, lambda client: client.submit(job, key or uuid.uuid4().hex))
     if not submitted.created:
         say(f"the key was used before, for job {submitted.job_id}")
     show(submitted, facts_table({"job": submitted.job_id}), as_json=as_json)
@@ -98,7 +99,7 @@ def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> Non
 
     $ hopyard cancel job-17
     """
-    cancelled = call(api, lambda client: client.cancel(JobId(job)))
+    cancelled = change(api, lambda client: client.cancel(JobId(job)))
     show(cancelled, facts_table({"job": cancelled.job_id, "state": "cancelled"}), as_json=as_json)
 
 

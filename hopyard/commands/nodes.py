@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from hopyard.api.connect import call
+from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson
 from hopyard.show.tables import nodes_table, status_table
 from hopyard.show.terminal import say, show, show_json
@@ -41,7 +42,7 @@ def drain(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> No
 
     $ hopyard node drain titan-xp-2
     """
-    _show(call(api, lambda client: client.drain(NodeId(node))), as_json=as_json)
+    _show(change(api, lambda client: client.drain(NodeId(node))), as_json=as_json)
 
 
 @node.command()
@@ -50,7 +51,7 @@ def restore(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> 
 
     $ hopyard node restore titan-xp-2
     """
-    _show(call(api, lambda client: client.restore(NodeId(node))), as_json=as_json)
+    _show(change(api, lambda client: client.restore(NodeId(node))), as_json=as_json)
 
 
 def _show(drained: NodeDrain, *, as_json: bool) -> None:

@@ -44,7 +44,7 @@ Api = Annotated[
         envvar="HOPYARD_API_URL",
         metavar="URL",
         callback=_url,
-        help="Where the API is. Default: the stack that `hopyard up` started here, else port 8080.",
+        help="Where the API is. Default: your own stack, of this folder or else the only one.",
         show_default=False,
     ),
 ]

@@ -6,6 +6,7 @@ import typer
 from rich.text import Text
 
 from hopyard.api.connect import call
+from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, located
 from hopyard.failures import Invalid, Unreachable
 from hopyard.show.tables import options_table
@@ -85,7 +86,7 @@ def choose(
     """
     name = located(name)
     _check(name)
-    choice = call(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
+    choice = change(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
     show(choice, Text(choice.policy), as_json=as_json)
 
 

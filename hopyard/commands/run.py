@@ -65,7 +65,7 @@ def up(
         typer.Option("--cluster", metavar="NAME|FILE", help="Only a cluster, with the default settings."),
     ] = None,
     speed: Speed = 1.0,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the API; 0: any.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the API; 0: any free one.")] = 0,
     data: Annotated[
         Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where everything is stored.")
     ] = Path(".hopyard"),

@@ -23,6 +23,7 @@ class StackFile(Message, frozen=True, kw_only=True):
     api_url: str
     nats_url: str
     pid: int
+    """of `hopyard up` itself"""
     pids: dict[str, int]
     """of the services, by name"""
     ports: dict[str, int]
@@ -70,15 +71,6 @@ def empty_folder(keep: Path | None) -> Iterator[Path]:
 
 def write_stack_file(data: Path, stack: StackFile) -> None:
     _write(data / "stack.json", stack)
-
-
-def find_stack_file(start: Path) -> StackFile | None:
-    """The stack file of the nearest .hopyard folder, here or further up."""
-    for folder in (start, *start.parents):
-        found = read_stack_file(folder / DEFAULT)
-        if found is not None:
-            return found
-    return None
 
 
 def read_stack_file(data: Path) -> StackFile | None:

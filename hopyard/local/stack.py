@@ -162,6 +162,7 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         "clock_origin": spec.clock_origin,
         "speed": spec.speed,
         "cluster": str((spec.data / "cluster.json").absolute()),
+        "cluster_name": spec.cluster.name,
         "store": str((spec.data / "estimator.duckdb").absolute()),
         "web_host": HOST,
     }

@@ -27,6 +27,10 @@ SHUTDOWN_S = 2.0
 log = structlog.get_logger()
 
 
+CLUSTER = "Hopyard-Cluster"
+"""header: name of the cluster that answers"""
+
+
 class Refusal(Exception):
     """A handler's no: what is wrong, and in which field."""
 
@@ -92,11 +96,22 @@ def application(
         client_max_size=settings.web_max_body_bytes, middlewares=[_measured(registry), _problems]
     )
     app.add_routes([*_own_routes(ready, services, registry), *routes])
+    app.on_response_prepare.append(_named(settings.cluster_name))
     return app
 
 
 def json_response(body: object, status: int = 200, content_type: str = "application/json") -> web.Response:
     return web.Response(body=msgspec.json.encode(body), status=status, content_type=content_type)
+
+
+def _named(cluster: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Every answer says of which cluster it is, where that has a name."""
+
+    async def name(_: web.Request, response: web.StreamResponse) -> None:
+        if cluster:
+            response.headers[CLUSTER] = cluster
+
+    return name
 
 
 def _own_routes(

@@ -19,6 +19,7 @@ class CannedApi:
         self.answers: dict[str, list[tuple[int, bytes]]] = {}
         self.requests: list[tuple[str, dict[str, str], dict[str, str], bytes]] = []
         self.url = ""
+        self.cluster = ""
         self.clock: bytes | None = None
         """what it says about the cluster's clock"""
 
@@ -43,6 +44,7 @@ class CannedApi:
         answers = self.answers.get(name, [(404, b"no such thing")])
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
         headers = {} if self.clock is None else {"Hopyard-Clock": self.clock.decode()}
+        headers |= {"Hopyard-Cluster": self.cluster} if self.cluster else {}
         return web.Response(status=status, body=answer, headers=headers)
 
 

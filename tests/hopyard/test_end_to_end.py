@@ -27,6 +27,7 @@ SERVICES = 10
 async def hopyard(*arguments: str, cwd: Path) -> Process:
     command = (sys.executable, "-P", "-m", "hopyard.cli", *arguments)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
+    environ["XDG_STATE_HOME"] = str(cwd / "state")
     return await asyncio.create_subprocess_exec(*command, cwd=cwd, env=environ, stdout=PIPE, stderr=PIPE)
 
 
@@ -221,6 +222,8 @@ async def test_a_stack_in_another_folder_says_how_others_find_it(tmp_path: Path)
     options = ("--scenario", "tiny", "--port", "0", "--data", str(tmp_path / "other"))
     with killed_at_the_end(await hopyard("up", *options, cwd=tmp_path)) as up:
         stack = await started(up, tmp_path / "other")
+        code, _, err = await ran("policy", "set", "fifo", cwd=tmp_path)
+        assert (code, err) == (0, f"on cluster tiny, {stack.api_url}\n"), "the only stack of this user"
         up.send_signal(signal.SIGINT)
         _, said = await up.communicate()
     assert f"HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats_url}" in said.decode()

@@ -32,7 +32,8 @@ def keys_of(api: CannedApi) -> list[str]:
 async def test_every_job_has_a_line_with_its_time_its_number_and_its_id() -> None:
     with canned_api() as api:
         api.says("POST /v1/jobs", submitted("job-1"), submitted("job-2"), submitted("job-3"))
-        _, lines = await replayed(api)
+        _, (where, *lines) = await replayed(api)
+    assert where == f"replaying on the cluster at {api.url}"
     assert [line.split()[-3:] for line in lines] == [
         [f"{number}/3", arrival.job.name, f"job-{number}"] for number, arrival in enumerate(ARRIVALS, 1)
     ]
@@ -62,7 +63,7 @@ async def test_a_refused_job_is_said_and_counted_and_the_others_go_in() -> None:
         api.answers["POST /v1/jobs"] += [(201, b'{"job_id":"job-1","created":true}')]
         done, lines = await replayed(api)
     assert (done.submitted, done.refused) == (2, 1)
-    assert lines[0].endswith("refused: $.gpus: too large")
+    assert lines[1].endswith("refused: $.gpus: too large")
 
 
 async def test_waiting_ends_with_the_last_job() -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import msgspec
 import pytest
 
 from hopyard.local.data_folder import StackFile, write_stack_file
+from schemas.base import Message
 from schemas.ids import JobId, NodeId
 from schemas.views import (
     Cancelled,
@@ -59,8 +61,31 @@ def submitted(*, created: bool = True) -> Submitted:
 def test_submit_prints_the_jobs_id(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
     api.says("POST /v1/jobs", submitted(), status=201)
     ran = hopyard("submit", str(job_file), "--api", api.url)
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, f"on {api.url}\n")
     assert "job-1" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "answer"),
+    [
+        (("cancel", "job-1"), "DELETE /v1/jobs/job-1", Cancelled(job_id=JobId("job-1"))),
+        (("node", "drain", "a"), "POST /v1/nodes/a/drain", NodeDrain(node_id=NodeId("a"), draining=True)),
+        (
+            ("node", "restore", "a"),
+            "DELETE /v1/nodes/a/drain",
+            NodeDrain(node_id=NodeId("a"), draining=False),
+        ),
+        (("policy", "set", "fifo"), "PUT /v1/policy", PolicyChoice(policy="fifo")),
+    ],
+)
+def test_what_changes_a_cluster_names_it(
+    hopyard: Hopyard, api: CannedApi, words: tuple[str, ...], asked: str, answer: Message
+) -> None:
+    api.cluster = "lab-3"
+    api.says(asked, answer)
+    ran = hopyard(*words, "--api", api.url)
+    assert ran.code == 0
+    assert f"on cluster lab-3, {api.url}" in ran.err
 
 
 def test_submit_sends_the_given_key_and_the_job(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
@@ -230,7 +255,7 @@ def test_a_stack_started_further_up_is_found(
 ) -> None:
     (tmp_path / ".hopyard").mkdir()
     (tmp_path / "jobs").mkdir()
-    stack = StackFile(api_url=api.url, nats_url="nats://127.0.0.1:1", pid=1, pids={}, ports={})
+    stack = StackFile(api_url=api.url, nats_url="nats://127.0.0.1:1", pid=os.getpid(), pids={}, ports={})
     write_stack_file(tmp_path / ".hopyard", stack)
     monkeypatch.chdir(tmp_path / "jobs")
     healthy(api)
@@ -367,7 +392,7 @@ def test_diag_points_at_a_dead_service_and_a_missing_nats(
     stack = StackFile(
         api_url=api.url,
         nats_url="nats://127.0.0.1:1",
-        pid=1,
+        pid=os.getpid(),
         pids={"planner": 2**22 + 1},
         ports={"planner": 1},
     )
@@ -406,7 +431,7 @@ def test_replay_says_every_job_and_what_came_of_them(hopyard: Hopyard, api: Cann
     api.says("GET /v1/jobs/job-1", job_view(state="completed"))
     ran = hopyard("replay", "--scenario", "tiny", "--wait", "--json", "--api", api.url)
     assert ran.code == 0
-    assert len(ran.err.splitlines()) == 8
+    assert len(ran.err.splitlines()) == 1 + 8
     printed = json.loads(ran.out)
     assert (printed["submitted"], printed["refused"], printed["ended"]) == (8, 0, {"completed": 8})
 

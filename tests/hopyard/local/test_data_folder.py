@@ -7,7 +7,6 @@ from hopyard.local.data_folder import (
     StackFile,
     claimed,
     clock_origin,
-    find_stack_file,
     read_stack_file,
     write_stack_file,
 )
@@ -27,12 +26,6 @@ def test_a_folder_is_free_again_afterwards(tmp_path: Path) -> None:
         write_stack_file(tmp_path, stack_file())
     with claimed(tmp_path):
         assert read_stack_file(tmp_path) is None
-
-
-def test_a_stack_is_found_from_a_folder_below(tmp_path: Path) -> None:
-    (tmp_path / ".hopyard").mkdir()
-    write_stack_file(tmp_path / ".hopyard", stack_file())
-    assert find_stack_file(tmp_path / "a" / "b") == stack_file()
 
 
 def test_a_damaged_stack_file_is_none(tmp_path: Path) -> None:

@@ -170,6 +170,16 @@ async def test_a_broken_handler_does_not_show_its_inside(
     assert "secret of the house" in "".join(capsys.readouterr())
 
 
+async def test_answers_name_the_cluster_where_it_has_a_name() -> None:
+    settings = Settings(web_port=0, cluster_name="lab-3")
+    site = await serve(settings, _service(), Shell(), MemoryBus(LoopClock()))
+    async with aiohttp.ClientSession() as session:
+        for path in ("/healthz", "/nowhere"):
+            async with session.get(f"http://127.0.0.1:{site.port}{path}") as response:
+                assert response.headers["Hopyard-Cluster"] == "lab-3"
+    await site.close()
+
+
 async def test_a_port_that_is_taken_is_an_error(site: Web) -> None:
     settings = Settings(web_port=site.site.port)
     with pytest.raises(OSError, match="address already in use"):

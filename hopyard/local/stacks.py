@@ -1,0 +1,79 @@
+"""Which stack a command means that names none: one that this user started on this machine, never a port.
+
+That of the nearest folder .hopyard, here or further up; else the only one of this user that runs. Each stack
+that stays is listed in a folder of the user's own: a file named by its process, holding its data folder.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from hopyard.failures import Unreachable
+from hopyard.local.data_folder import DEFAULT, StackFile, read_stack_file
+from hopyard.local.processes import alive
+
+OTHERWISE = "--api or HOPYARD_API_URL names another"
+
+
+def my_stack(start: Path) -> StackFile:
+    """Raises Unreachable when there is none, or none that is meant more than another."""
+    nearest = stack_near(start)
+    if nearest is not None:
+        return nearest
+    running = _running()
+    if not running:
+        raise Unreachable(f"no stack of yours runs on this machine; `hopyard up` starts one, {OTHERWISE}")
+    if len(running) > 1:
+        listed = ", ".join(f"{data} ({stack.api_url})" for data, stack in sorted(running.items()))
+        raise Unreachable(f"{len(running)} stacks of yours run, none on this folder: {listed}; {OTHERWISE}")
+    return next(iter(running.values()))
+
+
+def stack_near(start: Path) -> StackFile | None:
+    """The stack of the nearest folder, here or further up, if it is this user's and runs."""
+    found = (_living(folder / DEFAULT) for folder in (start, *start.parents))
+    return next((stack for stack in found if stack is not None), None)
+
+
+@contextlib.contextmanager
+def listed(data: Path) -> Iterator[None]:
+    """Have the stack that this process keeps up be found from every folder."""
+    folder = _list()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    entry = folder / str(os.getpid())
+    entry.write_text(str(data.absolute()), encoding="utf-8")
+    try:
+        yield
+    finally:
+        entry.unlink(missing_ok=True)
+
+
+def _running() -> dict[Path, StackFile]:
+    """By data folder. Forgets those that are gone."""
+    found = {}
+    for entry in _list().glob("[0-9]*"):
+        data = Path(entry.read_text(encoding="utf-8"))
+        stack = _living(data)
+        if stack is not None:
+            found[data] = stack
+        elif not alive(int(entry.name)):
+            entry.unlink(missing_ok=True)
+    return found
+
+
+def _living(data: Path) -> StackFile | None:
+    """What a killed stack left behind names ports that may be anybody's by now."""
+    stack = read_stack_file(data)
+    return stack if stack is not None and alive(stack.pid) and _mine(data / "stack.json") else None
+
+
+def _mine(file: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return file.stat().st_uid == os.geteuid()
+    return False
+
+
+def _list() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(state) / "hopyard" / "stacks"

@@ -1,0 +1,79 @@
+"""A command reaches a stack of this folder or this user, and no other."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hopyard.failures import Unreachable
+from hopyard.local.data_folder import StackFile, write_stack_file
+from hopyard.local.stacks import listed, my_stack, stack_near
+
+GONE = 2**22 + 1
+"""no process has this id"""
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def written(folder: Path, port: int = 1, pid: int | None = None) -> StackFile:
+    data = folder / ".hopyard"
+    data.mkdir(parents=True)
+    stack = StackFile(
+        api_url=f"http://127.0.0.1:{port}",
+        nats_url="nats://127.0.0.1:2",
+        pid=os.getpid() if pid is None else pid,
+        pids={},
+        ports={},
+    )
+    write_stack_file(data, stack)
+    return stack
+
+
+def test_a_stack_is_found_from_a_folder_below(tmp_path: Path) -> None:
+    stack = written(tmp_path)
+    assert my_stack(tmp_path / "a" / "b") == stack
+
+
+def test_what_a_killed_stack_left_is_not_asked(tmp_path: Path) -> None:
+    written(tmp_path, pid=GONE)
+    assert stack_near(tmp_path) is None
+    with pytest.raises(Unreachable, match=r"no stack of yours runs .* `hopyard up` starts one, --api"):
+        my_stack(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_stack_of_somebody_else_further_up_is_not_asked(tmp_path: Path) -> None:
+    written(tmp_path)
+    os.chown(tmp_path / ".hopyard" / "stack.json", 12_345, -1)
+    assert stack_near(tmp_path / "a") is None
+
+
+def test_the_only_stack_of_a_user_is_found_from_anywhere(tmp_path: Path) -> None:
+    stack = written(tmp_path / "one")
+    with listed(tmp_path / "one" / ".hopyard"):
+        assert my_stack(tmp_path / "elsewhere") == stack
+    with pytest.raises(Unreachable):
+        my_stack(tmp_path / "elsewhere")
+
+
+def test_of_several_none_is_guessed(tmp_path: Path) -> None:
+    written(tmp_path / "one", port=1)
+    written(tmp_path / "two", port=2)
+    entries = tmp_path / "state/hopyard/stacks"
+    with listed(tmp_path / "one" / ".hopyard"):
+        (entries / str(GONE)).write_text(str(tmp_path / "two" / ".hopyard"))
+        with pytest.raises(Unreachable, match=r"2 stacks of yours run.*one.*:1.*two.*:2"):
+            my_stack(tmp_path / "elsewhere")
+        assert my_stack(tmp_path / "two").api_url.endswith(":2")
+
+
+def test_entries_of_stacks_that_are_gone_go(tmp_path: Path) -> None:
+    entries = tmp_path / "state/hopyard/stacks"
+    entries.mkdir(parents=True)
+    (entries / str(GONE)).write_text(str(tmp_path / "gone"))
+    with pytest.raises(Unreachable):
+        my_stack(tmp_path)
+    assert list(entries.iterdir()) == []
