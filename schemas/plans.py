@@ -75,7 +75,10 @@ class LeftOut(Message, frozen=True, kw_only=True):
 
 
 class Measures(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """What the numbers of standings are, in words, with their unit; empty: the policy has no such number."""
+    """What the numbers of standings are: a name with its unit and, after a comma, what explains it.
+
+    Empty: the policy has no such number.
+    """
 
     priority: str = ""
     """what orders the queue"""

@@ -164,10 +164,20 @@ class Client:
         )
 
     async def events(
-        self, *, after: int = 0, job: str | None = None, follow: bool = False
+        self,
+        *,
+        after: int = 0,
+        job: str | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        since: float | None = None,
     ) -> AsyncIterator[LoggedEvent]:
-        """The event log above sequence `after`; without `follow` it ends at the newest event."""
-        asked: dict[str, str | None] = {"job": job}
+        """The event log above sequence `after`; without `follow` it ends at the newest event.
+
+        `tail`: of what is stored only the newest so many; `since`: cluster time of the first.
+        """
+        asked: dict[str, str | None] = {"job": job, "since": None if since is None else repr(since)}
+        asked["newest"] = None if tail is None else str(tail)
         asked |= {"follow": "true"} if follow else {"limit": str(EVENTS)}
         while True:
             count = 0
@@ -175,7 +185,7 @@ class Client:
                 logged = self._decode(line, LoggedEvent)
                 yield logged
                 count, after = count + 1, logged.seq
-            if follow or count < EVENTS:
+            if follow or count < EVENTS or tail is not None:
                 return
 
     # ---- HTTP

@@ -1,11 +1,14 @@
 """Quantities as people read them. What is not known is an empty text."""
 
 import math
+import re
 
 MINUTE_S = 60
 HOUR_S = 3600
 DAY_S = 86_400
 WHOLE_ABOVE = 100
+UNITS_S = {"s": 1, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
+_LENGTH = re.compile(r"(?P<count>\d{1,9}(\.\d{1,6})?)(?P<unit>[smhd])?", re.ASCII)
 
 
 def duration(seconds: float | None) -> str:
@@ -38,3 +41,19 @@ def number(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     return "" if value is None or not math.isfinite(value) else f"{value:.1%}"
+
+
+def clock(seconds: float) -> str:
+    """An instant of cluster time as days, hours, minutes and seconds since its 0: 1d 02:03:04.5."""
+    tenths = round(seconds * 10)
+    days, rest = divmod(tenths, DAY_S * 10)
+    hours, rest = divmod(rest, HOUR_S * 10)
+    minutes, rest = divmod(rest, MINUTE_S * 10)
+    day = f"{days}d " if days else ""
+    return f"{day}{hours:02d}:{minutes:02d}:{rest / 10:04.1f}"
+
+
+def seconds_in(text: str) -> float | None:
+    """Seconds of a length of time such as 90s, 30m, 2h or 1.5d; None for anything else."""
+    found = _LENGTH.fullmatch(text.strip())
+    return float(found["count"]) * UNITS_S[found["unit"] or "s"] if found else None

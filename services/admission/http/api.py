@@ -3,7 +3,8 @@
 import contextlib
 import hmac
 import uuid
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -66,7 +67,7 @@ from services.admission.questions import (
     ShowPolicy,
     Submit,
 )
-from shared.runtime.bus import Unavailable
+from shared.runtime.bus import Record, Unavailable
 from shared.runtime.clock import Clock
 from shared.runtime.reports import reports
 
@@ -254,10 +255,8 @@ class Api:
 
     async def list_events(self, request: web.Request) -> web.StreamResponse:
         wanted = decode_query(EventsQuery, request.query)
-        last = None if wanted.follow else await self._bus.last_seq()
+        last = await self._bus.last_seq() if wanted.newest is not None or not wanted.follow else None
         after = wanted.after
-        if wanted.newest is not None:
-            after = max(after, (await self._bus.last_seq() if last is None else last) - wanted.newest)
         if wanted.follow and self._followers >= FOLLOWERS_MAX:
             raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow the events already"))
         headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
@@ -265,12 +264,30 @@ class Api:
         await response.prepare(request)
         self._followers += wanted.follow
         try:
-            await self._write_events(request, response, wanted, after, last)
+            if wanted.newest is not None and last is not None:
+                for record in await self._newest(wanted, last):
+                    await response.write(line(record))
+                after = max(after, last)
+            await self._write_events(request, response, wanted, after, None if wanted.follow else last)
         except (ConnectionResetError, Unavailable):
             pass  # the client hung up, or the bus: what was written stands, and `after` goes on from there
         finally:
             self._followers -= wanted.follow
         return response
+
+    async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
+        """Of the facts up to `last`, as many as `newest` says; where no job is asked for, they come last."""
+        count = wanted.newest or 0
+        after = wanted.after if wanted.job else max(wanted.after, last - count)
+        found: deque[Record] = deque(maxlen=count)
+        idle_real_s = self._settings.ask_timeout_real_s
+        async with contextlib.aclosing(
+            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=lambda: False)
+        ) as stored:
+            async for record in stored:
+                if _asked_for(record, wanted):
+                    found.append(record)
+        return found
 
     async def _write_events(
         self,
@@ -290,7 +307,7 @@ class Api:
             records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
         ) as found:
             async for record in found:
-                if about(record.event, wanted.job):
+                if _asked_for(record, wanted):
                     await response.write(line(record))
                     written += 1
                 if written == wanted.limit or (wanted.follow and not listening()):
@@ -320,6 +337,10 @@ class Api:
             raise Refusal(problems.conflict(reply.reason))
         assert isinstance(reply, kind)
         return reply
+
+
+def _asked_for(record: Record, wanted: EventsQuery) -> bool:
+    return record.event.at >= wanted.since and about(record.event, wanted.job)
 
 
 def _id(request: web.Request) -> str:

@@ -27,6 +27,8 @@ from shared.domain.states import JobState
 JOBS_PER_PAGE = 1_000
 CHANGES_PER_PAGE = 5_000
 PLANS_PER_PAGE = 50
+NEWEST_MAX = 10_000
+"""facts that are kept in memory until the newest is known"""
 
 
 class JobsQuery(File, frozen=True, kw_only=True):
@@ -59,12 +61,14 @@ class EventsQuery(File, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=0)] = 0
     """`seq` of the last line already read"""
     job: Annotated[str, Meta(max_length=200)] | None = None
+    since: float = 0.0
+    """cluster time: facts before it are left out"""
     limit: Annotated[int, Meta(ge=1)] | None = None
     """lines at most; without it, all up to the newest fact there is when asked"""
     follow: bool = False
     """true: the answer goes on, new facts are added as they come"""
-    newest: Annotated[int, Meta(ge=0)] | None = None
-    """begin with no more than so many of the facts that are stored; 0 and `follow`: only what comes"""
+    newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] | None = None
+    """begin with no more than so many of what is stored; 0 and `follow`: only what comes"""
 
 
 class EventLine(msgspec.Struct, frozen=True):

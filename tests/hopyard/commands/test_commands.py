@@ -263,24 +263,37 @@ def test_a_stack_started_further_up_is_found(
 
 
 EVENTS = b"""\
-{"seq":1,"event":{"fact":"job.submitted","at":3.25,"job_id":"job-1","spec":{"a":1,"b":2,"c":3}}}
-{"seq":4,"event":{"fact":"job.started","at":40.0,"job_id":"job-1","configuration":{"titan-0":4}}}
+{"seq":1,"event":{"fact":"job.cancelled","at":3.25,"job_id":"job-1"}}
+{"seq":4,"event":{"fact":"job.praised","at":40.0,"job_id":"job-1","by":"everybody","for":{"a":1}}}
 """
 
 
-def test_logs_prints_a_line_a_fact(hopyard: Hopyard, api: CannedApi) -> None:
+def test_events_prints_a_line_a_fact(hopyard: Hopyard, api: CannedApi) -> None:
     api.says_bytes("GET /v1/events", EVENTS)
-    first, second = hopyard("logs", "--job", "job-1", "--api", api.url).out.splitlines()
-    assert first.split() == ["1", "3.2", "job.submitted", "job_id=job-1", "spec=<3>"]
-    assert "configuration=titan-0:4" in second
+    first, second = hopyard("events", "job-1", "--api", api.url).out.splitlines()
+    assert first.split() == ["00:00:03.2", "job-1", "cancelled"]
+    assert second.split() == ["00:00:40.0", "job-1", "job.praised", "job_id=job-1", "by=everybody"]
     assert api.requests[0][1]["job"] == "job-1"
 
 
-def test_logs_as_json_is_a_document_a_line(hopyard: Hopyard, api: CannedApi) -> None:
+def test_events_as_json_is_a_document_a_line(hopyard: Hopyard, api: CannedApi) -> None:
     api.says_bytes("GET /v1/events", EVENTS)
-    lines = hopyard("logs", "--json", "--follow", "--api", api.url).out.splitlines()
+    lines = hopyard("events", "--json", "--follow", "--api", api.url).out.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [1, 4]
     assert api.requests[0][1] == {"after": "0", "follow": "true"}
+
+
+def test_events_can_be_the_newest_or_those_since_a_while_ago(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(at=7205.0))
+    api.says_bytes("GET /v1/events", EVENTS)
+    assert hopyard("events", "--tail", "5", "--since", "2h", "--api", api.url).code == 0
+    assert (api.requests[1][1]["newest"], api.requests[1][1]["since"]) == ("5", "5.0")
+
+
+def test_a_time_that_is_none_is_bad_usage(hopyard: Hopyard, api: CannedApi) -> None:
+    ran = hopyard("events", "--since", "yesterday", "--api", api.url)
+    assert (ran.code, api.requests) == (2, [])
+    assert "--since yesterday: how long ago is written 90s, 30m, 2h or 1d" in ran.err
 
 
 def healthy(api: CannedApi) -> None:
@@ -462,7 +475,7 @@ def test_a_bench_of_what_there_is_not_is_code_2(hopyard: Hopyard, options: tuple
 
 COMMANDS = (
     "demo", "up", "replay", "submit", "ps", "show", "why", "cancel", "nodes", "node drain", "node restore",
-    "logs", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "bench", "version",
+    "events", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "bench", "version",
 )  # fmt: skip
 
 

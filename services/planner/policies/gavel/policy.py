@@ -55,7 +55,7 @@ from services.planner.solver.budget import Budget
 from services.planner.solver.problem import Solve
 from shared.domain.arrays import Floats
 
-MEASURES = Measures(priority="time due over time received, on the GPU type on which that is most")
+MEASURES = Measures(priority="priority, time due over time received, on the GPU type on which that is most")
 UNFILLED = "the solver's time was out before all shares were filled"
 
 

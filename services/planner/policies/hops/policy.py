@@ -38,7 +38,7 @@ TIE = 1e-3
 """far below the tolerated gap, above the solver's rounding"""
 
 
-GAIN = "weight × throughput over the job's smallest"
+GAIN = "gain, weight × throughput over the job's smallest"
 NO_BID = (math.nan, math.nan)
 
 

@@ -51,7 +51,7 @@ GAP = 1e-4
 """tolerated at most, as by the authors: a hundredth of the whole is dozens of small jobs left out"""
 TIE = 1e-6
 """by how much the first of the queue outweighs the last: it decides between equals only"""
-MEASURES = Measures(gain="weight × utility above that of no GPUs")
+MEASURES = Measures(gain="gain, weight × utility above that of no GPUs")
 VERSION = 1
 """of the memory"""
 

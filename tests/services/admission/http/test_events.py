@@ -102,7 +102,43 @@ async def test_a_batch_that_comes_twice_is_listed_once() -> None:
         assert len(await lines(api)) == len(FACTS)
 
 
-@pytest.mark.parametrize("query", ["after=-1", "limit=0", "follow=perhaps", "jobs=a"])
+@pytest.mark.parametrize(
+    ("query", "seqs"),
+    [
+        ("newest=3", [-3, -2, -1]),
+        ("newest=0", []),
+        ("newest=2&job=train-1", [-11, -10]),
+        ("newest=100", list(range(-19, 0))),
+        ("since=1e9", []),
+    ],
+)
+async def test_the_newest_facts_alone(query: str, seqs: list[int]) -> None:
+    """`seqs`: counted from the end."""
+    async with serving() as api:
+        await api.bus.publish(FACTS)
+        listed = await lines(api, f"?{query}")
+        assert [each["seq"] - len(FACTS) - 1 for each in listed] == seqs
+
+
+async def test_a_follower_of_the_newest_gets_them_and_then_what_comes() -> None:
+    async with serving() as api:
+        await api.bus.publish([submitted("a-1"), submitted("a-2")])
+        async with api.client.get("/v1/events?follow=true&newest=1") as response:
+            assert (await one_line(response))["event"]["job_id"] == "a-2"
+            await api.submit("k", name="b")
+            assert (await one_line(response))["event"]["job_id"] == "b-1"
+
+
+async def test_facts_since_a_time_are_listed() -> None:
+    async with serving() as api:
+        late = msgspec.structs.replace(submitted("late-1"), at=500.0)
+        await api.bus.publish([submitted("early-1"), late])
+        assert [each["event"]["job_id"] for each in await lines(api, "?since=500")] == ["late-1"]
+
+
+@pytest.mark.parametrize(
+    "query", ["newest=-1", "newest=10001", "since=noon", "after=-1", "limit=0", "follow=perhaps", "jobs=a"]
+)
 async def test_a_wrong_query_is_refused(query: str) -> None:
     async with serving() as api:
         await api.call("GET", f"/v1/events?{query}", 422)

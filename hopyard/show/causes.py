@@ -1,0 +1,59 @@
+"""Why a placement ended, in words: for whom, and what that was worth."""
+
+from hopyard.show.units import number
+from schemas.plans import Cause, Measures, Standing
+
+UNSAID = {"plan": "by a plan", "node-lost": "a node was lost", "agent-restarted": "an agent restarted"}
+"""of logs of earlier versions, by reason"""
+
+
+def cause_text(reason: str, cause: Cause | None) -> str:
+    if cause is None:
+        return UNSAID[reason]
+    if cause.plan_id is None:
+        return {
+            "node-lost": f"{cause.node} was lost",
+            "agent-restarted": f"the agent of {cause.node} restarted",
+        }.get(reason, f"its worker on {cause.node} ended")
+    return f"{_for_whom(cause)}{_worth(cause)} ({cause.plan_id})"
+
+
+def _for_whom(cause: Cause) -> str:
+    if cause.to:
+        names = ", ".join(f"{one.job_id} ({one.gpus} GPU{'s' if one.gpus > 1 else ''})" for one in cause.to)
+        return f"for {names}" + (f" and {cause.others} more" if cause.others else "")
+    if cause.node is not None:
+        return f"since {cause.node} drains"
+    return "for a place that is worth more" if cause.moved else "and nobody took its place"
+
+
+def _worth(cause: Cause) -> str:
+    """Its beneficiaries' figures, or its own new one, against what it had."""
+    measure = short(cause.measures.gain or cause.measures.priority)
+    theirs = [text for one in cause.to if (text := _figure(one.standing, cause.measures))]
+    own = _own(cause)
+    if not measure or not (theirs or own):
+        return ""
+    if not theirs:
+        return f": {measure} {own}"
+    return f": {measure} {', '.join(theirs)}" + (f" against its {own}" if own else "")
+
+
+def short(measure: str) -> str:
+    """The name of a measure, without what explains it."""
+    return measure.partition(",")[0]
+
+
+def _own(cause: Cause) -> str:
+    own = cause.standing
+    if own is None:
+        return ""
+    if not cause.to and own.gain is not None and own.stay is not None:
+        return f"{number(own.gain)} against {number(own.stay)} where it was"
+    return _figure(own, cause.measures)
+
+
+def _figure(standing: Standing | None, measures: Measures) -> str:
+    if standing is None:
+        return ""
+    return number(standing.gain if measures.gain else standing.priority)

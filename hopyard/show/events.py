@@ -1,0 +1,184 @@
+"""Facts as lines for people: when, whom it is about, and what happened in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hopyard.show.causes import cause_text
+from hopyard.show.units import clock, duration, number, share
+from schemas import events as facts
+from schemas.base import Event
+from schemas.placement import LOCKSTEP, Gang
+from schemas.plans import PlanKind
+
+NAMED_AT_MOST = 3
+"""measurements of a round that are named"""
+WHO_WIDTH = 22
+
+
+def fact_line(fact: Event) -> str:
+    return _line(fact.at, _who(fact), WORDS[type(fact)](fact))
+
+
+def plain_line(fields: Mapping[str, object]) -> str:
+    """Of a fact of a later version: its name and its plain fields."""
+    at = fields.get("at")
+    return _line(at if isinstance(at, float | int) else 0.0, str(fields.get("job_id", "")), _plain(fields))
+
+
+def _line(at: float, who: str, words: str) -> str:
+    return f"{clock(at):>12}  {who:<{WHO_WIDTH}}  {words}".rstrip()
+
+
+def _who(fact: Event) -> str:
+    match fact:
+        case facts.NodeEvent(node_id=node_id):
+            return node_id
+        case facts.ProfilingPlanned(round=number_of_it) | facts.ProfilingAdded(round=number_of_it):
+            return f"round {number_of_it}"
+        case facts.PlanPublished(plan_id=plan_id):
+            return plan_id
+        case _:
+            return str(getattr(fact, "job_id", ""))
+
+
+def _plain(fields: Mapping[str, object]) -> str:
+    rest = (
+        f"{name}={value}"
+        for name, value in fields.items()
+        if isinstance(value, str | int | float) and name not in ("fact", "at")
+    )
+    return " ".join([str(fields.get("fact", "?")), *rest])
+
+
+# ---- jobs
+
+
+def _submitted(fact: facts.JobSubmitted) -> str:
+    spec = fact.spec
+    types = f" of {', '.join(spec.gpu_types)}" if spec.gpu_types else ""
+    return f"submitted: {spec.workload.model} on {spec.workload.dataset}, {_counts(spec.demand)} GPUs{types}"
+
+
+def _profiled(fact: facts.JobProfiled) -> str:
+    types = ", ".join(fact.modules)
+    known = f"known from an earlier job like it ({types})" if fact.known else f"measured on {types}"
+    unusable = (f"not on {kind}: {why}" for kind, why in fact.unusable.items())
+    return "; ".join([known if fact.modules else "measured on no GPU type", *unusable])
+
+
+def _queued(fact: facts.JobQueued) -> str:
+    return f"queued, expected to run {duration(fact.age_s)}"
+
+
+def _started(fact: facts.JobStarted) -> str:
+    rate = "" if fact.learning_rate is None else f", learning rate {number(fact.learning_rate)}"
+    return f"runs on {places(fact.gang)}, {fact.global_batch} samples an iteration{rate}"
+
+
+def _preempted(fact: facts.JobPreempted) -> str:
+    what = "moved" if fact.cause is not None and fact.cause.moved else "preempted"
+    return f"{what} at {number(fact.samples_done)} samples {_because(fact)}"
+
+
+def _because(fact: facts.JobPreempted) -> str:
+    text = cause_text(fact.reason, fact.cause)
+    by_a_plan = fact.reason is facts.PreemptReason.PLAN
+    return text if by_a_plan and (fact.cause is None or fact.cause.plan_id) else f"since {text}"
+
+
+def _round(fact: facts.ProfilingPlanned) -> str:
+    return f"begins with measurements: {_runs(fact.runs)}" if fact.runs else "begins"
+
+
+def _runs(runs: Sequence[facts.ProfileRun]) -> str:
+    named = [f"{run.job_id} on {run.node_id}" for run in runs[:NAMED_AT_MOST]]
+    more = f" and {len(runs) - NAMED_AT_MOST} more" if len(runs) > NAMED_AT_MOST else ""
+    return f"{', '.join(named)}{more}"
+
+
+def _measured(fact: facts.ProfileMeasured) -> str:
+    mean_s = sum(fact.iteration_s) / max(len(fact.iteration_s), 1)
+    return f"measured on {fact.gpu_type} ({fact.node_id}): {duration(mean_s)} an iteration"
+
+
+def _unmeasured(fact: facts.ProfileFailed) -> str:
+    end = "for good" if fact.final else "and again in the next round"
+    return f"not measured on {fact.gpu_type} ({fact.node_id}), {end}: {fact.reason}"
+
+
+def _plan(fact: facts.PlanPublished) -> str:
+    kind = "first plan" if fact.kind is PlanKind.FIRST else "fragment plan"
+    counts = f"{len(fact.placements)} placed, {len(fact.left_out)} left out, {fact.idle_gpus} GPUs idle"
+    gap = f", gap {share(fact.gap)}" if fact.gap else ""
+    notes = "".join(f"; {note}" for note in fact.notes)
+    return f"{kind} of round {fact.round} by {fact.policy}: {counts} ({fact.stage}{gap}){notes}"
+
+
+def _refused(fact: facts.PlacementRefused) -> str:
+    because = "" if fact.cause is None else f" {cause_text('plan', fact.cause)}"
+    return f"not started: {fact.reason}{because} ({fact.plan_id})"
+
+
+# ---- nodes and workers
+
+
+def _joined(fact: facts.NodeJoined) -> str:
+    node, still = fact.node, len(fact.workers)
+    running = f"; {still} placement{'s' if still > 1 else ''} still there" if still else ""
+    return f"joined: {node.gpus} GPUs of {node.gpu_type}{running}"
+
+
+def _start_ordered(fact: facts.StartOrdered) -> str:
+    gpus = fact.gang.on(fact.node_id)
+    if fact.profile_iterations:
+        return f"ordered to be measured on {fact.node_id}, {fact.profile_iterations} iterations"
+    resumed = f" from {number(fact.samples_done)} samples" if fact.samples_done else ""
+    return f"ordered to start on {fact.node_id}:{gpus}{resumed}"
+
+
+def _stopped(fact: facts.WorkerStopped) -> str:
+    reason = f": {fact.reason}" if fact.reason else ""
+    at = f" at {number(fact.samples_done)} samples" if fact.leads else ""
+    return f"gone from {fact.node_id}, {fact.outcome}{at}{reason}"
+
+
+def places(gang: Gang) -> str:
+    """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
+    text = " ".join(f"{one.node}:{one.gpus}" for one in gang.members)
+    return text if gang.sync == LOCKSTEP else f"{text} ({gang.mode})"
+
+
+def _counts(counts: tuple[int, ...]) -> str:
+    return "/".join(map(str, counts))
+
+
+WORDS: Mapping[type[Event], Callable[[Any], str]] = {
+    facts.JobSubmitted: _submitted,
+    facts.JobProfiled: _profiled,
+    facts.JobQueued: _queued,
+    facts.JobRejected: lambda fact: f"rejected: {fact.reason}",
+    facts.JobStarted: _started,
+    facts.JobPreempted: _preempted,
+    facts.JobCompleted: lambda fact: f"completed, {number(fact.samples_done)} samples",
+    facts.JobFailed: lambda fact: f"failed: {fact.reason}",
+    facts.JobCancelled: lambda _: "cancelled",
+    facts.ProfilingPlanned: _round,
+    facts.ProfilingAdded: lambda fact: f"measurements besides: {_runs(fact.runs)}",
+    facts.ProfileMeasured: _measured,
+    facts.ProfileFailed: _unmeasured,
+    facts.PlanPublished: _plan,
+    facts.PolicyChosen: lambda fact: f"policy {fact.policy} is set",
+    facts.PlacementRefused: _refused,
+    facts.NodeJoined: _joined,
+    facts.NodeLost: lambda _: "lost: its heartbeats stayed out",
+    facts.NodeReturned: lambda _: "is back",
+    facts.NodeDrained: lambda _: "drains: nothing new starts there",
+    facts.NodeRestored: lambda _: "is in use again",
+    facts.StartOrdered: _start_ordered,
+    facts.GangFormed: lambda fact: f"its gang is whole, ordered to train under the lead of {fact.node_id}",
+    facts.StopOrdered: lambda fact: f"ordered to stop on {fact.node_id}",
+    facts.WorkerStarted: lambda fact: f"up on {fact.node_id}, GPU {','.join(map(str, fact.gpu_indices))}",
+    facts.WorkerCheckpointed: lambda fact: f"saved at {number(fact.samples_done)} samples",
+    facts.WorkerStopped: _stopped,
+}
+"""what happened, a few words a kind of fact"""

@@ -1,0 +1,90 @@
+"""Facts as lines for people."""
+
+import msgspec
+import pytest
+
+from hopyard.show.events import WORDS, fact_line
+from loadgen.scenarios import load_scenario
+from loadgen.simulation import simulate
+from schemas.events import FACTS, PreemptReason
+from schemas.ids import JobId, NodeId, PlanId
+from schemas.plans import Beneficiary, Cause, Measures, Standing
+from tests.fact_builders import preempted
+
+LONGEST = 500
+"""characters of a line"""
+GAIN = Measures(priority="latency ratio, waiting over running", gain="gain, weight × speed")
+
+
+def test_there_are_words_for_every_fact() -> None:
+    assert set(WORDS) == set(FACTS.values())
+
+
+def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
+    events = simulate(load_scenario("tiny"), policy="hops").events
+    lines = [fact_line(event) for event in events]
+    assert len({type(event) for event in events}) > 12
+    for event, line in zip(events, lines, strict=True):
+        assert "\n" not in line
+        assert len(line) < LONGEST
+        assert event.tag() not in line
+        assert "memory" not in line
+        job_id = getattr(event, "job_id", None)
+        assert job_id is None or job_id in line
+
+
+def cause(**fields: object) -> Cause:
+    return Cause(**{"plan_id": PlanId("plan-3-1-7"), "measures": GAIN, **fields})  # type: ignore[arg-type]
+
+
+def with_cause(reason: PreemptReason, why: Cause | None) -> str:
+    fact = preempted("train-1", at=3725.0, reason=reason, samples_done=1500.0)
+    return fact_line(msgspec.structs.replace(fact, cause=why)).split(maxsplit=2)[2]
+
+
+@pytest.mark.parametrize(
+    ("reason", "why", "words"),
+    [
+        (PreemptReason.PLAN, None, "preempted at 1,500 samples by a plan"),
+        (PreemptReason.NODE_LOST, None, "preempted at 1,500 samples since a node was lost"),
+        (PreemptReason.NODE_LOST, Cause(node=NodeId("a")), "preempted at 1,500 samples since a was lost"),
+        (
+            PreemptReason.PLAN,
+            cause(
+                to=(Beneficiary(job_id=JobId("x"), gpus=4, standing=Standing(priority=3.0, gain=4.5)),),
+                others=2,
+                standing=Standing(priority=0.5, gain=1.25),
+            ),
+            "preempted at 1,500 samples for x (4 GPUs) and 2 more: gain 4.5 against its 1.25 (plan-3-1-7)",
+        ),
+        (
+            PreemptReason.PLAN,
+            cause(moved=True, standing=Standing(gain=4.5, stay=4.0)),
+            (
+                "moved at 1,500 samples for a place that is worth more: gain 4.5 against 4 where it was"
+                " (plan-3-1-7)"
+            ),
+        ),
+        (
+            PreemptReason.PLAN,
+            cause(moved=True, node=NodeId("a")),
+            "moved at 1,500 samples since a drains (plan-3-1-7)",
+        ),
+        (
+            PreemptReason.PLAN,
+            cause(
+                measures=Measures(priority="GPU-seconds held so far, least first"),
+                to=(Beneficiary(job_id=JobId("x"), gpus=1, standing=Standing(priority=0.0)),),
+                standing=Standing(priority=3250.0),
+            ),
+            (
+                "preempted at 1,500 samples for x (1 GPU): GPU-seconds held so far 0 against its 3,250"
+                " (plan-3-1-7)"
+            ),
+        ),
+    ],
+)
+def test_a_preemption_says_for_whom_and_for_what(
+    reason: PreemptReason, why: Cause | None, words: str
+) -> None:
+    assert with_cause(reason, why) == words
