@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FOLDER = Path("experiments")
 COMPARISONS = FOLDER / "compare"
 QUICK_SEEDS = 2
-NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools", "pyarrow", "scipy")
+NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools")
 
 
 class Name(StrEnum):

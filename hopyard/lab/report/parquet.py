@@ -16,9 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
-import pyarrow as pa
-from pyarrow import parquet
 
 from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import JobRow, PlanRow, PointRow, Simulated
@@ -28,7 +27,7 @@ Cell = str | float | int | None
 Row = dict[str, Cell]
 
 KEYS = {"group": str, "arm": str, "at": float, "policy": str, "seed": int}
-ARROW = {str: pa.string(), float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
+SQL = {str: "VARCHAR", float: "DOUBLE", int: "BIGINT", bool: "BOOLEAN"}
 
 
 class _Metric(msgspec.Struct):
@@ -51,16 +50,23 @@ KINDS: Mapping[str, tuple[type[msgspec.Struct], Callable[[Simulated], Iterator[m
 
 
 def write(folder: Path, finished: Sequence[Finished]) -> None:
-    """Run after run, so that only one run's rows are in memory at a time."""
+    """Run after run: only one run's rows are objects at a time, those before it are columns."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (kind, rows_of) in KINDS.items():
-        schema = _schema(kind)
-        with parquet.ParquetWriter(folder / f"{name}.parquet", schema) as writer:
+    for name, (row_kind, rows_of) in KINDS.items():
+        columns = _columns(row_kind)
+        with duckdb.connect() as table:
+            fields = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+            table.execute(f"CREATE TABLE written ({fields})")
             for one in finished:
                 keys = _keys(one.case, one.outcome.result.policy)
-                rows = [keys | _renamed(row) for row in rows_of(one.outcome)]
-                if rows:
-                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                _insert(table, columns, [keys | _renamed(row) for row in rows_of(one.outcome)])
+            table.table("written").write_parquet(str(folder / f"{name}.parquet"))
+
+
+def _insert(table: duckdb.DuckDBPyConnection, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
+    """A list a column: rows one by one take a hundred times as long."""
+    lists = ", ".join(f"unnest(?::{kind}[])" for kind in columns.values())
+    table.execute(f"INSERT INTO written SELECT {lists}", [[row[name] for row in rows] for name in columns])
 
 
 def _keys(case: Case, policy: str) -> Row:
@@ -72,12 +78,12 @@ def _renamed(row: msgspec.Struct) -> Row:
     return {"time_s" if name == "at" else name: value for name, value in msgspec.structs.asdict(row).items()}
 
 
-def _schema(kind: type[msgspec.Struct]) -> pa.Schema:
+def _columns(kind: type[msgspec.Struct]) -> dict[str, str]:
     fields = {
         "time_s" if field.name == "at" else field.name: _plain(field.type)
         for field in msgspec.structs.fields(kind)
     }
-    return pa.schema([(name, ARROW[plain]) for name, plain in (KEYS | fields).items()])
+    return {name: SQL[plain] for name, plain in (KEYS | fields).items()}
 
 
 def _plain(annotation: Any) -> type:  # noqa: ANN401 - whatever a field is annotated with

@@ -8,8 +8,7 @@ paired difference is first averaged over the jobs of a seed, and the interval is
 
 import math
 from collections.abc import Mapping, Sequence
-
-from scipy.special import stdtrit
+from functools import cache
 
 from schemas.base import Message
 
@@ -44,8 +43,34 @@ def summary(values: Sequence[float]) -> Summary:
     if len(values) == 1:
         return Summary(mean=mean, half_width=None, std=None, values=tuple(values))
     std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    factor = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-    return Summary(mean=mean, half_width=factor * std / math.sqrt(len(values)), std=std, values=tuple(values))
+    half_width = student_quantile(len(values) - 1) * std / math.sqrt(len(values))
+    return Summary(mean=mean, half_width=half_width, std=std, values=tuple(values))
+
+
+@cache
+def student_quantile(freedom: int) -> float:
+    """The t that |T| stays below with probability `CONFIDENCE`, T with so many degrees of freedom.
+
+    By halving the angle θ = arctan(t / √freedom), of which the probability is a finite sum.
+    """
+    below, above = 0.0, math.pi / 2
+    while below < (middle := (below + above) / 2) < above:
+        below, above = (middle, above) if _within(middle, freedom) < CONFIDENCE else (below, middle)
+    return math.sqrt(freedom) * math.tan(above)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """P(|T| < √freedom · tan θ) (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
+
+    odd:   2/π · (θ + sin θ · (cos θ + 2/3 cos³ θ + … + (2 · 4 ⋯ (ν − 3)) / (3 · 5 ⋯ (ν − 2)) cos^(ν − 2) θ))
+    even:  sin θ · (1 + 1/2 cos² θ + … + (1 · 3 ⋯ (ν − 3)) / (2 · 4 ⋯ (ν − 2)) cos^(ν − 2) θ)
+    """
+    odd = freedom % 2
+    term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
+    for power in range(odd + 2, freedom + 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (power - 1) / power
+    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
 
 
 def paired(

@@ -1,11 +1,12 @@
 import io
+import math
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from msgspec.structs import replace
 from PIL import Image
-from pyarrow import parquet
 
 from hopyard.lab.experiments import comparison
 from hopyard.lab.experiments.paper import TABLE_3
@@ -140,13 +141,28 @@ def test_a_report_is_written_whole(tmp_path: Path) -> None:
 
 def test_tidy_files_have_an_observation_a_row(tmp_path: Path) -> None:
     write_parquet(tmp_path, [finished("hops", 1), finished("fifo", 2)])
-    jobs = parquet.read_table(tmp_path / "jobs.parquet").to_pylist()
-    assert [(row["arm"], row["seed"], row["job_id"]) for row in jobs] == [
+    assert read(tmp_path / "jobs.parquet", "arm, seed, job_id") == [
         ("hops", 1, "a"), ("hops", 1, "b"), ("fifo", 2, "a"), ("fifo", 2, "b"),
     ]  # fmt: skip
-    curves = parquet.read_table(tmp_path / "curves.parquet").to_pylist()
-    assert [(row["time_s"], row["throughput"]) for row in curves[:2]] == [(0.0, 0.0), (10.0, 2.0)]
-    assert parquet.read_table(tmp_path / "executions.parquet").num_rows == 0
+    assert read(tmp_path / "curves.parquet", "time_s, throughput")[:2] == [(0.0, 0.0), (10.0, 2.0)]
+    assert read(tmp_path / "executions.parquet") == []
+
+
+def test_tidy_files_keep_kinds_and_what_is_unknown_or_without_end(tmp_path: Path) -> None:
+    write_parquet(tmp_path, [finished("hops", 1, at=30.0, ftf_rho_max=math.inf), finished("it's", 2)])
+    metrics = duckdb.read_parquet(str(tmp_path / "metrics.parquet"))
+    assert dict(zip(metrics.columns, map(str, metrics.types), strict=True)) == {
+        "group": "VARCHAR", "arm": "VARCHAR", "at": "DOUBLE", "policy": "VARCHAR", "seed": "BIGINT",
+        "metric": "VARCHAR", "value": "DOUBLE",
+    }  # fmt: skip
+    rows = read(tmp_path / "metrics.parquet", 'arm, "at", metric, value')
+    assert ("hops", 30.0, "ftf_rho_max", math.inf) in rows
+    assert ("it's", None, "ftf_rho_max", 2.0) in rows
+
+
+def read(path: Path, columns: str = "*") -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = duckdb.read_parquet(str(path)).project(columns).fetchall()
+    return rows
 
 
 def test_every_experiment_makes_runs() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from hopyard.lab.report.statistics import paired, summary
+from hopyard.lab.report.statistics import paired, student_quantile, summary
 
 
 def test_mean_spread_and_interval_of_three_values() -> None:
@@ -8,6 +8,27 @@ def test_mean_spread_and_interval_of_three_values() -> None:
     assert found.mean == 3.0
     assert found.std == pytest.approx(2.6457513)
     assert found.half_width == pytest.approx(4.3026527 * 2.6457513 / 3**0.5)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [
+        (1, 12.706204736174694),
+        (2, 4.302652729749464),
+        (3, 3.1824463052837078),
+        (4, 2.7764451051977934),
+        (5, 2.570581835636315),
+        (9, 2.2621571627982053),
+        (10, 2.228138851986274),
+        (29, 2.045229642132703),
+        (30, 2.0422724563012378),
+        (100, 1.983971518523552),
+        (999, 1.9623414611334493),
+        (100_000, 1.9599877075346095),
+    ],
+)
+def test_the_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+    assert student_quantile(freedom) == pytest.approx(quantile, rel=1e-12)
 
 
 def test_five_equal_values_have_an_interval_of_nothing() -> None:
