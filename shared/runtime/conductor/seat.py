@@ -105,6 +105,7 @@ class Seat:
     def end(self) -> None:
         """End this life at once, as `kill -9` does: what it had not published is lost."""
         self.ended = True
+        self.waits = False
         if self._alarm is not None:
             self._alarm.cancel()
         for strand in list(self._strands):
