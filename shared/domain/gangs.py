@@ -147,7 +147,7 @@ def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
 
 def keeps(present: Gang, wanted: Gang) -> bool:
     """Whether a job that is planned as `wanted` runs on as `present`: same GPUs, same synchronisation."""
-    return present == wanted and MEANINGS[type(wanted.sync)].stays
+    return (present is wanted or present == wanted) and MEANINGS[type(wanted.sync)].stays
 
 
 def observed(gang: Gang) -> bool:

@@ -110,19 +110,19 @@ class Claims(msgspec.Struct, kw_only=True):
     def plan(self, fact: PlanPublished) -> None:
         """A first plan says all that shall run; a fragment plan what shall start besides."""
         before = self.planned
-        self.planned = {placement.placement_id: placement for placement in fact.placements}
+        placements = {placement.placement_id: placement for placement in fact.placements}
         of_job = {placement.job_id: placement.placement_id for placement in fact.placements}
+        changed = []
         if fact.kind == PlanKind.FIRST:
-            self.of_job = of_job
-            changed = [pid for pid in before if pid not in self.planned]
+            self.planned, self.of_job = placements, of_job
+            changed = [pid for pid in before if pid not in placements]
         else:
-            self.planned = before | self.planned
+            self.planned = before | placements
             self.of_job |= of_job
-            changed = []
-        for placement in fact.placements:
-            known = before.get(placement.placement_id)
-            if known is None or known.gang != placement.gang:
-                changed.append(placement.placement_id)
+        for placement_id, placement in placements.items():
+            known = before.get(placement_id)
+            if known is not placement and (known is None or known.gang != placement.gang):
+                changed.append(placement_id)
         for placement_id in changed:
             self._count(placement_id)
 

@@ -59,6 +59,7 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     policy: Known
     view: View
     made_from: int
+    node_facts: int
     notes: tuple[str, ...]
 
 
@@ -233,6 +234,7 @@ class Planner:
             policy=policy,
             view=view,
             made_from=self.state.seq,
+            node_facts=self.state.node_facts,
             notes=(*self._candidates.notes(self.state.policy), *self._notes),
         )
         self._notes = ()
@@ -271,6 +273,7 @@ class Planner:
             made_from=making.made_from,
             at=now,
             notes=making.notes,
+            node_facts=making.node_facts,
         )
         return [Publish(published(self.state, frame, decision))]
 

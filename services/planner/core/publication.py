@@ -1,11 +1,14 @@
 """From a decision to the plan that is published. Pure."""
 
-from collections import Counter
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
 from schemas.events import PlanPublished
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
+from schemas.placement import Gang
 from schemas.plans import LeftOut, Placement, PlanKind, Waiting
 from services.planner.core.state import State
 from services.planner.policies.contract.decision import Choice, Decision, Left
@@ -26,6 +29,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     made_from: int
     at: float
     notes: tuple[str, ...]
+    node_facts: int = -1
+    """`State.node_facts` when the view was made"""
 
 
 def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
@@ -36,12 +41,12 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     """
     view = frame.view
     serial = f"{frame.token}-{state.plans}"
-    choices = [choice for choice in decision.choices if _holds(state, choice)]
+    choices = _holding(state, frame, decision)
     left = (*decision.left, *_dropped(decision, choices))
-    used = sum(choice.gang.gpus for choice in choices)
-    assert used <= view.idle_gpus, f"{used} GPUs given of {view.idle_gpus}"
-    mentioned = [choice.job_id for choice in choices] + [job.job_id for job in left]
-    assert len(set(mentioned)) == len(mentioned), "a plan mentions a job once: placed, or left out"
+    used, idle = sum([choice.gang.gpus for choice in choices]), view.idle_gpus
+    assert used <= idle, f"{used} GPUs given of {idle}"
+    mentioned = {choice.job_id for choice in choices} | {job.job_id for job in left}
+    assert len(mentioned) == len(choices) + len(left), "a plan mentions a job once: placed, or left out"
     return PlanPublished(
         at=frame.at,
         plan_id=PlanId(f"plan-{view.round}-{serial}"),
@@ -50,9 +55,9 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
         policy=frame.policy,
         token=frame.token,
         made_from=frame.made_from,
-        placements=tuple(_placement(state, choice, serial) for choice in choices),
+        placements=tuple([_placement(state, choice, serial) for choice in choices]),
         left_out=_left_out(state, frame, choices, left),
-        idle_gpus=view.idle_gpus - used,
+        idle_gpus=idle - used,
         stage=decision.stage,
         objective=decision.objective,
         bound=decision.bound,
@@ -67,14 +72,19 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     )
 
 
-def _holds(state: State, choice: Choice) -> bool:
-    """The job is still there, and so are the nodes."""
-    nodes = (state.nodes.get(node_id) for node_id in choice.gang.nodes)
-    return choice.job_id in state.jobs and all(node is not None and node.usable for node in nodes)
+def _holding(state: State, frame: Frame, decision: Decision) -> Sequence[Choice]:
+    """The choices whose jobs are still there, and whose nodes are."""
+    choices = [choice for choice in decision.choices if choice.job_id in state.jobs]
+    if frame.node_facts == state.node_facts:
+        return choices
+    gone = {node.node_id for node in frame.view.nodes if not state.nodes[node.node_id].usable}
+    return [choice for choice in choices if gone.isdisjoint(choice.gang.nodes)]
 
 
-def _dropped(decision: Decision, kept: list[Choice]) -> list[Left]:
+def _dropped(decision: Decision, kept: Sequence[Choice]) -> list[Left]:
     """The choices that are not kept, as jobs left out: a plan mentions every job it was made from."""
+    if len(kept) == len(decision.choices):
+        return []
     jobs = {choice.job_id for choice in kept}
     return [
         Left(job_id=choice.job_id, reason=Waiting.NO_CONFIGURATION, detail=NODE_GONE)
@@ -84,8 +94,11 @@ def _dropped(decision: Decision, kept: list[Choice]) -> list[Left]:
 
 
 def _placement(state: State, choice: Choice, serial: str) -> Placement:
+    """The present one, where it stays as it is."""
     present = state.claims.placement_of(choice.job_id)
     stays = present is not None and gangs.keeps(present.gang, choice.gang)
+    if stays and present and present.throughput == choice.throughput and present.layer == choice.layer:
+        return present
     return Placement(
         placement_id=present.placement_id if stays and present else PlacementId(f"{choice.job_id}-{serial}"),
         job_id=choice.job_id,
@@ -96,41 +109,49 @@ def _placement(state: State, choice: Choice, serial: str) -> Placement:
 
 
 def _left_out(
-    state: State, frame: Frame, choices: list[Choice], left: tuple[Left, ...]
+    state: State, frame: Frame, choices: Sequence[Choice], left: tuple[Left, ...]
 ) -> tuple[LeftOut, ...]:
     if not left:
         return ()
-    holders = _holders(state, frame.view.kind, choices)
-    known: dict[tuple[GpuType, ...], tuple[JobId, ...]] = {}
-    result = []
-    for job in left:
-        record = state.jobs.get(job.job_id)
-        if record is None:
-            continue
-        types = tuple(record.single_gpu)
-        if types not in known:
-            known[types] = _most(holders, types)
-        result.append(LeftOut(job_id=job.job_id, reason=job.reason, detail=job.detail, to=known[types]))
-    return tuple(result)
+    waiting = [(job, tuple(state.jobs[job.job_id].single_gpu)) for job in left if job.job_id in state.jobs]
+    lists = {types for _, types in waiting}
+    holders = _holders(state, frame.view.kind, choices, set(chain.from_iterable(lists)))
+    most = {types: _most(holders, types) for types in lists}
+    return tuple(
+        [
+            LeftOut(job_id=job.job_id, reason=job.reason, detail=job.detail, to=most[types])
+            for job, types in waiting
+        ]
+    )
 
 
-def _holders(state: State, kind: PlanKind, choices: list[Choice]) -> dict[GpuType, Counter[JobId]]:
-    """GPUs by job, by type, once the plan is carried out."""
-    places = [(choice.job_id, choice.gang) for choice in choices]
-    if kind == PlanKind.FRAGMENT:
-        running = state.claims.planned.values()
-        places += [(placement.job_id, placement.gang) for placement in running]
-    holders: dict[GpuType, Counter[JobId]] = {}
-    for job_id, gang in places:
+def _holders(
+    state: State, kind: PlanKind, choices: Sequence[Choice], wanted: set[GpuType]
+) -> dict[GpuType, dict[JobId, int]]:
+    """GPUs by job, by type, once the plan is carried out; of the types `wanted`."""
+    holders: dict[GpuType, dict[JobId, int]] = {gpu_type: {} for gpu_type in wanted}
+    nodes = state.nodes
+    for job_id, gang in _places(state, kind, choices):
         for one in gang.members:
-            node = state.nodes.get(one.node)
-            if node is not None:
-                holders.setdefault(node.node.gpu_type, Counter())[job_id] += one.gpus
+            node = nodes.get(one.node)
+            own = holders.get(node.node.gpu_type) if node is not None else None
+            if own is not None:
+                own[job_id] = own.get(job_id, 0) + one.gpus
     return holders
 
 
-def _most(holders: dict[GpuType, Counter[JobId]], types: tuple[GpuType, ...]) -> tuple[JobId, ...]:
+def _places(state: State, kind: PlanKind, choices: Sequence[Choice]) -> Iterator[tuple[JobId, Gang]]:
+    for choice in choices:
+        yield choice.job_id, choice.gang
+    if kind == PlanKind.FRAGMENT:
+        for placement in state.claims.planned.values():
+            yield placement.job_id, placement.gang
+
+
+def _most(holders: dict[GpuType, dict[JobId, int]], types: tuple[GpuType, ...]) -> tuple[JobId, ...]:
     """The jobs with most GPUs of some types, most first, then by id."""
-    total: Counter[JobId] = sum((holders.get(kind, Counter()) for kind in types), Counter())
-    order = sorted(total.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(job_id for job_id, _ in order[:NAMED_AT_MOST])
+    total: dict[JobId, int] = {}
+    for gpu_type in types:
+        for job_id, gpus in holders[gpu_type].items():
+            total[job_id] = total.get(job_id, 0) + gpus
+    return tuple(heapq.nsmallest(NAMED_AT_MOST, total, key=lambda job_id: (-total[job_id], job_id)))

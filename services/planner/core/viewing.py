@@ -1,5 +1,7 @@
 """From state to view: what a policy gets to see of the cluster at one instant. Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
@@ -34,8 +36,19 @@ class Memo(msgspec.Struct, kw_only=True):
     """the nodes of the last view, without the GPUs taken then"""
     usable: dict[tuple[GpuType, ...], tuple[GpuType, ...]] = {}
     """by the GPU types that a job has speeds on: those that the cluster has"""
-    presents: dict[PlacementId, tuple[Placement, Gang | None, Present | None]] = {}
-    """of the last view: where each placement's job is; the placement and the gang it was computed from"""
+    places: dict[PlacementId, "PlacedJob"] = {}
+    """of the last view, or of the one in the making: where each placement's job is"""
+    places_before: dict[PlacementId, "PlacedJob"] = {}
+    """of the view before it"""
+
+
+class PlacedJob(msgspec.Struct, frozen=True):
+    placement: Placement
+    running: Gang | None
+    """where the job runs by now"""
+    present: Present | None
+    types: tuple[GpuType, ...]
+    """of the GPUs that it runs on"""
 
 
 def view_of(
@@ -53,16 +66,17 @@ def view_of(
     memo = memo or Memo()
     fragment = kind == PlanKind.FRAGMENT
     nodes = _nodes(state, state.claims.claimed if fragment else state.claims.reserved(), memo)
-    jobs = waiting(state) if fragment else plannable(state)
-    jobs.sort(key=lambda name: (state.jobs[name].submitted_at, name))
-    before, memo.presents = memo.presents, {}
+    shown = waiting(state) if fragment else plannable(state)
+    rows = [(state.jobs[job_id].submitted_at, job_id, state.jobs[job_id]) for job_id in shown]
+    rows.sort()  # never by the job itself: ids are unique
+    memo.places_before, memo.places = memo.places, {}
     return View(
         at=at,
         round=int(at // round_s),
         round_s=round_s,
         kind=kind,
         nodes=nodes,
-        jobs=tuple([_job(state, job_id, at, memo, before) for job_id in jobs]),
+        jobs=tuple([_job(state, job_id, job, at, memo) for _, job_id, job in rows]),
         jobs_present=len(state.jobs),
         effort=effort,
         restart_s=restart_s,
@@ -109,7 +123,7 @@ def _look_at_nodes(state: State, memo: Memo) -> None:
         if record.usable
     )
     memo.taken = None
-    memo.nodes, memo.usable = {}, {}
+    memo.nodes, memo.usable, memo.places = {}, {}, {}
 
 
 def _nodes(state: State, taken: dict[NodeId, int], memo: Memo) -> tuple[ViewNode, ...]:
@@ -130,16 +144,15 @@ def _less(node: ViewNode, taken: int, memo: Memo) -> ViewNode:
     return known
 
 
-def _job(
-    state: State,
-    job_id: JobId,
-    at: float,
-    memo: Memo,
-    before: dict[PlacementId, tuple[Placement, Gang | None, Present | None]],
-) -> ViewJob:
-    job, placement = state.jobs[job_id], state.claims.placement_of(job_id)
-    running = job.running
-    stretch_s = at - job.running_since if running else 0.0
+def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) -> ViewJob:
+    placement_id, running = state.claims.of_job.get(job_id), job.running
+    place = _place(state, job, placement_id, memo) if placement_id is not None else None
+    stretch_s, speed, attained_gpu_s, received_s = 0.0, 0.0, job.attained_gpu_s, job.received_s
+    if running is not None:
+        stretch_s = at - job.running_since
+        attained_gpu_s += stretch_s * running.gpus
+        received_s = _received(job, place.types if place else tuple(types_of(state, running)), stretch_s)
+        speed = place.placement.throughput if place else 0.0
     return ViewJob(
         job_id=job_id,
         submitted_at=job.submitted_at,
@@ -149,16 +162,16 @@ def _job(
         sensitivity=job.sensitivity,
         age_s=job.age_s,
         wait_s=max(at - job.submitted_at - job.held_s - stretch_s, 0.0),
-        attained_gpu_s=job.attained_gpu_s + stretch_s * running.gpus if running else job.attained_gpu_s,
-        received_s=_received(state, job, stretch_s) if running else job.received_s,
+        attained_gpu_s=attained_gpu_s,
+        received_s=received_s,
         restarts=job.restarts,
         samples=job.samples,
-        samples_done=_done(job, placement, at),
+        samples_done=min(job.samples_done + speed * (at - job.samples_at), job.samples),
         priority=job.priority,
         project=job.project,
         workload=job.workload,
         batch_size=job.batch_size,
-        present=_present(job, placement, memo, before) if placement else None,
+        present=place.present if place else None,
     )
 
 
@@ -170,33 +183,25 @@ def _usable(known: tuple[GpuType, ...], memo: Memo) -> tuple[GpuType, ...]:
     return found
 
 
-def _received(state: State, job: TrackedJob, stretch_s: float) -> dict[GpuType, float]:
-    received = dict(job.received_s)
-    for gpu_type in types_of(state, job.running):
+def _received(job: TrackedJob, types: Sequence[GpuType], stretch_s: float) -> dict[GpuType, float]:
+    received = job.received_s.copy()
+    for gpu_type in types:
         received[gpu_type] = received.get(gpu_type, 0.0) + stretch_s
     return received
 
 
-def _done(job: TrackedJob, placement: Placement | None, at: float) -> float:
-    speed = placement.throughput if job.running and placement is not None else 0.0
-    return min(job.samples_done + speed * (at - job.samples_at), job.samples)
-
-
-def _present(
-    job: TrackedJob,
-    placement: Placement,
-    memo: Memo,
-    before: dict[PlacementId, tuple[Placement, Gang | None, Present | None]],
-) -> Present | None:
-    """A placement that has lost a worker is about to end, so the job cannot stay there."""
-    known = before.get(placement.placement_id)
-    if known is None or known[0] != placement or known[1] is not job.running:
-        known = (placement, job.running, _where(job, placement))
-    memo.presents[placement.placement_id] = known
-    return known[2]
+def _place(state: State, job: TrackedJob, placement_id: PlacementId, memo: Memo) -> PlacedJob:
+    placement, running = state.claims.planned[placement_id], job.running
+    known = memo.places_before.get(placement_id)
+    if known is None or known.running is not running or known.placement is not placement:
+        types = tuple(types_of(state, running))
+        known = PlacedJob(placement, running, _where(job, placement), types)
+    memo.places[placement_id] = known
+    return known
 
 
 def _where(job: TrackedJob, placement: Placement) -> Present | None:
+    """A placement that has lost a worker is about to end, so the job cannot stay there."""
     if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return None
     return Present(

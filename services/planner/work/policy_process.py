@@ -46,7 +46,9 @@ class PolicyServer:
     def _continued(self, step: Decide) -> Decide:
         """With the very view of the first step, if it is of that plan: what a policy made of it holds."""
         view, self._view = self._view, None
-        return msgspec.structs.replace(step, view=view) if view is not None and view == step.view else step
+        if view is None or view is step.view or view != step.view:
+            return step
+        return msgspec.structs.replace(step, view=view)
 
     def afterwards(self) -> None:
         self._dump.write()

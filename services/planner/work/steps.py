@@ -3,14 +3,17 @@
 Runs inline or in a process of its own (`policy_process`); everything here can be sent there. No I/O.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
+from schemas.ids import JobId
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.configurations import Configurations
-from services.planner.policies.contract.decision import Decision, fault, modes_of
+from services.planner.policies.contract.decision import Choice, Decision, fault, modes_of
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.soundness import misfit
-from services.planner.policies.contract.view import View
+from services.planner.policies.contract.view import Present, View
 from services.planner.solver.problem import Solve, SolverFailed
 from services.planner.work.registry import Registry, UnfitPolicy
 
@@ -72,8 +75,7 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
     try:
         policy = registry.find(step.policy)
         made = policy.decide(step.view.in_modes(modes_of(policy)), step.wanted, step.estimates, solve)
-        # What cannot be published is no decision, and nothing of a policy's own kinds leaves here.
-        decision = _decoder.decode(_encoder.encode(made))
+        decision = _in_our_kinds(step.view, made)
         broken = fault(step.view, decision)
     except SolverFailed as error:
         return PolicyFailed(reason=f"the solver failed: {error}", crashed=True)
@@ -82,6 +84,35 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
     except STOPS as error:
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
     return decision if broken is None else PolicyFailed(reason=f"{step.policy} decided wrongly: {broken}")
+
+
+def _in_our_kinds(view: View, made: Decision) -> Decision:
+    """What cannot be published is no decision, and nothing of a policy's own kinds leaves here.
+
+    A choice that keeps its job just where the view shows it is of our kinds.
+    """
+    if type(made) is not Decision or type(made.choices) is not tuple:
+        return _decoder.decode(_encoder.encode(made))
+    shown = {job.job_id: job.present for job in view.jobs if job.present is not None}
+    moving = tuple([choice for choice in made.choices if not _keeps(choice, shown)])
+    decision = _decoder.decode(_encoder.encode(msgspec.structs.replace(made, choices=moving)))
+    if len(moving) == len(made.choices):
+        return decision
+    moved = iter(decision.choices)
+    choices = [choice if _keeps(choice, shown) else next(moved) for choice in made.choices]
+    return msgspec.structs.replace(decision, choices=tuple(choices))
+
+
+def _keeps(choice: Choice, shown: Mapping[JobId, Present]) -> bool:
+    if type(choice) is not Choice or type(choice.job_id) is not str:
+        return False
+    present = shown.get(choice.job_id)
+    return (
+        present is not None
+        and choice.gang is present.gang
+        and choice.throughput is present.throughput
+        and choice.layer is present.layer
+    )
 
 
 def _text(error: BaseException) -> str:

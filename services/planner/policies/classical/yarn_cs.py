@@ -16,7 +16,8 @@ from msgspec import Meta
 from schemas.plans import PlanKind
 from services.planner.policies.contract.decision import Trigger
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.kit.ordered import EVENTS, Ordered, held
+from services.planner.policies.kit.known_jobs import held
+from services.planner.policies.kit.ordered import EVENTS, Ordered
 from services.planner.policies.kit.rigid import RigidOptions, rigid
 
 UNNAMED = 1.0

@@ -13,7 +13,7 @@ not listed is shown as one without a place.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
@@ -154,23 +154,31 @@ def _misjudged(view: View, decision: Decision) -> str | None:
 def _impossible(view: View, decision: Decision) -> str | None:
     jobs = {job.job_id: job for job in view.jobs}
     nodes = {node.node_id: node for node in view.nodes}
-    given: Counter[NodeId] = Counter()
-    for job_id, times in Counter(choice.job_id for choice in decision.choices).items():
-        if job_id not in jobs or times > 1:
-            return f"{times} configurations for job {job_id}"
+    given: dict[NodeId, int] = {}
+    if broken := _wrongly_chosen(decision, jobs):
+        return broken
     for choice in decision.choices:
-        job = jobs[choice.job_id]
-        if wrong := gangs.misfit(choice.gang, job.demand, job.batch_size):
+        job, gang = jobs[choice.job_id], choice.gang
+        stays = job.present is not None and job.present.gang is gang  # the view shows no misfit
+        if not stays and (wrong := gangs.misfit(gang, job.demand, job.batch_size)):
             return f"job {job.job_id}: {wrong}"
-        for node_id, gpus in choice.gang.configuration.items():
-            if node_id not in nodes or nodes[node_id].gpu_type not in job.gpu_types:
-                return f"job {job.job_id} on node {node_id}"
-            if choice.gang.mode not in nodes[node_id].modes:
-                return f"node {node_id} runs no {choice.gang.mode} gangs"
-            given[node_id] += gpus
-            if given[node_id] > nodes[node_id].idle:
-                return f"node {node_id} is over-allocated"
+        for one in gang.members:
+            node = nodes.get(one.node)
+            if node is None or node.gpu_type not in job.gpu_types:
+                return f"job {job.job_id} on node {one.node}"
+            if gang.mode not in node.modes:
+                return f"node {one.node} runs no {gang.mode} gangs"
+            given[one.node] = gpus = given.get(one.node, 0) + one.gpus
+            if gpus > node.idle:
+                return f"node {one.node} is over-allocated"
     return None
+
+
+def _wrongly_chosen(decision: Decision, jobs: Collection[JobId]) -> str | None:
+    """Whether some job is not in the view, or chosen for twice."""
+    times = Counter([choice.job_id for choice in decision.choices])
+    wrong = [job_id for job_id, count in times.items() if count > 1 or job_id not in jobs]
+    return f"{times[wrong[0]]} configurations for job {wrong[0]}" if wrong else None
 
 
 def _twice(decision: Decision) -> str | None:

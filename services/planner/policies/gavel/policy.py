@@ -46,7 +46,8 @@ from services.planner.policies.gavel.rounds import fastest_first, priorities, re
 from services.planner.policies.gavel.shares import Demand, Shares, isolated
 from services.planner.policies.gavel.speeds import Speeds, blinded
 from services.planner.policies.kit.gangs import pools
-from services.planner.policies.kit.ordered import count, held, walk_s
+from services.planner.policies.kit.known_jobs import count, held
+from services.planner.policies.kit.ordered import walk_s
 from services.planner.policies.kit.priority import PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.rigid import RigidOptions
 from services.planner.policies.kit.type_order import listed_first

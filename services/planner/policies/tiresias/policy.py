@@ -23,7 +23,8 @@ from schemas.plans import Measures, PlanKind, Standing
 from services.planner.policies.contract.decision import Trigger
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.gangs import Style
-from services.planner.policies.kit.ordered import EVENTS, Ordered, WalkResult, held
+from services.planner.policies.kit.known_jobs import held
+from services.planner.policies.kit.ordered import EVENTS, Ordered, WalkResult
 from services.planner.policies.kit.rigid import RigidOptions, rigid
 from services.planner.policies.tiresias.gittins import AuthorsGittins, Gittins
 from services.planner.policies.tiresias.queues import (

@@ -1,12 +1,14 @@
 """Where a gang goes, and who is served: what all policies by order share."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Configuration
 from services.planner.policies.kit.gangs import Pools, Style, place, pools
 from services.planner.policies.kit.rigid import Rigid, rigid
-from services.planner.policies.kit.serving import QueuedJob, served
+from services.planner.policies.kit.serving import QueuedJob, served, walked
 
 FAST, SLOW = GpuType("fast"), GpuType("slow")
 
@@ -112,3 +114,33 @@ def test_a_job_that_runs_on_is_moved_where_nothing_else_makes_room() -> None:
     assert running(spread, 8, 4, preemptive=True) == {"new": on(fast0=6, fast1=2), "runs": on(fast0=2)}
     whole = [client("new", 8, style=Style.CONSOLIDATED), client("runs", 2, fast0=2)]
     assert running(whole, 8, 4, preemptive=True) == {"new": on(fast0=8), "runs": on(fast1=2)}
+
+
+@some.composite
+def queues(draw: some.DrawFn) -> list[QueuedJob]:
+    """Some jobs run where there may be room for them all, on four nodes of 8 GPUs; others wait."""
+    clients = []
+    for index in range(draw(some.integers(0, 9))):
+        gpus = draw(some.sampled_from((0, 1, 2, 4, 8, 12)))
+        node = draw(some.sampled_from(("", "", "fast0", "fast1", "slow0", "slow1", "gone")))
+        client = QueuedJob(
+            job_id=JobId(f"{index}"),
+            gpus=gpus,
+            types=draw(some.sampled_from(((FAST,), (SLOW,), (FAST, SLOW), ()))),
+            held=on(**{node: min(gpus, 8)}) if node and gpus else {},
+            style=draw(some.sampled_from(Style)),
+            line=draw(some.sampled_from(("", "other"))),
+        )
+        clients.append(client)
+    return clients
+
+
+@given(queue=queues(), strict=some.booleans(), preemptive=some.booleans())
+def test_where_nobody_is_disturbed_the_walk_is_shorter_and_comes_to_the_same(
+    *, queue: list[QueuedJob], strict: bool, preemptive: bool
+) -> None:
+    idle = free((8, 8), (8, 8))
+    short = served(queue, cluster(2, 2), idle, strict=strict, preemptive=preemptive)
+    whole = walked(queue, cluster(2, 2), idle, strict=strict, preemptive=preemptive)
+    assert list(short.placed.items()) == list(whole.placed.items())
+    assert list(short.behind.items()) == list(whole.behind.items())

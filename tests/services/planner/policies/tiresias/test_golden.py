@@ -12,7 +12,8 @@ from services.planner.policies.classical.srsf import Srsf
 from services.planner.policies.classical.srtf import Srtf
 from services.planner.policies.contract.decision import Policy
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
-from services.planner.policies.kit.ordered import Ordered, WalkResult, held, smallest_first
+from services.planner.policies.kit.known_jobs import held
+from services.planner.policies.kit.ordered import Ordered, WalkResult, smallest_first
 from services.planner.policies.tiresias.policy import Tiresias, TiresiasOptions
 from tests.paths import DATA
 from tests.services.planner.planner_builders import node

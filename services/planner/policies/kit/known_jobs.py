@@ -1,0 +1,112 @@
+"""What a queue makes of a job, kept while the job looks the same. Pure.
+
+Views of one process share what did not change, so that identity says it: elsewhere all is computed anew.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.placement import Configuration
+from services.planner.policies.contract.decision import Choice
+from services.planner.policies.contract.view import Present, ViewJob, ViewNode
+from services.planner.policies.kit.gangs import Pool, Style, pools
+from services.planner.policies.kit.rigid import Rigid, rigid
+from services.planner.policies.kit.serving import QueuedJob
+
+KEPT = 10_000
+"""jobs"""
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """The nodes, idle or not."""
+
+    pools: dict[GpuType, Pool]
+    sizes: dict[GpuType, int]
+    """GPUs of each type"""
+
+
+class KnownJob(msgspec.Struct, frozen=True):
+    cluster: Cluster
+    single_gpu: dict[GpuType, float]
+    gpu_types: tuple[GpuType, ...]
+    present: Present | None
+    queued: QueuedJob
+    stay: Choice | None
+    """None: it runs nowhere"""
+
+
+class KnownJobs:
+    def __init__(self, rule: Rigid) -> None:
+        self._rule = rule
+        self._nodes: tuple[ViewNode, ...] = ()
+        self._shape: list[tuple[NodeId, GpuType, int]] = []
+        self._cluster = Cluster({}, {})
+        self._jobs: dict[JobId, KnownJob] = {}
+
+    def cluster(self, nodes: tuple[ViewNode, ...]) -> Cluster:
+        if self._nodes is not nodes:
+            self._nodes, shape = nodes, [(node.node_id, node.gpu_type, node.gpus) for node in nodes]
+            if shape != self._shape:
+                self._shape, self._cluster = shape, _cluster(shape)
+        return self._cluster
+
+    def of(self, job: ViewJob, cluster: Cluster, style: Style, line: str) -> KnownJob:
+        known = self._jobs.get(job.job_id)
+        if (
+            known is not None
+            and known.present is job.present
+            and known.single_gpu is job.single_gpu
+            and known.gpu_types is job.gpu_types
+            and known.cluster is cluster
+            and known.queued.style is style
+            and known.queued.line == line
+        ):
+            return known
+        if len(self._jobs) > KEPT:
+            self._jobs.clear()
+        known = self._jobs[job.job_id] = self._looked_at(job, cluster, style, line)
+        return known
+
+    def _looked_at(self, job: ViewJob, cluster: Cluster, style: Style, line: str) -> KnownJob:
+        present = job.present
+        queued = QueuedJob(
+            job_id=job.job_id,
+            gpus=count(job, cluster.sizes, self._rule),
+            types=fastest_first(job),
+            held=held(job),
+            style=style,
+            line=line,
+        )
+        return KnownJob(cluster, job.single_gpu, job.gpu_types, present, queued, _stay(job))
+
+
+def _cluster(shape: Sequence[tuple[NodeId, GpuType, int]]) -> Cluster:
+    clusters = pools(shape)
+    return Cluster(clusters, {gpu_type: sum(pool.sizes) for gpu_type, pool in clusters.items()})
+
+
+def count(job: ViewJob, sizes: Mapping[GpuType, int], rule: Rigid) -> int:
+    """The GPU count a job asks for; 0 where the empty cluster has room for none of its demand.
+
+    `sizes`: all GPUs of each type.
+    """
+    most = max((sizes.get(gpu_type, 0) for gpu_type in job.gpu_types), default=0)
+    possible = [gpus for gpus in job.demand if gpus <= most]
+    return rigid(possible, rule) if possible else 0
+
+
+def fastest_first(job: ViewJob) -> tuple[GpuType, ...]:
+    return tuple(sorted(job.gpu_types, key=lambda name: (-job.single_gpu.get(name, 0.0), name)))
+
+
+def held(job: ViewJob) -> Configuration:
+    return job.present.gang.configuration if job.present is not None else {}
+
+
+def _stay(job: ViewJob) -> Choice | None:
+    present = job.present
+    if present is None:
+        return None
+    return Choice(job_id=job.job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
