@@ -18,16 +18,30 @@ from shared.runtime.conductor.log import Sink
 from shared.runtime.memory import Faults
 
 
+def ignored(_: Record) -> None:
+    """A sink that takes no notice."""
+
+
 def run(
     settings: Settings,
     nodes: Sequence[Node],
     arrivals: Sequence[Arrival],
     faults: Faults | None,
     disturb: Sequence[Disturb],
+    *,
+    hear: Sink = ignored,
 ) -> list[Record]:
-    """All facts until every accepted job has ended, and to the end of that instant; each once."""
+    """All facts until every accepted job has ended, and to the end of that instant; each once.
+
+    `hear`: each as it is stored.
+    """
     records: list[Record] = []
-    stream(settings, nodes, arrivals, records.append, faults=faults, disturb=disturb)
+
+    def sink(record: Record) -> None:
+        records.append(record)
+        hear(record)
+
+    stream(settings, nodes, arrivals, sink, faults=faults, disturb=disturb)
     first: dict[str, Record] = {}
     for record in records:
         first.setdefault(record.event.event_id, record)

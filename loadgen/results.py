@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import msgspec
 
 from schemas.base import Event
-from schemas.results import RunResult
+from schemas.results import JobResult, RunResult
 from schemas.settings import Settings
 from shared.domain.audit import LogHash
 from shared.domain.ledger import Ledger, fold
-from shared.domain.metrics import job_counts, plan_figures, summary
+from shared.domain.ledger.records import JobRecord
+from shared.domain.metrics import jct_s, job_counts, latency_ratio, plan_figures, summary
+from shared.domain.metrics.fairness import ftf_rho_by_job
 
 WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
 """beginnings of the settings that say where a run happened and not what it was"""
@@ -71,7 +73,42 @@ class Tally:
             events=self._events,
             wall_s=wall_s,
             settings=chosen(settings),
+            job_results=job_results(ledger),
         )
+
+
+def job_results(ledger: Ledger) -> tuple[JobResult, ...]:
+    records = list(ledger.jobs.values())
+    rhos = ftf_rho_by_job(ledger, records)
+    return tuple(_job_result(ledger, record, rhos.get(record.job_id)) for record in records)
+
+
+def _job_result(ledger: Ledger, record: JobRecord, rho: float | None) -> JobResult:
+    held_s = ((run.gpus, (ledger.at if run.ended_at is None else run.ended_at)) for run in record.runs)
+    gpu_s = sum(
+        gpus * (until - run.started_at) for (gpus, until), run in zip(held_s, record.runs, strict=True)
+    )
+    nodes = dict.fromkeys(member.node for run in record.runs for member in run.gang.members)
+    return JobResult(
+        job_id=record.job_id,
+        name=record.spec.name,
+        model=record.spec.workload.model,
+        dataset=record.spec.workload.dataset,
+        state=record.state.value,
+        submitted_at=record.submitted_at,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        wait_s=record.wait_s(ledger.at),
+        age_s=record.age_s,
+        jct_s=jct_s(record) if record.ended else None,
+        latency_ratio=latency_ratio(record, ledger.at),
+        ftf_rho=rho,
+        gpu_s=gpu_s,
+        restarts=record.restarts,
+        lost_gpu_s=record.lost_gpu_s,
+        placements=len(record.runs),
+        nodes=tuple(nodes),
+    )
 
 
 def chosen(settings: Settings) -> dict[str, str | float | bool | None]:

@@ -7,12 +7,14 @@ the same facts in ten times the time, which is how a test holds the one to the o
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
 
 from loadgen import conducted, looped
 from loadgen.disturbance import Disturb
+from loadgen.progress import Watch, watched
 from loadgen.results import Tally, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import load_cluster
@@ -56,15 +58,18 @@ def simulate(
     faults: Faults | None = None,
     disturb: Sequence[Disturb] = (),
     engine: Engine = "conductor",
+    watch: Watch | None = None,
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
-    Raises UnfitPolicy.
+    `watch`: is shown how far it has come, by the conductor. Raises UnfitPolicy.
     """
     began = time.perf_counter()
     settings = _settings(scenario, policy, seed, overrides)
-    run = conducted.run if engine == "conductor" else looped.run
-    records = run(settings, _nodes(scenario), arrivals_of(scenario, seed=seed), faults, disturb)
+    arrivals = arrivals_of(scenario, seed=seed)
+    hear = conducted.ignored if watch is None else watched(len(arrivals), watch)
+    run = partial(conducted.run, hear=hear) if engine == "conductor" else looped.run
+    records = run(settings, _nodes(scenario), arrivals, faults, disturb)
     events = [record.event for record in records]
     result = run_result(
         events,
@@ -85,6 +90,7 @@ def simulate_streaming(
     policy: str | None = None,
     seed: int = 1,
     overrides: Mapping[str, str | float | bool] | None = None,
+    watch: Watch | None = None,
 ) -> RunResult:
     """As `simulate`, each fact to `hear` as it is stored: memory grows with the jobs and not with the log.
 
@@ -92,12 +98,15 @@ def simulate_streaming(
     """
     began, tally = time.perf_counter(), Tally()
     settings = _settings(scenario, policy, seed, overrides)
+    arrivals = arrivals_of(scenario, seed=seed)
+    heed = conducted.ignored if watch is None else watched(len(arrivals), watch)
 
     def sink(record: Record) -> None:
         tally.add(record.event)
         hear(record.event)
+        heed(record)
 
-    conducted.stream(settings, _nodes(scenario), arrivals_of(scenario, seed=seed), sink)
+    conducted.stream(settings, _nodes(scenario), arrivals, sink)
     return tally.result(
         scenario=scenario.name,
         policy=settings.policy,

@@ -11,6 +11,36 @@ class PlanFigures(Message, frozen=True, kw_only=True):
     stages: dict[str, int]
 
 
+class JobResult(Message, frozen=True, kw_only=True):
+    """One job from its submission to its end. Times are cluster seconds; None: it did not come to that."""
+
+    job_id: str
+    name: str
+    model: str
+    dataset: str
+    state: str
+    submitted_at: float
+    started_at: float | None
+    """its first start"""
+    ended_at: float | None
+    wait_s: float
+    """without GPUs"""
+    age_s: float | None
+    """expected running time without waiting"""
+    jct_s: float | None
+    latency_ratio: float | None
+    ftf_rho: float | None
+    gpu_s: float
+    """GPU time held"""
+    restarts: int
+    lost_gpu_s: float
+    """recomputed, or spent on checkpoints and restores"""
+    placements: int = 0
+    """how often it was placed and ran"""
+    nodes: tuple[str, ...] = ()
+    """where it ran, in the order of its first stay"""
+
+
 class RunResult(Message, frozen=True, kw_only=True):
     scenario: str
     policy: str
@@ -27,3 +57,5 @@ class RunResult(Message, frozen=True, kw_only=True):
     wall_s: float
     settings: dict[str, str | float | bool | None]
     """what the services ran with, where it differs from the defaults"""
+    job_results: tuple[JobResult, ...] = ()
+    """in the order of submission"""

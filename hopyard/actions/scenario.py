@@ -1,16 +1,20 @@
 """Scenarios as the commands take them: by name or file, perhaps with the arrivals of a trace."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from hopyard.failures import Invalid
+from hopyard.local.processes import Say
 from loadgen import scenarios
+from loadgen.in_force import InForce, in_force
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ListedWorkload, ScenarioFile, TraceWorkload
-from services.planner.work.registry import Registry, UnfitPolicy
+from services.planner.work.registry import Registry, UnfitPolicy, names, options_kind
+from shared.runtime.settings import UnknownSetting
 
 T = TypeVar("T")
 
@@ -22,6 +26,40 @@ def chosen_scenario(name: str, trace: Path | None = None) -> ScenarioFile:
         scenario = _traced(scenario, trace)
     valid(lambda: scenarios.arrivals(scenario))
     return scenario
+
+
+def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, str]) -> InForce:
+    """The scenario with the settings of this shell and of its settings file, as a live stack has them.
+
+    `decided`: settings that an option decides, and which. Says what holds and what does nothing here.
+    Raises Invalid.
+    """
+    try:
+        found = in_force(scenario, os.environ, decided)
+    except UnknownSetting as error:
+        raise Invalid(f"{error}{_as_option(error.name)}") from None
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    if found.given:
+        values = ", ".join(f"{name}={value}" for name, value in sorted(found.given.items()))
+        say(f"with settings of this shell: {values}")
+    if found.idle:
+        say(f"without effect in a simulation: {', '.join(found.idle)}")
+    check_policy(str(found.given["policy"]) if "policy" in found.given else None)
+    return found
+
+
+def _as_option(name: str) -> str:
+    """How to say it, where a policy has an option of this name."""
+    having = [policy for policy in names() if name in _options_of(policy)]
+    return f"; it is an option of a policy: --policy {having[0]}+{name}=VALUE" if having else ""
+
+
+def _options_of(policy: str) -> tuple[str, ...]:
+    try:
+        return options_kind(policy).__struct_fields__
+    except UnfitPolicy:
+        return ()
 
 
 def _traced(scenario: ScenarioFile, trace: Path) -> ScenarioFile:

@@ -9,18 +9,26 @@ import msgspec
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import Scenario, Trace, located
+from hopyard.commands.options import AsJson, Scenario, Trace, located
 from hopyard.failures import Failure, Invalid
-from hopyard.show.terminal import console, say
+from hopyard.show.terminal import console, say, show_json
+from hopyard.show.ticker import Ticker
 
 if TYPE_CHECKING:
     from hopyard.lab.experiments.baselines import Contender
     from hopyard.lab.experiments.options import Options
-    from hopyard.lab.experiments.suite import Experiment
+    from hopyard.lab.experiments.suite import Experiment, Performed
 
 FOLDER = Path("experiments")
-COMPARISONS = FOLDER / "compare"
+RUNS = FOLDER / "runs"
+"""outcomes of all experiments here: each is under a name of its own, so that one can use another's"""
 QUICK_SEEDS = 2
+DECIDED = {
+    "policy": "--policies",
+    "seed": "--seeds",
+    "dump_problems": "`simulate --dump-problems`",
+}
+"""settings that these commands take from elsewhere"""
 NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools")
 
 
@@ -36,12 +44,17 @@ class Name(StrEnum):
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
+OUT_DEFAULT = "experiments/NAME/SCENARIO-HASH"
 POLICIES_HELP = "Policies, the one to compare with first; NAME+SETTING=VALUE changes settings."
 SEEDS_HELP = "Run everything with seeds 1 to this."
 
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, max=1024, help="Runs at once.", show_default="all cores"),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP, show_default=OUT_DEFAULT),
 ]
 Events = Annotated[bool, typer.Option("--events", help="Keep each run's event log beside its outcome.")]
 
@@ -58,15 +71,13 @@ def experiment(
         typer.Option("--policies", metavar="A,B,…", help=POLICIES_HELP, show_default="the experiment's"),
     ] = None,
     trace: Trace = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP, show_default="experiments/NAME"),
-    ] = None,
+    out: Out = None,
     jobs: Jobs = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The scenario tiny and two seeds: does it all work?")
     ] = False,
     events: Events = False,
+    as_json: AsJson = False,
 ) -> None:
     """Repeat an experiment of the Hops paper over several seeds, and set the figures beside the paper's.
 
@@ -90,7 +101,7 @@ def experiment(
         trace=trace,
         quick=quick,
     )
-    _perform(name, chosen, options, out=out or FOLDER / name, jobs=jobs, events=events)
+    _perform(name, chosen, options, out=out, jobs=jobs, events=events, as_json=as_json)
 
 
 def compare(
@@ -101,14 +112,15 @@ def compare(
     ] = "hops,sia,gavel",
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help=SEEDS_HELP)] = 5,
     trace: Trace = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP)] = COMPARISONS,
+    out: Out = None,
     jobs: Jobs = None,
     events: Events = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Compare policies on one workload: the same jobs, costs and seeds; a table, plots, and data.
+    """Compare policies on one workload: the same jobs, costs and seeds; a table, a verdict, plots, data.
 
-    Every policy runs as the Hops paper set it up, and as its own authors do. Policies of your own are
-    compared by their entry point, or as FILE.py:CLASS; `+` gives one settings of its own.
+    What is named runs, and nothing else. Policies of your own are compared by their entry point, or as
+    FILE.py:CLASS; `+` gives one options and settings of its own.
 
     $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
     $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace philly.csv
@@ -118,7 +130,7 @@ def compare(
     from hopyard.lab.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
     options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace)
-    _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events)
+    _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events, as_json=as_json)
 
 
 def needed() -> None:
@@ -132,7 +144,11 @@ def _options(
     *, scenario: str, policies: str, seeds: int, trace: Path | None, quick: bool = False
 ) -> "Options":
     """Raises Invalid."""
-    from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
+    from hopyard.actions.scenario import (  # noqa: PLC0415 - as above
+        check_policy,
+        chosen_scenario,
+        simulated_scenario,
+    )
     from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - brings numpy
 
     texts = [text.strip() for text in policies.split(",") if text.strip()]
@@ -143,8 +159,14 @@ def _options(
     named = tuple(_contender(text) for text in texts)
     for each in named:
         check_policy(each.policy)
-    chosen = chosen_scenario(scenario, trace)
-    return Options(scenario=chosen, policies=named, seeds=tuple(range(1, seeds + 1)), quick=quick)
+    found = simulated_scenario(chosen_scenario(scenario, trace), say, DECIDED)
+    return Options(
+        scenario=found.scenario,
+        policies=named,
+        seeds=tuple(range(1, seeds + 1)),
+        given=found.given,
+        quick=quick,
+    )
 
 
 def _contender(text: str) -> "Contender":
@@ -156,23 +178,53 @@ def _contender(text: str) -> "Contender":
 
 
 def _perform(
-    name: str, chosen: "Experiment", options: "Options", *, out: Path, jobs: int | None, events: bool
+    name: str,
+    chosen: "Experiment",
+    options: "Options",
+    *,
+    out: Path | None,
+    jobs: int | None,
+    events: bool,
+    as_json: bool,
 ) -> None:
     from hopyard.lab.bench.machine import machine_facts  # noqa: PLC0415 - brings numpy
-    from hopyard.lab.experiments.suite import Plan, perform  # noqa: PLC0415 - brings matplotlib
+    from hopyard.lab.experiments.suite import Plan, overruled, perform  # noqa: PLC0415 - brings matplotlib
+    from hopyard.lab.report.document import refuse_other  # noqa: PLC0415 - as above
 
-    out.mkdir(parents=True, exist_ok=True)
-    machine = machine_facts(out)
+    folder = out or FOLDER / name / options.folder()
+    refuse_other(folder, options.about())
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = machine_facts(folder)
     plan = Plan(
         name=name,
         experiment=chosen,
         options=options,
-        out=out,
+        out=folder,
+        runs=RUNS if out is None else out / "runs",
         workers=jobs or int(machine["cores"]),
         events=events,
         about=machine | versions(),
     )
-    for path in perform(plan, say):
+    for line in overruled(plan):
+        say(line)
+    _show(perform(plan, Ticker()), as_json=as_json)
+
+
+def _show(performed: "Performed", *, as_json: bool) -> None:
+    """What the report says, in short, and where it is."""
+    from hopyard.lab.report.screen import compared  # noqa: PLC0415 - as above
+    from hopyard.lab.runs.cases import arms_of, groups_of  # noqa: PLC0415 - as above
+
+    if as_json:
+        show_json(performed.written)
+        return
+    for group, members in groups_of(performed.finished).items():
+        found = [one for one in performed.written.verdicts if one.group == group]
+        if found or performed.written.experiment == "compare":
+            for part in compared(group, arms_of(members), found):
+                console().print(part)
+    console().print()
+    for path in performed.paths:
         console().print(str(path))
 
 

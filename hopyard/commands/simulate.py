@@ -1,18 +1,28 @@
 """simulate, scenarios: runs in virtual time, and what there is to run."""
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from hopyard.commands.options import AsJson, Out, Policy, Scenario, Seed, Trace, writable
 from hopyard.show.tables import scenarios_table
-from hopyard.show.terminal import complain_of, console, show_json, show_result, write_lines
+from hopyard.show.terminal import complain_of, console, say, show_json, show_result, write_lines
+from hopyard.show.ticker import Ticker
+from hopyard.show.units import duration
 from schemas.results import RunResult
 from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from loadgen.progress import Progress, Watch
+    from loadgen.simulation import Simulated
+
+DECIDED = {"seed": "--seed"}
+"""settings that an option decides"""
 
 
 def simulate(
@@ -49,25 +59,36 @@ def simulate(
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
     $ hopyard simulate --scenario hops-64 --policy fifo --out fifo.json --events fifo.ndjson
     """
-    from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - brings numpy
-    from loadgen.simulation import simulate as run  # noqa: PLC0415 - brings every service
-    from shared.domain.audit import audit  # noqa: PLC0415 - as above
+    from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
+        check_policy,
+        chosen_scenario,
+        simulated_scenario,
+    )
+    from shared.domain.audit import audit  # noqa: PLC0415 - brings every service
     from shared.runtime.logs import configure_logs  # noqa: PLC0415 - as above
 
     configure_logs(Settings(log_level="warning", log_format="console"))
     check_policy(policy)
-    chosen = chosen_scenario(scenario, trace)
+    decided = DECIDED if policy is None else DECIDED | {"policy": "--policy"}
+    chosen = simulated_scenario(chosen_scenario(scenario, trace), say, decided).scenario
     if dump_problems is not None:
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)
     if not audited:
         show_result(_streamed(chosen, policy, seed, events_file), as_json=as_json, out=out)
         return
-    simulated = run(chosen, policy=policy, seed=seed)
+    simulated = _simulated(chosen, policy, seed)
     if events_file is not None:
         write_lines(events_file, map(msgspec.json.encode, simulated.events))
     show_result(simulated.result, as_json=as_json, out=out)
     complain_of(audit(simulated.events, drained=True, seqs=simulated.seqs))
+
+
+def _simulated(chosen: ScenarioFile, policy: str | None, seed: int) -> "Simulated":
+    from loadgen.simulation import simulate as run  # noqa: PLC0415 - brings every service
+
+    with _watched() as watch:
+        return run(chosen, policy=policy, seed=seed, watch=watch)
 
 
 def _streamed(chosen: ScenarioFile, policy: str | None, seed: int, events_file: Path | None) -> RunResult:
@@ -75,13 +96,32 @@ def _streamed(chosen: ScenarioFile, policy: str | None, seed: int, events_file: 
     from loadgen.simulation import simulate_streaming  # noqa: PLC0415 - as above
 
     encode = msgspec.json.Encoder().encode
-    with contextlib.ExitStack() as open_files:
+    with contextlib.ExitStack() as entered:
+        watch = entered.enter_context(_watched())
         if events_file is None:
-            return simulate_streaming(chosen, lambda _: None, policy=policy, seed=seed)
-        file = open_files.enter_context(events_file.open("wb"))
+            return simulate_streaming(chosen, lambda _: None, policy=policy, seed=seed, watch=watch)
+        file = entered.enter_context(events_file.open("wb"))
         return simulate_streaming(
-            chosen, lambda event: file.writelines((encode(event), b"\n")), policy=policy, seed=seed
+            chosen,
+            lambda event: file.writelines((encode(event), b"\n")),
+            policy=policy,
+            seed=seed,
+            watch=watch,
         )
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator["Watch"]:
+    """Whom to show how far a simulation has come."""
+    ticker = Ticker()
+
+    def watch(now: "Progress") -> None:
+        ticker.show(f"{now.ended} of {now.total} jobs ended, {duration(now.at)} of cluster time", now.share)
+
+    try:
+        yield watch
+    finally:
+        ticker.clear()
 
 
 def scenarios(*, as_json: AsJson = False) -> None:

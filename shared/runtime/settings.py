@@ -23,6 +23,14 @@ _SECRETS = ("token", "password")
 Value = str | int | float | bool
 
 
+class UnknownSetting(ValueError):
+    """A name that no setting has."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class Setting(msgspec.Struct, frozen=True):
     """One line of `hopyard config show`. A secret that is set shows as stars."""
 
@@ -38,10 +46,18 @@ def load_settings(environ: Mapping[str, str], path: Path | str | None = None) ->
     `path` None: the file that `HOPYARD_SETTINGS` names, if it names one. Raises ValueError that names the
     file or variable and the setting.
     """
+    return msgspec.convert(in_file(environ, path) | in_environment(environ), Settings)
+
+
+def in_file(environ: Mapping[str, str], path: Path | str | None = None) -> dict[str, Value]:
+    """What the settings file says and nothing else. Raises as `load_settings` does."""
     path = path or environ.get(FILE_VARIABLE) or None
-    values = _checked(_from_file(Path(path)), f"{path}: ") if path else {}
-    values |= _checked(_from_environment(environ), PREFIX)
-    return msgspec.convert(values, Settings)
+    return _checked(_from_file(Path(path)), f"{path}: ") if path else {}
+
+
+def in_environment(environ: Mapping[str, str]) -> dict[str, Value]:
+    """What the environment says and nothing else. Raises as `load_settings` does."""
+    return _checked(_from_environment(environ), PREFIX)
 
 
 def describe(settings: Settings) -> list[Setting]:
@@ -94,7 +110,7 @@ def _known(name: str, names: Iterable[str], source: str) -> str:
         return name
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {_label(close[0], source)}?" if close else ""
-    raise ValueError(f"{_label(name, source)}: there is no such setting{hint}")
+    raise UnknownSetting(f"{_label(name, source)}: there is no such setting{hint}", name)
 
 
 def converted(value: object, kind: object, label: str) -> Value:

@@ -98,7 +98,8 @@ async def test_a_demo_completes_every_job_and_breaks_no_rule(tmp_path: Path) -> 
 async def test_a_simulation_prints_nothing_but_its_result(tmp_path: Path) -> None:
     arguments = ("simulate", "--scenario", "tiny", "--json", "--events", "events.ndjson")
     code, out, err = await ran(*arguments, cwd=tmp_path)
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert [line for line in err.splitlines() if " of cluster time, " not in line] == []  # but how far it is
     assert json.loads(out)["events"] == len((tmp_path / "events.ndjson").read_text().splitlines())
 
 
@@ -119,7 +120,8 @@ async def test_an_interrupted_simulation_says_so(
         await until(lambda: problems.exists() and any(problems.iterdir()), START_LIMIT_S)
         simulation.send_signal(signal.SIGINT)
         out, err = await simulation.communicate()
-    assert (simulation.returncode, out, err) == (130, b"", said)
+    assert (simulation.returncode, out) == (130, b"")
+    assert err.endswith(said)
 
 
 async def test_a_taken_port_is_named(tmp_path: Path) -> None:

@@ -24,6 +24,14 @@ POLICIES = ("hops", "sia", "gavel")
 """that the paper compares"""
 PRIORITIES = ("lr", "las", "sjf", "srtf", "ftf", "fifo")
 QUICK_RATES = (20.0, 80.0)
+ASKED = "side by side"
+
+
+def asked(options: Options) -> Iterator[Case]:
+    """Every policy as it was named, and nothing else."""
+    for policy in options.policies:
+        setup = Setup(policy.policy, policy.overrides)
+        yield from _seeded(options, ASKED, policy.label, setup)
 
 
 def comparison(options: Options) -> Iterator[Case]:

@@ -1,17 +1,52 @@
-"""What the command line chose for an experiment."""
+"""What the command line chose for an experiment, and the folder that it names."""
+
+from hashlib import blake2b
+from pathlib import Path
 
 import msgspec
 
 from hopyard.lab.experiments.baselines import Contender
+from hopyard.lab.runs.trials import Overrides
 from schemas.scenarios import ScenarioFile, TraceWorkload
+
+SCENARIO_HASH = "scenario hash"
+
+
+def scenario_hash(scenario: ScenarioFile) -> str:
+    """Of what is in it, its settings and its trace; where the trace stands does not matter."""
+    digest = blake2b(digest_size=8)
+    if isinstance(scenario.workload, TraceWorkload):
+        digest.update(Path(scenario.workload.path).read_bytes())
+        scenario = msgspec.structs.replace(
+            scenario, workload=msgspec.structs.replace(scenario.workload, path="")
+        )
+    digest.update(msgspec.json.encode(scenario, order="deterministic"))
+    return digest.hexdigest()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     scenario: ScenarioFile
     policies: tuple[Contender, ...]
     seeds: tuple[int, ...]
+    given: Overrides = {}
+    """settings of the shell and of its settings file, which the scenario has already"""
     quick: bool = False
     """small, to see that everything works"""
+
+    def about(self) -> dict[str, str]:
+        """What it was asked, for the report's foot."""
+        return {
+            "scenario": self.scenario.name,
+            "policies": ", ".join(policy.label for policy in self.policies),
+            "seeds": ", ".join(map(str, self.seeds)),
+            SCENARIO_HASH: scenario_hash(self.scenario),
+        }
+
+    def folder(self) -> str:
+        """A name that no other scenario, trace, settings, policies or seeds have."""
+        asked = (scenario_hash(self.scenario), self.policies, self.seeds, self.quick)
+        digest = blake2b(msgspec.json.encode(asked, order="deterministic"), digest_size=4)
+        return f"{self.scenario.name}-{digest.hexdigest()}"
 
     @property
     def traced(self) -> bool:

@@ -58,7 +58,7 @@ def _case(options: Options, group: str, at: float, jobs: int, gpus: int) -> Iter
             warm_rounds=WARM_ROUNDS,
             budget_s=BUDGET_S,
             options=parted(setup.policy).options,
-            overrides=setup.overrides,
+            overrides={**options.given, **setup.overrides},
         )
         yield Case(group=group, arm="solver", trial=trial, at=at)
 

@@ -10,11 +10,12 @@ from hopyard.lab.experiments import accuracy, accuracy_report, comparison, grids
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
-from hopyard.lab.runs.cases import Case, Finished
+from hopyard.lab.report.verdicts import Verdict, verdicts
+from hopyard.lab.runs.cases import Case, Finished, arms_of, groups_of
 from hopyard.lab.runs.pool import TrialPool, TrialRun
-from hopyard.lab.runs.trials import Simulated, Solved
-from hopyard.local.processes import Say
+from hopyard.lab.runs.trials import Simulated, Solved, plain
 from hopyard.local.signals import run_until_stopped
+from hopyard.show.ticker import Ticker
 
 DIFFERENCES = "## Differences from the paper"
 NOTES = Path(__file__).parents[3] / "docs" / "experiments"
@@ -26,6 +27,15 @@ class Findings(msgspec.Struct, frozen=True):
 
     parts: Sequence[Part]
     figures: Sequence[Figure]
+    verdicts: Sequence[Verdict] = ()
+
+
+class Performed(msgspec.Struct, frozen=True, kw_only=True):
+    written: Written
+    paths: Sequence[Path]
+    """of the report, what a reader opens first before the others"""
+    finished: Sequence[Finished]
+    """the simulations"""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +57,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     experiment: Experiment
     options: Options
     out: Path
+    runs: Path
+    """where outcomes are kept"""
     workers: int
     events: bool
     """keep the event log of every simulation beside its outcome"""
@@ -54,15 +66,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """machine and versions"""
 
 
-def perform(plan: Plan, say: Say) -> list[Path]:
-    """Make the runs that are missing and write the report. Returns its files.
+def perform(plan: Plan, ticker: Ticker) -> Performed:
+    """Make the runs that are missing and write the report.
 
     Raises Interrupted, and Failure when a run failed: then the report is of the others and says so.
     """
     cases = list(plan.experiment.cases(plan.options))
-    pool = TrialPool(
-        plan.out / "runs", 1 if plan.experiment.serial else plan.workers, say, events=plan.events
-    )
+    pool = TrialPool(plan.runs, 1 if plan.experiment.serial else plan.workers, ticker, events=plan.events)
     runs = run_until_stopped(pool.run([case.trial for case in cases]))
     if runs is None:
         raise Interrupted("interrupted; what is done is kept, and the same command goes on from there")
@@ -70,25 +80,45 @@ def perform(plan: Plan, say: Say) -> list[Path]:
     failures = tuple(dict.fromkeys(f"{run.trial}: {run.failure}" for run in runs if run.outcome is None))
     if all(run.outcome is None for run in runs):
         raise Failure("every run failed; the first: " + failures[0])
-    paths = _write(plan, done, failures)
+    performed = _write(plan, done, failures)
     if failures:
-        raise Failure(f"runs that failed: {len(failures)}; {paths[0]} is about the others and says which")
-    return paths
+        raise Failure(
+            f"runs that failed: {len(failures)}; {performed.paths[0]} is about the others and says which"
+        )
+    return performed
 
 
-def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[str, ...]) -> list[Path]:
+def overruled(plan: Plan) -> Iterator[str]:
+    """Settings of the shell that some runs have otherwise, because of what they compare."""
+    for name, value in plan.options.given.items():
+        found = {
+            f"{case.arm} ({case.group})": other
+            for case in plan.experiment.cases(plan.options)
+            if (other := case.trial.overrides.get(name, value)) != value
+        }
+        for arm, other in found.items():
+            yield f"{name} is {plain(other)} and not {plain(value)} for {arm}"
+
+
+def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[str, ...]) -> Performed:
     findings = plan.experiment.report(plan.options, done)
     finished = simulations(done)
-    about = {"scenario": plan.options.scenario.name, **plan.about}
+    about = plan.options.about() | plan.about
     report = Report(
         title=plan.experiment.title,
         parts=[*_opening(plan, failures, finished), *findings.parts, *_closing(plan, about)],
         figures=findings.figures,
     )
-    written = Written(experiment=plan.name, about=about, figures=tuple(findings.figures), failures=failures)
+    written = Written(
+        experiment=plan.name,
+        about=about,
+        figures=tuple(findings.figures),
+        verdicts=tuple(findings.verdicts),
+        failures=failures,
+    )
     if finished:
         parquet.write(plan.out / "data", finished)
-    return write(plan.out, report, written)
+    return Performed(written=written, paths=write(plan.out, report, written), finished=finished)
 
 
 def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) -> Iterator[Part]:
@@ -139,11 +169,21 @@ def _reported(
     return ("", {}) if options.traced else tables.get(options.scenario.name, ("", {}))
 
 
+def _asked(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    """One's own comparison: the paper has nothing about it."""
+    finished = simulations(done)
+    return Findings(
+        list(comparison.compared(finished, {}, "")), comparison.figures_of(finished, {}), _verdicts(finished)
+    )
+
+
 def _compare(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     source, reported = _reported(options, paper.TABLES)
     finished = simulations(done)
     return Findings(
-        list(comparison.compared(finished, reported, source)), comparison.figures_of(finished, reported)
+        list(comparison.compared(finished, reported, source)),
+        comparison.figures_of(finished, reported),
+        _verdicts(finished),
     )
 
 
@@ -151,8 +191,18 @@ def _priorities(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Find
     source, reported = _reported(options, paper.PRIORITIES)
     finished = simulations(done)
     return Findings(
-        list(comparison.by_rule(finished, reported, source)), comparison.figures_of(finished, reported)
+        list(comparison.by_rule(finished, reported, source)),
+        comparison.figures_of(finished, reported),
+        _verdicts(finished),
     )
+
+
+def _verdicts(finished: Sequence[Finished]) -> list[Verdict]:
+    return [
+        verdict
+        for group, members in groups_of(finished).items()
+        for verdict in verdicts(group, arms_of(members))
+    ]
 
 
 def _rates(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
@@ -178,9 +228,10 @@ BASELINES = (
 
 COMPARE = Experiment(
     title="Policies compared",
-    about=BASELINES,
-    cases=grids.comparison,
-    report=_compare,
+    about="Every policy as it was named, with its own defaults; all see the same jobs, estimates and costs: "
+    "profiling, restarts, decision time.",
+    cases=grids.asked,
+    report=_asked,
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = {

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hopyard.lab.report.document import Table
 from hopyard.lab.report.measures import spread
 from hopyard.lab.report.statistics import summary
-from hopyard.lab.runs.trials import JobRow, Simulated
+from hopyard.lab.runs.trials import Simulated
+from schemas.results import JobResult
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 
@@ -97,11 +98,11 @@ CAUSES: Mapping[str, Callable[[Simulated], float | None]] = {
 }
 
 
-def _started(outcome: Simulated) -> list[JobRow]:
+def _started(outcome: Simulated) -> list[JobResult]:
     return [job for job in outcome.jobs if job.started_at is not None]
 
 
-def _first_wait_s(job: JobRow) -> float:
+def _first_wait_s(job: JobResult) -> float:
     assert job.started_at is not None, "of started jobs only"
     return job.started_at - job.submitted_at
 

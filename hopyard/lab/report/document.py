@@ -7,15 +7,20 @@ be sent to somebody and opened years later.
 import base64
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
 import msgspec
 from markdown_it import MarkdownIt
 
+from hopyard.failures import Failure
+from hopyard.lab.report.verdicts import Verdict
 from schemas.base import Message
 
+FIGURES = "figures.json"
+KEPT_APART = ("scenario", "scenario hash")
+"""what a report says about itself and another in the same folder must say, too"""
 PICTURE = re.compile(r'<p><img src="([^"]+)" alt="([^"]*)" /></p>')
 
 
@@ -65,7 +70,25 @@ class Written(Message, frozen=True, kw_only=True):
     about: dict[str, str]
     """versions, machine, scenario, seeds"""
     figures: tuple[Figure, ...]
+    verdicts: tuple[Verdict, ...] = ()
     failures: tuple[str, ...]
+
+
+def refuse_other(folder: Path, about: Mapping[str, str]) -> None:
+    """Raises Failure where the folder holds a report about another scenario, which would be lost."""
+    try:
+        there = msgspec.json.decode((folder / FIGURES).read_bytes(), type=_There).about
+    except (OSError, msgspec.DecodeError):
+        return
+    if any(label in there and there[label] != about[label] for label in KEPT_APART):
+        raise Failure(
+            f"{folder} holds a report about other jobs or settings ({there['scenario']}): "
+            "choose another --out"
+        )
+
+
+class _There(msgspec.Struct):
+    about: dict[str, str]
 
 
 def write(folder: Path, report: Report, written: Written) -> list[Path]:
@@ -75,7 +98,7 @@ def write(folder: Path, report: Report, written: Written) -> list[Path]:
     pictures = [part for part in report.parts if isinstance(part, Picture)]
     for picture in pictures:
         (plots / f"{picture.name}.png").write_bytes(picture.png)
-    paths = [folder / name for name in ("report.html", "report.md", "figures.json")]
+    paths = [folder / name for name in ("report.html", "report.md", FIGURES)]
     text = markdown(report)
     paths[0].write_text(page(report.title, text, pictures), "utf-8")
     paths[1].write_text(text, "utf-8")

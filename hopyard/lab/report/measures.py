@@ -57,7 +57,7 @@ JOB_MEASURES = (
     Measure("latency_ratio", "LR"),
     Measure("ftf_rho", "FTF ρ"),
 )
-"""what jobs are compared by, one against itself under another policy; fields of `JobRow`"""
+"""what jobs are compared by, one against itself under another policy; fields of `JobResult`"""
 
 
 def figure(value: float | None, *, signed: bool = False) -> str:
@@ -72,9 +72,19 @@ def figure(value: float | None, *, signed: bool = False) -> str:
     return f"{value:{sign}.2g}" if abs(value) < 0.1 else f"{value:{sign}.3g}"  # noqa: PLR2004 - as above
 
 
-def spread(summary: Summary | None, scale: float = 1.0, *, signed: bool = False) -> str:
-    """Mean ± half the 95 % interval."""
+def says_little(summary: Summary, *, signed: bool = False) -> bool:
+    """The interval is wider than half of the figure; of a difference: it contains 0."""
+    if summary.half_width is None or summary.half_width < RESOLUTION:
+        return False
+    return summary.half_width > abs(summary.mean) * (1.0 if signed else 0.5)
+
+
+def spread(summary: Summary | None, scale: float = 1.0, *, signed: bool = False, marked: bool = True) -> str:
+    """Mean ± half the 95 % interval; `marked`: with a ? where that says little."""
     if summary is None:
         return "–"
     mean = figure(summary.mean / scale, signed=signed)
-    return mean if summary.half_width is None else f"{mean} ± {figure(summary.half_width / scale)}"
+    if summary.half_width is None:
+        return mean
+    mark = " ?" if marked and says_little(summary, signed=signed) else ""
+    return f"{mean} ± {figure(summary.half_width / scale)}{mark}"

@@ -20,8 +20,9 @@ import duckdb
 import msgspec
 
 from hopyard.lab.runs.cases import Case, Finished
-from hopyard.lab.runs.trials import JobRow, PlanRow, PointRow, Simulated
+from hopyard.lab.runs.trials import PlanRow, PointRow, Simulated
 from schemas.accuracy import Execution
+from schemas.results import JobResult
 
 Cell = str | float | int | None
 Row = dict[str, Cell]
@@ -42,7 +43,7 @@ def _metrics(outcome: Simulated) -> Iterator[_Metric]:
 
 KINDS: Mapping[str, tuple[type[msgspec.Struct], Callable[[Simulated], Iterator[msgspec.Struct]]]] = {
     "metrics": (_Metric, _metrics),
-    "jobs": (JobRow, lambda outcome: iter(outcome.jobs)),
+    "jobs": (JobResult, lambda outcome: iter(outcome.jobs)),
     "plans": (PlanRow, lambda outcome: iter(outcome.plans)),
     "executions": (Execution, lambda outcome: iter(outcome.executions)),
     "curves": (PointRow, lambda outcome: iter(outcome.curve)),
@@ -74,8 +75,11 @@ def _keys(case: Case, policy: str) -> Row:
 
 
 def _renamed(row: msgspec.Struct) -> Row:
-    """A row's own `at` is a time and not the place in a sweep."""
-    return {"time_s" if name == "at" else name: value for name, value in msgspec.structs.asdict(row).items()}
+    """A row's own `at` is a time and not the place in a sweep; several names are one text."""
+    return {
+        "time_s" if name == "at" else name: " ".join(value) if isinstance(value, tuple) else value
+        for name, value in msgspec.structs.asdict(row).items()
+    }
 
 
 def _columns(kind: type[msgspec.Struct]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hopyard.lab.runs.trials import Hold, JobRow, LoadingRow, PlanRow, PointRow, Simulated
+from hopyard.lab.runs.trials import Hold, LoadingRow, PlanRow, PointRow, Simulated
 from schemas.base import Event
 from schemas.events import JobProfiled, ProfileMeasured, WorkerStarted, WorkerStopped
 from schemas.ids import JobId, NodeId, PlacementId
@@ -10,10 +10,8 @@ from schemas.results import RunResult
 from shared.domain.accuracy import executions_of
 from shared.domain.audit import Violation
 from shared.domain.ledger import Ledger, ledger_of
-from shared.domain.ledger.records import JobRecord, PlanRecord, Run
-from shared.domain.metrics import jct_s, latency_ratio
+from shared.domain.ledger.records import PlanRecord
 from shared.domain.metrics.curves import busy_gpus_curve, throughput_curve
-from shared.domain.metrics.fairness import ftf_rhos
 
 CURVE_STEP_S = 10.0
 """as the paper samples its figure 11"""
@@ -26,34 +24,11 @@ def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[V
         result=result,
         violations=tuple(f"{one.rule}: {one.detail}" for one in violations),
         gpu_types=tuple(node.node.gpu_type for node in ledger.nodes.values() for _ in range(node.node.gpus)),
-        jobs=tuple(_job(ledger, record) for record in ledger.jobs.values()),
         plans=tuple(_plan(record) for record in ledger.plans),
         executions=tuple(executions_of(events)),
         holds=tuple(_holds(ledger, events)),
         curve=tuple(_curve(ledger)),
         loading=tuple(_loading(ledger, events)),
-    )
-
-
-def _job(ledger: Ledger, record: JobRecord) -> JobRow:
-    rhos = ftf_rhos(ledger, [record])
-    return JobRow(
-        job_id=record.job_id,
-        name=record.spec.name,
-        model=record.spec.workload.model,
-        dataset=record.spec.workload.dataset,
-        state=record.state.value,
-        submitted_at=record.submitted_at,
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-        wait_s=record.wait_s(ledger.at),
-        age_s=record.age_s,
-        jct_s=jct_s(record) if record.ended else None,
-        latency_ratio=latency_ratio(record, ledger.at),
-        ftf_rho=rhos[0] if rhos else None,
-        gpu_s=sum(run.gpus * (_end(ledger, run) - run.started_at) for run in record.runs),
-        restarts=record.restarts,
-        lost_gpu_s=record.lost_gpu_s,
     )
 
 
@@ -131,7 +106,3 @@ def _loading(ledger: Ledger, events: Sequence[Event]) -> Iterator[LoadingRow]:
                 gpu_type=event.gpu_type,
                 data_s=event.data_s,
             )
-
-
-def _end(ledger: Ledger, run: Run) -> float:
-    return ledger.at if run.ended_at is None else run.ended_at

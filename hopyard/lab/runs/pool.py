@@ -12,14 +12,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from hopyard.lab.runs.cache import SUFFIX, kept_at, name_of
 from hopyard.lab.runs.trials import Outcome, Trial
-from hopyard.local.processes import Say
+from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
 
 LIMIT_S = 6 * 3600.0
@@ -39,10 +39,10 @@ class TrialRun(msgspec.Struct, frozen=True):
 class TrialPool:
     """A folder of outcomes, and the processes that add to it."""
 
-    def __init__(self, folder: Path, workers: int, say: Say, *, events: bool = False) -> None:
+    def __init__(self, folder: Path, workers: int, ticker: Ticker, *, events: bool = False) -> None:
         self._folder = folder
         self._workers = workers
-        self._say = say
+        self._ticker = ticker
         self._events = events
 
     async def run(self, trials: Sequence[Trial]) -> list[TrialRun]:
@@ -50,40 +50,42 @@ class TrialPool:
         self._folder.mkdir(parents=True, exist_ok=True)
         paths = {self._path(trial): trial for trial in trials}
         missing = {path: trial for path, trial in paths.items() if self._lacks(path)}
-        self._say(f"{len(paths)} runs, {len(paths) - len(missing)} of them kept from before")
+        self._ticker.say(f"{len(paths)} runs, {len(paths) - len(missing)} of them kept from before")
         failures = await self._make(missing)
         return [_run(trial, self._path(trial), failures) for trial in trials]
 
     async def _make(self, missing: dict[Path, Trial]) -> dict[Path, str]:
         """The failures, by outcome."""
         slots = asyncio.Semaphore(self._workers)
-        progress = _Progress(len(missing), self._say)
+        progress = _Progress(missing, self._ticker)
 
         async def one(path: Path, trial: Trial) -> str:
             async with slots:
                 began = time.monotonic()
-                failure = await self._process(path, trial)
-                progress.done(str(trial), time.monotonic() - began, failure)
+                progress.show(path, 0.0)
+                failure = await self._process(path, trial, lambda share: progress.show(path, share))
+                progress.done(path, time.monotonic() - began, failure)
                 return failure
 
         async with asyncio.TaskGroup() as group:
             tasks = {path: group.create_task(one(path, trial)) for path, trial in missing.items()}
+        self._ticker.clear()
         return {path: task.result() for path, task in tasks.items() if task.result()}
 
-    async def _process(self, path: Path, trial: Trial) -> str:
-        """Run one trial; the reason when it failed, else nothing."""
+    async def _process(self, path: Path, trial: Trial, show: Callable[[float], None]) -> str:
+        """Run one trial; the reason when it failed, else nothing. `show`: the share of it that is done."""
         events = path.with_suffix(".ndjson")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "hopyard.local.child", str(os.getpid()), "hopyard.lab.runs.worker"),
             *(str(path), *([str(events)] if self._events else [])),
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
         try:
             async with asyncio.timeout(LIMIT_S):
-                _, said = await process.communicate(msgspec.json.encode(trial))
+                said = await _heard(process, msgspec.json.encode(trial), show)
         except TimeoutError:
             return f"not done within {duration(LIMIT_S)}"
         finally:
@@ -105,21 +107,51 @@ class TrialPool:
         return kept_at(path) is None or not has_events
 
 
+async def _heard(process: asyncio.subprocess.Process, trial: bytes, show: Callable[[float], None]) -> bytes:
+    """What the process said on stderr; the numbers on its stdout are shares of its work."""
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    said = asyncio.ensure_future(process.stderr.read())
+    with contextlib.suppress(ConnectionError):  # it has ended; its last words say why
+        process.stdin.write(trial)
+        await process.stdin.drain()
+        process.stdin.close()
+    async for line in process.stdout:
+        with contextlib.suppress(ValueError):  # what a policy prints is no share
+            show(float(line))
+    await process.wait()
+    return await said
+
+
 class _Progress:
-    """A line for every run that is over."""
+    """All runs that are to be made: how much of each is done."""
 
-    def __init__(self, total: int, say: Say) -> None:
-        self._total = total
-        self._say = say
+    def __init__(self, missing: Mapping[Path, Trial], ticker: Ticker) -> None:
+        self._names = {path: str(trial) for path, trial in missing.items()}
+        self._shares = dict.fromkeys(missing, 0.0)
+        self._begun: set[Path] = set()
         self._done = 0
-        self._began = time.monotonic()
+        self._ticker = ticker
 
-    def done(self, name: str, took_s: float, failure: str) -> None:
+    def show(self, path: Path, share: float) -> None:
+        """Called when it begins, too."""
+        self._begun.add(path)
+        self._shares[path] = share
+        total = len(self._shares)
+        under_way = len(self._begun) - self._done
+        self._ticker.show(
+            f"{self._done} of {total} runs done, {under_way} under way", sum(self._shares.values()) / total
+        )
+
+    def done(self, path: Path, took_s: float, failure: str) -> None:
         self._done += 1
-        left_s = (time.monotonic() - self._began) / self._done * (self._total - self._done)
-        rest = f", about {duration(left_s)} left" if self._done < self._total else ""
-        what = f"failed: {failure.splitlines()[-1]}" if failure else f"took {duration(took_s)}"
-        self._say(f"[{self._done}/{self._total}] {name} {what}{rest}")
+        name = f"[{self._done}/{len(self._shares)}] {self._names[path]}"
+        if failure:
+            self._ticker.say(f"{name} failed: {failure.splitlines()[-1]}")
+        else:
+            self._ticker.step(f"{name} took {duration(took_s)}")
+        self.show(path, 1.0)
 
 
 def _run(trial: Trial, path: Path, failures: dict[Path, str]) -> TrialRun:

@@ -6,7 +6,7 @@ machine aside. All times are cluster seconds unless a field says otherwise.
 
 from schemas.accuracy import Execution
 from schemas.base import Message
-from schemas.results import RunResult
+from schemas.results import JobResult, RunResult
 from schemas.scenarios import ScenarioFile
 
 Overrides = dict[str, str | int | float | bool]
@@ -54,25 +54,6 @@ def _shown(overrides: Overrides) -> str:
 def plain(value: object) -> str:
     """A setting's value as it is shown."""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-class JobRow(Message, frozen=True, kw_only=True):
-    job_id: str
-    name: str
-    model: str
-    dataset: str
-    state: str
-    submitted_at: float
-    started_at: float | None
-    ended_at: float | None
-    wait_s: float
-    age_s: float | None
-    jct_s: float | None
-    latency_ratio: float | None
-    ftf_rho: float | None
-    gpu_s: float
-    restarts: int
-    lost_gpu_s: float
 
 
 class PlanRow(Message, frozen=True, kw_only=True):
@@ -123,12 +104,15 @@ class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
     """rules of the audit that the event log breaks; there should be none"""
     gpu_types: tuple[str, ...]
     """by GPU, as holds count them"""
-    jobs: tuple[JobRow, ...]
     plans: tuple[PlanRow, ...]
     executions: tuple[Execution, ...]
     holds: tuple[Hold, ...]
     curve: tuple[PointRow, ...]
     loading: tuple[LoadingRow, ...]
+
+    @property
+    def jobs(self) -> tuple[JobResult, ...]:
+        return self.result.job_results
 
     @property
     def began_at(self) -> float:

@@ -1,6 +1,7 @@
 """One trial in a process of its own: `python -m hopyard.lab.runs.worker OUTCOME [EVENTS] < TRIAL`.
 
-Ends with 0 and the outcome in its file, or with a traceback and without one.
+Ends with 0 and the outcome in its file, or with a traceback and without one. While it runs it prints the
+share of a simulation that is done, a number a line.
 """
 
 import sys
@@ -12,9 +13,12 @@ import msgspec
 from hopyard.lab.runs.cache import keep
 from hopyard.lab.runs.outcomes import simulated
 from hopyard.lab.runs.trials import Outcome, Simulation, Solving, StoredOutcome, Trial
+from loadgen.progress import Progress, Watch
 from schemas.settings import Settings
 from shared.domain.audit import audit
 from shared.runtime.logs import configure_logs
+
+PRINT_EVERY_S = 0.5
 
 
 def main() -> None:
@@ -22,25 +26,42 @@ def main() -> None:
     trial = msgspec.json.decode(sys.stdin.buffer.read(), type=Trial)
     events = Path(sys.argv[2]) if len(sys.argv) > 2 else None  # noqa: PLR2004 - the second argument
     began = time.monotonic()
-    outcome = performed(trial, events)
+    outcome = performed(trial, events, _printed())
     keep(Path(sys.argv[1]), StoredOutcome(trial=trial, outcome=outcome, wall_s=time.monotonic() - began))
 
 
-def performed(trial: Trial, events_file: Path | None = None) -> Outcome:
-    """`events_file`: where a simulation's event log shall go."""
+def _printed() -> Watch:
+    """Not more often than somebody could read it."""
+    last = -PRINT_EVERY_S
+
+    def watch(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PRINT_EVERY_S:
+            last = now
+            sys.stdout.write(f"{progress.share:.4f}\n")
+            sys.stdout.flush()
+
+    return watch
+
+
+def performed(trial: Trial, events_file: Path | None = None, watch: Watch | None = None) -> Outcome:
+    """`events_file`: where a simulation's event log shall go; `watch`: who is shown how far it is."""
     match trial:
         case Simulation():
-            return _simulate(trial, events_file)
+            return _simulate(trial, events_file, watch)
         case Solving():
             from hopyard.lab.runs.solving import solved  # noqa: PLC0415 - brings the solver
 
             return solved(trial)
 
 
-def _simulate(trial: Simulation, events_file: Path | None) -> Outcome:
+def _simulate(trial: Simulation, events_file: Path | None, watch: Watch | None) -> Outcome:
     from loadgen.simulation import simulate  # noqa: PLC0415 - brings every service
 
-    run = simulate(trial.scenario, policy=trial.policy, seed=trial.seed, overrides=trial.overrides)
+    run = simulate(
+        trial.scenario, policy=trial.policy, seed=trial.seed, overrides=trial.overrides, watch=watch
+    )
     if events_file is not None:
         with events_file.open("wb") as file:
             file.writelines(msgspec.json.encode(event) + b"\n" for event in run.events)

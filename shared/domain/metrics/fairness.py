@@ -5,13 +5,18 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from schemas.ids import GpuType
+from schemas.ids import GpuType, JobId
 from shared.domain.cluster import gpus_by_type
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord
 
 
 def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
+    """ρ of ended jobs, those without an estimate left out."""
+    return list(ftf_rho_by_job(ledger, records).values())
+
+
+def ftf_rho_by_job(ledger: Ledger, records: Iterable[JobRecord]) -> dict[JobId, float]:
     """ρ = T_shared / T_isolated of ended jobs, those without an estimate left out.
 
     T_shared is the JCT. N, the number of jobs that share the cluster, is its mean over the job's life
@@ -19,7 +24,7 @@ def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
     """
     gpus = gpus_by_type(known.node for known in ledger.nodes.values())
     present = _Presence(ledger)
-    rhos = []
+    rhos = {}
     for record in records:
         if record.ended_at is None:
             continue
@@ -31,7 +36,7 @@ def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
             sharers=present.mean(record.submitted_at, record.ended_at),
         )
         if alone_s is not None:
-            rhos.append((record.ended_at - record.submitted_at) / alone_s)
+            rhos[record.job_id] = (record.ended_at - record.submitted_at) / alone_s
     return rhos
 
 

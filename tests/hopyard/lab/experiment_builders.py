@@ -1,5 +1,6 @@
 """What the tests of experiments build from: small trials, made-up outcomes, and a pool that says nothing."""
 
+import io
 from typing import Any
 
 import msgspec
@@ -7,9 +8,10 @@ import msgspec
 from hopyard.lab.experiments.baselines import contender
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.runs.cases import Case, Finished
-from hopyard.lab.runs.trials import Hold, JobRow, Overrides, PlanRow, PointRow, Simulated, Simulation
+from hopyard.lab.runs.trials import Hold, Overrides, PlanRow, PointRow, Simulated, Simulation
+from hopyard.show.ticker import Ticker
 from loadgen.scenarios import load_scenario
-from schemas.results import PlanFigures, RunResult
+from schemas.results import JobResult, PlanFigures, RunResult
 from schemas.scenarios import ScenarioFile
 
 METRICS: dict[str, float | None] = {
@@ -62,7 +64,7 @@ def options(**fields: Any) -> Options:  # noqa: ANN401 - fields of Options
     return Options(**{**chosen, "policies": tuple(map(contender, chosen["policies"]))})
 
 
-def job(job_id: str = "a", **fields: Any) -> JobRow:  # noqa: ANN401 - fields of JobRow
+def job(job_id: str = "a", **fields: Any) -> JobResult:  # noqa: ANN401 - fields of JobResult
     defaults: dict[str, Any] = {
         "name": "resnet18",
         "model": "resnet18",
@@ -80,7 +82,7 @@ def job(job_id: str = "a", **fields: Any) -> JobRow:  # noqa: ANN401 - fields of
         "restarts": 0,
         "lost_gpu_s": 0.0,
     }
-    return JobRow(**{**defaults, **fields, "job_id": job_id})
+    return JobResult(**{**defaults, **fields, "job_id": job_id})
 
 
 def outcome(policy: str = "fifo", seed: int = 1, **metrics: float) -> Simulated:
@@ -97,12 +99,12 @@ def outcome(policy: str = "fifo", seed: int = 1, **metrics: float) -> Simulated:
         events=10,
         wall_s=1.0,
         settings={"round_s": 120.0},
+        job_results=(job("a"), job("b", jct_s=1800.0)),
     )
     return Simulated(
         result=result,
         violations=(),
         gpu_types=("titan-xp", "titan-xp", "rtx-3090"),
-        jobs=(job("a"), job("b", jct_s=1800.0)),
         plans=(plan(),),
         executions=(),
         holds=(Hold(gpu=0, job=0, started_at=60.0, ended_at=3660.0),),
@@ -140,5 +142,13 @@ def finished(
     )
 
 
-def silent(_: str) -> None:
-    """Says nothing."""
+def silent() -> Ticker:
+    """Says nothing to anybody."""
+    return Ticker(io.StringIO())
+
+
+class Terminal(io.StringIO):
+    """A place to write to that is rewritten."""
+
+    def isatty(self) -> bool:
+        return True

@@ -10,6 +10,7 @@ import pytest
 from hopyard.cli import main
 from hopyard.commands import experiment as command
 from hopyard.lab.report.document import Written
+from schemas.results import RunResult
 from tests.hopyard.lab.experiment_builders import SMALL
 
 
@@ -43,16 +44,108 @@ def test_a_comparison_from_the_command_to_the_report(
     makespan = next(figure for figure in written.figures if figure.measure == "makespan")
     assert (makespan.arm, len(makespan.values), written.failures) == ("fifo", 1, ())
     assert "data:image/png" in (out / "report.html").read_text()
-    assert [path.suffix for path in sorted((out / "runs").iterdir())] == [
-        ".gz",
-        ".run",
-    ]  # both settings are one run
+    assert [path.suffix for path in sorted((out / "runs").iterdir())] == [".gz", ".run"]
     assert "Event logs that break" not in (out / "report.md").read_text()
     with gzip.open(next((out / "runs").glob("*.gz"))) as file:
         assert [msgspec.json.decode(line)["fact"] for line in file].count("job.completed") == 2
     jobs = duckdb.read_parquet(str(out / "data" / "jobs.parquet"))
-    assert len(jobs) == 4  # two jobs, two settings
+    assert len(jobs) == 2
     assert str(out / "report.html") in capfd.readouterr().out
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL)
+    return file
+
+
+def test_every_comparison_has_a_folder_of_its_own_and_shares_its_runs(
+    scenario: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare", "--scenario", str(scenario), "--seeds", "1")
+    assert ran(*words, "--policies", "fifo") == 0
+    assert ran(*words, "--policies", "fifo,sjf") == 0
+    out, err = capfd.readouterr()
+    assert "2 runs, 1 of them kept from before" in err
+    reports = sorted(str(path) for path in Path("experiments/compare").glob("small-*/report.html"))
+    assert len(reports) == 2
+    assert sorted(line for line in out.splitlines() if line.endswith(".html")) == reports
+    assert "sjf" in out
+    assert "One seed has no interval" in out
+
+
+def test_the_report_of_another_scenario_is_not_overwritten(
+    scenario: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare", "--policies", "fifo", "--seeds", "1", "--out", "mine", "--scenario", str(scenario))
+    assert ran(*words) == 0
+    before = (tmp_path / "mine" / "report.html").read_bytes()
+    scenario.write_text(SMALL.replace("500000", "600000"))
+    assert ran(*words) == 1
+    assert "mine holds a report about other jobs or settings (small): choose another --out" in (
+        capfd.readouterr().err
+    )
+    assert (tmp_path / "mine" / "report.html").read_bytes() == before
+
+
+def test_json_is_all_that_is_printed(scenario: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert (
+        ran("compare", "--scenario", str(scenario), "--policies", "fifo,sjf", "--seeds", "2", "--json") == 0
+    )
+    written = msgspec.json.decode(capfd.readouterr().out, type=Written)
+    assert {one.measure for one in written.verdicts} >= {"makespan", "mean JCT"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("simulate",), ("compare", "--policies", "fifo"), ("experiment", "table3", "--quick")],
+    ids=lambda words: words[0],
+)
+def test_a_variable_that_is_no_setting_is_refused(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOPYARD_MOVING_COST_S", "5")
+    assert ran(*words) == 2
+    assert "--policy hops+moving_cost_s=VALUE" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_of_the_shell_hold_and_those_that_do_not_are_named(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"ROUND_S": "60", "NATS_URL": "nats://x", "SEED": "4"}.items():
+        monkeypatch.setenv(f"HOPYARD_{name}", value)
+    assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", "--json") == 0
+    out, err = capfd.readouterr()
+    result = msgspec.json.decode(out, type=RunResult)
+    assert (result.round_s, result.seed) == (60.0, 1)
+    assert "with settings of this shell: round_s=60.0\n" in err
+    assert "without effect in a simulation: HOPYARD_NATS_URL, HOPYARD_SEED (--seed decides)\n" in err
+
+
+def test_a_setting_that_a_comparison_overrules_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], scenario: Path
+) -> None:
+    monkeypatch.setenv("HOPYARD_ROUND_S", "90")
+    words = ("--policies", "fifo,sjf+round_s=30", "--seeds", "1", "--scenario", str(scenario), "--json")
+    assert ran("compare", *words) == 0
+    assert "round_s is 30 and not 90 for sjf+round_s=30 (side by side)\n" in capfd.readouterr().err
+
+
+def test_a_result_has_every_job(scenario: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", "--json") == 0
+    first, second = msgspec.json.decode(capfd.readouterr().out, type=RunResult).job_results
+    assert (first.name, first.model, first.state, first.nodes) == (
+        "first", "vgg11", "completed", ("titan-xp-0",),
+    )  # fmt: skip
+    assert first.ended_at is not None
+    assert first.jct_s == first.ended_at - first.submitted_at
+    assert second.started_at is not None
+    assert second.started_at >= first.ended_at  # it needs all GPUs
+    assert (second.placements, second.restarts) == (1, 0)
 
 
 def test_a_policy_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:

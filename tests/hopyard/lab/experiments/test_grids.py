@@ -26,6 +26,15 @@ def test_a_comparison_runs_every_policy_in_both_settings_with_every_seed() -> No
     ]
 
 
+def test_what_is_named_is_what_runs() -> None:
+    cases = list(grids.asked(options(policies=("hops", "sia", "gavel", "gavel+queue=window+gap=0.5"))))
+    trials = {
+        (case.trial.policy, *case.trial.overrides) for case in cases if isinstance(case.trial, Simulation)
+    }
+    assert trials == {("hops",), ("sia",), ("gavel",), ("gavel+queue=window", "gap")}
+    assert len(cases) == 8  # two seeds
+
+
 def test_among_the_papers_policies_hops_runs_by_finish_time_fairness_too() -> None:
     arms = [case.arm for case in grids.table(options(policies=grids.POLICIES, seeds=(1,)))]
     assert arms == [*grids.POLICIES, *grids.POLICIES, "hops, priority ftf"]

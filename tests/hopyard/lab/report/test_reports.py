@@ -66,11 +66,11 @@ def test_a_gantt_picture_begins_with_the_first_submission() -> None:
 
 
 def shifted(one: Simulated, by_s: float) -> Simulated:
-    jobs = [replace(job, submitted_at=job.submitted_at + by_s) for job in one.jobs]
+    jobs = tuple(replace(job, submitted_at=job.submitted_at + by_s) for job in one.jobs)
     holds = [
         replace(hold, started_at=hold.started_at + by_s, ended_at=hold.ended_at + by_s) for hold in one.holds
     ]
-    return replace(one, jobs=tuple(jobs), holds=tuple(holds))
+    return replace(one, result=replace(one.result, job_results=jobs), holds=tuple(holds))
 
 
 @pytest.mark.parametrize(

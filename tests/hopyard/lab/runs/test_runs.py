@@ -1,6 +1,7 @@
 """Trials in processes of their own: what is kept, what is made again, what is said of a failure."""
 
 import asyncio
+import io
 from pathlib import Path
 
 import msgspec
@@ -20,8 +21,10 @@ from hopyard.lab.runs.cache import SUFFIX, digest_of, keep, kept_at, name_of, po
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.pool import TrialPool
 from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
+from hopyard.show.ticker import ERASE, Ticker
+from loadgen.in_force import in_force
 from schemas.scenarios import TraceWorkload
-from tests.hopyard.lab.experiment_builders import options, outcome, silent, trial
+from tests.hopyard.lab.experiment_builders import Terminal, options, outcome, silent, trial
 
 
 def keep_made_up(folder: Path, one: Trial) -> Path:
@@ -34,6 +37,24 @@ def test_the_name_changes_with_whatever_could_change_the_outcome() -> None:
     names = {name_of(one) for one in (trial(), trial("hops"), trial(seed=2), trial(gap=0.1), trial(gap=0.2))}
     assert len(names) == 5
     assert name_of(trial(gap=0.1)) in names
+
+
+def test_the_name_changes_with_every_setting_of_the_shell() -> None:
+    """What a kept outcome was made with is part of what it is called."""
+    found = set()
+    for environ in ({}, {"HOPYARD_ROUND_S": "60"}, {"HOPYARD_ROUND_S": "90"}, {"HOPYARD_GAP": "0.2"}):
+        scenario = in_force(trial().scenario, environ).scenario
+        found.add(name_of(msgspec.structs.replace(trial(), scenario=scenario)))
+    assert len(found) == 4
+
+
+def test_a_run_says_how_far_it_is(tmp_path: Path) -> None:
+    """The shares come from the process that simulates, and the line is rewritten on a terminal."""
+    out = Terminal()
+    asyncio.run(TrialPool(tmp_path, 1, Ticker(out)).run([trial()]))
+    shown = [line for line in out.getvalue().split(ERASE) if "under way" in line]
+    assert shown[0] == "0 of 1 runs done, 1 under way, 0%"
+    assert out.getvalue().endswith(ERASE)
 
 
 def test_the_name_changes_with_the_trace(tmp_path: Path) -> None:
@@ -83,21 +104,23 @@ def test_a_damaged_outcome_is_none(tmp_path: Path) -> None:
 def test_a_kept_outcome_is_not_run_again_and_a_failure_is_reported(tmp_path: Path) -> None:
     kept, fails = trial(), trial(no_such_setting=1)
     keep_made_up(tmp_path, kept)
-    said: list[str] = []
-    runs = asyncio.run(TrialPool(tmp_path, 2, said.append).run([kept, fails]))
+    said = io.StringIO()
+    runs = asyncio.run(TrialPool(tmp_path, 2, Ticker(said)).run([kept, fails]))
     assert runs[0].outcome == outcome("made-up")
     assert runs[1].outcome is None
     assert "no_such_setting" in runs[1].failure
-    assert "2 runs, 1 of them kept" in said[0]
+    first, second = said.getvalue().splitlines()
+    assert first == "2 runs, 1 of them kept from before"
+    assert second.startswith("[1/1] small fifo seed 1 no_such_setting=1 failed: ")
 
 
 def test_an_interrupted_experiment_goes_on_where_it_stopped(tmp_path: Path) -> None:
     trials = [trial(), trial(seed=2)]
     first = tmp_path / (name_of(trials[0]) + SUFFIX)
-    said: list[str] = []
+    said = io.StringIO()
 
     async def interrupted() -> None:
-        task = asyncio.create_task(TrialPool(tmp_path, 1, silent).run(trials))
+        task = asyncio.create_task(TrialPool(tmp_path, 1, silent()).run(trials))
         while not first.exists():
             assert not task.done()
             await asyncio.sleep(0.02)
@@ -107,10 +130,11 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(tmp_path: Path) -> N
 
     asyncio.run(interrupted())
     made_at = first.stat().st_mtime_ns
-    runs = asyncio.run(TrialPool(tmp_path, 1, said.append).run(trials))
+    runs = asyncio.run(TrialPool(tmp_path, 1, Ticker(said)).run(trials))
     assert [run.outcome is not None for run in runs] == [True, True]
     assert first.stat().st_mtime_ns == made_at
-    assert [line.partition(" took")[0] for line in said[1:]] == ["[1/1] small fifo seed 2"]
+    done = [line.partition(" took")[0] for line in said.getvalue().splitlines() if " took" in line]
+    assert done == ["[1/1] small fifo seed 2"]
 
 
 def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path: Path) -> None:
@@ -127,12 +151,13 @@ def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path
         ),
         options=options(),
         out=tmp_path,
+        runs=tmp_path / "runs",
         workers=1,
         events=False,
         about={},
     )
     with pytest.raises(Failure, match="runs that failed: 1"):
-        perform(plan, silent)
+        perform(plan, silent())
     report = (tmp_path / "report.md").read_text()
     assert "- `small fifo seed 1 no_such_setting=1: ended with 1" in report
     assert "| **fifo** | here | 2 |" in report

@@ -1,0 +1,53 @@
+"""A comparison on a terminal: the table, the verdict in words, and what to beware of."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hopyard.lab.report.measures import HEADLINE, spread
+from hopyard.lab.report.statistics import summary
+from hopyard.lab.report.verdicts import Verdict, in_short, warnings
+from hopyard.lab.runs.cases import values_of
+from hopyard.lab.runs.trials import Simulated
+from hopyard.show.tables import facts_table, figures_table
+
+BESIDE = 3
+"""policies in a table of 80 columns"""
+
+
+def compared(
+    title: str, outcomes: Mapping[str, Sequence[Simulated]], found: Sequence[Verdict]
+) -> Iterator[RenderableType]:
+    results = [outcome.result for one in outcomes.values() for outcome in one]
+    seeds = sorted({result.seed for result in results})
+    numbered = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
+    yield Text(
+        f"{title[0].upper()}{title[1:]}: {results[0].scenario}, {numbered}; mean ± half of the 95 % interval",
+        "bold",
+    )
+    arms = list(outcomes)
+    for first in range(0, len(arms), BESIDE):
+        yield _table({arm: outcomes[arm] for arm in arms[first : first + BESIDE]})
+    if found:
+        sentence = in_short(found)
+        yield Text(f"{sentence[0].upper()}{sentence[1:]}.\n", "bold")
+        yield facts_table({one.measure: one.text for one in found})
+    for warning in warnings(outcomes):
+        yield Text(f"\n{warning}", "yellow")
+
+
+def _table(outcomes: Mapping[str, Sequence[Simulated]]) -> Table:
+    rows = [
+        [
+            measure.heading,
+            *(_cell(values_of(found, measure.metric), measure.scale) for found in outcomes.values()),
+        ]
+        for measure in HEADLINE
+    ]
+    return figures_table(["", *(f">{arm}" for arm in outcomes)], rows)
+
+
+def _cell(values: Sequence[float], scale: float) -> str:
+    return spread(summary(values), scale) if values else "–"

@@ -1,0 +1,150 @@
+"""Who is best in what, by how much, and where the seeds do not say. Pure.
+
+Policies have the same jobs at the same seed, so they are compared seed by seed: the interval is of the mean
+of these differences (Student's t). Two policies are told apart where it does not contain 0. Of every measure
+here less is better.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from hopyard.lab.report.measures import HEADLINE, Measure, figure, says_little, spread
+from hopyard.lab.report.statistics import Summary, summary
+from hopyard.lab.runs.cases import values_of
+from hopyard.lab.runs.trials import Simulated
+from schemas.base import Message
+
+ENOUGH_SEEDS = 5
+
+
+class Distance(Message, frozen=True, kw_only=True):
+    """How much more a policy has than the best one."""
+
+    arm: str
+    mean: float
+    difference: Summary
+    """seed by seed, in the unit of the measure"""
+
+    @property
+    def told_apart(self) -> bool:
+        width = self.difference.half_width
+        return width is not None and self.difference.mean > width
+
+
+class Verdict(Message, frozen=True, kw_only=True):
+    group: str
+    measure: str
+    unit: str
+    best: str
+    mean: float
+    others: tuple[Distance, ...]
+    """the nearest first"""
+    text: str
+
+    @property
+    def decided(self) -> bool:
+        """The best is told apart from every other."""
+        return all(one.told_apart for one in self.others)
+
+
+def verdicts(group: str, outcomes: Mapping[str, Sequence[Simulated]]) -> list[Verdict]:
+    """One a measure that every policy has; none where there is nobody to compare with."""
+    if len(outcomes) < 2:  # noqa: PLR2004 - two make a comparison
+        return []
+    found = (_verdict(group, measure, outcomes) for measure in HEADLINE)
+    return [one for one in found if one is not None]
+
+
+def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simulated]]) -> Verdict | None:
+    by_arm = {arm: _by_seed(found, measure) for arm, found in outcomes.items()}
+    seeds = set.intersection(*(set(found) for found in by_arm.values()))
+    if not seeds:
+        return None
+    means = {arm: sum(found[seed] for seed in seeds) / len(seeds) for arm, found in by_arm.items()}
+    best, *rest = sorted(means, key=lambda arm: means[arm])
+    others = tuple(
+        Distance(
+            arm=arm,
+            mean=means[arm],
+            difference=summary([by_arm[arm][seed] - by_arm[best][seed] for seed in sorted(seeds)]),
+        )
+        for arm in rest
+    )
+    return Verdict(
+        group=group,
+        measure=measure.title,
+        unit=measure.unit,
+        best=best,
+        mean=means[best],
+        others=others,
+        text=_text(best, means[best], measure.unit, others),
+    )
+
+
+def _by_seed(outcomes: Sequence[Simulated], measure: Measure) -> dict[int, float]:
+    """Runs that have no such figure are left out."""
+    return {
+        outcome.result.seed: value / measure.scale
+        for outcome in outcomes
+        if (value := outcome.result.metrics.get(measure.metric)) is not None
+    }
+
+
+def _text(best: str, mean: float, unit: str, others: Sequence[Distance]) -> str:
+    value = f"{figure(mean)} {unit}".rstrip()
+    if all(not any(one.difference.values) for one in others):
+        return f"no difference: {value}"
+    below = _listed([_below(one) for one in others if one.told_apart], "and")
+    level = _listed([f"{one.arm} ({_amount(one)})" for one in others if not one.told_apart], "or")
+    if not level:
+        return f"{best} is best with {value}: {below}"
+    seeds = len(others[0].difference.values)
+    doubt = f"{seeds} {'seeds do' if seeds > 1 else 'seed does'} not tell it from {level}"
+    return f"{best} has least, {value}" + (f": {below}; {doubt}" if below else f", but {doubt}")
+
+
+def _below(one: Distance) -> str:
+    share = one.difference.mean / one.mean
+    return f"{share:.0%} below {one.arm} (by {spread(one.difference, marked=False)})"
+
+
+def _amount(one: Distance) -> str:
+    return spread(one.difference, signed=True, marked=False)
+
+
+def _listed(texts: Sequence[str], last: str) -> str:
+    *first, end = texts or [""]
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def in_short(found: Sequence[Verdict]) -> str:
+    """Who is best in what, in one sentence."""
+    best: dict[str, list[str]] = {}
+    for one in found:
+        if one.decided:
+            best.setdefault(one.best, []).append(one.measure)
+    open_ones = [one.measure for one in found if not one.decided]
+    parts = [f"{arm} is best in {_listed(measures, 'and')}" for arm, measures in best.items()]
+    if open_ones:
+        parts.append(
+            f"{'undecided are' if parts else 'nobody is best for sure in'} {_listed(open_ones, 'and')}"
+        )
+    return "; ".join(parts)
+
+
+def warnings(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
+    """What the reader must know before believing the table."""
+    seeds = {outcome.result.seed for found in outcomes.values() for outcome in found}
+    if len(seeds) == 1:
+        return [f"One seed has no interval: a difference may be chance. Try --seeds {ENOUGH_SEEDS}."]
+    cells = [
+        summary(values)
+        for found in outcomes.values()
+        for measure in HEADLINE
+        if (values := values_of(found, measure.metric))
+    ]
+    vague = sum(says_little(cell) for cell in cells)
+    if not vague:
+        return []
+    more = ENOUGH_SEEDS if len(seeds) < ENOUGH_SEEDS else 2 * len(seeds)
+    said = f"{vague} of {len(cells)} intervals, marked ?, are wider than half of their figure"
+    return [f"{said}: {len(seeds)} seeds say little about these. Try --seeds {more}."]

@@ -1,0 +1,70 @@
+"""Work under way in one line on stderr: rewritten on a terminal, a new line now and then elsewhere."""
+
+import os
+import sys
+import time
+from typing import TextIO
+
+from hopyard.show.units import duration
+
+REWRITE_EVERY_S = 0.1
+LINE_EVERY_S = 10.0
+"""where lines stay: the first after so long, too, so that short work says nothing"""
+SURE_FROM = 0.01
+"""share of the work from which on the time left is said"""
+ERASE = "\r\x1b[K"
+WIDTH = 80
+"""columns of a terminal that does not say"""
+
+
+class Ticker:
+    """Everything said while the work goes on passes through it, so that no line lands in another."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = sys.stderr if out is None else out
+        self._rewrites = self._out.isatty()
+        self._began = time.monotonic()
+        self._last = self._began - (REWRITE_EVERY_S if self._rewrites else 0.0)
+        self._shown = False
+
+    def show(self, text: str, share: float) -> None:
+        """How far the work is: in words, and as a share of all of it."""
+        now = time.monotonic()
+        if now - self._last < (REWRITE_EVERY_S if self._rewrites else LINE_EVERY_S):
+            return
+        self._last = now
+        line = f"{text}, {share:.0%}{self._left(share, now - self._began)}"
+        self._write(ERASE + line[: self._width() - 1] if self._rewrites else line + "\n")
+        self._shown = self._rewrites
+
+    def step(self, text: str) -> None:
+        """A line about a part that is done, where lines stay."""
+        if not self._rewrites:
+            self._write(text + "\n")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.clear()
+        self._write(text + "\n")
+
+    def clear(self) -> None:
+        """Leave nothing of the line that was rewritten."""
+        if self._shown:
+            self._write(ERASE)
+            self._shown = False
+
+    @staticmethod
+    def _left(share: float, elapsed_s: float) -> str:
+        if not SURE_FROM <= share < 1:
+            return ""
+        return f", about {duration(elapsed_s * (1 - share) / share)} left"
+
+    def _width(self) -> int:
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns or WIDTH
+        except OSError:
+            return WIDTH
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

@@ -1,0 +1,53 @@
+"""Which settings of a shell and of a settings file hold in a simulation.
+
+As in a live stack: the file, then the scenario, then the environment; a later one wins.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from schemas.scenarios import ScenarioFile
+from shared.runtime.settings import FILE_VARIABLE, PREFIX, Value, in_environment, in_file
+
+LIVE_ONLY = frozenset({
+    *("nats_url", "nats_token", "nats_user", "nats_password", "nats_replicas"),
+    *("publish_timeout_real_s", "publish_in_flight", "ask_timeout_real_s"),
+    *("stream_max_bytes", "sample_max_age_real_s", "sample_max_bytes", "listener_queue"),
+    *("duplicate_window_real_s", "snapshot_every"),
+    *("log_level", "log_format", "web_host", "web_port", "web_max_body_bytes", "api_url", "api_token"),
+    *("speed", "clock_origin", "cluster", "node", "nodes", "runner", "store"),
+    *("policy_load_real_s", "policy_wants_real_s", "policy_memory_max_bytes"),
+})  # fmt: skip
+"""of processes, connections, files and the wall clock, none of which a simulation has"""
+
+
+class InForce(msgspec.Struct, frozen=True, kw_only=True):
+    scenario: ScenarioFile
+    """with the settings that hold"""
+    given: dict[str, Value]
+    """those of them that are not the scenario's own"""
+    idle: tuple[str, ...]
+    """what was set and does nothing here: the variable, or the name and the file, perhaps with the reason"""
+
+
+def in_force(
+    scenario: ScenarioFile, environ: Mapping[str, str], decided: Mapping[str, str] | None = None
+) -> InForce:
+    """`decided`: settings that an option decides, and which. Raises ValueError for a bad setting."""
+    by = decided or {}
+    written, environment = in_file(environ), in_environment(environ)
+    given = {name: value for name, value in written.items() if name not in scenario.settings} | environment
+    given = {name: value for name, value in given.items() if name not in LIVE_ONLY and name not in by}
+    labels = {name: f"{name} in {environ.get(FILE_VARIABLE)}" for name in written} | {
+        name: PREFIX + name.upper() for name in environment
+    }
+    idle = (
+        f"{label} ({by[name]} decides)" if name in by else label
+        for name, label in labels.items()
+        if name in by or name in LIVE_ONLY
+    )
+    settings = {**scenario.settings, **given}
+    return InForce(
+        scenario=msgspec.structs.replace(scenario, settings=settings), given=given, idle=tuple(idle)
+    )

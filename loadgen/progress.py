@@ -1,0 +1,36 @@
+"""How far a simulation has come, fact by fact."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from loadgen.stack import ENDINGS
+from shared.runtime.bus import Record
+
+
+class Progress(msgspec.Struct, frozen=True):
+    at: float
+    """cluster time"""
+    ended: int
+    total: int
+    """jobs, those that have not arrived included"""
+
+    @property
+    def share(self) -> float:
+        return self.ended / self.total if self.total else 1.0
+
+
+Watch = Callable[[Progress], None]
+
+
+def watched(total: int, watch: Watch) -> Callable[[Record], None]:
+    """What hears every record and hands on how far `total` jobs have come."""
+    ended: set[str] = set()
+
+    def hear(record: Record) -> None:
+        fact = record.event
+        if type(fact) in ENDINGS:
+            ended.add(fact.event_id)
+        watch(Progress(fact.at, len(ended), total))
+
+    return hear

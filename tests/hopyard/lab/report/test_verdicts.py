@@ -1,0 +1,92 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from hopyard.lab.report.measures import says_little, spread
+from hopyard.lab.report.screen import compared
+from hopyard.lab.report.statistics import summary
+from hopyard.lab.report.verdicts import Verdict, in_short, verdicts, warnings
+from hopyard.lab.runs.trials import Simulated
+from tests.hopyard.lab.experiment_builders import outcome
+
+HOUR_S = 3600.0
+
+
+def outcomes(**jct_h: tuple[float, ...]) -> dict[str, list[Simulated]]:
+    return {
+        arm: [
+            outcome(arm, seed, jct_s_mean=hours * HOUR_S, makespan_s=7200.0 + seed)
+            for seed, hours in enumerate(values, start=1)
+        ]
+        for arm, values in jct_h.items()
+    }
+
+
+def of_jct(**jct_h: tuple[float, ...]) -> Verdict:
+    return next(one for one in verdicts("all", outcomes(**jct_h)) if one.measure == "mean JCT")
+
+
+def test_the_best_is_named_with_how_much_and_how_sure() -> None:
+    verdict = of_jct(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9))
+    assert (verdict.best, verdict.decided) == ("hops", True)
+    assert verdict.text == "hops is best with 2 h: 33% below fifo (by 1 ± 0.248)"
+
+
+def test_seeds_are_compared_one_by_one() -> None:
+    """The seeds differ by more than the policies do, and the policies in the same way at every seed."""
+    assert of_jct(fifo=(10.1, 1.1, 5.1), hops=(10.0, 1.0, 5.0)).decided
+
+
+def test_what_the_seeds_do_not_say_is_not_said() -> None:
+    verdict = of_jct(fifo=(2.0, 1.0), hops=(1.0, 1.5))
+    assert not verdict.decided
+    assert verdict.text.startswith("hops has least, 1.25 h, but 2 seeds do not tell it from fifo (+0.25 ± ")
+
+
+def test_one_seed_decides_nothing() -> None:
+    verdict = of_jct(fifo=(2.0,), hops=(1.0,))
+    assert not verdict.decided
+    assert "1 seed does not tell it from fifo (+1)" in verdict.text
+    assert warnings(outcomes(fifo=(2.0,), hops=(1.0,)))[0].startswith("One seed has no interval")
+
+
+def test_runs_that_are_the_same_do_not_differ() -> None:
+    assert of_jct(fifo=(2.0, 3.0), sjf=(2.0, 3.0)).text == "no difference: 2.5 h"
+
+
+def test_in_short_it_says_who_is_best_in_what() -> None:
+    found = verdicts("all", outcomes(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9)))
+    assert in_short(found).startswith("hops is best in mean JCT; undecided are makespan, ")
+    assert in_short(found[:1]) == "nobody is best for sure in makespan"
+
+
+def test_a_policy_alone_is_not_judged() -> None:
+    assert verdicts("all", outcomes(fifo=(2.0, 3.0))) == []
+
+
+def test_an_interval_that_says_nothing_is_marked_and_warned_of() -> None:
+    vague = summary([4.0, 43.0])
+    assert says_little(vague)
+    assert spread(vague) == "23.5 ± 248 ?"
+    (warning,) = warnings(outcomes(fifo=(4.0, 43.0)))
+    assert warning.startswith("1 of 6 intervals, marked ?, are wider than half of their figure: 2 seeds")
+    assert warning.endswith("Try --seeds 5.")
+
+
+@pytest.mark.parametrize(("values", "little"), [((1.0, 1.2, 1.1), False), ((-1.0, 1.2, 1.1), True)])
+def test_a_difference_says_little_when_it_may_be_none(values: tuple[float, ...], little: bool) -> None:  # noqa: FBT001
+    assert says_little(summary(values), signed=True) == little
+
+
+def test_the_screen_has_table_verdict_and_warning_within_80_columns() -> None:
+    found = outcomes(fifo=(2.0, 3.0), hops=(1.0, 2.1), sia=(4.0, 43.0), gavel=(2.0, 2.0))
+    file = io.StringIO()
+    console = Console(file=file, width=80)
+    for part in compared("side by side", found, verdicts("side by side", found)):
+        console.print(part)
+    text = file.getvalue()
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert text.startswith("Side by side: tiny, 2 seeds; mean ± half of the 95 % interval\n")
+    for said in ("mean JCT, h", "23.5 ± 248 ?", "Nobody is best for sure in", "Try --seeds 5."):
+        assert said in text
