@@ -52,7 +52,7 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, max=1024, help="Runs at once.", show_default="all cores"),
 ]
-Out = Annotated[
+ReportFolder = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP, show_default=OUT_DEFAULT),
 ]
@@ -71,7 +71,7 @@ def experiment(
         typer.Option("--policies", metavar="A,B,…", help=POLICIES_HELP, show_default="the experiment's"),
     ] = None,
     trace: Trace = None,
-    out: Out = None,
+    out: ReportFolder = None,
     jobs: Jobs = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The scenario tiny and two seeds: does it all work?")
@@ -112,7 +112,7 @@ def compare(
     ] = "hops,sia,gavel",
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help=SEEDS_HELP)] = 5,
     trace: Trace = None,
-    out: Out = None,
+    out: ReportFolder = None,
     jobs: Jobs = None,
     events: Events = False,
     as_json: AsJson = False,

@@ -1,7 +1,7 @@
 """Who is best in what, by how much, and where the seeds do not say. Pure.
 
 Policies have the same jobs at the same seed, so they are compared seed by seed: the interval is of the mean
-of these differences (Student's t). Two policies are told apart where it does not contain 0. Of every measure
+of these differences (Student's t). Two policies are apart where it does not contain 0. Of every measure
 here less is better.
 """
 
@@ -25,7 +25,7 @@ class Distance(Message, frozen=True, kw_only=True):
     """seed by seed, in the unit of the measure"""
 
     @property
-    def told_apart(self) -> bool:
+    def apart(self) -> bool:
         width = self.difference.half_width
         return width is not None and self.difference.mean > width
 
@@ -42,8 +42,8 @@ class Verdict(Message, frozen=True, kw_only=True):
 
     @property
     def decided(self) -> bool:
-        """The best is told apart from every other."""
-        return all(one.told_apart for one in self.others)
+        """The best is apart from every other."""
+        return all(one.apart for one in self.others)
 
 
 def verdicts(group: str, outcomes: Mapping[str, Sequence[Simulated]]) -> list[Verdict]:
@@ -93,8 +93,8 @@ def _text(best: str, mean: float, unit: str, others: Sequence[Distance]) -> str:
     value = f"{figure(mean)} {unit}".rstrip()
     if all(not any(one.difference.values) for one in others):
         return f"no difference: {value}"
-    below = _listed([_below(one) for one in others if one.told_apart], "and")
-    level = _listed([f"{one.arm} ({_amount(one)})" for one in others if not one.told_apart], "or")
+    below = _listed([_below(one) for one in others if one.apart], "and")
+    level = _listed([f"{one.arm} ({_amount(one)})" for one in others if not one.apart], "or")
     if not level:
         return f"{best} is best with {value}: {below}"
     seeds = len(others[0].difference.values)
