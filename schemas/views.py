@@ -4,10 +4,11 @@ from enum import StrEnum
 
 from schemas.base import Message
 from schemas.cluster import Node
+from schemas.events import PreemptReason
 from schemas.ids import GpuType, JobId, NodeId, PlanId
 from schemas.jobs import JobSpec
 from schemas.placement import Gang
-from schemas.plans import Layer, PlanKind, Stage
+from schemas.plans import Cause, Layer, Measures, PlanKind, Stage, Standing
 
 
 class JobView(Message, frozen=True, kw_only=True):
@@ -30,6 +31,21 @@ class JobView(Message, frozen=True, kw_only=True):
     layer: Layer | None = None
     reason: str = ""
     """why it failed or was rejected"""
+    moves: tuple["MoveView", ...] = ()
+    """where one job is asked for: the last times it was stopped and not over, oldest first"""
+
+
+class MoveView(Message, frozen=True, kw_only=True):
+    """The end of a run that was not the job's."""
+
+    at: float
+    started_at: float
+    gang: Gang
+    reason: PreemptReason
+    cause: Cause | None = None
+    """in logs of earlier versions nobody knows"""
+    samples_done: float = 0.0
+    """in the checkpoint"""
 
 
 class JobOrder(StrEnum):
@@ -49,8 +65,21 @@ class JobOrder(StrEnum):
     """longest wait first"""
 
 
+class HolderView(Message, frozen=True, kw_only=True):
+    """A job that holds GPUs which another could use."""
+
+    job_id: JobId
+    gpus: int
+    """of types that the other may use, there or promised"""
+    submitted_at: float
+    started_at: float | None = None
+    """of its present run; null: it starts"""
+    standing: Standing | None = None
+    """in the plan that left the other out"""
+
+
 class WhyView(Message, frozen=True, kw_only=True):
-    """One dominant reason why a job is not running."""
+    """One dominant reason why a job is not running, or why it runs where it does."""
 
     job_id: JobId
     state: str
@@ -61,6 +90,26 @@ class WhyView(Message, frozen=True, kw_only=True):
     expected_wait_s: float | None = None
     """rough, and what it has waited is part of it: the mean latency ratio of the jobs that ended lately
     (RAQLR, Hops eq. 7) × this job's age; null unless it waits for GPUs"""
+    since: float | None = None
+    """time from which on the reason holds"""
+    wait_s: float = 0.0
+    """so far"""
+    plan: "PlanView | None" = None
+    """the newest that left it out; of a running job, the one that gave it its place"""
+    position: int | None = None
+    """among the jobs that this plan left out, in the order of its queue, from 1"""
+    waiting: int | None = None
+    """how many it left out"""
+    standing: Standing | None = None
+    """the job's in this plan, by `plan.measures`"""
+    holders: tuple[HolderView, ...] = ()
+    """who has what it could use, most GPUs first"""
+    gang: Gang | None = None
+    """where it runs or starts"""
+    estimated_throughput: float | None = None
+    """samples/s there"""
+    moved: MoveView | None = None
+    """of a job that ran before: its last end"""
 
 
 class NodeView(Message, frozen=True, kw_only=True):
@@ -90,6 +139,7 @@ class PlanView(Message, frozen=True, kw_only=True):
     solve_s: float
     configurations: int
     notes: tuple[str, ...]
+    measures: Measures = Measures()
 
 
 class ServiceState(StrEnum):

@@ -1,20 +1,27 @@
 """submit, ps, show, why, cancel."""
 
 import uuid
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from rich.console import Group
+from rich.text import Text
 
+from hopyard.api.client import Client
 from hopyard.api.connect import call
 from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, JobArgument
-from hopyard.show.tables import facts_table, job_table, jobs_table, why_table
+from hopyard.show.tables import facts_table, job_table, jobs_table
 from hopyard.show.terminal import say, show
+from hopyard.show.why import Moment, cluster_moment, moves_text, why_text
 from schemas.ids import JobId
 from schemas.jobs import JobFile
 from shared.domain.demand import InvalidJob, job_spec
 from shared.domain.states import JobState
+
+T = TypeVar("T")
 
 
 def submit(
@@ -77,21 +84,33 @@ def ps(
 
 
 def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Show one job: where it runs, how far it is, how long it waited.
+    """Show one job: where it runs, how far it is, how long it waited, where it ran before.
 
     $ hopyard show job-17
     """
-    view = call(api, lambda client: client.job(JobId(job)))
-    show(view, job_table(view), as_json=as_json)
+    view, moment = call(api, lambda client: _with_moment(client, client.job(JobId(job))))
+    moves = Text(moves_text(view.moves, moment)) if view.moves else Text()
+    show(view, Group(job_table(view), moves), as_json=as_json)
 
 
 def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Say why a job is not running: one reason, who holds what it wanted, and how long that may last.
+    """Say why a job is not running, or runs where it does.
+
+    One reason; its place in the queue; who holds what it could use, and what
+    put them first; which plan decided it; where it ran before, and for whom
+    it was stopped.
 
     $ hopyard why job-17
+    $ hopyard why job-17 --json | jq '.holders[].job_id'
     """
-    view = call(api, lambda client: client.why(JobId(job)))
-    show(view, why_table(view), as_json=as_json)
+    view, moment = call(api, lambda client: _with_moment(client, client.why(JobId(job))))
+    show(view, Text(why_text(view, moment)), as_json=as_json)
+
+
+async def _with_moment(client: Client, answer: Awaitable[T]) -> tuple[T, Moment]:
+    """The answer, and how instants are said at that time."""
+    got = await answer
+    return got, cluster_moment(client.clock.now if client.clock else None)
 
 
 def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:

@@ -19,7 +19,6 @@ from schemas.views import (
     ServiceState,
     ServiceView,
     StatusView,
-    WhyView,
 )
 
 if TYPE_CHECKING:
@@ -85,20 +84,6 @@ def job_table(job: JobView) -> Table:
             "expected to run": duration(job.age_s),
             "latency ratio": number(job.latency_ratio),
             "restarts": str(job.restarts),
-        }
-    )
-
-
-def why_table(why: WhyView) -> Table:
-    return facts_table(
-        {
-            "job": why.job_id,
-            "state": _state(why.state),
-            "reason": why.reason,
-            "in detail": why.detail,
-            "GPUs went to": ", ".join(why.to),
-            "plan": why.plan_id or "",
-            "expected to wait": f"~{wait} in all" if (wait := duration(why.expected_wait_s)) else "",
         }
     )
 

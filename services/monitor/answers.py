@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from schemas.base import Message, Question
 from schemas.ids import GpuType, JobId
 from schemas.questions import (
@@ -22,7 +24,7 @@ from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView, WhyV
 from services.monitor import overview
 from services.monitor.looks import ClusterNow, node_state
 from services.monitor.pages import InvalidPage, page_of
-from services.monitor.reasons import why
+from services.monitor.reasons import moves, why
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, summary
@@ -83,12 +85,14 @@ def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
 
 def _show_job(question: ShowJob, cluster: ClusterNow) -> JobView | Refused:
     record = cluster.ledger.jobs.get(question.job_id)
-    return job_view(record, cluster) if record else _unknown(question.job_id)
+    if record is None:
+        return _unknown(question.job_id)
+    return msgspec.structs.replace(job_view(record, cluster), moves=moves(record))
 
 
 def _explain_job(question: ExplainJob, cluster: ClusterNow) -> WhyView | Refused:
     record = cluster.ledger.jobs.get(question.job_id)
-    return why(cluster.ledger, record, cluster.raqlr) if record else _unknown(question.job_id)
+    return why(cluster.ledger, record, cluster.raqlr, cluster.now) if record else _unknown(question.job_id)
 
 
 def _list_nodes(_: ListNodes, cluster: ClusterNow) -> NodePage:

@@ -20,7 +20,7 @@ from schemas.plans import Placement
 from schemas.questions import ListPlans, ListRuns, ListSummaries, Refused, ShowPlan, ShowTimeline
 from services.monitor.history import History, changed
 from services.monitor.looks import ClusterNow, node_state
-from services.monitor.reasons import why
+from services.monitor.reasons import dominant
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run
 from shared.domain.metrics import expected_wait_s
@@ -117,7 +117,7 @@ _WHICH: dict[Which, tuple[Callable[[JobRecord], bool], Callable[[JobRecord], tup
 
 def _summary(record: JobRecord, cluster: ClusterNow) -> JobSummary:
     run = record.present
-    reason = why(cluster.ledger, record, cluster.raqlr)
+    reason = dominant(cluster.ledger, record)
     done = record.samples_done if run is None else _reached(record, run, cluster)[0]
     return JobSummary(
         job_id=record.job_id,

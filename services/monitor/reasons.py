@@ -1,66 +1,205 @@
-"""Why a job is not running: one dominant reason, from the newest plan that looked at it."""
+"""Why a job is not running, or runs where it does: one dominant reason, and what it follows from."""
 
-from schemas.ids import JobId, PlanId
+from collections.abc import Iterator
+
+import msgspec
+
+from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
-from schemas.plans import Waiting
-from schemas.views import WhyView
+from schemas.plans import Standing, Waiting
+from schemas.views import HolderView, MoveView, PlanView, WhyView
 from shared.domain.ledger import Ledger
-from shared.domain.ledger.records import JobRecord
+from shared.domain.ledger.records import JobRecord, Run, Verdict
 from shared.domain.metrics import expected_wait_s
 from shared.domain.states import JobState
 
 STARTING = "starting"
 NO_NODES = "no-nodes"
+MOVES_SHOWN = 20
+"""of a job, the newest"""
 
 
-def why(ledger: Ledger, record: JobRecord, raqlr: float | None) -> WhyView:
-    reason, detail, to, plan_id = _reason(ledger, record)
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """The one that is said."""
+
+    reason: str
+    detail: str
+    since: float
+    plan_id: PlanId | None = None
+    gang: Gang | None = None
+    standing: Standing | None = None
+    verdict: Verdict | None = None
+
+
+def why(ledger: Ledger, record: JobRecord, raqlr: float | None, now: float) -> WhyView:
+    found = dominant(ledger, record)
+    verdict = found.verdict
     return WhyView(
         job_id=record.job_id,
         state=record.state.value,
-        reason=reason,
-        detail=detail,
-        to=to,
-        plan_id=plan_id,
+        reason=found.reason,
+        detail=found.detail,
+        to=verdict.to if verdict else (),
+        plan_id=found.plan_id,
         expected_wait_s=expected_wait_s(record, raqlr),
+        since=found.since,
+        wait_s=record.wait_s(now),
+        plan=_plan(ledger, found.plan_id),
+        position=verdict.position or None if verdict else None,
+        waiting=verdict.waiting or None if verdict else None,
+        standing=found.standing,
+        holders=tuple(_holders(ledger, record, verdict)) if verdict else (),
+        gang=found.gang,
+        estimated_throughput=_estimated(ledger, record) if found.gang else None,
+        moved=next(iter(moves(record)[-1:]), None),
     )
 
 
-_Reason = tuple[str, str, tuple[JobId, ...], PlanId | None]
+def moves(record: JobRecord) -> tuple[MoveView, ...]:
+    """The ends of its runs at which the job went back to the queue, oldest first."""
+    ended = [run for run in record.runs if run.preempted is not None]
+    return tuple(_move(run) for run in ended[-MOVES_SHOWN:])
 
 
-def _reason(ledger: Ledger, record: JobRecord) -> _Reason:
+def _move(run: Run) -> MoveView:
+    assert run.preempted is not None
+    return MoveView(
+        at=run.ended_at or run.started_at,
+        started_at=run.started_at,
+        gang=run.gang,
+        reason=run.preempted,
+        cause=run.cause,
+        samples_done=run.samples_to or 0.0,
+    )
+
+
+# ---- the reason
+
+
+def dominant(ledger: Ledger, record: JobRecord) -> Reason:
+    run = record.present
     if record.ended:
-        return record.state.value, record.reason or f"it is {record.state}", (), None
-    if record.present is not None:
-        return record.state.value, f"it runs on {_places(record.present.gang)}", (), None
+        detail = record.reason or f"it is {record.state}"
+        return Reason(reason=record.state.value, detail=detail, since=record.since)
+    if run is not None:
+        return Reason(
+            reason=record.state.value,
+            detail=f"it runs on {_places(run.gang)}",
+            since=run.started_at,
+            plan_id=run.plan_id,
+            gang=run.gang,
+            standing=run.standing,
+        )
     if not _some_node(ledger, record):
-        return NO_NODES, f"no node with {_types(record)} is alive and takes jobs", (), None
+        detail = f"no node with {_types(record)} is alive and takes jobs"
+        return Reason(reason=NO_NODES, detail=detail, since=record.since)
     match record.state:
         case JobState.SUBMITTED:
-            return Waiting.PROFILING.value, _profiling(ledger, record), (), None
+            reason, detail = Waiting.PROFILING, _profiling(ledger, record)
         case JobState.PROFILED:
-            return Waiting.NO_ESTIMATE.value, "it is measured; the estimator has not answered yet", (), None
+            reason, detail = Waiting.NO_ESTIMATE, "it is measured; the estimator has not answered yet"
         case _:
             return _planned(ledger, record)
+    return Reason(reason=reason.value, detail=detail, since=record.since)
 
 
-def _planned(ledger: Ledger, record: JobRecord) -> _Reason:
+def _planned(ledger: Ledger, record: JobRecord) -> Reason:
     placement = ledger.planned.get(record.job_id)
     if placement is not None and (not record.runs or record.runs[-1].placement_id != placement.placement_id):
-        detail = f"placed on {_places(placement.gang)}; its GPUs or its processes are not ready yet"
-        return STARTING, detail, (), None
-    verdict = ledger.verdicts.get(record.job_id)
+        chosen = ledger.chosen.get(record.job_id)
+        return Reason(
+            reason=STARTING,
+            detail=f"placed on {_places(placement.gang)}; {_not_ready(ledger, record, placement.gang)}",
+            since=record.since,
+            plan_id=chosen.plan_id if chosen else None,
+            gang=placement.gang,
+            standing=chosen.standing if chosen else None,
+        )
+    verdict = _deciding(ledger.verdicts.get(record.job_id))
     if verdict is not None:
-        return verdict.reason, verdict.detail, verdict.to, verdict.plan_id
-    return Waiting.NOT_PLANNED.value, "no plan has looked at it since it came into the queue", (), None
+        return Reason(
+            reason=verdict.reason,
+            detail=verdict.detail,
+            since=max(verdict.since, record.since),
+            plan_id=verdict.plan_id,
+            standing=verdict.standing,
+            verdict=verdict,
+        )
+    detail = "no plan has looked at it since it came into the queue"
+    return Reason(reason=Waiting.NOT_PLANNED.value, detail=detail, since=record.since)
+
+
+def _deciding(newest: Verdict | None) -> Verdict | None:
+    """A fragment plan that finds no room says nothing about who was given it: the first plan does."""
+    if newest is None or newest.first is None or newest.reason != Waiting.NO_CONFIGURATION.value:
+        return newest
+    return newest.first
+
+
+def _not_ready(ledger: Ledger, record: JobRecord, gang: Gang) -> str:
+    stopping = {
+        f"{worker.job_id} on {node_id}"
+        for node_id in gang.nodes
+        if node_id in ledger.nodes
+        for worker in ledger.nodes[node_id].workers.values()
+        if worker.stop_ordered_at is not None and worker.job_id != record.job_id
+    }
+    if stopping:
+        return f"still stopping there: {', '.join(sorted(stopping))}"
+    return "its GPUs or its processes are not ready yet"
 
 
 def _profiling(ledger: Ledger, record: JobRecord) -> str:
     runs = [run for run in ledger.measuring.values() if run.job_id == record.job_id]
     if not runs:
-        return "it is measured from the start of the next round"
+        return "it is measured as soon as GPUs are idle, or from the start of the next round"
     return "it is measured on " + ", ".join(f"{run.gpu_type} ({run.node_id})" for run in runs)
+
+
+# ---- what it follows from
+
+
+def _plan(ledger: Ledger, plan_id: PlanId | None) -> PlanView | None:
+    if plan_id is None:
+        return None
+    return next((one.view for one in reversed(ledger.plans) if one.view.plan_id == plan_id), None)
+
+
+def _estimated(ledger: Ledger, record: JobRecord) -> float | None:
+    """samples/s where it runs, else where it starts."""
+    at = record.present or ledger.planned.get(record.job_id)
+    return at.throughput if at else None
+
+
+def _holders(ledger: Ledger, record: JobRecord, verdict: Verdict) -> Iterator[HolderView]:
+    """The jobs that the plan named, as far as they still have or are promised what this one may use."""
+    standings = verdict.rivals or (None,) * len(verdict.to)
+    found = [
+        HolderView(
+            job_id=job_id,
+            gpus=_usable_gpus(ledger, record, job_id),
+            submitted_at=holder.submitted_at,
+            started_at=holder.present.started_at if holder.present else None,
+            standing=standing,
+        )
+        for job_id, standing in zip(verdict.to, standings, strict=True)
+        if (holder := ledger.jobs.get(job_id)) is not None and not holder.ended
+    ]
+    yield from sorted((one for one in found if one.gpus), key=lambda one: -one.gpus)
+
+
+def _usable_gpus(ledger: Ledger, record: JobRecord, holder: JobId) -> int:
+    """GPUs that another job holds, or is to get, of the types this one has a speed on."""
+    placement = ledger.planned.get(holder)
+    if placement is None:
+        return 0
+    types = record.single_gpu.keys()
+    members = placement.gang.members
+    return sum(one.gpus for one in members if one.node in ledger.nodes and _type(ledger, one.node) in types)
+
+
+def _type(ledger: Ledger, node_id: NodeId) -> str:
+    return ledger.nodes[node_id].node.gpu_type
 
 
 def _some_node(ledger: Ledger, record: JobRecord) -> bool:

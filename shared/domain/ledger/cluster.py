@@ -20,9 +20,9 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import JobId
-from schemas.plans import PlanKind, Waiting
+from schemas.plans import LeftOut, Placement, PlanKind, Waiting
 from schemas.views import PlanView
-from shared.domain.ledger.records import Ledger, NodeRecord, PlanRecord, Verdict, WorkerRecord
+from shared.domain.ledger.records import Chosen, Ledger, NodeRecord, PlanRecord, Verdict, WorkerRecord
 from shared.domain.nodes import fold_node
 from shared.domain.states import JobState
 
@@ -39,15 +39,43 @@ def plan(ledger: Ledger, fact: PlanPublished) -> None:
         return
     ledger.token, ledger.policy = fact.token, fact.policy
     ledger.plans.append(PlanRecord(_plan_view(fact), _fragments(fact)))
+    planned, verdicts = ledger.planned, ledger.verdicts
     if fact.kind is PlanKind.FIRST:
         ledger.planned, ledger.verdicts = {}, {}
     for placement in fact.placements:
+        before = planned.get(placement.job_id)
+        if before is None or before.placement_id != placement.placement_id:
+            ledger.chosen[placement.job_id] = _chosen(fact, placement)
         ledger.planned[placement.job_id] = placement
         ledger.verdicts.pop(placement.job_id, None)
-    for left in fact.left_out:
-        ledger.verdicts[left.job_id] = Verdict(
-            plan_id=fact.plan_id, reason=left.reason.value, detail=left.detail, to=left.to
-        )
+    for position, left in enumerate(fact.left_out, start=1):
+        ledger.verdicts[left.job_id] = _verdict(fact, left, position, verdicts.get(left.job_id))
+
+
+def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
+    standing = fact.standings.get(placement.job_id)
+    return Chosen(placement_id=placement.placement_id, plan_id=fact.plan_id, standing=standing)
+
+
+def _verdict(fact: PlanPublished, left: LeftOut, position: int, before: Verdict | None) -> Verdict:
+    standings, reason = fact.standings, left.reason.value
+    return Verdict(
+        plan_id=fact.plan_id,
+        reason=reason,
+        detail=left.detail,
+        to=left.to,
+        since=before.since if before is not None and before.reason == reason else fact.at,
+        position=position,
+        waiting=len(fact.left_out),
+        standing=standings.get(left.job_id),
+        rivals=tuple([standings.get(job_id) for job_id in left.to]) if standings else (),
+        kind=fact.kind,
+        first=_first(before) if before is not None and fact.kind is PlanKind.FRAGMENT else None,
+    )
+
+
+def _first(verdict: Verdict) -> Verdict | None:
+    return verdict if verdict.kind is PlanKind.FIRST else verdict.first
 
 
 def _fragments(fact: PlanPublished) -> int:
@@ -72,6 +100,7 @@ def _plan_view(fact: PlanPublished) -> PlanView:
         solve_s=fact.solve_s,
         configurations=fact.configurations,
         notes=fact.notes,
+        measures=fact.measures,
     )
 
 
@@ -88,7 +117,9 @@ def refuse(ledger: Ledger, fact: PlacementRefused) -> None:
     placement = ledger.planned.get(fact.job_id)
     if placement is not None and placement.placement_id == fact.placement_id:
         del ledger.planned[fact.job_id]
-        ledger.verdicts[fact.job_id] = Verdict(plan_id=fact.plan_id, reason=REFUSED, detail=fact.reason)
+        ledger.verdicts[fact.job_id] = Verdict(
+            plan_id=fact.plan_id, reason=REFUSED, detail=fact.reason, since=fact.at
+        )
 
 
 def open_round(ledger: Ledger, fact: ProfilingPlanned) -> None:

@@ -63,6 +63,9 @@ def start(ledger: Ledger, fact: JobStarted) -> None:
     placement = ledger.planned.get(fact.job_id)
     if placement is not None and placement.placement_id == fact.placement_id:
         run.throughput, run.layer = placement.throughput, placement.layer
+    chosen = ledger.chosen.get(fact.job_id)
+    if chosen is not None and chosen.placement_id == fact.placement_id:
+        run.plan_id, run.standing = chosen.plan_id, chosen.standing
     if record.started_at is None:
         record.started_at = fact.at
     elif record.ordered == fact.placement_id:  # from here on the GPUs were held to restore the job
@@ -75,6 +78,7 @@ def preempt(ledger: Ledger, fact: JobPreempted) -> None:
     if record is None:
         return
     run = record.runs[-1]
+    run.preempted, run.cause = fact.reason, fact.cause
     record.restarts += 1
     record.ordered = None
     record.samples_done = fact.samples_done
@@ -101,6 +105,7 @@ def end(ledger: Ledger, fact: JobCompleted | JobFailed | JobCancelled | JobRejec
         _close(record, fact.at)
     ledger.planned.pop(fact.job_id, None)
     ledger.verdicts.pop(fact.job_id, None)
+    ledger.chosen.pop(fact.job_id, None)
 
 
 def _close(record: JobRecord, at: float) -> None:

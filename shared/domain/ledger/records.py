@@ -5,11 +5,11 @@ All times are cluster seconds.
 
 import msgspec
 
-from schemas.events import ProfileRun
+from schemas.events import PreemptReason, ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec
 from schemas.placement import Gang
-from schemas.plans import Layer, Placement
+from schemas.plans import Cause, Layer, Placement, PlanKind, Standing
 from schemas.views import PlanView
 from shared.domain.nodes import KnownNode
 from shared.domain.states import ENDED, JobState
@@ -31,6 +31,13 @@ class Run(msgspec.Struct, kw_only=True):
     throughput: float | None = None
     """samples/s, as estimated when it was placed"""
     layer: Layer | None = None
+    plan_id: PlanId | None = None
+    """the plan that gave the job these GPUs"""
+    standing: Standing | None = None
+    """the job's, in that plan"""
+    preempted: PreemptReason | None = None
+    """why it ended, if the job did not"""
+    cause: Cause | None = None
 
     @property
     def gpus(self) -> int:
@@ -128,6 +135,27 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     detail: str
     to: tuple[JobId, ...] = ()
+    since: float = 0.0
+    """time of the first of the plans that say so, one after the other"""
+    position: int = 0
+    """among the jobs that the plan left out, in the order of its queue, from 1"""
+    waiting: int = 0
+    """how many it left out"""
+    standing: Standing | None = None
+    rivals: tuple[Standing | None, ...] = ()
+    """of the jobs `to`"""
+    kind: PlanKind = PlanKind.FIRST
+    """of the plan"""
+    first: "Verdict | None" = None
+    """of a fragment plan: what the first plan of the round said, if it left the job out"""
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """Which plan gave a job its newest place, and how the job stood there."""
+
+    placement_id: PlacementId
+    plan_id: PlanId
+    standing: Standing | None = None
 
 
 class Ledger(msgspec.Struct, kw_only=True):
@@ -143,6 +171,7 @@ class Ledger(msgspec.Struct, kw_only=True):
     """the newest fencing token; a plan with an older one changes nothing"""
     planned: dict[JobId, Placement] = {}
     """what the round's plans want to run"""
+    chosen: dict[JobId, Chosen] = {}
     verdicts: dict[JobId, Verdict] = {}
     """why the others wait"""
     measuring: dict[PlacementId, ProfileRun] = {}

@@ -8,10 +8,13 @@ import pytest
 
 from hopyard.local.data_folder import StackFile, write_stack_file
 from schemas.base import Message
+from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId
+from schemas.placement import Gang
 from schemas.views import (
     Cancelled,
     JobPage,
+    MoveView,
     NodeDrain,
     NodePage,
     PolicyChoice,
@@ -182,10 +185,14 @@ def test_ps_says_how_to_see_the_rest(hopyard: Hopyard, api: CannedApi) -> None:
 
 def test_show_and_why_ask_about_the_job(hopyard: Hopyard, api: CannedApi) -> None:
     why = WhyView(job_id=JobId("job-1"), state="queued", reason="outweighed", detail="")
-    api.says("GET /v1/jobs/job-1", job_view())
+    move = MoveView(at=90.0, started_at=30.0, gang=Gang.of({NodeId("a"): 2}), reason=PreemptReason.NODE_LOST)
+    api.says("GET /v1/jobs/job-1", job_view(moves=(move,)))
     api.says("GET /v1/jobs/job-1/why", why)
-    assert "resnet-50 on imagenet" in hopyard("show", "job-1", "--api", api.url).out
-    assert "outweighed" in hopyard("why", "job-1", "--api", api.url).out
+    shown = hopyard("show", "job-1", "--api", api.url).out
+    assert "resnet-50 on imagenet" in shown
+    assert "00:00:30.0 to 00:01:30.0 on a:2, stopped at 0 samples: a node was lost" in shown
+    assert "job-1 is queued and does not run." in hopyard("why", "job-1", "--api", api.url).out
+    assert json.loads(hopyard("why", "job-1", "--json", "--api", api.url).out)["reason"] == "outweighed"
 
 
 def test_a_strange_job_id_stays_one_part_of_the_address(hopyard: Hopyard, api: CannedApi) -> None:

@@ -1,11 +1,11 @@
 from rich.console import Console, RenderableType
 
 from hopyard.show.progress import Glance, line, picture
-from hopyard.show.tables import job_table, jobs_table, nodes_table, result_table, status_table, why_table
-from schemas.ids import JobId, NodeId
+from hopyard.show.tables import job_table, jobs_table, nodes_table, result_table, status_table
+from schemas.ids import NodeId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Layer
-from schemas.views import JobPage, NodePage, WhyView
+from schemas.views import JobPage, NodePage
 from tests.hopyard.cli_builders import job_view, node_view, plan_view, run_result, status_view
 
 
@@ -64,15 +64,6 @@ def test_one_job_says_which_layer_its_estimate_comes_from() -> None:
 
 def test_what_is_not_known_about_a_job_is_left_out() -> None:
     assert "ended" not in text_of(job_table(job_view()))
-
-
-def test_why_names_reason_and_holders() -> None:
-    why = WhyView(
-        job_id=JobId("job-2"), state="queued", reason="outweighed", detail="others", to=(JobId("job-1"),)
-    )
-    shown = text_of(why_table(why))
-    assert "outweighed" in shown
-    assert "job-1" in shown
 
 
 def test_a_node_shows_its_busy_gpus_and_their_holders() -> None:

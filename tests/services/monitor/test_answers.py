@@ -274,9 +274,12 @@ def test_a_state_that_does_not_exist_is_refused() -> None:
 # ---- why
 
 
-def test_a_new_job_waits_for_the_next_round_to_be_measured() -> None:
+WHEN_IDLE = "it is measured as soon as GPUs are idle, or from the start of the next round"
+
+
+def test_a_new_job_waits_to_be_measured() -> None:
     view = why(joined(), submitted())
-    assert (view.reason, view.detail) == ("profiling", "it is measured from the start of the next round")
+    assert (view.reason, view.detail) == ("profiling", WHEN_IDLE)
 
 
 def test_a_job_under_measurement_says_where() -> None:

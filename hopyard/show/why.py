@@ -1,0 +1,179 @@
+"""Why a job waits, or runs where it does, in sentences. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from hopyard.show.causes import cause_text, short
+from hopyard.show.events import places
+from hopyard.show.units import clock, duration, number, share
+from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
+from schemas.views import HolderView, MoveView, PlanView, WhyView
+
+Moment = Callable[[float | None], str]
+"""an instant of cluster time, in words"""
+
+ENDED = frozenset({"completed", "failed", "cancelled", "rejected"})
+STAGES = {
+    Stage.OPTIMAL: "solved",
+    Stage.INCUMBENT: "the solver's best in its time",
+    Stage.GREEDY: "by weight, without the solver",
+    Stage.QUEUE: "in the order of its queue",
+}
+LEAST_GAP = 0.0005
+"""that is worth saying"""
+OPENINGS = {
+    "no-nodes": "It waits for a node",
+    "starting": "It starts",
+    "refused": "Its last placement did not hold",
+    Waiting.PROFILING: "It waits to be measured",
+    Waiting.NO_ESTIMATE: "It waits for an estimate",
+    Waiting.NOT_PLANNED: "It waits for a plan",
+    Waiting.OUTSIDE_WINDOW: "It is too far back in the queue: plans look at the jobs at its head whose least "
+    "demands fill the GPUs",
+    Waiting.NO_CONFIGURATION: "No nodes that it may use have room for it",
+    Waiting.OUTWEIGHED: "It could run, and others come first",
+}
+"""by reason"""
+KEPT = ", until the next round at least, since plans within a round move nobody"
+HOLDING = frozenset({Waiting.OUTSIDE_WINDOW, Waiting.NO_CONFIGURATION, Waiting.OUTWEIGHED})
+"""reasons for which it matters who holds the GPUs"""
+
+
+def cluster_moment(now: float | None) -> Moment:
+    """Instants of cluster time; with how long ago that was, where somebody knows the time."""
+
+    def moment(at: float | None) -> str:
+        if at is None:
+            return ""
+        ago = "" if now is None else f" ({duration(max(now - at, 0.0))} ago)"
+        return f"{clock(at)}{ago}"
+
+    return moment
+
+
+def moves_text(moves: Sequence[MoveView], moment: Moment) -> str:
+    """Where a job ran before, a line each."""
+    lines = [
+        f"  {moment(move.started_at)} to {moment(move.at)} on {places(move.gang)}, "
+        f"{_ended(move)} at {number(move.samples_done)} samples: {cause_text(move.reason, move.cause)}"
+        for move in moves
+    ]
+    return "\n".join(["It ran before:", *lines])
+
+
+def why_text(why: WhyView, moment: Moment) -> str:
+    """A paragraph a thought, the reason first."""
+    return "\n".join(_sentences(why, moment))
+
+
+def _sentences(why: WhyView, moment: Moment) -> Iterator[str]:
+    if why.state in ENDED:
+        yield f"{why.job_id} is {why.state}{_since(why, moment)}{_colon(why)}."
+        return
+    if why.state == "running":
+        yield from _running(why, moment)
+        return
+    yield f"{why.job_id} is {why.state} and does not run. {_opening(why)}{_since(why, moment)}."
+    if why.reason in HOLDING:
+        yield from filter(None, (_queue(why), _holders(why, moment)))
+    if why.plan is not None:
+        yield f"{_decided(why.plan, moment)}."
+        if why.reason in HOLDING and (explained := _explained(why.plan.measures)):
+            yield explained
+    if why.moved is not None:
+        yield _moved(why.moved, moment)
+    yield _waited(why)
+
+
+def _running(why: WhyView, moment: Moment) -> Iterator[str]:
+    where = f" on {places(why.gang)}" if why.gang else ""
+    speed = f", estimated at {number(why.estimated_throughput)} samples/s" if why.estimated_throughput else ""
+    yield f"{why.job_id} runs{where}{_since(why, moment)}{speed}."
+    if why.plan is not None:
+        figures = _figures(why.standing, why.plan.measures)
+        yield f"{_decided(why.plan, moment)}{f': {figures}' if figures else ''}."
+        if explained := _explained(why.plan.measures):
+            yield explained
+    if why.moved is not None:
+        yield _moved(why.moved, moment)
+
+
+def _opening(why: WhyView) -> str:
+    return f"{OPENINGS.get(why.reason, why.reason)}{_colon(why)}"
+
+
+def _colon(why: WhyView) -> str:
+    """What the reason adds, unless it only says the state again."""
+    return f": {why.detail}" if why.detail and why.detail != f"it is {why.state}" else ""
+
+
+def _since(why: WhyView, moment: Moment) -> str:
+    return f", since {moment(why.since)}" if why.since is not None else ""
+
+
+def _queue(why: WhyView) -> str:
+    if why.position is None or why.waiting is None:
+        return ""
+    measures = why.plan.measures if why.plan else Measures()
+    order = f" by {short(measures.priority)}" if measures.priority else ""
+    figures = _figures(why.standing, measures)
+    own = f"; its own: {figures}" if figures else ""
+    alone = why.waiting == 1
+    place = "the only one that waits" if alone else f"number {why.position} of {why.waiting} that wait"
+    return f"It is {place}, in the queue{order}{own}."
+
+
+def _holders(why: WhyView, moment: Moment) -> str:
+    if not why.holders:
+        return "Nobody holds what it could use." if why.plan is not None and why.plan.idle_gpus else ""
+    measures = why.plan.measures if why.plan else Measures()
+    first = why.plan is not None and why.plan.kind is PlanKind.FIRST
+    lines = [f"  {_holder(one, measures, moment)}" for one in why.holders]
+    kept = "" if first else KEPT
+    return "\n".join([f"What it could use is held by{kept}:", *lines])
+
+
+def _holder(one: HolderView, measures: Measures, moment: Moment) -> str:
+    """GPUs, since when, and what put it first: figures if there are any, else when it came."""
+    since = f"since {moment(one.started_at)}" if one.started_at is not None else "about to start"
+    figures = _figures(one.standing, measures) or f"submitted {moment(one.submitted_at)}"
+    return f"{one.job_id}, {one.gpus} GPU{'s' if one.gpus > 1 else ''}, {since}; {figures}"
+
+
+def _figures(standing: Standing | None, measures: Measures) -> str:
+    if standing is None:
+        return ""
+    found = ((measures.priority, standing.priority), (measures.gain, standing.gain))
+    return ", ".join(f"{short(name)} {number(value)}" for name, value in found if name and value is not None)
+
+
+def _explained(measures: Measures) -> str:
+    """What the figures are, where the name alone does not say it."""
+    known = [name.partition(", ") for name in (measures.priority, measures.gain)]
+    found = "; ".join(f"{name} is {what}" for name, _, what in known if what and not what.endswith(" first"))
+    return found and f"({found[0].upper()}{found[1:]}.)"
+
+
+def _decided(plan: PlanView, moment: Moment) -> str:
+    kind = "first plan" if plan.kind is PlanKind.FIRST else "fragment plan"
+    gap = f", at most {share(plan.gap)} below the best" if plan.gap >= LEAST_GAP else ""
+    how = f"{plan.policy}, {STAGES[plan.stage]}{gap}"
+    return f"Decided in {plan.plan_id}, a {kind} of round {plan.round} by {how}; {moment(plan.at)}"
+
+
+def _moved(move: MoveView, moment: Moment) -> str:
+    cause = cause_text(move.reason, move.cause)
+    return (
+        f"It ran on {places(move.gang)} until it was {_ended(move)}, {moment(move.at)}, "
+        f"at {number(move.samples_done)} samples: {cause}."
+    )
+
+
+def _ended(move: MoveView) -> str:
+    return "moved" if move.cause is not None and move.cause.moved else "stopped"
+
+
+def _waited(why: WhyView) -> str:
+    so_far = f"It has waited {duration(why.wait_s)} so far"
+    if why.expected_wait_s is None:
+        return f"{so_far}."
+    return f"{so_far}, of ~{duration(why.expected_wait_s)} expected in all."

@@ -1,0 +1,121 @@
+"""The sentences of why."""
+
+import msgspec
+
+from hopyard.show.why import cluster_moment, moves_text, why_text
+from schemas.events import PreemptReason
+from schemas.ids import JobId, NodeId, PlanId
+from schemas.placement import Gang
+from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Stage, Standing
+from schemas.views import HolderView, MoveView, WhyView
+from tests.hopyard.cli_builders import plan_view
+
+LR = Measures(priority="latency ratio, waiting over running", gain="gain, weight × speed")
+MOVE = MoveView(
+    at=600.0,
+    started_at=100.0,
+    gang=Gang.of({NodeId("t4-0"): 4}),
+    reason=PreemptReason.PLAN,
+    cause=Cause(
+        plan_id=PlanId("plan-1"),
+        to=(Beneficiary(job_id=JobId("big"), gpus=4, standing=Standing(priority=2.0)),),
+        measures=Measures(priority="queue, by attained service, 1 first"),
+        standing=Standing(priority=3.0),
+    ),
+    samples_done=1500.0,
+)
+WAITS = WhyView(
+    job_id=JobId("job-2"),
+    state="queued",
+    reason="outweighed",
+    detail="",
+    since=720.0,
+    wait_s=65.0,
+    expected_wait_s=100.0,
+    position=3,
+    waiting=7,
+    standing=Standing(priority=0.5, gain=1.25),
+    plan=plan_view(measures=LR),
+    holders=(
+        HolderView(
+            job_id=JobId("job-1"),
+            gpus=4,
+            submitted_at=0.0,
+            started_at=300.0,
+            standing=Standing(priority=2.0, gain=4.5),
+        ),
+    ),
+)
+
+
+OWN = "latency ratio 0.5, gain 1.25"
+SOLVED = "solved, at most 1.0% below the best"
+FOR_BIG = "for big (4 GPUs): queue 2 against its 3 (plan-1)"
+
+
+def said(why: WhyView) -> list[str]:
+    return why_text(why, cluster_moment(725.0)).splitlines()
+
+
+def test_a_waiting_job_says_its_place_who_holds_what_it_could_use_and_the_plan() -> None:
+    assert said(WAITS) == [
+        "job-2 is queued and does not run. It could run, and others come first, since 00:12:00.0 (5s ago).",
+        f"It is number 3 of 7 that wait, in the queue by latency ratio; its own: {OWN}.",
+        "What it could use is held by:",
+        "  job-1, 4 GPUs, since 00:05:00.0 (7m 05s ago); latency ratio 2, gain 4.5",
+        f"Decided in plan-3, a first plan of round 2 by hops, {SOLVED}; 00:12:00.0 (5s ago).",
+        "(Latency ratio is waiting over running; gain is weight × speed.)",
+        "It has waited 1m 05s so far, of ~1m 40s expected in all.",
+    ]
+
+
+def test_a_queue_without_figures_says_who_came_when() -> None:
+    plan = plan_view(policy="fifo", stage=Stage.QUEUE, gap=0.0, kind=PlanKind.FRAGMENT)
+    holders = tuple(msgspec.structs.replace(one, standing=None) for one in WAITS.holders)
+    text = said(
+        msgspec.structs.replace(WAITS, plan=plan, holders=holders, standing=None, waiting=1, position=1)
+    )
+    assert text[1] == "It is the only one that waits, in the queue."
+    assert text[2].startswith("What it could use is held by, until the next round at least")
+    assert text[3].endswith("since 00:05:00.0 (7m 05s ago); submitted 00:00:00.0 (12m 05s ago)")
+    assert "by fifo, in the order of its queue" in text[4]
+
+
+def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:
+    runs = msgspec.structs.replace(
+        WAITS, state="running", reason="running", gang=MOVE.gang, estimated_throughput=812.0, holders=()
+    )
+    text = said(runs)
+    assert text[0] == "job-2 runs on t4-0:4, since 00:12:00.0 (5s ago), estimated at 812 samples/s."
+    assert text[1].endswith("latency ratio 0.5, gain 1.25.")
+
+
+def test_a_preempted_job_says_for_whom() -> None:
+    text = said(msgspec.structs.replace(WAITS, state="preempted", moved=MOVE))
+    assert (
+        "It ran on t4-0:4 until it was stopped, 00:10:00.0 (2m 05s ago), at 1,500 samples: "
+        f"{FOR_BIG}." in text
+    )
+
+
+def test_an_ended_job_says_how_it_ended() -> None:
+    rejected = WhyView(
+        job_id=JobId("j"), state="rejected", reason="rejected", detail="out of memory", since=9.0
+    )
+    assert said(rejected) == ["j is rejected, since 00:00:09.0 (11m 56s ago): out of memory."]
+    cancelled = WhyView(job_id=JobId("j"), state="cancelled", reason="cancelled", detail="it is cancelled")
+    assert said(cancelled) == ["j is cancelled."]
+
+
+def test_an_answer_of_an_earlier_version_is_said_as_far_as_it_goes() -> None:
+    old = WhyView(job_id=JobId("j"), state="queued", reason="outweighed", detail="others")
+    assert said(old)[0] == "j is queued and does not run. It could run, and others come first: others."
+
+
+def test_moves_are_a_line_each() -> None:
+    lost = MoveView(at=900.0, started_at=650.0, gang=MOVE.gang, reason=PreemptReason.NODE_LOST)
+    assert moves_text((MOVE, lost), cluster_moment(None)).splitlines() == [
+        "It ran before:",
+        f"  00:01:40.0 to 00:10:00.0 on t4-0:4, stopped at 1,500 samples: {FOR_BIG}",
+        "  00:10:50.0 to 00:15:00.0 on t4-0:4, stopped at 0 samples: a node was lost",
+    ]
