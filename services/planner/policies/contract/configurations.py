@@ -18,6 +18,8 @@ Per type and per R_k (Hops section 3.6):
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -27,6 +29,8 @@ from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Configuration
 from services.planner.policies.contract.view import ViewJob, ViewNode
 from shared.domain.arrays import Ints
+
+NO_INTS = np.empty(0, dtype=np.int32)
 
 
 class Pieces(msgspec.Struct, frozen=True):
@@ -73,18 +77,38 @@ class _Block(msgspec.Struct, frozen=True):
     cells: Ints
 
 
+class _Menu(msgspec.Struct, frozen=True):
+    """Blocks that one job may choose from, one after another."""
+
+    number: Ints
+    """of each block in this plan"""
+    rows: Ints
+    """of each block"""
+    columns: _Block
+
+
 class _Pool(msgspec.Struct, frozen=True):
     """The nodes of one type."""
 
-    position: Ints
-    """in the list of all nodes"""
-    idle: Ints
+    position: bytes
+    """in the list of all nodes, int32"""
+    idle: bytes
+    """GPUs, int32"""
+    most: int
+    """idle GPUs of one node"""
+    total: int
+    """idle GPUs of all"""
     largest: int
     """GPUs of the largest node, idle or not"""
 
 
 _Wish = tuple[GpuType, int, bool]
 """some GPUs of one type: on one node, or spread"""
+_Shape = tuple[tuple[GpuType, ...], tuple[int, ...], bool]
+"""types, demand, whether it is sensitive: jobs of one shape have the same wishes"""
+
+BLOCKS_KEPT = 1_000
+"""from plan to plan: a first plan has mostly the idle GPUs of the last one"""
 
 
 def configurations_for(
@@ -96,34 +120,37 @@ def configurations_for(
     generates (twice, if something does).
     """
     pools = _pools(nodes)
-    blocks: list[_Block] = []
-    known: dict[_Wish, range] = {}
-    owned: list[tuple[int, int]] = []
-    """positions of jobs, and of the blocks that each of them may choose from"""
+    counter = count()
+    numbers: dict[_Wish, int] = {}
+    menus: dict[_Shape, _Menu] = {}
+    position = {node.node_id: index for index, node in enumerate(nodes)} if stay else {}
+    served: list[tuple[int, _Menu]] = []
+    """positions of jobs, and what each of them may choose from"""
     for index, job in enumerate(jobs):
-        if stay:
-            owned.extend((index, number) for number in _shelved(blocks, _present(job, nodes)))
-        for wish in _wishes(job, pools, sensitive=job.sensitivity > threshold):
-            if wish not in known:
-                known[wish] = _shelved(blocks, _block(pools, *wish))
-            owned.extend((index, number) for number in known[wish])
-    return _joined(jobs, nodes, blocks, owned)
+        held_now = _present(job, nodes, position) if stay else None
+        if held_now is not None:
+            served.append((index, _menu({next(counter): held_now})))
+        shape = _shape(job, threshold)
+        if shape not in menus:
+            menus[shape] = _menu(_offered(shape, pools, numbers, counter))
+        served.append((index, menus[shape]))
+    return _joined(jobs, nodes, served)
 
 
 def placeable(jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float) -> list[ViewJob]:
     """Those that have a configuration on the idle GPUs, in the order given."""
     pools = _pools(nodes)
-    most = {gpu_type: (int(pool.idle.max()), int(pool.idle.sum())) for gpu_type, pool in pools.items()}
+    known: dict[_Shape, bool] = {}
 
-    def fits(gpu_type: GpuType, gpus: int, spread: bool) -> bool:  # noqa: FBT001 - a wish, spelt out
-        on_one, on_all = most[gpu_type]
-        return gpus <= (on_all if spread else on_one)
+    def fits(shape: _Shape) -> bool:
+        if shape not in known:
+            known[shape] = any(
+                gpus <= (pools[gpu_type].total if spread else pools[gpu_type].most)
+                for gpu_type, gpus, spread in _wishes(shape, pools)
+            )
+        return known[shape]
 
-    return [
-        job
-        for job in jobs
-        if any(fits(*wish) for wish in _wishes(job, pools, sensitive=job.sensitivity > threshold))
-    ]
+    return [job for job in jobs if fits(_shape(job, threshold))]
 
 
 def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[ViewNode]) -> Configurations:
@@ -172,13 +199,6 @@ def spread(idle: Ints, gpus: int) -> Iterator[dict[int, int]]:
         yield dict(zip(block.node[begin:end].tolist(), block.gpus[begin:end].tolist(), strict=True))
 
 
-def _shelved(blocks: list[_Block], more: Iterable[_Block]) -> range:
-    """Put blocks with the others; their numbers."""
-    before = len(blocks)
-    blocks.extend(more)
-    return range(before, len(blocks))
-
-
 def _pools(nodes: Sequence[ViewNode]) -> dict[GpuType, _Pool]:
     positions: dict[GpuType, list[int]] = {}
     for index, node in enumerate(nodes):
@@ -187,35 +207,75 @@ def _pools(nodes: Sequence[ViewNode]) -> dict[GpuType, _Pool]:
 
 
 def _pool(nodes: Sequence[ViewNode], positions: list[int]) -> _Pool:
+    idle = [nodes[index].idle for index in positions]
     return _Pool(
-        position=np.array(positions, dtype=np.int32),
-        idle=np.array([nodes[index].idle for index in positions], dtype=np.int32),
-        largest=max(nodes[index].gpus for index in positions),
+        position=_ints(positions).tobytes(),
+        idle=_ints(idle).tobytes(),
+        most=max(idle),
+        total=sum(idle),
+        largest=max([nodes[index].gpus for index in positions]),
     )
 
 
-def _wishes(job: ViewJob, pools: dict[GpuType, _Pool], *, sensitive: bool) -> Iterator[_Wish]:
-    for gpu_type in job.gpu_types:
+def _shape(job: ViewJob, threshold: float) -> _Shape:
+    return job.gpu_types, job.demand, job.sensitivity > threshold
+
+
+def _wishes(shape: _Shape, pools: Mapping[GpuType, _Pool]) -> Iterator[_Wish]:
+    gpu_types, demand, sensitive = shape
+    for gpu_type in gpu_types:
         if gpu_type in pools:
-            for gpus in job.demand:
+            for gpus in demand:
                 yield gpu_type, gpus, False
                 if not sensitive or gpus > pools[gpu_type].largest:
                     yield gpu_type, gpus, True
 
 
-def _block(pools: dict[GpuType, _Pool], gpu_type: GpuType, gpus: int, spread: bool) -> Iterator[_Block]:  # noqa: FBT001 - a wish, spelt out
-    pool = pools[gpu_type]
-    block = _distributed(pool.idle, gpus) if spread else _aggregated(pool.idle, gpus)
-    if len(block.cells):
-        yield _Block(pool.position[block.node], block.gpus, block.cells)
+def _offered(
+    shape: _Shape, pools: Mapping[GpuType, _Pool], numbers: dict[_Wish, int], counter: Iterator[int]
+) -> dict[int, _Block]:
+    """The blocks of a shape by their numbers: those of a wish that is known already keep theirs."""
+    offered: dict[int, _Block] = {}
+    for wish in _wishes(shape, pools):
+        gpu_type, gpus, spread = wish
+        pool = pools[gpu_type]
+        if gpus <= (pool.total if spread else pool.most):
+            block = _block(pool.position, pool.idle, gpus, spread)
+            if len(block.cells):
+                if wish not in numbers:
+                    numbers[wish] = next(counter)
+                offered[numbers[wish]] = block
+    return offered
 
 
-def _present(job: ViewJob, nodes: Sequence[ViewNode]) -> Iterator[_Block]:
+@lru_cache(maxsize=BLOCKS_KEPT)
+def _block(position: bytes, idle: bytes, gpus: int, spread: bool) -> _Block:  # noqa: FBT001 - a wish, spelt out
+    """Some GPUs on nodes at these positions with so many idle GPUs each (columns of int32)."""
+    free = np.frombuffer(idle, dtype=np.int32)
+    block = _distributed(free, gpus) if spread else _aggregated(free, gpus)
+    return _Block(np.frombuffer(position, dtype=np.int32)[block.node], block.gpus, block.cells)
+
+
+def _menu(blocks: Mapping[int, _Block]) -> _Menu:
+    return _Menu(
+        number=_ints(blocks),
+        rows=_ints(len(block.cells) for block in blocks.values()),
+        columns=_Block(
+            np.concatenate([NO_INTS, *(block.node for block in blocks.values())]),
+            np.concatenate([NO_INTS, *(block.gpus for block in blocks.values())]),
+            np.concatenate([NO_INTS, *(block.cells for block in blocks.values())]),
+        ),
+    )
+
+
+def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, int]) -> _Block | None:
     """A distributed configuration that the job has now and may keep."""
     place = job.present.gang.configuration if job.present is not None else {}
-    found = {index: place[node.node_id] for index, node in enumerate(nodes) if node.node_id in place}
+    found = {position[node_id]: gpus for node_id, gpus in place.items() if node_id in position}
     if 1 < len(place) == len(found) and all(gpus <= nodes[index].idle for index, gpus in found.items()):
-        yield _Block(_ints(found), _ints(found.values()), _ints([len(found)]))
+        order = sorted(found)
+        return _Block(_ints(order), _ints(found[index] for index in order), _ints([len(found)]))
+    return None
 
 
 def _ints(values: Iterable[int]) -> Ints:
@@ -250,20 +310,21 @@ def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, lengt
 
 
 def _joined(
-    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], blocks: list[_Block], owned: list[tuple[int, int]]
+    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], served: list[tuple[int, _Menu]]
 ) -> Configurations:
-    none = np.empty(0, dtype=np.int32)
-    owner, shape = np.array(owned, dtype=np.int32).reshape(-1, 2).T
-    rows = np.array([len(block.cells) for block in blocks], dtype=np.int32)[shape]
-    pieces = [blocks[number] for number in shape.tolist()]
+    menus = [menu for _, menu in served]
+    rows = [len(menu.columns.cells) for menu in menus]
     return Configurations(
-        jobs=tuple(job.job_id for job in jobs),
-        nodes=tuple(node.node_id for node in nodes),
-        job=np.repeat(owner, rows),
-        start=_starts(np.concatenate([none, *(block.cells for block in pieces)])),
-        node=np.concatenate([none, *(block.node for block in pieces)]),
-        gpus=np.concatenate([none, *(block.gpus for block in pieces)]),
-        pieces=Pieces(_starts(rows), shape.copy()),
+        jobs=tuple([job.job_id for job in jobs]),
+        nodes=tuple([node.node_id for node in nodes]),
+        job=np.repeat(_ints(index for index, _ in served), rows),
+        start=_starts(np.concatenate([NO_INTS, *(menu.columns.cells for menu in menus)])),
+        node=np.concatenate([NO_INTS, *(menu.columns.node for menu in menus)]),
+        gpus=np.concatenate([NO_INTS, *(menu.columns.gpus for menu in menus)]),
+        pieces=Pieces(
+            _starts(np.concatenate([NO_INTS, *(menu.rows for menu in menus)])),
+            np.concatenate([NO_INTS, *(menu.number for menu in menus)]),
+        ),
     )
 
 

@@ -9,7 +9,7 @@ is always among the candidates. With `moving_cost_s` 0 neither happens.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -31,7 +31,7 @@ from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of
 from services.planner.policies.kit.window import adjusted, service_window
-from services.planner.solver.problem import NOTHING, Solution, Solve
+from services.planner.solver.problem import NOTHING, Solve
 from shared.domain.arrays import Floats, Ints
 
 TIE = 1e-3
@@ -39,7 +39,6 @@ TIE = 1e-3
 
 
 GAIN = "gain, weight × throughput over the job's smallest"
-NO_BID = (math.nan, math.nan)
 
 
 class Bids(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,46 +67,65 @@ class HopsOptions(msgspec.Struct, frozen=True, kw_only=True):
     """a fragment plan is tried again after so long, if jobs outside the window could fit"""
 
 
+class _Outlook(msgspec.Struct, frozen=True):
+    """What follows from a view alone."""
+
+    view: View
+    ranks: list[tuple[ViewJob, float]]
+    queue: list[ViewJob]
+    window: list[ViewJob]
+
+
 class Hops:
     Options = HopsOptions
     calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
 
     def __init__(self, options: HopsOptions) -> None:
         self._options = options
+        self._seen: _Outlook | None = None
+        """of the last view: `decide` mostly gets the one of `wants`"""
 
     def wants(self, view: View) -> Configurations:
         return configurations_for(
-            self._window(view, self._queue(view, self._ranks(view))),
+            self._outlook(view).window,
             view.nodes,
             self._options.sensitivity_threshold,
             stay=self._moving_share(view) > 0,
         )
 
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
-        ranks = self._ranks(view)
-        queue = self._queue(view, ranks)
-        window = self._window(view, queue)
+        outlook = self._outlook(view)
+        present = _present(view)
         gain = gains(wanted, estimates.throughput)
-        stays = held(wanted, _present(view))
-        self._discount_moves(gain, view, wanted, stays)
-        weight = self._weights(ranks, window)
+        stays = held(wanted, present)
+        self._discount_moves(gain, view, wanted, present, stays)
+        weight = self._weights(outlook)
         capacity = np.array([node.idle for node in view.nodes], dtype=np.int32)
         problem, rows = problem_of(wanted, capacity, weight, gain, stays)
         solution = solve(problem, view.effort)
-        chosen = [int(rows[row]) for row in solution.choice[solution.choice != NOTHING]]
+        chosen = rows[solution.choice[solution.choice != NOTHING]].tolist()
+        choices = tuple([_choice(wanted, estimates, row) for row in chosen])
         bids = Bids(wanted=wanted, worth=weight[wanted.job] * gain, chosen=chosen, stays=stays)
-        return _decision(
-            [_choice(wanted, estimates, row) for row in chosen],
-            left=_left(ranks, queue, window, wanted, problem.job),
+        return Decision(
+            choices=choices,
+            left=_left(outlook, wanted, problem.job, placed={choice.job_id for choice in choices}),
             measures=Measures(priority=NAMES[self._options.priority_rule], gain=GAIN),
-            standings=standings(ranks, bids),
-            solution=solution,
+            standings=standings(outlook.ranks, bids),
+            stage=solution.stage,
+            objective=solution.objective,
+            bound=solution.bound,
+            gap=solution.gap,
+            solve_s=solution.seconds,
             configurations=len(wanted),
-            again_at=self._again_at(view, wanted, chosen, window),
+            again_at=self._again_at(view, wanted, chosen, outlook.window),
         )
 
-    def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
-        return ranked(view, self._options.priority_rule)
+    def _outlook(self, view: View) -> "_Outlook":
+        if self._seen is None or self._seen.view is not view:
+            ranks = ranked(view, self._options.priority_rule)
+            queue = self._queue(view, ranks)
+            self._seen = _Outlook(view, ranks, queue, self._window(view, queue))
+        return self._seen
 
     def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
         """Whom this plan could serve, the most urgent first.
@@ -127,8 +145,9 @@ class Hops:
             return adjusted(queue, length, view.idle_gpus)
         return list(queue[:length])
 
-    def _weights(self, ranks: Sequence[tuple[ViewJob, float]], window: Sequence[ViewJob]) -> Floats:
-        priorities = {job.job_id: value for job, value in ranks}
+    def _weights(self, outlook: "_Outlook") -> Floats:
+        window = outlook.window
+        priorities = {job.job_id: value for job, value in outlook.ranks}
         power = power_of(self._options.priority_rule, self._options.priority_power)
         factor = np.array([job.priority for job in window])
         result: Floats = weights([priorities[job.job_id] for job in window], power) * factor
@@ -137,9 +156,17 @@ class Hops:
     def _moving_share(self, view: View) -> float:
         return min(self._options.moving_cost_s / view.round_s, 1.0)
 
-    def _discount_moves(self, gain: Floats, view: View, wanted: Configurations, stays: Ints) -> None:
+    def _discount_moves(
+        self,
+        gain: Floats,
+        view: View,
+        wanted: Configurations,
+        present: Mapping[JobId, Configuration],
+        stays: Ints,
+    ) -> None:
         """Multiply the gain of what would move a job by the share of the round that is left to it."""
-        present = _present(view)
+        if not present:
+            return
         moves = np.array([job_id in present for job_id in wanted.jobs], dtype=bool)
         share = np.where(moves, 1.0 - max(self._moving_share(view), TIE), 1.0)
         kept = gain[stays]
@@ -187,8 +214,13 @@ def standings(ranks: Sequence[tuple[ViewJob, float]], bids: Bids) -> dict[JobId,
     np.fmax.at(gain, wanted.job, worth)
     gain[wanted.job[bids.chosen]] = worth[bids.chosen]
     stay[wanted.job[bids.stays]] = worth[bids.stays]
-    known = dict(zip(wanted.jobs, zip(gain.tolist(), stay.tolist(), strict=True), strict=True))
-    return {job.job_id: _standing(priority, *known.get(job.job_id, NO_BID)) for job, priority in ranks}
+    places = dict(zip(wanted.jobs, zip(gain.tolist(), stay.tolist(), strict=True), strict=True))
+    return {
+        job.job_id: _standing(priority, *places[job.job_id])
+        if job.job_id in places
+        else Standing(priority=priority)
+        for job, priority in ranks
+    }
 
 
 def _standing(priority: float, gain: float, stay: float) -> Standing:
@@ -198,44 +230,16 @@ def _standing(priority: float, gain: float, stay: float) -> Standing:
 
 
 def _left(
-    ranks: Sequence[tuple[ViewJob, float]],
-    queue: Sequence[ViewJob],
-    window: Sequence[ViewJob],
-    wanted: Configurations,
-    estimated: Ints,
-) -> dict[JobId, Left]:
-    """Why each job would be left out. `estimated`: of each configuration with an estimate, its job."""
-    reasons = dict.fromkeys((job.job_id for job, _ in ranks), Waiting.NO_CONFIGURATION)
-    reasons |= dict.fromkeys((job.job_id for job in queue), Waiting.OUTSIDE_WINDOW)
-    reasons |= dict.fromkeys((job.job_id for job in window), Waiting.NO_CONFIGURATION)
+    outlook: _Outlook, wanted: Configurations, estimated: Ints, *, placed: Collection[JobId]
+) -> tuple[Left, ...]:
+    """Why each job that is not placed is left out; `estimated`: of each row with an estimate, its job."""
+    reasons = dict.fromkeys([job.job_id for job in outlook.queue], Waiting.OUTSIDE_WINDOW)
+    reasons |= dict.fromkeys(wanted.jobs, Waiting.NO_CONFIGURATION)
     for rows, reason in ((wanted.job, Waiting.NO_ESTIMATE), (estimated, Waiting.OUTWEIGHED)):
-        has = np.zeros(len(window), dtype=bool)
+        has = np.zeros(len(wanted.jobs), dtype=bool)
         has[rows] = True
-        reasons |= {window[index].job_id: reason for index in np.flatnonzero(has).tolist()}
-    return {job_id: Left(job_id=job_id, reason=reason) for job_id, reason in reasons.items()}
-
-
-def _decision(
-    choices: list[Choice],
-    *,
-    left: dict[JobId, Left],
-    measures: Measures,
-    standings: dict[JobId, Standing],
-    solution: Solution,
-    configurations: int,
-    again_at: float | None,
-) -> Decision:
-    placed = {choice.job_id for choice in choices}
-    return Decision(
-        choices=tuple(choices),
-        left=tuple(reason for job_id, reason in left.items() if job_id not in placed),
-        stage=solution.stage,
-        objective=solution.objective,
-        bound=solution.bound,
-        gap=solution.gap,
-        solve_s=solution.seconds,
-        configurations=configurations,
-        again_at=again_at,
-        measures=measures,
-        standings=standings,
+        reasons |= {wanted.jobs[index]: reason for index in np.flatnonzero(has).tolist()}
+    waiting = [job.job_id for job, _ in outlook.ranks if job.job_id not in placed]
+    return tuple(
+        [Left(job_id=job_id, reason=reasons.get(job_id, Waiting.NO_CONFIGURATION)) for job_id in waiting]
     )
