@@ -61,6 +61,7 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
     stack_spec = _stack_spec(spec)
     settings = settings_of(stack_spec)
     async with running_stack(stack_spec, say) as stack, connect(stack.api_url) as client:
+        say(f"to look at in a browser, while it runs: {stack.api_url}/")
         run = _Run(client, arrivals, settings.round_s, show)
         await run.to_the_end(ScaledClock(origin=stack_spec.clock_origin, speed=spec.speed))
         lines = [line async for line in client.events()]

@@ -33,6 +33,7 @@ async def run_up(spec: UpSpec, say: Say) -> None:
         async with running_stack(_stack_spec(spec), say) as stack:
             took_s = time.monotonic() - began
             say(f"up after {took_s:.1f} s: cluster {spec.cluster.name} at {stack.api_url}")
+            say(f"to look at in a browser: {stack.api_url}/")
             say(f"logs in {spec.data / 'logs'}")
             if spec.data.resolve() != DEFAULT.resolve():
                 say(f"elsewhere: HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats.url}")

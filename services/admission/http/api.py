@@ -43,6 +43,7 @@ from schemas.views import (
     WhyView,
 )
 from services.admission import problems
+from services.admission.http import static
 from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.door import Door, Outside
 from services.admission.http.lines import about, line, records
@@ -119,6 +120,7 @@ class Api:
         return [
             *(web.route(each.method, each.path, self._guarded(handlers[each.name])) for each in OPERATIONS),
             web.get("/openapi.json", self.show_document),
+            *static.routes(),
         ]
 
     def _guarded(self, handler: Handler) -> Handler:

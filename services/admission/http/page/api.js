@@ -1,0 +1,62 @@
+// The way to the API: relative to this page, so that it works behind any prefix; with the token, if one is asked for.
+
+import { hear } from "./text.js";
+
+const KEY = `hopyard-token:${location.pathname}`;
+const LATE_MS = 15000;
+
+export class Unauthorized extends Error {}
+export class NotFound extends Error {}
+
+export const keepToken = (token) => sessionStorage.setItem(KEY, token);
+export const dropToken = () => sessionStorage.removeItem(KEY);
+export const hasToken = () => sessionStorage.getItem(KEY) !== null;
+
+function headers() {
+  const token = sessionStorage.getItem(KEY);
+  return token === null ? {} : { Authorization: `Bearer ${token}` };
+}
+
+async function call(path, signal) {
+  const answer = await fetch(path, { headers: headers(), signal, cache: "no-store" });
+  if (answer.status === 401) throw new Unauthorized();
+  if (answer.status === 404) throw new NotFound(await reason(answer));
+  if (!answer.ok) throw new Error(await reason(answer));
+  hear(answer.headers.get("Hopyard-Clock"));
+  return answer;
+}
+
+async function reason(answer) {
+  try {
+    return (await answer.json()).detail || `${answer.status}`;
+  } catch {
+    return `${answer.status} ${answer.statusText}`;
+  }
+}
+
+/** The answer of a reading call, as JSON. Throws Unauthorized, NotFound, Error. */
+export async function get(path) {
+  return (await call(path, AbortSignal.timeout(LATE_MS))).json();
+}
+
+/** As lines of JSON. */
+export async function lines(path) {
+  const text = await (await call(path, AbortSignal.timeout(LATE_MS))).text();
+  return text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+}
+
+/** Facts as they come, after `seq` or from now on. Ends when the connection does. */
+export async function follow(seq, begun, each, signal) {
+  const from = seq === null ? "newest=0" : `after=${seq}`;
+  const answer = await call(`v1/events?follow=true&${from}`, signal);
+  begun();
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    for (const line of parts) if (line) each(JSON.parse(line));
+  }
+}

@@ -1,0 +1,123 @@
+// Charts by uPlot: GPUs in use along the timeline, and a job's throughput, predicted beside measured.
+
+import { colours, onScheme } from "./paint.js";
+import { byId, moment, number, say } from "./text.js";
+
+const FONT = "11px system-ui, sans-serif";
+const stepped = () => window.uPlot.paths.stepped({ align: 1 });
+
+function axes(size, yFormat) {
+  const { muted, line } = colours();
+  const plain = { stroke: muted, font: FONT, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 } };
+  return [
+    { ...plain, size: 26, gap: 2, space: 80, values: (_, at) => at.map((each) => moment(each, true)), grid: { show: false } },
+    { ...plain, size, values: (_, values) => values.map(yFormat) },
+  ];
+}
+
+const QUIET = { legend: { show: false }, cursor: { show: false }, select: { show: false } };
+
+/** A chart that is made anew when the scheme or the width changes, and else only given its data. */
+class Chart {
+  constructor(place, options) {
+    this.place = place;
+    this.options = options;
+    this.plot = null;
+    this.data = null;
+    this.gutter = null;
+    onScheme(() => this.#make());
+    new ResizeObserver(() => this.plot && this.place.clientWidth !== this.plot.width && this.#make()).observe(place);
+  }
+
+  show(data, gutter = 60) {
+    this.data = data;
+    if (!this.plot || gutter !== this.gutter) {
+      this.gutter = gutter;
+      this.#make();
+    } else this.plot.setData(data);
+  }
+
+  end() {
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  #make() {
+    if (!this.data || !this.place.clientWidth) return;
+    this.end();
+    const options = { ...QUIET, width: this.place.clientWidth, ...this.options(this.gutter) };
+    this.plot = new window.uPlot(options, this.data, this.place);
+  }
+}
+
+/** GPUs in use below the timeline, over the same range. */
+export class UseChart {
+  constructor(model) {
+    this.model = model;
+    this.range = [0, 1];
+    this.chart = new Chart(byId("use"), (gutter) => this.#options(gutter));
+  }
+
+  show({ from, until, now }, gutter) {
+    this.range = [from, until];
+    const [times, used, there] = this.model.use(from, Math.min(now, until));
+    this.chart.show([times, used, there], gutter);
+    say(byId("use-text"), `${number(used.at(-1))} of ${number(there.at(-1))} now. The dashed line is all GPUs of nodes that are not lost.`);
+  }
+
+  #options(gutter) {
+    const { edges, fills, muted } = colours();
+    return {
+      height: 96,
+      padding: [8, 0, 0, 0],
+      scales: { x: { time: false, range: () => this.range }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.08] } },
+      axes: axes(gutter, (value) => number(value)),
+      series: [
+        {},
+        { stroke: edges[0], fill: `${fills[0]}99`, width: 1.5, paths: stepped(), points: { show: false } },
+        { stroke: muted, dash: [4, 4], width: 1, paths: stepped(), points: { show: false } },
+      ],
+    };
+  }
+}
+
+/** Throughput of a job's runs: predicted dashed, measured solid. */
+export class SpeedChart {
+  constructor(place) {
+    this.chart = new Chart(place, () => this.#options());
+  }
+
+  show(runs, now) {
+    const [times, predicted, measured] = [[], [], []];
+    for (const run of runs) {
+      for (const at of [run.started_at, run.ended_at ?? now]) {
+        times.push(at);
+        predicted.push(run.estimated_throughput);
+        measured.push(run.measured_throughput);
+      }
+      times.push((run.ended_at ?? now) + 1e-6);
+      predicted.push(null);
+      measured.push(null);
+    }
+    this.chart.show([times, predicted, measured]);
+  }
+
+  end() {
+    this.chart.end();
+  }
+
+  #options() {
+    const { edges } = colours();
+    return {
+      height: 150,
+      padding: [8, 12, 0, 0],
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.15] } },
+      axes: axes(60, (value) => number(value)),
+      series: [
+        {},
+        { stroke: edges[1], dash: [5, 4], width: 2, points: { show: false } },
+        { stroke: edges[0], width: 2, points: { show: false } },
+      ],
+    };
+  }
+}

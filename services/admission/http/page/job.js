@@ -1,0 +1,219 @@
+// A job's page: what it is, why it waits, where it ran, how fast, its facts and its output.
+
+import { NotFound, get, lines } from "./api.js";
+import { SpeedChart } from "./charts.js";
+import { terms } from "./cluster.js";
+import { Table } from "./table.js";
+import { byId, clusterNow, duration, el, gang, moment, number, percent, words } from "./text.js";
+
+const FACTS_MOST = 200;
+const RUNS_MOST = 100;
+
+export class JobPage {
+  constructor() {
+    this.place = byId("job");
+    this.id = null;
+  }
+
+  async open(id) {
+    this.close();
+    this.id = id;
+    this.facts = new Map();
+    this.#build();
+    this.place.hidden = false;
+    this.place.focus({ preventScroll: true });
+    scrollTo(0, 0);
+    await this.read();
+    if (this.id === id) await this.#readFacts(id);
+  }
+
+  close() {
+    this.chart?.end();
+    this.chart = null;
+    this.id = null;
+    this.place.hidden = true;
+    this.place.replaceChildren();
+  }
+
+  #build() {
+    const part = (title, ...inside) => el("section", { "aria-label": title }, el("h2", {}, title), ...inside);
+    this.state = el("span", { class: "badge" });
+    this.bar = el("progress", { max: "1", value: "0", "aria-label": "Samples done" });
+    this.why = el("p", { class: "lead" });
+    this.list = el("dl", { class: "figures" });
+    this.runsPlace = el("div");
+    this.speed = el("div", { class: "chart" });
+    this.factsPlace = el("div");
+    this.output = part("Output");
+    this.output.hidden = true;
+    this.place.replaceChildren(
+      el("p", {}, el("a", { href: "#/" }, "← The cluster")),
+      el("div", { class: "head" }, el("h1", { id: "job-title" }, this.id), this.state),
+      this.why,
+      this.bar,
+      this.list,
+      part("Places", this.runsPlace, el("h3", { id: "speed-title" }, "Throughput, in samples/s"),
+        el("p", { class: "hint" }, "Dashed: predicted when it was placed. Solid: measured over the run."), this.speed),
+      this.output,
+      part("Facts", el("p", { class: "hint" }, "Newest first."), this.factsPlace),
+    );
+    this.speed.setAttribute("role", "img");
+    this.speed.setAttribute("aria-label", "Throughput predicted and measured; the table above has the numbers");
+    this.chart = new SpeedChart(this.speed);
+    this.runs = runsTable(this.runsPlace);
+    this.factTable = factsTable(this.factsPlace);
+  }
+
+  /** Reads the job again. Where nobody knows it, the page says so. */
+  async read() {
+    const { id } = this;
+    if (id === null) return;
+    const path = `v1/jobs/${encodeURIComponent(id)}`;
+    try {
+      const job = await get(path);
+      const [why, runs] = await Promise.all([get(`${path}/why`), this.#runs(path)]);
+      if (this.id !== id) return;
+      this.#show(job, why);
+      this.runs.update([...runs].reverse().slice(0, RUNS_MOST));
+      this.speed.hidden = runs.length === 0;
+      if (runs.length) this.chart.show(runs.slice(-RUNS_MOST), clusterNow());
+      await this.#readOutput(path, id);
+    } catch (error) {
+      if (!(error instanceof NotFound) || this.id !== id) throw error;
+      this.why.textContent = error.message;
+    }
+  }
+
+  async #runs(path) {
+    try {
+      return (await get(`${path}/runs`)).runs;
+    } catch (error) {
+      if (error instanceof NotFound) return []; // newer than what the monitor knows
+      throw error;
+    }
+  }
+
+  #show(job, why) {
+    document.title = `${job.job_id} – hopyard`;
+    this.state.textContent = job.state;
+    const ended = job.ended_at !== null;
+    this.why.textContent = ended && !job.reason ? "" : `${words(why.reason)}: ${why.detail}`;
+    const done = job.samples_done / job.spec.samples;
+    this.bar.value = done;
+    const { workload } = job.spec;
+    terms(this.list, [
+      ["Done", `${percent(done)} of ${number(job.spec.samples)} samples`],
+      ["Model", workload.model],
+      ["Data set", workload.dataset],
+      ["Batch", `${number(workload.batch_size)} samples a GPU, ${workload.optimizer}`],
+      ["GPUs it can use", job.spec.demand.join(", ")],
+      ["GPU types", job.spec.gpu_types.join(", ") || "any"],
+      ["Project", job.spec.project],
+      ["Priority", number(job.spec.priority)],
+      ["Submitted", moment(job.submitted_at)],
+      ["First start", moment(job.started_at)],
+      ["End", moment(job.ended_at)],
+      ["Waited", duration(job.wait_s)],
+      ["Expected to wait", duration(job.expected_wait_s)],
+      ["Length without waiting (age)", duration(job.age_s)],
+      ["Latency ratio", number(job.latency_ratio)],
+      ["Restarts", number(job.restarts)],
+    ]);
+  }
+
+  // ---- facts
+
+  async #readFacts(id) {
+    const found = await lines(`v1/events?job=${encodeURIComponent(id)}&limit=${FACTS_MOST}`);
+    if (this.id !== id) return;
+    for (const each of found) this.facts.set(each.seq, each);
+    this.#showFacts();
+  }
+
+  /** A fact that has just come; true if it is about this job. */
+  fact(line) {
+    if (this.id === null || line.event.job_id !== this.id) return false;
+    this.facts.set(line.seq, line);
+    if (this.facts.size > FACTS_MOST) this.facts.delete(Math.min(...this.facts.keys()));
+    this.#showFacts();
+    return true;
+  }
+
+  #showFacts() {
+    this.factTable.update([...this.facts.values()].sort((a, b) => b.seq - a.seq));
+  }
+
+  // ---- output
+
+  /** Whether this cluster keeps what jobs write: its API says so. */
+  async #keepsOutput() {
+    this.paths ??= Object.keys((await get("openapi.json")).paths);
+    return this.paths.includes("/v1/jobs/{id}/output");
+  }
+
+  async #readOutput(path, id) {
+    if (!(await this.#keepsOutput())) return;
+    const output = await get(`${path}/output`);
+    if (this.id === id) showOutput(this.output, output);
+  }
+}
+
+/** What the job wrote, whatever form the API gives it: text, or lines with a `text`. */
+function showOutput(place, output) {
+  const rows = output.lines ?? output.output ?? [];
+  const text = typeof rows === "string" ? rows : rows.map((row) => row.text ?? row.line ?? String(row)).join("\n");
+  place.hidden = text === "";
+  const shown = place.querySelector("pre") ?? place.appendChild(el("pre", { tabindex: "0", "aria-label": "What the job wrote" }));
+  if (shown.textContent !== text) shown.textContent = text;
+}
+
+function runsTable(place) {
+  return new Table(place, {
+    caption: "Where the job ran, newest first, with throughput predicted and measured",
+    empty: "It has not run yet.",
+    key: (run) => run.placement_id,
+    columns: [
+      { name: "On", kind: "wide", text: (run) => gang(run.gang) },
+      { name: "From", kind: "number", text: (run) => moment(run.started_at) },
+      { name: "For", kind: "number", text: (run) => duration((run.ended_at ?? clusterNow()) - run.started_at) },
+      { name: "Predicted", kind: "number", text: (run) => number(run.estimated_throughput) },
+      { name: "Measured", kind: "number", text: (run) => number(run.measured_throughput) },
+      { name: "Off by", kind: "number", text: offBy },
+      { name: "Known by", text: (run) => run.layer ?? "–" },
+    ],
+  });
+}
+
+function offBy({ estimated_throughput: predicted, measured_throughput: measured }) {
+  if (!predicted || !measured) return "–";
+  const share = predicted / measured - 1;
+  return `${share > 0 ? "+" : ""}${percent(share)}`;
+}
+
+function factsTable(place) {
+  return new Table(place, {
+    caption: "Facts about the job, newest first",
+    empty: "None yet.",
+    key: (line) => line.seq,
+    columns: [
+      { name: "Fact", text: ({ event }) => words(event.fact.replace(".", " ")) },
+      { name: "At", kind: "number", text: ({ event }) => moment(event.at) },
+      { name: "What", kind: "wide", text: ({ event }) => inShort(event) },
+    ],
+  });
+}
+
+const SKIPPED = new Set(["fact", "at", "job_id", "placement_id", "spec", "workload", "modules", "nodes", "key"]);
+const TEXT_MOST = 200;
+
+function inShort(event) {
+  const parts = [];
+  for (const [name, value] of Object.entries(event)) {
+    if (SKIPPED.has(name) || value === null || value === "" || Array.isArray(value)) continue;
+    if (name === "gang") parts.push(gang(value));
+    else if (name === "node_id") parts.push(`on ${value}`);
+    else if (typeof value !== "object") parts.push(`${words(name)} ${typeof value === "number" ? number(value, 5) : value}`);
+  }
+  const text = parts.join(", ");
+  return text.length > TEXT_MOST ? `${text.slice(0, TEXT_MOST)}…` : text;
+}
