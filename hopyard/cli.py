@@ -3,28 +3,12 @@
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 
 import typer
 
-from hopyard.commands import (
-    about,
-    accuracy,
-    bench,
-    calibrate,
-    diag,
-    events,
-    experiment,
-    jobs,
-    nodes,
-    policy,
-    replay,
-    run,
-    simulate,
-    solve,
-    store,
-)
 from hopyard.failures import INTERRUPTED, INVALID, Failure
 from hopyard.show.terminal import complain
 from schemas.settings import Settings
@@ -33,6 +17,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
 digits of a sum would depend on how many there are"""
 AS_JSON = "--json"
+HELP = "--help"
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
 a tenth of the imports' time, and commands make few cycles and end soon"""
@@ -65,36 +50,56 @@ Exit codes:
   130  interrupted
 """
 
-GROUPS = (
-    run,
-    replay,
-    jobs,
-    nodes,
-    events,
-    policy,
-    diag,
-    simulate,
-    experiment,
-    solve,
-    accuracy,
-    calibrate,
-    store,
-    bench,
-    about,
-)
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "run": ("demo", "up"),
+    "replay": ("replay",),
+    "jobs": ("submit", "ps", "show", "why", "cancel"),
+    "nodes": ("status", "nodes", "node"),
+    "events": ("events",),
+    "policy": ("policy",),
+    "diag": ("diag",),
+    "simulate": ("simulate", "scenarios"),
+    "experiment": ("experiment", "compare"),
+    "solve": ("solve",),
+    "accuracy": ("accuracy",),
+    "calibrate": ("calibrate",),
+    "store": ("store",),
+    "bench": ("bench",),
+    "about": ("version", "config"),
+}
+"""modules of `hopyard.commands`, each with its commands, in the order of the help: a command imports its own
+alone"""
+SILENT = frozenset({"jobs", "nodes", "events", "policy", "about"})
+"""modules in which no code logs, and which need not wait for structlog"""
 
 
-def application() -> typer.Typer:
+def groups_for(words: Sequence[str]) -> Iterable[str]:
+    """The module of the command that is named first; all of them where none is."""
+    named = [group for group, commands in GROUPS.items() if words and words[0] in commands]
+    return named or GROUPS
+
+
+def application(words: Sequence[str]) -> typer.Typer:
+    """With what this command line may need."""
+    groups = groups_for(words)
+    silent = SILENT.issuperset(groups) or HELP in words
     app = typer.Typer(
-        help=ABOUT, callback=log_errors_alone, no_args_is_help=True, pretty_exceptions_enable=False
+        help=ABOUT,
+        callback=_nothing if silent else log_errors_alone,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
     )
-    for group in GROUPS:
-        group.register(app)
+    for group in groups:
+        import_module(f"hopyard.commands.{group}").register(app)
     return app
 
 
+def _nothing() -> None:
+    """Before a command. Without it an application of one command would be that command."""
+
+
 def log_errors_alone() -> None:
-    """Before every command, which may choose otherwise. Logs go to stderr."""
+    """Before a command, which may choose otherwise. Logs go to stderr."""
     from shared.runtime.logs import configure_logs  # noqa: PLC0415 - brings structlog, which --help need not
 
     configure_logs(Settings(log_level="error", log_format="console"))
@@ -107,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = AS_JSON in words
     try:
-        sys.exit(application()(words, prog_name="hopyard", standalone_mode=not as_json))
+        sys.exit(application(words)(words, prog_name="hopyard", standalone_mode=not as_json))
     except Failure as failure:
         complain(failure, failure.code, as_json=as_json)
     except typer.TyperException as misuse:
