@@ -22,12 +22,29 @@ class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag
     seed: int = 1
 
 
+class TraceColumns(File, frozen=True, kw_only=True):
+    """Which column of a CSV file with a header is what.
+
+    Times are seconds, or as `COLUMN:UNIT` says: us, ms, s, min, h. Times of submission may also be dates.
+    """
+
+    submit: str
+    gpus: str
+    seconds: str | None = None
+    """how long the job ran on so many GPUs; None: a size is drawn from the class of its model"""
+    model: str | None = None
+    """None, or a model that the mix does not have: one of the mix is dealt"""
+    user: str | None = None
+
+
 class TraceWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="trace"):
     """Arrivals from a file of a known format; models of the mix are given to its jobs."""
 
     path: str
     format: Literal["philly", "microsoft", "gavel", "pollux"] | None = None
     """None: by the look of the file"""
+    columns: TraceColumns | None = None
+    """for a file of no known format"""
     mix: Name
     limit: Annotated[int, Meta(ge=1)] | None = None
     checkpoint_interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0

@@ -12,18 +12,20 @@ from hopyard.local.processes import Say
 from loadgen import scenarios
 from loadgen.in_force import InForce, in_force
 from schemas.cluster import ClusterFile
-from schemas.scenarios import ListedWorkload, ScenarioFile, TraceWorkload
+from schemas.scenarios import ListedWorkload, ScenarioFile, TraceColumns, TraceWorkload
 from services.planner.work.registry import Registry, UnfitPolicy, names, options_kind
 from shared.runtime.settings import UnknownSetting
 
 T = TypeVar("T")
 
 
-def chosen_scenario(name: str, trace: Path | None = None) -> ScenarioFile:
-    """A scenario whose jobs can be drawn. Raises Invalid."""
+def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = None) -> ScenarioFile:
+    """A scenario whose jobs can be drawn. `columns`: of the trace, as they are typed. Raises Invalid."""
     scenario = valid(lambda: scenarios.load_scenario(name))
     if trace is not None:
-        scenario = _traced(scenario, trace)
+        scenario = _traced(scenario, trace, None if columns is None else named_columns(columns))
+    elif columns is not None:
+        raise Invalid("--columns is about a file that --trace names")
     valid(lambda: scenarios.arrivals(scenario))
     return scenario
 
@@ -62,12 +64,24 @@ def _options_of(policy: str) -> tuple[str, ...]:
         return ()
 
 
-def _traced(scenario: ScenarioFile, trace: Path) -> ScenarioFile:
+def named_columns(text: str) -> TraceColumns:
+    """`submit=COLUMN,gpus=COLUMN,…`. Raises Invalid."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    try:
+        return msgspec.convert({what.strip(): column for what, _, column in pairs}, TraceColumns)
+    except msgspec.ValidationError as error:
+        known = ", ".join(TraceColumns.__struct_fields__)
+        raise Invalid(f"--columns {text}: {error}; it is WHAT=COLUMN, and what there is: {known}") from None
+
+
+def _traced(scenario: ScenarioFile, trace: Path, columns: TraceColumns | None) -> ScenarioFile:
     """Raises Invalid when the trace's jobs could be given no models."""
     workload = scenario.workload
     if isinstance(workload, ListedWorkload):
         raise Invalid(f"{scenario.name} lists its jobs one by one; --trace needs one with a mix of models")
-    arrivals = TraceWorkload(path=str(trace.absolute()), mix=workload.mix, seed=workload.seed)
+    arrivals = TraceWorkload(
+        path=str(trace.absolute()), columns=columns, mix=workload.mix, seed=workload.seed
+    )
     return msgspec.structs.replace(scenario, workload=arrivals)
 
 

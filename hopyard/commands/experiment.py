@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import AsJson, Scenario, Trace, located
+from hopyard.commands.options import AsJson, Columns, Scenario, Trace, located
 from hopyard.failures import Failure, Invalid
 from hopyard.show.terminal import console, say, show_json
 from hopyard.show.ticker import Ticker
@@ -71,6 +71,7 @@ def experiment(
         typer.Option("--policies", metavar="A,B,…", help=POLICIES_HELP, show_default="the experiment's"),
     ] = None,
     trace: Trace = None,
+    columns: Columns = None,
     out: ReportFolder = None,
     jobs: Jobs = None,
     quick: Annotated[
@@ -99,6 +100,7 @@ def experiment(
         policies=",".join(chosen.policies) if policies is None else policies,
         seeds=seeds or (QUICK_SEEDS if quick else chosen.seeds),
         trace=trace,
+        columns=columns,
         quick=quick,
     )
     _perform(name, chosen, options, out=out, jobs=jobs, events=events, as_json=as_json)
@@ -112,6 +114,7 @@ def compare(
     ] = "hops,sia,gavel",
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=1000, help=SEEDS_HELP)] = 5,
     trace: Trace = None,
+    columns: Columns = None,
     out: ReportFolder = None,
     jobs: Jobs = None,
     events: Events = False,
@@ -123,13 +126,13 @@ def compare(
     FILE.py:CLASS; `+` gives one options and settings of its own.
 
     $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
-    $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace philly.csv
+    $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace jobs.csv
     $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
     """
     needed()
     from hopyard.lab.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
-    options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace)
+    options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace, columns=columns)
     _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events, as_json=as_json)
 
 
@@ -141,7 +144,13 @@ def needed() -> None:
 
 
 def _options(
-    *, scenario: str, policies: str, seeds: int, trace: Path | None, quick: bool = False
+    *,
+    scenario: str,
+    policies: str,
+    seeds: int,
+    trace: Path | None,
+    columns: str | None,
+    quick: bool = False,
 ) -> "Options":
     """Raises Invalid."""
     from hopyard.actions.scenario import (  # noqa: PLC0415 - as above
@@ -159,7 +168,7 @@ def _options(
     named = tuple(_contender(text) for text in texts)
     for each in named:
         check_policy(each.policy)
-    found = simulated_scenario(chosen_scenario(scenario, trace), say, DECIDED)
+    found = simulated_scenario(chosen_scenario(scenario, trace, columns), say, DECIDED)
     return Options(
         scenario=found.scenario,
         policies=named,

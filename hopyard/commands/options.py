@@ -82,4 +82,13 @@ Trace = Annotated[
         "--trace", exists=True, dir_okay=False, help="Take the arrivals from this trace file instead."
     ),
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="WHAT=COLUMN,…",
+        help="Of a --trace of any other form: its columns for submit, gpus and perhaps seconds, model, user; "
+        "COLUMN:us for microseconds.",
+    ),
+]
 Speed = Annotated[float, typer.Option("--speed", min=0.001, max=100_000, help="Cluster seconds per second.")]

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hopyard.api.connect import api_url
-from hopyard.commands.options import Api, AsJson, Scenario, Seed, Trace
+from hopyard.commands.options import Api, AsJson, Columns, Scenario, Seed, Trace
 from hopyard.failures import Failure, Interrupted
 from hopyard.local.signals import run_until_stopped
 from hopyard.show.tables import facts_table
@@ -17,6 +17,7 @@ def replay(
     *,
     scenario: Scenario = "hops-64",
     trace: Trace = None,
+    columns: Columns = None,
     seed: Seed = 1,
     wait: Annotated[bool, typer.Option("--wait", help="Until every job has ended.")] = False,
     api: Api = None,
@@ -36,7 +37,7 @@ def replay(
     from hopyard.actions.scenario import chosen_scenario, valid  # noqa: PLC0415 - brings numpy
     from loadgen.scenarios import arrivals  # noqa: PLC0415 - as above
 
-    chosen = chosen_scenario(scenario, trace)
+    chosen = chosen_scenario(scenario, trace, columns)
     spec = ReplaySpec(
         api_url=api_url(api),
         arrivals=valid(lambda: arrivals(chosen, seed=seed)),

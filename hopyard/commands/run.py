@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson, Out, Policy, Scenario, Seed, Speed, Trace
+from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Speed, Trace
 from hopyard.failures import Failure, Interrupted
 from hopyard.local.data_folder import empty_folder
 from hopyard.local.signals import run_until_stopped
@@ -22,6 +22,7 @@ def demo(
     policy: Policy = None,
     seed: Seed = 1,
     trace: Trace = None,
+    columns: Columns = None,
     as_json: AsJson = False,
     out: Out = None,
     keep: Annotated[
@@ -47,7 +48,7 @@ def demo(
     from hopyard.show.progress import progress  # noqa: PLC0415 - as above
 
     check_policy(policy)
-    chosen = chosen_scenario(scenario, trace)
+    chosen = chosen_scenario(scenario, trace, columns)
     with empty_folder(keep) as data, progress() as show:
         spec = DemoSpec(scenario=chosen, data=data, seed=seed, speed=speed, policy=policy, limit_s=limit)
         done = run_until_stopped(run_demo(spec, show, say))

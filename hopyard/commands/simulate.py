@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from hopyard.commands.options import AsJson, Out, Policy, Scenario, Seed, Trace, writable
+from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Trace, writable
 from hopyard.show.tables import scenarios_table
 from hopyard.show.terminal import complain_of, console, say, show_json, show_result, write_lines
 from hopyard.show.ticker import Ticker
@@ -31,6 +31,7 @@ def simulate(
     policy: Policy = None,
     seed: Seed = 1,
     trace: Trace = None,
+    columns: Columns = None,
     as_json: AsJson = False,
     out: Out = None,
     events_file: Annotated[
@@ -70,7 +71,7 @@ def simulate(
     configure_logs(Settings(log_level="warning", log_format="console"))
     check_policy(policy)
     decided = DECIDED if policy is None else DECIDED | {"policy": "--policy"}
-    chosen = simulated_scenario(chosen_scenario(scenario, trace), say, decided).scenario
+    chosen = simulated_scenario(chosen_scenario(scenario, trace, columns), say, decided).scenario
     if dump_problems is not None:
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)

@@ -16,12 +16,13 @@ from loadgen.catalogue.specs import models
 from loadgen.draws import generator
 from loadgen.workloads.jobs import HOUR_S, ReferenceCache, job_file, named
 from loadgen.workloads.mixes import Mix, MixEntry, dealt, hints, mix_named
+from loadgen.workloads.readers import columns as by_columns
 from loadgen.workloads.readers import gavel, microsoft, philly, pollux
 from loadgen.workloads.readers.rows import TraceJob
 from loadgen.workloads.sizes import gpu_hours
 from schemas.cluster import ClusterFile
 from schemas.jobs import Checkpoint, JobFile
-from schemas.scenarios import Arrival, TraceWorkload
+from schemas.scenarios import Arrival, TraceColumns, TraceWorkload
 from shared.runtime.files import InvalidFile
 
 Reader = Callable[[Iterable[str], str], Iterator[TraceJob]]
@@ -32,6 +33,11 @@ READERS: dict[str, Reader] = {
     "gavel": gavel.read,
     "pollux": pollux.read,
 }
+USER_AT_MOST = 100
+"""letters"""
+BY_COLUMNS = "columns"
+"""the format of a file whose columns the user names"""
+NAMING = "submit=COLUMN,gpus=COLUMN,seconds=COLUMN"
 HEADERS = {"philly": philly.HEADER, "microsoft": microsoft.HEADER, "pollux": pollux.HEADER}
 
 
@@ -48,13 +54,17 @@ class Trace(msgspec.Struct, frozen=True):
         return len(self.jobs)
 
 
-def read_trace(path: str, kind: str | None = None) -> Trace:
+def read_trace(path: str, kind: str | None = None, columns: TraceColumns | None = None) -> Trace:
     """Raises MalformedRow, and InvalidFile for a file that cannot be read or is of no known format."""
     try:
-        with Path(path).open(encoding="utf-8", newline="") as lines:
-            kind = kind or _format(lines.readline(), path)
-            lines.seek(0)
-            jobs = sorted(READERS[kind](lines, path), key=lambda job: (job.arrival_s, job.line))
+        with Path(path).open(encoding="utf-8-sig", newline="") as lines:
+            if columns is None:
+                kind = kind or _format(lines.readline(), path)
+                lines.seek(0)
+                found = READERS[kind](lines, path)
+            else:
+                kind, found = BY_COLUMNS, by_columns.read(lines, path, columns)
+            jobs = sorted(found, key=lambda job: (job.arrival_s, job.line))
     except OSError as error:
         raise InvalidFile(path, None, None, error.strerror or str(error)) from None
     except UnicodeDecodeError:
@@ -71,19 +81,21 @@ def _format(first: str, path: str) -> str:
     for kind, header in HEADERS.items():
         if columns.issuperset(header):
             return kind
-    raise InvalidFile(path, 1, None, f"looks like none of the formats {', '.join(READERS)}")
+    said = f"looks like none of the formats {', '.join(READERS)}"
+    raise InvalidFile(path, 1, None, f"{said}; --columns {NAMING} reads any CSV file")
 
 
 def trace_arrivals(workload: TraceWorkload, cluster: ClusterFile, seed: int) -> list[Arrival]:
     """The first `limit` jobs, from the first arrival on. Raises MalformedRow, UnknownMix, FitsNowhere."""
     mix, reference = mix_named(workload.mix), ReferenceCache(cluster)
-    jobs = read_trace(workload.path, workload.format).jobs[: workload.limit]
+    jobs = read_trace(workload.path, workload.format, workload.columns).jobs[: workload.limit]
     return [
         Arrival(
             at_s=job.arrival_s - jobs[0].arrival_s,
             job=msgspec.structs.replace(
                 _assigned(job, index, mix, reference, generator(seed, "trace", job.line)),
                 checkpoint=Checkpoint(interval_s=workload.checkpoint_interval_s),
+                user=job.user[:USER_AT_MOST],
             ),
         )
         for index, job in enumerate(jobs)
@@ -104,8 +116,11 @@ def _assigned(
 
 
 def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
+    """By what public traces call models, or by the name of the catalogue."""
     named_so = hints().get(job.model or "")
-    return mix.entry(*named_so) if named_so else None
+    if named_so:
+        return mix.entry(*named_so)
+    return next((entry for entry in mix.jobs if entry.spec.model == job.model), None)
 
 
 def _gpu_hours(job: TraceJob, reference: ReferenceCache) -> float | None:

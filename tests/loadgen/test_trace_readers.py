@@ -1,5 +1,6 @@
 """Trace files: the real ones are read whole, and a planted fault is named by file and line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,9 @@ import pytest
 from loadgen.scenarios import load_cluster
 from loadgen.workloads.readers.rows import MalformedRow
 from loadgen.workloads.trace import read_trace, trace_arrivals
-from schemas.scenarios import Arrival, TraceWorkload
+from schemas.scenarios import Arrival, TraceColumns, TraceWorkload
 from shared.runtime.files import InvalidFile
-from tests.paths import data
+from tests.paths import ROOT, data
 
 REAL = [
     ("philly/philly_500.csv", "philly", 500),
@@ -151,3 +152,74 @@ def test_steps_of_a_gavel_job_become_samples(tmp_path: Path) -> None:
 
     assert job.job.workload.model == "lstm"
     assert job.job.samples == 10_000
+
+
+HELIOS = TraceColumns(submit="submit_time:us", gpus="num_chips", seconds="duration_s", user="user")
+OURS = "when,n,ran,what,who\n"
+COLUMNS = TraceColumns(submit="when", gpus="n", seconds="ran:min", model="what", user="who")
+
+
+def test_a_real_trace_of_no_known_format_is_read_by_its_columns() -> None:
+    trace = read_trace(real("helios/helios_venus_2vc_sept.csv"), columns=HELIOS)
+    assert (trace.format, trace.rows) == ("columns", 1_867)
+    first = trace.jobs[0]
+    assert (first.arrival_s, first.gpus, first.duration_s, first.user) == (5835.0, 128, 24.0, "uH3om")
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "when"),
+    [
+        (",", "60"),
+        (";", "1970-01-01 00:01:00"),
+        ("\t", "1970-01-01T02:01:00+02:00"),
+        (",", "1970-01-01T00:01:00Z"),
+    ],
+)
+def test_columns_are_read_whatever_separates_them_and_whatever_form_times_have(
+    tmp_path: Path, delimiter: str, when: str
+) -> None:
+    lines = ("\ufeff# from us\n", OURS, f"{when},2,1.5,resnet18,ann\n")
+    (job,) = read_trace(planted(tmp_path, "".join(lines).replace(",", delimiter)), columns=COLUMNS).jobs
+    assert (job.line, job.arrival_s, job.gpus, job.duration_s) == (3, 60.0, 2, 90.0)
+    assert (job.model, job.user) == ("resnet18", "ann")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        (OURS + "soon,1,2,,\n", 2, "when", "when is neither a number nor a date: soon"),
+        (OURS + "1,1,2,,\n2,0,2,,\n", 3, "n", "n must be at least 1 and finite, not 0"),
+        (OURS + "1,1,0,,\n", 2, "ran", "ran must be above 0"),
+        (OURS + "1,1,x,,\n", 2, "ran", "ran is not a number: x"),
+        ("# a\nwhen,gpus,ran,what,who\n", 2, "n", "the header lacks n; it has when, gpus, ran, what, who"),
+        (OURS + "1,1,2\n", 2, None, "3 columns where the header has 5"),
+    ],
+)
+def test_a_fault_in_a_column_is_named_with_line_and_column(
+    tmp_path: Path, text: str, line: int, column: str | None, reason: str
+) -> None:
+    with pytest.raises(MalformedRow) as refused:
+        read_trace(planted(tmp_path, text), columns=COLUMNS)
+    assert (refused.value.line, refused.value.field, refused.value.reason) == (line, column, reason)
+
+
+def test_models_by_the_name_of_the_catalogue_and_users_go_with_the_job(tmp_path: Path) -> None:
+    path = planted(tmp_path, OURS + "1,2,60,vgg11,ann\n2,2,60,strange,\n")
+    workload = TraceWorkload(path=path, columns=COLUMNS, mix="hops-table-2")
+    first, second = trace_arrivals(workload, load_cluster("hops-64"), 1)
+    assert (first.job.workload.model, first.job.user) == ("vgg11", "ann")
+    assert second.job.user == ""
+
+
+def test_the_example_is_a_day_in_order() -> None:
+    trace = read_trace(str(ROOT / "docs" / "examples" / "philly-day.csv"))
+    assert (trace.format, trace.rows) == ("philly", 130)
+    assert [job.line for job in trace.jobs] == list(range(2, 132))
+    assert trace.jobs[-1].arrival_s - trace.jobs[0].arrival_s < 86_400
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/scenarios.md", "docs/examples/README.md"])
+def test_a_trace_that_a_page_reads_ships(page: str) -> None:
+    shown = re.findall(r"--trace (docs/\S+)", (ROOT / page).read_text("utf-8"))
+    assert shown
+    assert all((ROOT / path).is_file() for path in shown)

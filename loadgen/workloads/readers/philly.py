@@ -25,4 +25,4 @@ def _seconds(row: Cells) -> float:
     try:
         return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise row.refusal(f"timestamp is not a time: {text[:40]}") from None
+        raise row.refusal(f"timestamp is not a time: {text[:40]}", "timestamp") from None

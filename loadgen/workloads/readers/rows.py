@@ -12,8 +12,9 @@ from shared.runtime.files import InvalidFile
 class MalformedRow(InvalidFile):
     """A row of a trace that cannot be a job."""
 
-    def __init__(self, path: str, line: int, reason: str) -> None:
+    def __init__(self, path: str, line: int, reason: str, column: str | None = None) -> None:
         super().__init__(path, line, None, reason)
+        self.field = column
 
 
 class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +28,7 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     samples: float | None = None
     model: str | None = None
     """what the trace calls it"""
+    user: str = ""
 
 
 class Cells:
@@ -40,10 +42,14 @@ class Cells:
     def has(self, column: str) -> bool:
         return column in self._cells
 
+    def given(self, column: str | None) -> str | None:
+        """None where there is no such column, or nothing in it."""
+        return self._cells[column].strip() or None if column else None
+
     def text(self, column: str) -> str:
         value = self._cells[column].strip()
         if not value:
-            raise self.refusal(f"{column} is empty")
+            raise self.refusal(f"{column} is empty", column)
         return value
 
     def number(self, column: str, least: float = 0.0) -> float:
@@ -51,34 +57,35 @@ class Cells:
         try:
             value = float(text)
         except ValueError:
-            raise self.refusal(f"{column} is not a number: {text[:40]}") from None
+            raise self.refusal(f"{column} is not a number: {text[:40]}", column) from None
         if not math.isfinite(value) or value < least:
-            raise self.refusal(f"{column} must be at least {least:g} and finite, not {text[:40]}")
+            raise self.refusal(f"{column} must be at least {least:g} and finite, not {text[:40]}", column)
         return value
 
     def positive(self, column: str) -> float:
         value = self.number(column)
         if value == 0.0:
-            raise self.refusal(f"{column} must be above 0")
+            raise self.refusal(f"{column} must be above 0", column)
         return value
 
     def count(self, column: str) -> int:
         value = self.number(column, least=1.0)
         if not value.is_integer():
-            raise self.refusal(f"{column} must be a whole number, not {value:g}")
+            raise self.refusal(f"{column} must be a whole number, not {value:g}", column)
         return int(value)
 
-    def refusal(self, reason: str) -> MalformedRow:
-        return MalformedRow(self._path, self.line, reason)
+    def refusal(self, reason: str, column: str | None = None) -> MalformedRow:
+        return MalformedRow(self._path, self.line, reason, column)
 
 
-def table(lines: Iterable[str], path: str, header: Sequence[str]) -> Iterator[Cells]:
+def table(lines: Iterable[str], path: str, header: Sequence[str], delimiter: str = ",") -> Iterator[Cells]:
     """Rows of a CSV file whose header has these columns at least. Blank lines are skipped."""
-    reader = csv.reader(lines)
-    columns = [name.strip() for name in next(reader, [])]
+    reader = csv.reader(lines, delimiter=delimiter)
+    columns = [name.strip() for name in next((row for row in reader if row), [])]
     missing = [name for name in header if name not in columns]
     if missing:
-        raise MalformedRow(path, 1, f"the header lacks {', '.join(missing)}")
+        said = f"the header lacks {', '.join(missing)}; it has {', '.join(columns)[:200] or 'nothing'}"
+        raise MalformedRow(path, max(reader.line_num, 1), said, missing[0])
     for row in reader:
         if not any(cell.strip() for cell in row):
             continue

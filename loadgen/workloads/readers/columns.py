@@ -1,0 +1,51 @@
+"""Any CSV file with a header: the user says which column is what. Lines that begin with # are left out."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from loadgen.workloads.readers.rows import Cells, TraceJob, table
+from schemas.scenarios import TraceColumns
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+"""seconds"""
+DELIMITERS = ",;\t"
+
+
+def read(lines: Iterable[str], path: str, columns: TraceColumns) -> Iterator[TraceJob]:
+    """Raises MalformedRow."""
+    submit, submit_unit = _measured(columns.submit)
+    seconds, seconds_unit = _measured(columns.seconds) if columns.seconds else (None, 1.0)
+    needed = [name for name in (submit, columns.gpus, seconds, columns.model, columns.user) if name]
+    kept = ["\n" if line.startswith("#") else line for line in lines]
+    for row in table(kept, path, needed, _delimiter(kept)):
+        yield TraceJob(
+            line=row.line,
+            arrival_s=_time_s(row, submit, submit_unit),
+            gpus=row.count(columns.gpus),
+            duration_s=row.positive(seconds) * seconds_unit if seconds else None,
+            model=row.given(columns.model),
+            user=row.given(columns.user) or "",
+        )
+
+
+def _measured(text: str) -> tuple[str, float]:
+    """`COLUMN` or `COLUMN:UNIT`, the unit in seconds. A column may itself have a colon in its name."""
+    column, _, unit = text.rpartition(":")
+    return (column, UNITS[unit]) if column and unit in UNITS else (text, 1.0)
+
+
+def _delimiter(lines: Iterable[str]) -> str:
+    header = next((line for line in lines if line.strip()), "")
+    return max(DELIMITERS, key=header.count)
+
+
+def _time_s(row: Cells, column: str, unit: float) -> float:
+    """A number, or a date and time; one without a zone is of any, since only differences matter."""
+    text = row.text(column)
+    if text.replace(".", "", 1).isdecimal():
+        return row.number(column) * unit
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise row.refusal(f"{column} is neither a number nor a date: {text[:40]}", column) from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+
+from hopyard.actions.scenario import chosen_scenario, named_columns
+from hopyard.failures import Invalid
+from schemas.scenarios import TraceColumns
+
+
+def test_columns_are_typed_in_one_word() -> None:
+    named = named_columns("submit=Submit Time, gpus=n,seconds=took:ms")
+    assert named == TraceColumns(submit="Submit Time", gpus="n", seconds="took:ms")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("submit=a", "missing required field `gpus`"),
+        ("submit=a,gpus=b,length=c", "unknown field `length`"),
+        ("", "what there is: submit, gpus, seconds, model, user"),
+    ],
+)
+def test_what_is_no_column_is_refused_with_what_there_is(text: str, complaint: str) -> None:
+    with pytest.raises(Invalid, match=complaint):
+        named_columns(text)
+
+
+def test_columns_without_a_trace_are_refused() -> None:
+    with pytest.raises(Invalid, match="--columns is about a file that --trace names"):
+        chosen_scenario("tiny", columns="submit=a,gpus=b")
+
+
+def test_a_fault_of_a_trace_is_found_before_anything_runs(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("a,b\n1,none\n")
+    with pytest.raises(Invalid, match=r"jobs\.csv:2: b is not a number: none"):
+        chosen_scenario("tiny", trace, "submit=a,gpus=b")
