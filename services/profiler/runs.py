@@ -1,6 +1,6 @@
 """Which measurements a round begins with, which are added to it, and where. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 import msgspec
@@ -9,7 +9,7 @@ from schemas.cluster import Node
 from schemas.events import ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from services.profiler.needs import Modules, needs_of, open_types
-from services.profiler.state import State
+from services.profiler.state import State, UnprofiledJob
 
 PREFIX = "profile-"
 
@@ -47,29 +47,46 @@ def _runs(
 
     A workload that several jobs share is measured once.
     """
-    if not state.jobs:
-        return ()
-    rooms = [_room(known.node, state) for _, known in sorted(state.nodes.items()) if known.usable]
     taken = {(run.fingerprint, run.plan.gpu_type) for run in state.runs.values()}
+    lacking = _lacking(state, fits, patience, idle_only=idle_only)
+    rooms: list[_Room] | None = None
     planned: list[ProfileRun] = []
-    present = open_types(state)
-    for job_id, job in state.jobs.items():
-        for gpu_type in needs_of(job, state, fits, present, patience).wanted:
-            known = (job.fingerprint, gpu_type) in taken or (idle_only and gpu_type in job.added)
-            room = None if known else _best(rooms, gpu_type, idle_only=idle_only)
-            if room is None:
-                continue
-            taken.add((job.fingerprint, gpu_type))
-            room.free -= 1
-            room.idle -= 1
-            assert room.free >= 0, "a GPU carries at most one run"
-            planned.append(_run(job_id, gpu_type, serial, room.node_id))
+    for job_id, job, gpu_type in lacking:
+        if (job.fingerprint, gpu_type) in taken:
+            continue
+        rooms = _rooms(state) if rooms is None else rooms
+        room = _best(rooms, gpu_type, idle_only=idle_only)
+        if room is None:
+            continue
+        taken.add((job.fingerprint, gpu_type))
+        room.free -= 1
+        room.idle -= 1
+        assert room.free >= 0, "a GPU carries at most one run"
+        planned.append(_run(job_id, gpu_type, serial, room.node_id))
     return tuple(planned)
 
 
-def _room(node: Node, state: State) -> _Room:
-    workers = state.workers[node.node_id]
-    runs = {pid for pid, run in state.runs.items() if run.plan.node_id == node.node_id}
+def _lacking(
+    state: State, fits: Modules, patience: int, *, idle_only: bool
+) -> Iterator[tuple[JobId, UnprofiledJob, GpuType]]:
+    """What each job waits for."""
+    present = open_types(state) if state.jobs else frozenset()
+    for job_id, job in state.jobs.items():
+        for gpu_type in needs_of(job, state, fits, present, patience).wanted:
+            if not (idle_only and gpu_type in job.added):
+                yield job_id, job, gpu_type
+
+
+def _rooms(state: State) -> list[_Room]:
+    runs: dict[NodeId, set[PlacementId]] = {}
+    for placement_id, run in state.runs.items():
+        runs.setdefault(run.plan.node_id, set()).add(placement_id)
+    usable = [known.node for _, known in sorted(state.nodes.items()) if known.usable]
+    return [_room(node, state.workers[node.node_id], runs.get(node.node_id, set())) for node in usable]
+
+
+def _room(node: Node, workers: Mapping[PlacementId, int], runs: set[PlacementId]) -> _Room:
+    """`runs`: measurements on their way to the node."""
     lingering = {pid for pid in workers if pid.startswith(PREFIX)}  # timed out, not yet stopped
     gpus_idle = node.gpus - sum(workers.values()) - len(runs - workers.keys())
     gpus_free = node.gpus - len(runs | lingering)
