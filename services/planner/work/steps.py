@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from schemas.ids import JobId
+from schemas.plans import Standing
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Choice, Decision, fault, modes_of
@@ -24,6 +25,7 @@ CHARACTERS = 300
 """of a policy's error message that are passed on"""
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Decision)
+_standings = msgspec.msgpack.Decoder(Standing)
 
 
 class Want(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +91,23 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
 def _in_our_kinds(view: View, made: Decision) -> Decision:
     """What cannot be published is no decision, and nothing of a policy's own kinds leaves here.
 
-    A choice that keeps its job just where the view shows it is of our kinds.
+    A choice that keeps its job just where the view shows it is of our kinds; jobs that stand alike share
+    their standing.
     """
-    if type(made) is not Decision or type(made.choices) is not tuple:
+    if type(made) is not Decision or type(made.choices) is not tuple or type(made.standings) is not dict:
         return _decoder.decode(_encoder.encode(made))
     shown = {job.job_id: job.present for job in view.jobs if job.present is not None}
-    moving = tuple([choice for choice in made.choices if not _keeps(choice, shown)])
-    decision = _decoder.decode(_encoder.encode(msgspec.structs.replace(made, choices=moving)))
-    if len(moving) == len(made.choices):
-        return decision
-    moved = iter(decision.choices)
-    choices = [choice if _keeps(choice, shown) else next(moved) for choice in made.choices]
-    return msgspec.structs.replace(decision, choices=tuple(choices))
+    staying = [choice if _keeps(choice, shown) else None for choice in made.choices]
+    moving = tuple([choice for choice, stays in zip(made.choices, staying, strict=True) if stays is None])
+    different = {id(standing): standing for standing in made.standings.values()}
+    plain = _decoder.decode(_encoder.encode(msgspec.structs.replace(made, choices=moving, standings={})))
+    moved = iter(plain.choices)
+    alike = {key: _standings.decode(_encoder.encode(standing)) for key, standing in different.items()}
+    return msgspec.structs.replace(
+        plain,
+        choices=tuple([choice or next(moved) for choice in staying]),
+        standings={str(job_id): alike[id(standing)] for job_id, standing in made.standings.items()},
+    )
 
 
 def _keeps(choice: Choice, shown: Mapping[JobId, Present]) -> bool:

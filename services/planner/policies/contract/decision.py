@@ -146,7 +146,8 @@ def _misjudged(view: View, decision: Decision) -> str | None:
         return None
     if strangers := decision.standings.keys() - {job.job_id for job in view.jobs}:
         return f"a standing of job {min(strangers)}"
-    if not all(math.isfinite(one) for each in decision.standings.values() for one in each.numbers):
+    different = {id(each): each for each in decision.standings.values()}  # many jobs may stand alike
+    if not all(math.isfinite(one) for each in different.values() for one in each.numbers):
         return "a number of a standing is not finite"
     return None
 

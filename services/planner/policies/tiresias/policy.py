@@ -23,7 +23,6 @@ from schemas.plans import Measures, PlanKind, Standing
 from services.planner.policies.contract.decision import Trigger
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.gangs import Style
-from services.planner.policies.kit.known_jobs import held
 from services.planner.policies.kit.ordered import EVENTS, Ordered, WalkResult
 from services.planner.policies.kit.rigid import RigidOptions, rigid
 from services.planner.policies.tiresias.gittins import AuthorsGittins, Gittins
@@ -74,20 +73,25 @@ class Tiresias(Ordered):
             authors=options.faithful,
         )
         self._learnt = self._gittins(history) if history else None
+        self._remembered: tuple[bytes, Queues] = b"", ()
+        """the last memory it gave, in two forms"""
 
     def order(self, view: View) -> Sequence[ViewJob]:
-        return _jobs(view, self._queues(view))
+        return _jobs(view, self._queues(view, self._seen(view)))
 
     def verdict(self, view: View) -> WalkResult:
-        queues = self._queues(view)
+        seen = self._seen(view)
+        queues = self._queues(view, seen)
         served, standings = self.serve(view, _jobs(view, queues)), _standings(queues)
         if view.kind is PlanKind.FRAGMENT:  # it shows no running jobs: the next whole plan moves the queues
             return WalkResult(served=served, memory=view.memory, standings=standings)
         queues = settled(queues, served.placed)
-        delay_s = next_move_in(queues, self._seen(view), served.placed, self._rules)
+        delay_s = next_move_in(queues, seen, served.placed, self._rules)
+        memory = msgspec.msgpack.encode(queues)
+        self._remembered = memory, queues
         return WalkResult(
             served=served,
-            memory=msgspec.msgpack.encode(queues),
+            memory=memory,
             again_at=None if delay_s is None else view.at + max(delay_s, SOONEST_S),
             standings=standings,
         )
@@ -96,24 +100,24 @@ class Tiresias(Ordered):
         skewed = job.sensitivity > self._options.sensitivity_threshold
         return Style.CONSOLIDATED if skewed else Style.FRAGMENTS
 
-    def _queues(self, view: View) -> Queues:
+    def _queues(self, view: View, seen: Mapping[JobId, JobFigures]) -> Queues:
         """As they are to be served now."""
-        seen = self._seen(view)
-        queues = advanced(remembered(view.memory), seen, self._rules)
+        memory, known = self._remembered
+        queues = advanced(known if view.memory == memory else remembered(view.memory), seen, self._rules)
         return in_order(queues, seen, self._rules, self._rank(view))
 
     def _seen(self, view: View) -> dict[JobId, JobFigures]:
         return {job.job_id: self._job(job, view.at) for job in view.jobs}
 
     def _job(self, job: ViewJob, now: float) -> JobFigures:
-        place = held(job)
+        present = job.present
         return JobFigures(
-            gpus=sum(place.values()) or rigid(job.demand, self.rigid_demand),
+            gpus=rigid(job.demand, self.rigid_demand) if present is None else present.gang.gpus,
             submitted_at=job.submitted_at,
             held_s=max(now - job.submitted_at - job.wait_s, 0.0),
             held_gpu_s=job.attained_gpu_s,
             waited_s=job.wait_s,
-            running=bool(place),
+            running=present is not None,
         )
 
     def _rank(self, view: View) -> Rank | None:
@@ -138,11 +142,8 @@ def remembered(memory: bytes) -> Queues:
 
 
 def _standings(queues: Queues) -> dict[JobId, Standing]:
-    return {
-        own.job_id: Standing(priority=float(number))
-        for number, line in enumerate(queues, start=1)
-        for own in line
-    }
+    numbers = [Standing(priority=float(number)) for number, _ in enumerate(queues, start=1)]
+    return {own.job_id: number for number, line in zip(numbers, queues, strict=True) for own in line}
 
 
 def _jobs(view: View, queues: Queues) -> list[ViewJob]:

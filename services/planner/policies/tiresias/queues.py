@@ -82,22 +82,24 @@ def advanced(queues: Queues, jobs: Mapping[JobId, JobFigures], rules: Rules) -> 
 
     `jobs`: all unfinished ones, in the order of their submission.
     """
-    lines = [[own for own in line if own.job_id in jobs] for line in _sized(queues, rules)]
-    known = {own.job_id for line in lines for own in line}
-    lines[0] += [Standing(job_id) for job_id in jobs if job_id not in known]
-    now = {
-        own.job_id: (place, *_moved(place, own, jobs[own.job_id], rules))
-        for place, line in enumerate(lines)
-        for own in line
-    }
-    movers = [now[job_id] for job_id in jobs if now[job_id][0] != now[job_id][1]]
-    return tuple(
-        (
-            *(now[own.job_id][2] for own in line if now[own.job_id][1] == place),
-            *(own for _, target, own in movers if target == place),
-        )
-        for place, line in enumerate(lines)
-    )
+    before = [[own for own in line if own.job_id in jobs] for line in _sized(queues, rules)]
+    known = {own.job_id for line in before for own in line}
+    before[0] += [Standing(job_id) for job_id in jobs if job_id not in known]
+    lines: list[list[Standing]] = [[] for _ in before]
+    movers: dict[JobId, tuple[int, Standing]] = {}
+    for place, line in enumerate(before):
+        stays = lines[place]
+        for own in line:
+            target, moved = _moved(place, own, jobs[own.job_id], rules)
+            if target == place:
+                stays.append(moved)
+            else:
+                movers[own.job_id] = target, moved
+    for job_id in jobs if len(movers) > 1 else movers:
+        if job_id in movers:
+            target, moved = movers[job_id]
+            lines[target].append(moved)
+    return tuple(map(tuple, lines))
 
 
 def in_order(
@@ -120,19 +122,25 @@ def in_order(
 
 def settled(queues: Queues, running: Collection[JobId]) -> Queues:
     """Those that run stand before those that wait: FIFO by start."""
-    return tuple(tuple(sorted(line, key=lambda own: own.job_id not in running)) for line in queues)
+    return tuple([_running_first(line, running) for line in queues])
+
+
+def _running_first(line: Sequence[Standing], running: Collection[JobId]) -> tuple[Standing, ...]:
+    waiting = [own for own in line if own.job_id not in running]
+    return (*[own for own in line if own.job_id in running], *waiting) if waiting else tuple(line)
 
 
 def next_move_in(
     queues: Queues, jobs: Mapping[JobId, JobFigures], running: Collection[JobId], rules: Rules
 ) -> float | None:
     """Seconds until the first demotion or promotion, if nothing else happens."""
-    delays = (
+    movable = queues if rules.promote_knob > 0 else queues[: len(rules.thresholds)]
+    delays = [
         _delay_s(place, own, jobs[own.job_id], rules, runs=own.job_id in running)
-        for place, line in enumerate(queues)
+        for place, line in enumerate(movable)
         for own in line
-    )
-    return min((delay for delay in delays if 0 < delay < math.inf), default=None)
+    ]
+    return min([delay for delay in delays if 0 < delay < math.inf], default=None)
 
 
 def _sized(queues: Queues, rules: Rules) -> Sequence[Sequence[Standing]]:
@@ -143,11 +151,13 @@ def _sized(queues: Queues, rules: Rules) -> Sequence[Sequence[Standing]]:
 
 def _moved(place: int, own: Standing, seen: JobFigures, rules: Rules) -> tuple[int, Standing]:
     """Where the job stands from now on."""
-    if seen.running or not rules.authors:
+    if place < len(rules.thresholds) and (seen.running or not rules.authors):
         place = _demoted(place, service(own, seen, rules), rules)
-    if not seen.running and _may_rise(place, own, seen, rules) and _wait_left_s(own, seen, rules) <= NEARLY:
+    may_rise = not seen.running and rules.promote_knob > 0 and _may_rise(place, own, seen, rules)
+    if may_rise and _wait_left_s(own, seen, rules) <= NEARLY:
         return 0, Standing(own.job_id, seen.held_s, seen.held_gpu_s, seen.waited_s)
-    if ran_s(own, seen) <= 0 or (seen.running and not rules.authors):
+    counts_on = own.since_waited_s != seen.waited_s
+    if counts_on and ((seen.running and not rules.authors) or ran_s(own, seen) <= 0):
         own = Standing(own.job_id, own.since_s, own.since_gpu_s, seen.waited_s)
     return place, own
 
