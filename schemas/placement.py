@@ -128,10 +128,14 @@ class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
+        if len(self.members) == 1:  # most gangs, and a simulation asks tens of millions of times
+            return (self.members[0].node,)
         return tuple([one.node for one in self.members])
 
     @property
     def gpus(self) -> int:
+        if len(self.members) == 1:
+            return self.members[0].gpus
         return sum([one.gpus for one in self.members])
 
     @property
@@ -140,4 +144,7 @@ class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
 
     def on(self, node: NodeId) -> int:
         """GPUs on a node; 0: it is no member."""
-        return next((one.gpus for one in self.members if one.node == node), 0)
+        for one in self.members:
+            if one.node == node:
+                return one.gpus
+        return 0

@@ -19,23 +19,33 @@ class Candidates:
         self._answers: dict[str, Known | Unfit] = {}
         self._asked: set[str] = set()
         self._unreported: list[str] = []
+        self._firsts: dict[str, Known | None] = {}
+        """by the policy chosen: which one plans, until something is learnt"""
+        self._looked: set[str] = set()
+        """policies chosen for which there is nothing to ask, until something is learnt"""
 
     def resume(self) -> None:
         """After a replay: the questions asked in it were never answered, so all are open again."""
         self._asked.clear()
+        self._reconsider()
 
     def forget(self, policy: str) -> None:
         """Ask about a policy again: it was chosen anew, and may have been mended meanwhile."""
         self._answers.pop(policy, None)
+        self._reconsider()
 
     def learn(self, answer: Known | Unfit) -> None:
         self._asked.discard(answer.policy)
         self._answers[answer.policy] = answer
         if isinstance(answer, Unfit):
             self._unreported.append(answer.policy)
+        self._reconsider()
 
     def looks(self, chosen: str) -> list[Look]:
         """Questions that are still to be asked, each once."""
+        if chosen in self._looked:
+            return []
+        self._looked.add(chosen)
         names = [
             name for name in self._names(chosen) if name not in self._answers and name not in self._asked
         ]
@@ -44,6 +54,11 @@ class Candidates:
 
     def first(self, chosen: str) -> Known | None:
         """The policy that plans; None until that is known."""
+        if chosen not in self._firsts:
+            self._firsts[chosen] = self._first_fit(chosen)
+        return self._firsts[chosen]
+
+    def _first_fit(self, chosen: str) -> Known | None:
         for name in self._names(chosen):
             match self._answers.get(name):
                 case Known() as known:
@@ -74,6 +89,10 @@ class Candidates:
             for one in answers
             if isinstance(one, Unfit)
         }
+
+    def _reconsider(self) -> None:
+        self._firsts.clear()
+        self._looked.clear()
 
     def _names(self, chosen: str) -> Iterator[str]:
         yield from dict.fromkeys((chosen or self._configured, self._configured))

@@ -33,9 +33,9 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.plans import PlanKind
-from services.planner.core.state import State, TrackedJob, types_of
+from services.planner.core.state import COMING, State, TrackedJob, types_of
 from shared.domain.nodes import fold_node, known_node
-from shared.domain.states import ENDED, IllegalMove, next_state
+from shared.domain.states import ENDED, WAITING, IllegalMove, next_state
 
 
 def fold(state: State, fact: Event) -> None:
@@ -57,7 +57,9 @@ def _submitted(state: State, fact: JobSubmitted) -> None:
         workload=spec.workload.fingerprint,
         batch_size=spec.workload.batch_size,
     )
-    state.jobs.setdefault(fact.job_id, record)
+    if fact.job_id not in state.jobs:
+        state.jobs[fact.job_id] = record
+        state.coming[fact.job_id] = None
 
 
 def _moved(state: State, fact: JobEvent) -> TrackedJob | None:
@@ -69,6 +71,11 @@ def _moved(state: State, fact: JobEvent) -> TrackedJob | None:
         job.status = next_state(job.status, fact)
     except IllegalMove:
         return None
+    for jobs, states in ((state.coming, COMING), (state.waiting, WAITING)):
+        if job.status in states:
+            jobs[fact.job_id] = None
+        else:
+            jobs.pop(fact.job_id, None)
     return job
 
 

@@ -42,7 +42,7 @@ from services.planner.core.tasks import (
     Unfit,
 )
 from services.planner.core.triggers import is_a_plans_own, trigger_of
-from services.planner.core.viewing import Memo, idle_gpus, more_come, view_of, waiting
+from services.planner.core.viewing import Memo, idle_gpus, view_of, waiting
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
@@ -135,7 +135,7 @@ class Planner:
                 pass
         trigger = trigger_of(fact)
         if trigger is not None:
-            lone = trigger is Trigger.ARRIVAL and not more_come(self.state)
+            lone = trigger is Trigger.ARRIVAL and not self.state.coming
             self._call(trigger, now if lone else self._schedule.settled(now), own=is_a_plans_own(fact))
 
     def _see_plan(self, plan: PlanPublished) -> None:

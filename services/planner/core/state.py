@@ -11,6 +11,8 @@ from services.planner.core.claims import Claims
 from shared.domain.nodes import KnownNode
 from shared.domain.states import JobState
 
+COMING = frozenset({JobState.SUBMITTED, JobState.PROFILED})
+
 
 class TrackedJob(msgspec.Struct, kw_only=True):
     """An unfinished job; it is forgotten when it ends."""
@@ -44,6 +46,10 @@ class State(msgspec.Struct, kw_only=True):
     seq: int = 0
     """of the last fact; the shell sets it"""
     jobs: dict[JobId, TrackedJob] = {}
+    coming: dict[JobId, None] = {}
+    """those on their way to the queue"""
+    waiting: dict[JobId, None] = {}
+    """those in the queue, some with the promise of GPUs"""
     nodes: dict[NodeId, KnownNode] = {}
     node_facts: int = 0
     """number of facts so far that changed the nodes"""

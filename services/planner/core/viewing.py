@@ -14,7 +14,6 @@ from shared.domain import gangs
 from shared.domain.states import WAITING, JobState
 
 PLANNABLE = WAITING | {JobState.RUNNING}
-COMING = frozenset({JobState.SUBMITTED, JobState.PROFILED})
 
 
 class Memo(msgspec.Struct, kw_only=True):
@@ -49,6 +48,8 @@ class PlacedJob(msgspec.Struct, frozen=True):
     present: Present | None
     types: tuple[GpuType, ...]
     """of the GPUs that it runs on"""
+    gpus: int
+    """that it runs on"""
 
 
 def view_of(
@@ -91,12 +92,7 @@ def plannable(state: State) -> list[JobId]:
 def waiting(state: State) -> list[JobId]:
     """Jobs without GPUs and without a promise of any."""
     placed = state.claims.of_job
-    return [job_id for job_id, job in state.jobs.items() if job.status in WAITING and job_id not in placed]
-
-
-def more_come(state: State) -> bool:
-    """Whether some job is on its way to the queue."""
-    return any(job.status in COMING for job in state.jobs.values())
+    return [job_id for job_id in state.waiting if job_id not in placed]
 
 
 def idle_gpus(state: State, memo: Memo | None = None) -> int:
@@ -150,7 +146,7 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
     stretch_s, speed, attained_gpu_s, received_s = 0.0, 0.0, job.attained_gpu_s, job.received_s
     if running is not None:
         stretch_s = at - job.running_since
-        attained_gpu_s += stretch_s * running.gpus
+        attained_gpu_s += stretch_s * (place.gpus if place else running.gpus)
         received_s = _received(job, place.types if place else tuple(types_of(state, running)), stretch_s)
         speed = place.placement.throughput if place else 0.0
     return ViewJob(
@@ -194,8 +190,8 @@ def _place(state: State, job: TrackedJob, placement_id: PlacementId, memo: Memo)
     placement, running = state.claims.planned[placement_id], job.running
     known = memo.places_before.get(placement_id)
     if known is None or known.running is not running or known.placement is not placement:
-        types = tuple(types_of(state, running))
-        known = PlacedJob(placement, running, _where(job, placement), types)
+        types, gpus = tuple(types_of(state, running)), running.gpus if running else 0
+        known = PlacedJob(placement, running, _where(job, placement), types, gpus)
     memo.places[placement_id] = known
     return known
 
