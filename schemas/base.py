@@ -25,7 +25,7 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
 
     @property
     def event_id(self) -> str:
-        values = "/".join(str(getattr(self, name)) for name in self.identity)
+        values = "/".join([str(getattr(self, name)) for name in self.identity])
         return f"{self.tag()}/{values}"
 
     @property

@@ -1,6 +1,7 @@
 """The stream of facts: stores them and hands each to the services that read its subject."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Protocol
 
 from schemas.base import Event
@@ -29,8 +30,10 @@ class ConductedLog:
         self._ids = Recent(REMEMBERED_IDS)
         self._routes: Routes[Follower] = Routes()
         """of patterns that name neither a kind of entity nor one entity"""
-        self._of_kind: dict[str, list[Follower]] = {}
-        """by the kind of entity: who reads all facts about all of it"""
+        self._of_all: dict[tuple[str, str], list[Follower]] = {}
+        """by the kind of entity and the fact, `*` for all: who reads it about every entity"""
+        self._of_type: dict[type[Event], list[Follower]] = {}
+        """what `_of_all` comes to, each reader once"""
         self._of_one: dict[tuple[str, str], list[tuple[str, Follower]]] = {}
         """by kind and id: the fact that is read, `*` for all, and who reads it"""
         self._others = 0
@@ -85,10 +88,11 @@ class ConductedLog:
         self._waiting.append(wake)
 
     def follow(self, reader: Follower, subjects: Sequence[str]) -> None:
+        self._of_type.clear()
         for subject in dict.fromkeys(subjects):
             match subject.split("."):
-                case ["hopyard", kind, "*", "*"]:
-                    self._of_kind.setdefault(kind, []).append(reader)
+                case ["hopyard", kind, "*", fact] if fact != ">":
+                    self._of_all.setdefault((kind, fact), []).append(reader)
                 case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
                     self._of_one.setdefault((kind, entity), []).append((fact, reader))
                 case _:
@@ -96,10 +100,11 @@ class ConductedLog:
                     self._others += 1
 
     def forget(self, reader: Follower, subjects: Sequence[str]) -> None:
+        self._of_type.clear()
         for subject in dict.fromkeys(subjects):
             match subject.split("."):
-                case ["hopyard", kind, "*", "*"]:
-                    self._of_kind[kind].remove(reader)
+                case ["hopyard", kind, "*", fact] if fact != ">":
+                    self._of_all[kind, fact].remove(reader)
                 case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
                     self._of_one[kind, entity].remove((fact, reader))
                 case _:
@@ -108,17 +113,21 @@ class ConductedLog:
 
     def _readers(self, event: Event) -> Sequence[Follower]:
         """Each once."""
-        kind, entity, fact = _about(event)
-        readers = self._of_kind.get(kind, [])
-        more = self._of_one.get((kind, entity))
-        if more:
-            readers = readers + [reader for wanted, reader in more if wanted in ("*", fact)]
-        if self._others:
-            readers = readers + list(self._routes.of(event.subject))
-        return list(dict.fromkeys(readers))
+        kind, fact = _about(type(event))
+        readers = self._of_type.get(type(event))
+        if readers is None:
+            all_of_it = self._of_all.get((kind, "*"), []) + self._of_all.get((kind, fact), [])
+            readers = self._of_type[type(event)] = list(dict.fromkeys(all_of_it))
+        more = self._of_one.get((kind, getattr(event, event.entity_field)))
+        if not more and not self._others:
+            return readers
+        mine = [reader for wanted, reader in more or () if wanted in ("*", fact)]
+        others = self._routes.of(event.subject) if self._others else ()
+        return list(dict.fromkeys([*readers, *mine, *others]))
 
 
-def _about(event: Event) -> tuple[str, str, str]:
-    """Kind and id of the entity that a fact is about, and the fact's name."""
-    kind, _, fact = event.tag().partition(".")
-    return kind, getattr(event, event.entity_field), fact
+@cache
+def _about(kind: type[Event]) -> tuple[str, str]:
+    """Kind of the entity that a fact is about, and the fact's name."""
+    entity, _, fact = kind.tag().partition(".")
+    return entity, fact

@@ -8,16 +8,12 @@ from collections.abc import Callable
 class TimerAlarm:
     """Implements `Alarm`."""
 
-    __slots__ = ("_serial", "do", "when")
+    __slots__ = ("do", "when")
 
-    def __init__(self, when: float, serial: int, do: Callable[[], None] | None) -> None:
+    def __init__(self, when: float, do: Callable[[], None] | None) -> None:
         self.when = when
-        self._serial = serial
         self.do = do
         """None: cancelled, or it went off"""
-
-    def __lt__(self, other: "TimerAlarm") -> bool:
-        return (self.when, self._serial) < (other.when, other._serial)
 
     def cancel(self) -> None:
         self.do = None
@@ -25,24 +21,25 @@ class TimerAlarm:
 
 class Timers:
     def __init__(self) -> None:
-        self._alarms: list[TimerAlarm] = []
+        self._alarms: list[tuple[float, int, TimerAlarm]] = []
+        """a heap; the number in the middle is that of their setting"""
         self._serials = itertools.count()
 
     def at(self, when: float, do: Callable[[], None]) -> TimerAlarm:
-        alarm = TimerAlarm(when, next(self._serials), do)
-        heapq.heappush(self._alarms, alarm)
+        alarm = TimerAlarm(when, do)
+        heapq.heappush(self._alarms, (when, next(self._serials), alarm))
         return alarm
 
     def first(self) -> float | None:
         """Time of the next alarm."""
         alarms = self._alarms
-        while alarms and alarms[0].do is None:
+        while alarms and alarms[0][2].do is None:
             heapq.heappop(alarms)
-        return alarms[0].when if alarms else None
+        return alarms[0][0] if alarms else None
 
     def run_next(self) -> None:
         """Run the next alarm; there must be one."""
-        alarm = heapq.heappop(self._alarms)
+        _, _, alarm = heapq.heappop(self._alarms)
         do, alarm.do = alarm.do, None
         assert do is not None, "`first` clears away what was cancelled"
         do()
