@@ -10,6 +10,7 @@ from typing import TypeVar
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.failures import Unreachable
 from hopyard.local.stacks import my_stack
+from schemas.views import ClockView
 
 T = TypeVar("T")
 
@@ -32,6 +33,15 @@ def call(
 ) -> T:
     """Run `action` with a client of the API, and `afterwards` if it went well."""
     return asyncio.run(_call(api_url(given), action, afterwards))
+
+
+def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[T, ClockView | None]:
+    """As `call`, and the cluster's clock at the answer."""
+
+    async def both(client: Client) -> tuple[T, ClockView | None]:
+        return await action(client), client.clock
+
+    return call(given, both)
 
 
 async def _call(

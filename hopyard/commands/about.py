@@ -11,7 +11,7 @@ import typer
 from hopyard.commands.options import AsJson
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table, settings_table
-from hopyard.show.terminal import console, show_json
+from hopyard.show.terminal import put, show_json
 
 PARTS = (
     "hopyard",
@@ -46,7 +46,7 @@ def show_version(*, as_json: AsJson = False) -> None:
     if as_json:
         show_json(versions())
     else:
-        console().print(facts_table(versions()))
+        put(facts_table(versions()))
 
 
 @config.command("show")
@@ -74,7 +74,7 @@ def show_config(
     if as_json:
         show_json(settings)
     else:
-        console().print(settings_table(settings))
+        put(settings_table(settings))
 
 
 def register(app: typer.Typer) -> None:

@@ -1,13 +1,14 @@
 """accuracy."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from hopyard.api.ask import ask
 from hopyard.commands.options import AsJson
 from hopyard.failures import Invalid
+from hopyard.show.columns import Listing
 from hopyard.show.tables import figures_table
 from hopyard.show.terminal import say, show
 from hopyard.show.units import share
@@ -47,12 +48,12 @@ def accuracy(
         say("nothing has run for so long yet")
 
 
-def accuracy_table(report: AccuracyReport) -> Table:
+def accuracy_table(report: AccuracyReport) -> Listing[Sequence[str]]:
     columns = (*report.by, ">executions", ">accuracy", ">error p50", ">error p95", ">bias")
     rows = [(*row.key, *_figures(row)) for row in report.rows]
     if report.overall is not None:
         rows.append(("all", *("" for _ in report.by[1:]), *_figures(report.overall)))
-    return figures_table(columns, rows)
+    return figures_table(columns, rows, spare=True)
 
 
 def _figures(row: AccuracyRow) -> tuple[str, ...]:

@@ -1,13 +1,14 @@
 """calibrate."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from hopyard.api.ask import ask
 from hopyard.commands.options import AsJson
 from hopyard.failures import Failure
+from hopyard.show.columns import Listing
 from hopyard.show.tables import figures_table
 from hopyard.show.terminal import say, show
 from hopyard.show.units import duration, share
@@ -43,7 +44,7 @@ def calibrate(
         raise Failure("no node could measure")
 
 
-def calibration_table(found: Calibration) -> Table:
+def calibration_table(found: Calibration) -> Listing[Sequence[str]]:
     columns = ("type", ">link GB/s", ">network GB/s", ">measured at", ">measurements", ">error")
     return figures_table(columns, [_cells(row) for row in found.rows])
 

@@ -11,7 +11,7 @@ from hopyard.commands.options import Api, AsJson
 from hopyard.failures import Failure, Unreachable
 from hopyard.local.stacks import stack_near
 from hopyard.show.tables import checks_table, facts_table
-from hopyard.show.terminal import console, show_json
+from hopyard.show.terminal import put, show_json
 
 
 def diag(*, api: Api = None, as_json: AsJson = False) -> None:
@@ -31,8 +31,8 @@ def diag(*, api: Api = None, as_json: AsJson = False) -> None:
     if as_json:
         show_json(found)
     else:
-        console().print(checks_table((check.what, check.ok, check.detail) for check in found.checks))
-        console().print(facts_table(found.versions))
+        put(checks_table((check.what, check.ok, check.detail) for check in found.checks))
+        put(facts_table(found.versions))
     if not found.reachable:
         raise Unreachable(f"cannot reach {found.api_url}")
     if not found.well():

@@ -1,31 +1,49 @@
 """submit, ps, show, why, cancel."""
 
-import uuid
-from collections.abc import Awaitable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
 from hopyard.api.client import Client
-from hopyard.api.connect import call
+from hopyard.api.connect import timed
+from hopyard.commands import completion
 from hopyard.commands.changing import change
-from hopyard.commands.options import Api, AsJson, JobArgument
-from hopyard.show.tables import facts_table, job_table, jobs_table
-from hopyard.show.terminal import say, show
-from hopyard.show.why import Moment, cluster_moment, moves_text, why_text
+from hopyard.commands.options import (
+    Api,
+    AsJson,
+    JobArgument,
+    ListColumns,
+    Quiet,
+    Watching,
+    chosen,
+    one_or_more,
+)
+from hopyard.commands.submitting import read_job, show_outcomes, submit_all, this_user
+from hopyard.commands.watching import watch
+from hopyard.failures import Invalid
+from hopyard.show.columns import Listing
+from hopyard.show.jobs import DEFAULT, job_columns, job_table
+from hopyard.show.tables import facts_table
+from hopyard.show.terminal import say, show, show_ids
+from hopyard.show.times import Times
+from hopyard.show.why import moves_text, why_text
 from schemas.ids import JobId
-from schemas.jobs import JobFile
-from shared.domain.demand import InvalidJob, job_spec
+from schemas.views import JobOrder, JobPage, JobView
 from shared.domain.states import JobState
-
-T = TypeVar("T")
 
 
 def submit(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The job, as YAML or JSON.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="A job each, as YAML or JSON; - is stdin.",
+            show_default=False,
+        ),
+    ],
     *,
     key: Annotated[
         str | None,
@@ -35,62 +53,99 @@ def submit(
             metavar="TEXT",
         ),
     ] = None,
+    quiet: Quiet = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a job.
+    """Submit jobs.
 
-    Prints the job's id. A file that is not valid is refused before it is
-    sent, with its line and field.
+    Prints the job's id. Every file is read before any job is sent: one that
+    is not valid stops all, with its line and field. A job that the cluster
+    refuses stops no other; the exit code is 1.
 
     $ hopyard submit resnet.yaml
     $ hopyard submit resnet.yaml --key nightly-2026-11-20
+    $ for lr in 0.1 0.2; do sed s/LR/$lr/ job.yaml | hopyard submit -q -; done
+    $ hopyard submit sweep/*.yaml --json
     """
-    job = _read(file)
-    submitted = change(api, lambda client: client.submit(job, key or uuid.uuid4().hex))
-    if not submitted.created:
-        say(f"the key was used before, for job {submitted.job_id}")
-    show(submitted, facts_table({"job": submitted.job_id}), as_json=as_json)
+    if key is not None and len(files) > 1:
+        raise Invalid("--key is of one job; submit these one by one")
+    jobs = [(str(file), read_job(file)) for file in files]
+    outcomes = change(api, lambda client: submit_all(client, jobs, key))
+    show_outcomes(outcomes, quiet=quiet, as_json=as_json)
 
 
 def ps(
     *,
     state: Annotated[
-        JobState | None, typer.Option("--state", metavar="STATE", help="Only jobs in this state.")
+        str | None,
+        typer.Option(
+            "--state", metavar="STATE,…", help="Only jobs in these states.", autocompletion=completion.states
+        ),
     ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only jobs that you submitted.")] = False,
+    user: Annotated[str | None, typer.Option("--user", help="Only jobs of this user.")] = None,
     project: Annotated[str | None, typer.Option("--project", help="Only jobs of this project.")] = None,
+    sort: Annotated[
+        JobOrder,
+        typer.Option("--sort", metavar="ORDER", help=f"One of {', '.join(JobOrder)}."),
+    ] = JobOrder.ACTIVE,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 200,
     after: Annotated[str | None, typer.Option("--after", help="Go on where a page ended.")] = None,
+    columns: ListColumns = None,
+    quiet: Quiet = False,
+    watching: Watching = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs.
+    """List jobs: those that have not ended first, the newest of them at the top.
 
     States: submitted, profiled, queued, running, preempted, completed,
     failed, cancelled, rejected.
 
-    $ hopyard ps --state running
+    Columns: job, state, gpus, done, started, ended, waited, note (where it
+    runs, or why it failed), submitted, on, name, project, user, model,
+    priority, restarts, lr, reason.
+
+    $ hopyard ps --mine --state queued,running
+    $ hopyard ps -o job,user,submitted --sort newest
+    $ hopyard ps --state queued -q | xargs -n 1 hopyard cancel
     $ hopyard ps --json | jq '.jobs[].job_id'
     """
-    page = call(
-        api,
-        lambda client: client.jobs(
-            states=(state,) if state else (), project=project, after=after, limit=limit
-        ),
-    )
-    show(page, jobs_table(page), as_json=as_json)
+    states = one_or_more("--state", state, tuple(JobState))
+    wanted_by = this_user() if mine else user
+
+    async def look(client: Client) -> JobPage:
+        return await client.jobs(
+            states=states, project=project, user=wanted_by, order=sort, after=after, limit=limit
+        )
+
+    def picture(page: JobPage, times: Times) -> Listing[JobView]:
+        there = job_columns(times)
+        return Listing(chosen(columns, there, DEFAULT), page.jobs, whole=columns is not None)
+
+    chosen(columns, job_columns(Times(None)), DEFAULT)
+    if watching:
+        watch(api, look, picture, as_json=as_json)
+        return
+    page, clock = timed(api, look)
+    if quiet and not as_json:
+        show_ids(job.job_id for job in page.jobs)
+    else:
+        show(page, picture(page, Times(clock)), as_json=as_json, times=Times(clock))
     if page.next and not as_json:
         say(f"there are more: hopyard ps --after {page.next}")
 
 
 def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Show one job: where it runs, how far it is, how long it waited, where it ran before.
+    """Show one job: where it runs, how far it is, how long it waited, why it failed, where it ran before.
 
     $ hopyard show job-17
     """
-    view, moment = call(api, lambda client: _with_moment(client, client.job(JobId(job))))
-    moves = Text(moves_text(view.moves, moment)) if view.moves else Text()
-    show(view, Group(job_table(view), moves), as_json=as_json)
+    view, clock = timed(api, lambda client: client.job(JobId(job)))
+    times = Times(clock)
+    moves = [Text(moves_text(view.moves, times.moment))] if view.moves else []
+    show(view, Group(job_table(view, times), *moves), as_json=as_json, times=times)
 
 
 def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
@@ -103,14 +158,9 @@ def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
     $ hopyard why job-17
     $ hopyard why job-17 --json | jq '.holders[].job_id'
     """
-    view, moment = call(api, lambda client: _with_moment(client, client.why(JobId(job))))
-    show(view, Text(why_text(view, moment)), as_json=as_json)
-
-
-async def _with_moment(client: Client, answer: Awaitable[T]) -> tuple[T, Moment]:
-    """The answer, and how instants are said at that time."""
-    got = await answer
-    return got, cluster_moment(client.clock.now if client.clock else None)
+    view, clock = timed(api, lambda client: client.why(JobId(job)))
+    times = Times(clock)
+    show(view, Text(why_text(view, times.moment)), as_json=as_json, times=times)
 
 
 def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
@@ -120,18 +170,6 @@ def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> Non
     """
     cancelled = change(api, lambda client: client.cancel(JobId(job)))
     show(cancelled, facts_table({"job": cancelled.job_id, "state": "cancelled"}), as_json=as_json)
-
-
-def _read(file: Path) -> JobFile:
-    """A job that makes sense, as far as one can say without the cluster. Raises InvalidFile."""
-    from shared.runtime.files import fault, read_file  # noqa: PLC0415 - brings the YAML parser
-
-    job = read_file(file, JobFile)
-    try:
-        job_spec(job)
-    except InvalidJob as error:
-        raise fault(file, error.field, error.reason) from None
-    return job
 
 
 def register(app: typer.Typer) -> None:

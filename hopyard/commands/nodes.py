@@ -4,36 +4,78 @@ from typing import Annotated
 
 import typer
 
-from hopyard.api.connect import call
+from hopyard.api.client import Client
+from hopyard.api.connect import timed
+from hopyard.commands import completion
 from hopyard.commands.changing import change
-from hopyard.commands.options import Api, AsJson
-from hopyard.show.tables import nodes_table, status_table
-from hopyard.show.terminal import say, show, show_json
+from hopyard.commands.options import Api, AsJson, ListColumns, Out, Quiet, Watching, chosen, one_or_more
+from hopyard.commands.watching import watch
+from hopyard.show.columns import Listing
+from hopyard.show.nodes import DEFAULT, node_columns
+from hopyard.show.tables import status_table
+from hopyard.show.terminal import say, show, show_ids, show_json
+from hopyard.show.times import Times
 from schemas.ids import NodeId
-from schemas.views import NodeDrain
+from schemas.views import NodeDrain, NodePage, NodeView
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Id of the node.")]
+NodeArgument = Annotated[
+    str, typer.Argument(metavar="NODE", help="Id of the node.", autocompletion=completion.nodes)
+]
+STATES = ("alive", "draining", "lost")
 
 node = typer.Typer(help="Take one node out of use, or back into it.", no_args_is_help=True)
 
 
-def status(*, api: Api = None, as_json: AsJson = False) -> None:
+def status(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     """Show the cluster at a glance: jobs, GPUs, the last plan, how long jobs wait, and every metric.
 
     $ hopyard status
     $ hopyard status --json | jq .metrics.gru
     """
-    view = call(api, lambda client: client.status())
-    show(view, status_table(view), as_json=as_json)
+    view, clock = timed(api, lambda client: client.status())
+    times = Times(clock)
+    show(view, status_table(view, times), as_json=as_json, out=out, times=times)
 
 
-def nodes(*, api: Api = None, as_json: AsJson = False) -> None:
+def nodes(
+    *,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE,…", help="Only nodes in these states.")
+    ] = None,
+    columns: ListColumns = None,
+    quiet: Quiet = False,
+    watching: Watching = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
     """List the nodes, what is free on them, and who holds the rest.
 
+    States: alive, draining, lost.
+
+    Columns: node, type, server, state, busy, heard, jobs, gpus, free.
+
     $ hopyard nodes
+    $ hopyard nodes --state draining,lost -q
+    $ hopyard nodes -o node,free --watch
     """
-    page = call(api, lambda client: client.nodes())
-    show(page, nodes_table(page), as_json=as_json)
+    states = one_or_more("--state", state, STATES)
+    there = chosen(columns, node_columns(), DEFAULT)
+
+    async def look(client: Client) -> NodePage:
+        found = (await client.nodes()).nodes
+        return NodePage(nodes=tuple(view for view in found if not states or view.state in states))
+
+    def picture(page: NodePage, _: Times) -> Listing[NodeView]:
+        return Listing(there, page.nodes, whole=columns is not None)
+
+    if watching:
+        watch(api, look, picture, as_json=as_json)
+        return
+    page, clock = timed(api, look)
+    if quiet and not as_json:
+        show_ids(view.node.node_id for view in page.nodes)
+    else:
+        show(page, picture(page, Times(clock)), as_json=as_json, times=Times(clock))
 
 
 @node.command()

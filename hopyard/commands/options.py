@@ -1,13 +1,17 @@
 """Options that several commands share, worded once."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 import typer
 
+from hopyard.commands import completion
 from hopyard.failures import Invalid
+
+T = TypeVar("T")
 
 
 def _url(text: str | None) -> str | None:
@@ -61,9 +65,17 @@ Out = Annotated[
         help="Write the JSON into this file as well.",
     ),
 ]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="Id of the job.", autocompletion=completion.jobs)
+]
 Scenario = Annotated[
-    str, typer.Option("--scenario", metavar="NAME|FILE", help="A scenario; `hopyard scenarios` lists them.")
+    str,
+    typer.Option(
+        "--scenario",
+        metavar="NAME|FILE",
+        help="A scenario; `hopyard scenarios` lists them.",
+        autocompletion=completion.scenarios,
+    ),
 ]
 Policy = Annotated[
     str | None,
@@ -92,3 +104,31 @@ Columns = Annotated[
     ),
 ]
 Speed = Annotated[float, typer.Option("--speed", min=0.001, max=100_000, help="Cluster seconds per second.")]
+ListColumns = Annotated[
+    str | None,
+    typer.Option("-o", "--columns", metavar="NAME,…", help="Only these columns, in this order."),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print ids alone, one a line.")]
+Watching = Annotated[bool, typer.Option("-w", "--watch", help="Look again every two seconds, until Ctrl-C.")]
+
+
+def chosen(text: str | None, there: Mapping[str, T], usual: Sequence[str]) -> list[T]:
+    """The columns that -o names, else the usual ones. Raises Invalid."""
+    names = usual if text is None else _parts(text)
+    unknown = [name for name in names if name not in there]
+    if unknown or not names:
+        raise Invalid(f"-o: no column {', '.join(unknown) or 'is named'}; there are {', '.join(there)}")
+    return [there[name] for name in names]
+
+
+def one_or_more(option: str, text: str | None, there: Sequence[str]) -> tuple[str, ...]:
+    """Names with commas between them; none without a text. Raises Invalid for one there is not."""
+    names = () if text is None else tuple(_parts(text))
+    unknown = [name for name in names if name not in there]
+    if unknown or (text is not None and not names):
+        raise Invalid(f"{option}: {', '.join(unknown) or 'nothing'} is none of {', '.join(there)}")
+    return names
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

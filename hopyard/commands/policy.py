@@ -10,7 +10,7 @@ from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, located
 from hopyard.failures import Invalid, Unreachable
 from hopyard.show.tables import options_table
-from hopyard.show.terminal import console, say, show, show_json
+from hopyard.show.terminal import console, put, say, show, show_json
 from schemas.views import PolicyChoice
 
 policy = typer.Typer(help="Show or change the scheduling policy of a running stack.")
@@ -60,7 +60,7 @@ def _show_options(name: str, *, as_json: bool) -> None:
     if as_json:
         show_json(options)
     elif options:
-        console().print(options_table(options))
+        put(options_table(options))
     else:
         say(f"{name} has no options")
 

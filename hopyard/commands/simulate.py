@@ -10,7 +10,7 @@ import typer
 
 from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Trace, writable
 from hopyard.show.tables import scenarios_table
-from hopyard.show.terminal import complain_of, console, say, show_json, show_result, write_lines
+from hopyard.show.terminal import complain_of, put, say, show_json, show_result, write_lines
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
 from schemas.results import RunResult
@@ -136,7 +136,7 @@ def scenarios(*, as_json: AsJson = False) -> None:
     if as_json:
         show_json(found)
     else:
-        console().print(scenarios_table(found))
+        put(scenarios_table(found))
 
 
 def register(app: typer.Typer) -> None:

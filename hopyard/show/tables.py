@@ -1,21 +1,17 @@
 """Tables for people, one function for each thing the API answers. Pure: messages in, renderables out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from hopyard.show.columns import Column, Listing
+from hopyard.show.times import Times
 from hopyard.show.units import duration, number, share
-from schemas.placement import LOCKSTEP, Gang
 from schemas.results import RunResult
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
 from schemas.views import (
-    JobPage,
-    JobView,
-    NodePage,
-    NodeView,
     ServiceState,
     ServiceView,
     StatusView,
@@ -42,67 +38,8 @@ STATE_STYLES = {
 }
 
 
-def jobs_table(page: JobPage) -> Table:
-    table = _table("job", "name", "project", "state", ">GPUs", "on", ">done", ">waited", ">LR", "note")
-    for job in page.jobs:
-        _add(
-            table,
-            job.job_id,
-            job.spec.name,
-            job.spec.project,
-            _state(job.state),
-            _gpus(job),
-            placed(job.gang),
-            share(job.samples_done / job.spec.samples),
-            _waited(job),
-            number(job.latency_ratio),
-            job.reason or _restarts(job),
-        )
-    return table
-
-
-def job_table(job: JobView) -> Table:
-    """Everything known about one job, a fact a line."""
-    workload = job.spec.workload
-    return facts_table(
-        {
-            "job": job.job_id,
-            "name": job.spec.name,
-            "project": job.spec.project,
-            "state": _state(job.state),
-            "reason": job.reason,
-            "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
-            "may use": f"{_counts(job.spec.demand)} GPUs of {', '.join(job.spec.gpu_types) or 'any type'}",
-            "runs on": placed(job.gang),
-            "speed": _speed(job),
-            "done": f"{number(job.samples_done)} of {number(job.spec.samples)} samples "
-            f"({share(job.samples_done / job.spec.samples)})",
-            "submitted": duration(job.submitted_at),
-            "started": duration(job.started_at),
-            "ended": duration(job.ended_at),
-            "waited": _waited(job),
-            "expected to run": duration(job.age_s),
-            "latency ratio": number(job.latency_ratio),
-            "restarts": str(job.restarts),
-        }
-    )
-
-
-def nodes_table(page: NodePage) -> Table:
-    table = _table("node", "GPUs of", "server", "state", ">busy", ">of", "jobs", ">heard")
-    for view in page.nodes:
-        _add(
-            table,
-            view.node.node_id,
-            view.node.gpu_type,
-            view.node.server,
-            _state(view.state),
-            str(view.node.gpus - view.gpus_free),
-            str(view.node.gpus),
-            _holders(view),
-            duration(view.heartbeat_age_s),
-        )
-    return table
+def state_text(state: str) -> Text:
+    return Text(state, style=STATE_STYLES.get(state, ""))
 
 
 def result_table(result: RunResult) -> Table:
@@ -194,10 +131,13 @@ def _services(services: Iterable[ServiceView]) -> str:
     return "; ".join([f"{len(up)} up", *said]) if up or said else ""
 
 
-def status_table(status: StatusView) -> Table:
+def status_table(status: StatusView, times: Times) -> Table:
     """At a glance, and every metric that has a value by now."""
     metrics = {_label(name): measure(name, value) for name, value in status.metrics.items()}
-    return facts_table(status_facts(status) | metrics)
+    facts = {"time": times.date(status.at)} | status_facts(status)
+    if status.plan is not None:
+        facts["last plan"] = f"{times.short(status.plan.at)}, {facts['last plan']}"
+    return facts_table(facts | metrics)
 
 
 def measure(name: str, value: float | None) -> str:
@@ -205,17 +145,9 @@ def measure(name: str, value: float | None) -> str:
     return duration(value) if name.endswith("_s") or "_s_" in name else number(value)
 
 
-def placed(gang: Gang | None) -> str:
-    """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
-    if gang is None:
-        return ""
-    places = " ".join(f"{one.node}:{one.gpus}" for one in gang.members)
-    return places if gang.sync == LOCKSTEP else f"{places} ({gang.mode})"
-
-
 def _table(*columns: str) -> Table:
     """A plain table; a column whose name begins with > holds numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
     return table
@@ -237,12 +169,20 @@ def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:
     return table
 
 
-def figures_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    """Any columns, those of numbers with a > before their name."""
-    table = _table(*columns)
-    for row in rows:
-        _add(table, *row)
-    return table
+def figures_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: bool = False
+) -> Listing[Sequence[str]]:
+    """Any columns, those of numbers with a > before their name.
+
+    `spare`: where all do not fit, the last numbers are left out.
+    """
+    shown = [_figures(index, name, spare=spare) for index, name in enumerate(columns)]
+    return Listing(shown, list(rows))
+
+
+def _figures(index: int, name: str, *, spare: bool) -> Column[Sequence[str]]:
+    number_of = index if spare and name.startswith(">") else 0
+    return Column(name.lstrip(">"), lambda row: row[index], right=name.startswith(">"), spare=number_of)
 
 
 def _workload(workload: WorkloadSource) -> str:
@@ -253,39 +193,6 @@ def _workload(workload: WorkloadSource) -> str:
             return f"trace {path}"
         case ListedWorkload(jobs=jobs):
             return f"{len(jobs)} jobs, listed"
-
-
-def _state(state: str) -> Text:
-    return Text(state, style=STATE_STYLES.get(state, ""))
-
-
-def _gpus(job: JobView) -> str:
-    return str(job.gang.gpus) if job.gang else f"({_counts(job.spec.demand)})"
-
-
-def _counts(demand: Iterable[int]) -> str:
-    return "/".join(map(str, demand))
-
-
-def _restarts(job: JobView) -> str:
-    return {0: "", 1: "1 restart"}.get(job.restarts, f"{job.restarts} restarts")
-
-
-def _waited(job: JobView) -> str:
-    """Waited so far, and the wait expected in all."""
-    so_far = duration(job.wait_s)
-    return so_far if job.expected_wait_s is None else f"{so_far} of ~{duration(job.expected_wait_s)}"
-
-
-def _speed(job: JobView) -> str:
-    if job.estimated_throughput is None:
-        return ""
-    source = f", from the {job.layer.value} layer" if job.layer else ""
-    return f"{number(job.estimated_throughput)} samples/s estimated{source}"
-
-
-def _holders(view: NodeView) -> str:
-    return ", ".join(f"{job}:{gpus}" for job, gpus in view.jobs.items())
 
 
 def _by_name(counts: Mapping[str, int]) -> str:

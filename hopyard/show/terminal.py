@@ -13,14 +13,15 @@ from rich.console import Console, RenderableType
 
 from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
+from hopyard.show.times import Times, dated
 from schemas.base import Message
 from schemas.results import RunResult
 
 if TYPE_CHECKING:
     from shared.domain.audit import Violation
 
-PIPE_WIDTH = 240
-"""columns when stdout is no terminal: tables are not folded for a reader that is a program"""
+PIPE_WIDTH = 100_000
+"""columns when stdout is no terminal: nothing is folded or cut for a reader that is a program"""
 
 
 def console() -> Console:
@@ -28,14 +29,38 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def show(message: Message, table: RenderableType, *, as_json: bool, out: Path | None = None) -> None:
-    """The message as JSON, or as the table made from it; its JSON in the file `out` besides."""
+def put(table: RenderableType) -> None:
+    """On stdout; as lines without padding where that is no terminal."""
+    out = console()
+    if sys.stdout.isatty():
+        out.print(table, crop=False)
+        return
+    with out.capture() as captured:
+        out.print(table, crop=False)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n"))
+
+
+def show(
+    message: Message,
+    table: RenderableType,
+    *,
+    as_json: bool,
+    out: Path | None = None,
+    times: Times | None = None,
+) -> None:
+    """The message as JSON, or as the table made from it; its JSON in the file `out` besides.
+
+    With `times` the JSON has dates, and a line beside the table says what the times are.
+    """
+    answer = message if times is None else dated(message, times)
     if out is not None:
-        write_lines(out, [_pretty(message)])
+        write_lines(out, [_pretty(answer)])
     if as_json:
-        show_json(message)
-    else:
-        console().print(table)
+        show_json(answer)
+        return
+    put(table)
+    if times is not None and times.note():
+        say(times.note())
 
 
 def show_result(result: RunResult, *, as_json: bool, out: Path | None) -> None:
@@ -58,6 +83,11 @@ def show_json(value: object) -> None:
 
 def _pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
+def show_ids(ids: Iterable[str]) -> None:
+    """One a line, and nothing else."""
+    sys.stdout.writelines(f"{each}\n" for each in ids)
 
 
 def show_line(value: object) -> None:

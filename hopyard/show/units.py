@@ -8,6 +8,8 @@ HOUR_S = 3600
 DAY_S = 86_400
 WHOLE_ABOVE = 100
 UNITS_S = {"s": 1, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
+SHOWN_BELOW = {"s": 120, "m": 120, "h": 48}
+"""of a unit, before `brief` takes the next"""
 _LENGTH = re.compile(r"(?P<count>\d{1,9}(\.\d{1,6})?)(?P<unit>[smhd])?", re.ASCII)
 
 
@@ -57,3 +59,12 @@ def seconds_in(text: str) -> float | None:
     """Seconds of a length of time such as 90s, 30m, 2h or 1.5d; None for anything else."""
     found = _LENGTH.fullmatch(text.strip())
     return float(found["count"]) * UNITS_S[found["unit"] or "s"] if found else None
+
+
+def brief(seconds: float | None) -> str:
+    """One unit, two digits or so: 34s, 119s, 47m, 12h, 47h, 3d."""
+    if seconds is None or not math.isfinite(seconds):
+        return ""
+    units = (unit for unit, below in SHOWN_BELOW.items() if seconds < below * UNITS_S[unit])
+    unit = next(units, "d")
+    return f"{int(seconds // UNITS_S[unit])}{unit}"

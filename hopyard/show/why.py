@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hopyard.show.causes import cause_text, short
 from hopyard.show.events import places
-from hopyard.show.units import clock, duration, number, share
+from hopyard.show.units import duration, number, share
 from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
 from schemas.views import HolderView, MoveView, PlanView, WhyView
 
 Moment = Callable[[float | None], str]
-"""an instant of cluster time, in words"""
+"""a moment in words, as `Times.moment` has it"""
 
 ENDED = frozenset({"completed", "failed", "cancelled", "rejected"})
 STAGES = {
@@ -36,18 +36,6 @@ OPENINGS = {
 KEPT = ", until the next round at least, since plans within a round move nobody"
 HOLDING = frozenset({Waiting.OUTSIDE_WINDOW, Waiting.NO_CONFIGURATION, Waiting.OUTWEIGHED})
 """reasons for which it matters who holds the GPUs"""
-
-
-def cluster_moment(now: float | None) -> Moment:
-    """Instants of cluster time; with how long ago that was, where somebody knows the time."""
-
-    def moment(at: float | None) -> str:
-        if at is None:
-            return ""
-        ago = "" if now is None else f" ({duration(max(now - at, 0.0))} ago)"
-        return f"{clock(at)}{ago}"
-
-    return moment
 
 
 def moves_text(moves: Sequence[MoveView], moment: Moment) -> str:

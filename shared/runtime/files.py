@@ -41,20 +41,23 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123
 
 def read_file(path: str | Path, kind: type[T]) -> T:
     """The struct that a YAML or JSON file describes. Raises InvalidFile."""
-    return parse(_text(path), str(path), kind)
+    return parse(text_of(path), str(path), kind)
 
 
-def fault(path: str | Path, field: str, reason: str) -> InvalidFile:
-    """A fault that shows only after reading, with the line of the field it is about, where that is there."""
+def fault(path: str | Path, field: str, reason: str, text: str | None = None) -> InvalidFile:
+    """A fault that shows only after reading, with the line of the field it is about, where that is there.
+
+    `text`: what was read, where it cannot be read again.
+    """
     try:
-        root, _ = _load(_readable(_text(path), str(path)), str(path))
+        root, _ = _load(_readable(text_of(path) if text is None else text, str(path)), str(path))
     except InvalidFile:
         return InvalidFile(str(path), None, field, reason)
     _, sure = _follow(root, _STEP.findall(field.removeprefix("$")))
     return InvalidFile(str(path), _line(sure), field, reason)
 
 
-def _text(path: str | Path) -> str:
+def text_of(path: str | Path) -> str:
     try:
         with Path(path).open("rb") as file:
             data = file.read(BYTES_AT_MOST + 1)

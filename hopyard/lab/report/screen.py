@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from hopyard.lab.report.measures import HEADLINE, spread
@@ -11,6 +10,7 @@ from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, warnings
 from hopyard.lab.runs.cases import values_of
 from hopyard.lab.runs.trials import Simulated
+from hopyard.show.columns import Listing
 from hopyard.show.tables import facts_table, figures_table
 
 BESIDE = 3
@@ -38,7 +38,7 @@ def compared(
         yield Text(f"\n{warning}", "yellow")
 
 
-def _table(outcomes: Mapping[str, Sequence[Simulated]]) -> Table:
+def _table(outcomes: Mapping[str, Sequence[Simulated]]) -> Listing[Sequence[str]]:
     rows = [
         [
             measure.heading,

@@ -1,11 +1,16 @@
 from rich.console import Console, RenderableType
 
+from hopyard.show import nodes as node_lines
+from hopyard.show.columns import Listing
+from hopyard.show.jobs import DEFAULT, job_columns, job_table
+from hopyard.show.nodes import node_columns
 from hopyard.show.progress import Glance, line, picture
-from hopyard.show.tables import job_table, jobs_table, nodes_table, result_table, status_table
+from hopyard.show.tables import result_table, status_table
+from hopyard.show.times import Times
 from schemas.ids import NodeId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Layer
-from schemas.views import JobPage, NodePage
+from schemas.views import ClockView, JobView, NodeView
 from tests.hopyard.cli_builders import job_view, node_view, plan_view, run_result, status_view
 
 
@@ -16,64 +21,80 @@ def text_of(table: RenderableType) -> str:
     return captured.get()
 
 
+def at(now: float, *, speed: float = 60.0) -> Times:
+    return Times(ClockView(now=now, origin=0.0, speed=speed))
+
+
+def jobs_table(*jobs: JobView) -> Listing[JobView]:
+    columns = job_columns(at(100.0))
+    return Listing([columns[name] for name in DEFAULT], jobs)
+
+
+def nodes_table(*nodes: NodeView) -> Listing[NodeView]:
+    columns = node_columns()
+    return Listing([columns[name] for name in node_lines.DEFAULT], nodes)
+
+
 def glance() -> Glance:
     return Glance(status=status_view(), submitted=7, total=25, round_s=360.0, elapsed_s=2.5)
 
 
 def test_a_running_job_shows_where_it_runs_and_how_far_it_is() -> None:
     job = job_view(state="running", gang=Gang.of({NodeId("titan-0"): 4}), samples_done=250.0)
-    shown = text_of(jobs_table(JobPage(jobs=(job,))))
+    shown = text_of(jobs_table(job))
     assert "titan-0:4" in shown
     assert "25.0%" in shown
 
 
 def test_a_mode_is_shown_where_it_is_not_lockstep() -> None:
     relaxed = Gang.of({NodeId("titan-0"): 2}, Relaxed(tasks=((3, 1),)))
-    shown = text_of(jobs_table(JobPage(jobs=(job_view(state="running", gang=relaxed),))))
+    shown = text_of(jobs_table(job_view(state="running", gang=relaxed)))
     assert "titan-0:2 (relaxed)" in shown
-    assert "lockstep" not in text_of(jobs_table(JobPage(jobs=(job_view(gang=Gang.of({NodeId("a"): 1})),))))
+    assert "lockstep" not in text_of(jobs_table(job_view(gang=Gang.of({NodeId("a"): 1}))))
 
 
 def test_a_waiting_job_shows_what_it_may_use() -> None:
-    assert "(1/2/4)" in text_of(jobs_table(JobPage(jobs=(job_view(),))))
+    assert "(1/2/4)" in text_of(jobs_table(job_view()))
 
 
 def test_a_waiting_job_shows_how_long_it_waits_in_all_roughly() -> None:
     waits = job_view(wait_s=60.0, expected_wait_s=720.0)
-    assert "1m 00s of ~12m 00s" in text_of(jobs_table(JobPage(jobs=(waits,))))
-    assert "1m 00s of ~12m 00s" in text_of(job_table(waits))
-    assert "~" not in text_of(job_table(job_view(wait_s=60.0)))
+    assert "60s of ~12m" in text_of(jobs_table(waits))
+    assert "1m 00s of ~12m 00s" in text_of(job_table(waits, at(100.0)))
+    assert "~" not in text_of(job_table(job_view(wait_s=60.0), at(100.0)))
 
 
 def test_the_status_shows_how_long_jobs_wait_and_the_metrics() -> None:
-    shown = text_of(status_table(status_view(raqlr=0.25, metrics={"makespan_s": 3600.0, "gru": None})))
+    shown = text_of(
+        status_table(status_view(raqlr=0.25, metrics={"makespan_s": 3600.0, "gru": None}), at(725.0))
+    )
     assert "~0.25 of the time a job runs" in shown
     assert "makespan" in shown
     assert "gru" not in shown
 
 
 def test_the_status_tells_of_a_clock_that_is_not_the_wall_s() -> None:
-    assert "60 times the speed of time" in text_of(status_table(status_view(speed=60.0)))
-    assert "clock" not in text_of(status_table(status_view(speed=1.0)))
+    assert "60 times the speed of time" in text_of(status_table(status_view(speed=60.0), at(725.0)))
+    assert "clock" not in text_of(status_table(status_view(speed=1.0), at(725.0)))
 
 
 def test_one_job_says_which_layer_its_estimate_comes_from() -> None:
-    shown = text_of(job_table(job_view(estimated_throughput=812.0, layer=Layer.ENTITY)))
+    shown = text_of(job_table(job_view(estimated_throughput=812.0, layer=Layer.ENTITY), at(100.0)))
     assert "812 samples/s estimated, from the entity layer" in shown
 
 
 def test_what_is_not_known_about_a_job_is_left_out() -> None:
-    assert "ended" not in text_of(job_table(job_view()))
+    assert "ended" not in text_of(job_table(job_view(), at(100.0)))
 
 
 def test_a_node_shows_its_busy_gpus_and_their_holders() -> None:
-    shown = text_of(nodes_table(NodePage(nodes=(node_view(),))))
+    shown = text_of(nodes_table(node_view()))
     assert "job-1:2" in shown
     assert "titan-0" in shown
 
 
 def test_markup_in_a_users_text_is_text() -> None:
-    assert "[bold]oops[/bold]" in text_of(jobs_table(JobPage(jobs=(job_view(reason="[bold]oops[/bold]"),))))
+    assert "[bold]oops[/bold]" in text_of(jobs_table(job_view(reason="[bold]oops[/bold]")))
 
 
 def test_a_result_reads_seconds_as_durations_and_leaves_out_what_is_not_known() -> None:

@@ -2,12 +2,13 @@
 
 import msgspec
 
-from hopyard.show.why import cluster_moment, moves_text, why_text
+from hopyard.show.times import Times
+from hopyard.show.why import moves_text, why_text
 from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Stage, Standing
-from schemas.views import HolderView, MoveView, WhyView
+from schemas.views import ClockView, HolderView, MoveView, WhyView
 from tests.hopyard.cli_builders import plan_view
 
 LR = Measures(priority="latency ratio, waiting over running", gain="gain, weight × speed")
@@ -48,13 +49,14 @@ WAITS = WhyView(
 )
 
 
+AT_725 = Times(ClockView(now=725.0, origin=0.0, speed=60.0))
 OWN = "latency ratio 0.5, gain 1.25"
 SOLVED = "solved, at most 1.0% below the best"
 FOR_BIG = "for big (4 GPUs): queue 2 against its 3 (plan-1)"
 
 
 def said(why: WhyView) -> list[str]:
-    return why_text(why, cluster_moment(725.0)).splitlines()
+    return why_text(why, AT_725.moment).splitlines()
 
 
 def test_a_waiting_job_says_its_place_who_holds_what_it_could_use_and_the_plan() -> None:
@@ -114,7 +116,7 @@ def test_an_answer_of_an_earlier_version_is_said_as_far_as_it_goes() -> None:
 
 def test_moves_are_a_line_each() -> None:
     lost = MoveView(at=900.0, started_at=650.0, gang=MOVE.gang, reason=PreemptReason.NODE_LOST)
-    assert moves_text((MOVE, lost), cluster_moment(None)).splitlines() == [
+    assert moves_text((MOVE, lost), Times(None).moment).splitlines() == [
         "It ran before:",
         f"  00:01:40.0 to 00:10:00.0 on t4-0:4, stopped at 1,500 samples: {FOR_BIG}",
         "  00:10:50.0 to 00:15:00.0 on t4-0:4, stopped at 0 samples: a node was lost",

@@ -1,0 +1,68 @@
+"""What a shell completes: ids of a stack that answers in time, and names. Never an error or a word beside."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import typer
+
+from hopyard.api.client import Client
+from hopyard.failures import Failure
+from schemas.views import JobOrder
+from shared.domain.states import JobState
+
+PATIENCE_S = 0.7
+"""who presses Tab waits no longer"""
+JOBS = 100
+
+
+def jobs(context: typer.Context, incomplete: str) -> list[str]:
+    """The newest, those that have not ended first."""
+
+    async def ids(client: Client) -> list[str]:
+        return [job.job_id for job in (await client.jobs(order=JobOrder.ACTIVE, limit=JOBS)).jobs]
+
+    return _matching(_asked(context, ids), incomplete)
+
+
+def nodes(context: typer.Context, incomplete: str) -> list[str]:
+    async def ids(client: Client) -> list[str]:
+        return [view.node.node_id for view in (await client.nodes()).nodes]
+
+    return _matching(_asked(context, ids), incomplete)
+
+
+def policies(incomplete: str) -> list[str]:
+    from shared.runtime.plugins import POLICIES  # noqa: PLC0415 - costs --help nothing so
+
+    return _matching(POLICIES.names(), incomplete)
+
+
+def scenarios(incomplete: str) -> list[str]:
+    """A file of one's own is completed as files are, where no name begins so."""
+    from loadgen.scenarios import scenario_names  # noqa: PLC0415 - brings numpy
+
+    return _matching(scenario_names(), incomplete)
+
+
+def states(incomplete: str) -> list[str]:
+    """The last of several."""
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + state for state in JobState if state.startswith(last)]
+
+
+def _asked(context: typer.Context, ask: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
+    try:
+        return asyncio.run(_in_time(context.params.get("api"), ask))
+    except (Failure, TimeoutError):
+        return []
+
+
+async def _in_time(given: str | None, ask: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
+    from hopyard.api.connect import api_url, connect  # noqa: PLC0415 - only here
+
+    async with asyncio.timeout(PATIENCE_S), connect(api_url(given)) as client:
+        return await ask(client)
+
+
+def _matching(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]

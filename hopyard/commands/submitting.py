@@ -1,0 +1,113 @@
+"""From files to submitted jobs, and what came of each."""
+
+import getpass
+import os
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hopyard.api.client import ApiRefusal, Client
+from hopyard.failures import Failure, Unreachable
+from hopyard.show.columns import Column, Listing
+from hopyard.show.tables import facts_table
+from hopyard.show.terminal import Complaint, complaint, put, say, show_ids, show_json
+from schemas.jobs import JobFile
+from schemas.views import Submitted
+from shared.domain.demand import InvalidJob, job_spec
+
+STDIN = Path("-")
+
+
+class Answered(NamedTuple):
+    """What came of one file: a job or an error."""
+
+    file: str
+    submitted: Submitted | None = None
+    error: Failure | None = None
+
+    def plain(self) -> dict[str, str | bool | Complaint]:
+        if self.submitted is not None:
+            return {"file": self.file, **msgspec.structs.asdict(self.submitted)}
+        assert self.error is not None
+        return {"file": self.file, "error": complaint(self.error, self.error.code)}
+
+
+def read_job(file: Path) -> JobFile:
+    """A job that makes sense, as far as one can say without the cluster. Raises InvalidFile.
+
+    Its user, where it names none, is whoever runs this command.
+    """
+    from shared.runtime.files import fault, parse, text_of  # noqa: PLC0415 - brings the YAML parser
+
+    name, text = ("stdin", sys.stdin.read()) if file == STDIN else (str(file), text_of(file))
+    job = parse(text, name, JobFile)
+    try:
+        job_spec(job)
+    except InvalidJob as error:
+        raise fault(name, error.field, error.reason, text) from None
+    return job if job.user else msgspec.structs.replace(job, user=this_user())
+
+
+def this_user() -> str:
+    """The login name; the number of a user who has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+async def submit_all(client: Client, jobs: Sequence[tuple[str, JobFile]], key: str | None) -> list[Answered]:
+    """One after the other. A refusal stops no other job; an API that is gone stops all that follow."""
+    outcomes: list[Answered] = []
+    for file, job in jobs:
+        try:
+            submitted = await client.submit(job, key or uuid.uuid4().hex)
+        except ApiRefusal as refusal:
+            outcomes.append(Answered(file=file, error=refusal))
+        except Unreachable as gone:
+            rest = jobs[len(outcomes) :]
+            return outcomes + [Answered(file=name, error=gone) for name, _ in rest]
+        else:
+            outcomes.append(Answered(file=file, submitted=submitted))
+    return outcomes
+
+
+def show_outcomes(outcomes: Sequence[Answered], *, quiet: bool, as_json: bool) -> None:
+    """Raises Failure when a job was not submitted: its own where it is the only one."""
+    errors = [(outcome.file, outcome.error) for outcome in outcomes if outcome.error is not None]
+    done = [(outcome.file, outcome.submitted) for outcome in outcomes if outcome.submitted is not None]
+    if len(outcomes) == 1 and errors:
+        raise errors[0][1]
+    if as_json:
+        show_json(done[0][1] if len(outcomes) == 1 else [outcome.plain() for outcome in outcomes])
+    else:
+        _show(done, alone=len(outcomes) == 1, quiet=quiet)
+        for file, error in errors:
+            say(f"{file}: {error}")
+    if errors:
+        raise _summary(errors, len(outcomes))
+
+
+def _show(done: Sequence[tuple[str, Submitted]], *, alone: bool, quiet: bool) -> None:
+    for _, submitted in done:
+        if not submitted.created:
+            say(f"the key was used before, for job {submitted.job_id}")
+    if quiet:
+        show_ids(submitted.job_id for _, submitted in done)
+    elif alone:
+        put(facts_table({"job": done[0][1].job_id}))
+    elif done:
+        columns = (
+            Column[tuple[str, Submitted]]("job", lambda one: one[1].job_id),
+            Column[tuple[str, Submitted]]("file", lambda one: one[0]),
+        )
+        put(Listing(columns, done))
+
+
+def _summary(errors: Sequence[tuple[str, Failure]], of: int) -> Failure:
+    kind = Unreachable if any(isinstance(error, Unreachable) for _, error in errors) else Failure
+    return kind(f"{len(errors)} of {of} jobs were not submitted")

@@ -1,0 +1,75 @@
+"""A list that is shown once, or again and again: `--watch`."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from hopyard.api.client import Client
+from hopyard.api.connect import api_url, connect
+from hopyard.failures import Invalid, Unreachable
+from hopyard.local.signals import run_until_stopped
+from hopyard.show.terminal import put
+from hopyard.show.times import Times
+
+T = TypeVar("T")
+
+EVERY_S = 2.0
+
+
+def watch(
+    given: str | None,
+    look: Callable[[Client], Awaitable[T]],
+    picture: Callable[[T, Times], RenderableType],
+    *,
+    as_json: bool,
+) -> None:
+    """Until Ctrl-C: one moving picture on a terminal, picture after picture elsewhere.
+
+    An API that is away is borne once it has answered. Raises what the first look raises.
+    """
+    if as_json:
+        raise Invalid("--watch shows a table; for JSON ask again")
+    run_until_stopped(_watch(api_url(given), look, picture))
+
+
+async def _watch(
+    url: str, look: Callable[[Client], Awaitable[T]], picture: Callable[[T, Times], RenderableType]
+) -> None:
+    async with connect(url) as client:
+
+        async def looked() -> RenderableType:
+            answer = await look(client)
+            times = Times(client.clock)
+            return Group(picture(answer, times), *([Text(times.note(), "dim")] if times.note() else []))
+
+        newest = await looked()
+        if not sys.stdout.isatty():
+            while True:
+                put(newest)
+                put("")
+                await pause()
+                newest = await _or_why_not(looked, newest)
+        with Live(newest, console=Console(highlight=False), auto_refresh=False) as live:
+            while True:
+                await pause()
+                newest = await _or_why_not(looked, newest)
+                live.update(newest, refresh=True)
+
+
+async def pause() -> None:
+    await asyncio.sleep(EVERY_S)
+
+
+async def _or_why_not(
+    looked: Callable[[], Awaitable[RenderableType]], before: RenderableType
+) -> RenderableType:
+    try:
+        return await looked()
+    except Unreachable as error:
+        shown = before.renderables[0] if isinstance(before, Group) else before
+        return Group(shown, Text(str(error), "red"))

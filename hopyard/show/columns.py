@@ -1,0 +1,108 @@
+"""Things listed one a line, in columns that suit the width: some are dropped, some cut, an id never is."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+GAP = "  "
+T = TypeVar("T")
+Shown = str | Text | tuple[str, ...]
+"""a tuple: parts, of which a narrow column shows the first and says how many it leaves out"""
+
+
+class Column(msgspec.Struct, Generic[T], frozen=True):
+    head: str
+    cell: Callable[[T], Shown]
+    right: bool = False
+    spare: int = 0
+    """the column of the highest number goes first where all do not fit; 0 stays"""
+    cut: int = 0
+    """it may be cut down to so many cells; 0: never"""
+
+
+class Listing(Generic[T]):
+    """A header, and a line for each row. Lines are longer than the terminal where what must stay is."""
+
+    def __init__(self, columns: Sequence[Column[T]], rows: Sequence[T], *, whole: bool = False) -> None:
+        self._columns = columns
+        self._cells = [[column.cell(row) for row in rows] for column in columns]
+        self._whole = whole
+        """every column as wide as it is"""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield from self.lines(options.max_width)
+
+    def lines(self, width: int) -> Iterator[Text]:
+        shown = self._shown(width)
+        heads = (Text(self._columns[index].head, "bold") for index, _ in shown)
+        yield self._line(heads, shown)
+        for row in range(len(self._cells[0])):
+            yield self._line((_text(self._cells[index][row], wide) for index, wide in shown), shown)
+
+    def _line(self, cells: Iterator[Text], shown: Sequence[tuple[int, int]]) -> Text:
+        line = Text(no_wrap=True, overflow="ignore")
+        for cell, (index, wide) in zip(cells, shown, strict=True):
+            padding = " " * max(wide - cell.cell_len, 0)
+            before, after = (padding, "") if self._columns[index].right else ("", padding)
+            line.append(before).append_text(cell).append(after + GAP)
+        line.rstrip()
+        return line
+
+    def _shown(self, width: int) -> list[tuple[int, int]]:
+        """Which columns, and how wide each."""
+        wanted = {index: self._natural(index) for index in range(len(self._columns))}
+        if self._whole:
+            return list(wanted.items())
+        wanted = {index: wide for index, wide in wanted.items() if self._is_filled(index)}
+        while self._total({index: self._least(index, wide) for index, wide in wanted.items()}) > width:
+            dropped = max(wanted, key=lambda index: self._columns[index].spare)
+            if not self._columns[dropped].spare:
+                break
+            del wanted[dropped]
+        over = self._total(wanted) - width
+        for index, wide in wanted.items():
+            if over > 0 and self._columns[index].cut:
+                wanted[index] = max(wide - over, self._least(index, wide))
+                over -= wide - wanted[index]
+        return list(wanted.items())
+
+    def _natural(self, index: int) -> int:
+        cells = (_text(cell).cell_len for cell in self._cells[index])
+        return max(cell_len(self._columns[index].head), *cells, 0)
+
+    def _least(self, index: int, wide: int) -> int:
+        return min(wide, self._columns[index].cut or wide)
+
+    def _is_filled(self, index: int) -> bool:
+        """A column that may go and has nothing in it says nothing."""
+        return not self._columns[index].spare or any(self._cells[index])
+
+    @staticmethod
+    def _total(widths: dict[int, int]) -> int:
+        return sum(widths.values()) + len(GAP) * (len(widths) - 1)
+
+
+def _text(cell: Shown, wide: int | None = None) -> Text:
+    """What looks like markup in a user's text is text."""
+    if isinstance(cell, Text):
+        return cell
+    if isinstance(cell, str):
+        text = Text(cell)
+        if wide is not None:
+            text.truncate(wide, overflow="ellipsis")
+        return text
+    return Text(_parts(cell, wide))
+
+
+def _parts(parts: tuple[str, ...], wide: int | None) -> str:
+    """As many whole parts as there is room for."""
+    for count in range(len(parts), -1, -1):
+        left_out = len(parts) - count
+        text = " ".join([*parts[:count], *([f"+{left_out}"] if left_out else [])])
+        if wide is None or cell_len(text) <= wide:
+            return text
+    return ""

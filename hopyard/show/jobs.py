@@ -1,0 +1,119 @@
+"""Jobs on the screen: a line each, or everything about one. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from hopyard.show.columns import Column
+from hopyard.show.tables import facts_table, state_text
+from hopyard.show.times import Times
+from hopyard.show.units import brief, duration, number, share
+from schemas.placement import LOCKSTEP, Gang
+from schemas.views import JobView
+
+DEFAULT = ("job", "state", "gpus", "done", "started", "ended", "waited", "note")
+
+
+def job_columns(times: Times) -> Mapping[str, Column[JobView]]:
+    """Every column there is, by the name that `ps -o` knows it by. Of `DEFAULT` the wait goes first."""
+    return {
+        "job": Column("job", lambda job: job.job_id),
+        "state": Column("state", lambda job: state_text(job.state), spare=1),
+        "gpus": Column("gpus", _gpus, right=True, spare=4),
+        "done": Column("done", _done, right=True, spare=5),
+        "started": Column("started", lambda job: times.short(job.started_at), spare=2),
+        "ended": Column("ended", lambda job: times.short(job.ended_at), spare=3),
+        "waited": Column("waited", _waited_briefly, spare=7),
+        "note": Column("note", _note, spare=6, cut=8),
+        "submitted": Column("submitted", lambda job: times.short(job.submitted_at)),
+        "on": Column("on", lambda job: _places(job.gang)),
+        "name": Column("name", lambda job: job.spec.name),
+        "project": Column("project", lambda job: job.spec.project),
+        "user": Column("user", lambda job: job.spec.user),
+        "model": Column("model", lambda job: job.spec.workload.model),
+        "priority": Column("priority", lambda job: number(job.spec.priority), right=True),
+        "restarts": Column("restarts", lambda job: str(job.restarts), right=True),
+        "lr": Column("LR", lambda job: number(job.latency_ratio), right=True),
+        "reason": Column("reason", lambda job: job.reason),
+    }
+
+
+def job_table(job: JobView, times: Times) -> Table:
+    """Everything known about one job, a fact a line."""
+    workload = job.spec.workload
+    return facts_table(
+        {
+            "job": job.job_id,
+            "name": job.spec.name,
+            "project": job.spec.project,
+            "user": job.spec.user,
+            "state": state_text(job.state),
+            "reason": job.reason,
+            "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
+            "may use": f"{_counts(job.spec.demand)} GPUs of {', '.join(job.spec.gpu_types) or 'any type'}",
+            "runs on": placed(job.gang),
+            "speed": _speed(job),
+            "done": f"{number(job.samples_done)} of {number(job.spec.samples)} samples ({_done(job)})",
+            "submitted": times.moment(job.submitted_at),
+            "started": times.moment(job.started_at),
+            "ended": times.moment(job.ended_at),
+            "waited": _waited(job),
+            "expected to run": duration(job.age_s),
+            "latency ratio": number(job.latency_ratio),
+            "restarts": str(job.restarts),
+        }
+    )
+
+
+def placed(gang: Gang | None) -> str:
+    """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
+    return " ".join(_places(gang))
+
+
+def _places(gang: Gang | None) -> tuple[str, ...]:
+    if gang is None:
+        return ()
+    mode = () if gang.sync == LOCKSTEP else (f"({gang.mode})",)
+    return (*(f"{one.node}:{one.gpus}" for one in gang.members), *mode)
+
+
+def _note(job: JobView) -> str | tuple[str, ...]:
+    """Why it failed or was rejected; of others, where they run."""
+    return job.reason or (*_places(job.gang), *_restarts(job))
+
+
+def _restarts(job: JobView) -> tuple[str, ...]:
+    if not job.restarts:
+        return ()
+    return ("1 restart" if job.restarts == 1 else f"{job.restarts} restarts",)
+
+
+def _done(job: JobView) -> str:
+    return share(job.samples_done / job.spec.samples)
+
+
+def _gpus(job: JobView) -> str:
+    return str(job.gang.gpus) if job.gang else f"({_counts(job.spec.demand)})"
+
+
+def _counts(demand: Iterable[int]) -> str:
+    return "/".join(map(str, demand))
+
+
+def _waited(job: JobView) -> str:
+    """Waited so far, and the wait expected in all."""
+    so_far = duration(job.wait_s)
+    return so_far if job.expected_wait_s is None else f"{so_far} of ~{duration(job.expected_wait_s)}"
+
+
+def _waited_briefly(job: JobView) -> Text | str:
+    so_far = brief(job.wait_s)
+    return so_far if job.expected_wait_s is None else f"{so_far} of ~{brief(job.expected_wait_s)}"
+
+
+def _speed(job: JobView) -> str:
+    if job.estimated_throughput is None:
+        return ""
+    source = f", from the {job.layer.value} layer" if job.layer else ""
+    return f"{number(job.estimated_throughput)} samples/s estimated{source}"

@@ -1,0 +1,37 @@
+"""Nodes on the screen, a line each. Pure."""
+
+from collections.abc import Mapping
+
+from hopyard.show.columns import Column
+from hopyard.show.tables import state_text
+from hopyard.show.units import brief
+from schemas.views import NodeView
+
+DEFAULT = ("node", "type", "server", "state", "busy", "heard", "jobs")
+
+
+def node_columns() -> Mapping[str, Column[NodeView]]:
+    """Every column there is, by the name that `nodes -o` knows it by."""
+    return {
+        "node": Column("node", lambda view: view.node.node_id),
+        "type": Column("GPUs of", lambda view: view.node.gpu_type, spare=3),
+        "server": Column("server", lambda view: view.node.server, spare=6),
+        "state": Column("state", lambda view: state_text(view.state), spare=1),
+        "busy": Column("busy", _busy, right=True, spare=2),
+        "heard": Column("heard", _heard, spare=5),
+        "jobs": Column("jobs", _holders, spare=4, cut=8),
+        "gpus": Column("gpus", lambda view: str(view.node.gpus), right=True),
+        "free": Column("free", lambda view: str(view.gpus_free), right=True),
+    }
+
+
+def _busy(view: NodeView) -> str:
+    return f"{view.node.gpus - view.gpus_free}/{view.node.gpus}"
+
+
+def _heard(view: NodeView) -> str:
+    return "" if view.heartbeat_age_s is None else f"{brief(view.heartbeat_age_s)} ago"
+
+
+def _holders(view: NodeView) -> tuple[str, ...]:
+    return tuple(f"{job}:{gpus}" for job, gpus in view.jobs.items())

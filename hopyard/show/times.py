@@ -1,0 +1,84 @@
+"""Moments as people read them: by the calendar where the cluster's clock is the wall's, else in cluster time.
+
+Pure, but for the time zone of this machine.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from hopyard.show.units import brief, clock, duration, number
+from schemas.views import ClockView
+
+UNIX = ClockView(now=0.0, origin=0.0, speed=1.0)
+IN_UNIX_TIME = frozenset({"services"})
+"""members of answers whose moments are Unix seconds, at any speed of the cluster"""
+
+
+class Times:
+    """Reads moments of one cluster. Without a clock nobody knows when they were, nor how long ago."""
+
+    def __init__(self, clock: ClockView | None) -> None:
+        self._clock = clock
+
+    @property
+    def by_calendar(self) -> bool:
+        return self._clock is not None and self._clock.speed == 1.0
+
+    def moment(self, at: float | None) -> str:
+        """`2026-11-22 09:15:02 CET (3m 08s ago)`, or `02:03:15.0 (3m 08s ago)`."""
+        if at is None:
+            return ""
+        since = self._since(at)
+        return self.date(at) if since is None else f"{self.date(at)} ({duration(since)} ago)"
+
+    def date(self, at: float) -> str:
+        return self._local(at).strftime("%Y-%m-%d %H:%M:%S %Z") if self.by_calendar else clock(at)
+
+    def short(self, at: float | None) -> str:
+        """`3m ago`, in cluster seconds like all lengths of time: for a narrow column."""
+        if at is None:
+            return ""
+        since = self._since(at)
+        return clock(at) if since is None else f"{brief(since)} ago"
+
+    def iso(self, at: float) -> str | None:
+        """ISO 8601 with the zone's offset; None where the moment has no place in the calendar."""
+        return self._local(at).isoformat(timespec="milliseconds") if self.by_calendar else None
+
+    def note(self) -> str:
+        """What the reader has to know about all times of an answer."""
+        if self.by_calendar:
+            return ""
+        speed = f": {number(self._clock.speed)} cluster seconds a second" if self._clock else ""
+        return f"times are cluster time{speed}"
+
+    def _since(self, at: float) -> float | None:
+        return None if self._clock is None else max(self._clock.now - at, 0.0)
+
+    def _local(self, at: float) -> datetime:
+        assert self._clock is not None
+        return datetime.fromtimestamp(self._clock.origin + at, UTC).astimezone()
+
+
+def dated(answer: object, times: Times) -> object:
+    """The answer as plain data, each moment `at` or `…_at` with its date `at_iso` or `…_at_iso` beside it."""
+    return _dated(msgspec.to_builtins(answer), times)
+
+
+def _dated(value: object, times: Times) -> object:
+    if isinstance(value, list | tuple):
+        return [_dated(each, times) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    found: dict[object, object] = {}
+    for name, each in value.items():
+        found[name] = _dated(each, Times(UNIX) if name in IN_UNIX_TIME else times)
+        if isinstance(each, float | int) and _is_moment(name) and (date := times.iso(each)) is not None:
+            found[f"{name}_iso"] = date
+    return found
+
+
+def _is_moment(name: object) -> bool:
+    return isinstance(name, str) and (name in {"at", "since"} or name.endswith("_at"))

@@ -1,0 +1,292 @@
+"""What one sees of the cluster: on a terminal of 80 columns, in a pipe, and as JSON."""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hopyard.commands import watching
+from hopyard.commands.submitting import this_user
+from schemas.ids import JobId, NodeId
+from schemas.placement import Gang
+from schemas.views import JobPage, JobView, NodePage, PolicyPage, Submitted
+from tests.hopyard.cli_builders import JOB_YAML, job_view, node_view, plan_view, status_view
+from tests.hopyard.cli_line import Hopyard, command_line
+from tests.hopyard.cli_server import CannedApi, canned_api
+
+NOON = 1_795_345_200.0
+LONG = "resnet152-imagenet-large-batch-with-mixup-12"
+STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+class Terminal(io.StringIO):
+    """A stdout that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        return STYLE.sub("", self.getvalue()).splitlines()
+
+
+@pytest.fixture
+def api() -> Iterator[CannedApi]:
+    with canned_api() as server:
+        server.keeps_time(now=NOON)
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: CannedApi) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "50")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("HOPYARD_API_URL", api.url)
+    for name in ("HOPYARD_API_TOKEN", "HOPYARD_SETTINGS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
+    return command_line(capsys)
+
+
+@pytest.fixture
+def terminal(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Runs a command line; the lines it leaves on a terminal."""
+
+    def run(*words: str) -> list[str]:
+        shown = Terminal()
+        monkeypatch.setattr(sys, "stdout", shown)
+        hopyard(*words)
+        return shown.lines()
+
+    return run
+
+
+def jobs() -> tuple[JobView, ...]:
+    gang = Gang.of({NodeId(f"titan-xp-{number}"): 4 for number in range(3)})
+    return (
+        job_view(LONG, state="running", gang=gang, submitted_at=NOON - 900, started_at=NOON - 300),
+        job_view("bert-7", submitted_at=NOON - 60, wait_s=60.0, expected_wait_s=720.0),
+        job_view(
+            "gpt2-3", state="rejected", submitted_at=NOON - 90_000, ended_at=NOON - 86_400, reason="no memory"
+        ),
+    )
+
+
+def answers(api: CannedApi) -> None:
+    """What every command asks for."""
+    api.says("GET /v1/jobs", JobPage(jobs=jobs()))
+    for job in jobs():
+        api.says(f"GET /v1/jobs/{job.job_id}", job)
+    busy = {JobId(f"{LONG}{number}"): 2 for number in range(4)}
+    nodes = (node_view("titan-xp-0", jobs=busy), node_view("titan-xp-17", state="lost", jobs={}))
+    api.says("GET /v1/nodes", NodePage(nodes=nodes))
+    api.says("GET /v1/policies", PolicyPage(policies=("fifo", "hops", "*")))
+    notes = ("the estimator was late; estimates of earlier plans",)
+    metrics = {"makespan_s": 3600.0, "jct_s_mean": 812.5, "gru": 0.71}
+    plan = plan_view(at=NOON - 5, notes=notes)
+    api.says("GET /v1/status", status_view(at=NOON, speed=1.0, plan=plan, metrics=metrics))
+
+
+COMMANDS = ("ps", f"show {LONG}", "show gpt2-3", "nodes", "status", "policy list", "scenarios")
+IDS = {"ps": [LONG, "bert-7", "gpt2-3"], "nodes": ["titan-xp-0", "titan-xp-17"], f"show {LONG}": [LONG]}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_at_80_columns_no_line_is_longer_and_every_id_is_whole(
+    api: CannedApi, terminal: Callable[..., list[str]], command: str
+) -> None:
+    answers(api)
+    lines = terminal(*command.split())
+    assert max(map(len, lines)) <= 80
+    assert set(IDS.get(command, [])) <= {word for line in lines for word in line.split()}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_in_a_pipe_nothing_is_cut_and_nothing_is_padded(
+    hopyard: Hopyard, api: CannedApi, command: str
+) -> None:
+    answers(api)
+    lines = hopyard(*command.split()).out.splitlines()
+    assert all(line == line.rstrip() for line in lines)
+    assert not any("…" in line or "\x1b" in line for line in lines)
+
+
+def test_times_are_dates_where_the_clock_is_the_wall_s(hopyard: Hopyard, api: CannedApi) -> None:
+    answers(api)
+    shown = hopyard("show", LONG)
+    assert "2026-11-22 10:45:00 UTC (15m 00s ago)" in shown.out
+    assert "5m ago" in hopyard("ps").out
+    assert "2026-11-22 11:00:00 UTC" in hopyard("status").out
+    assert shown.err == ""
+
+
+def test_at_another_speed_a_line_says_once_what_times_are(hopyard: Hopyard, api: CannedApi) -> None:
+    answers(api)
+    api.keeps_time(now=NOON, origin=0.0, speed=60.0)
+    for command in ("ps", f"show {LONG}", "status", "nodes"):
+        assert hopyard(*command.split()).err == "times are cluster time: 60 cluster seconds a second\n"
+        assert hopyard(*command.split(), "--json").err == ""
+
+
+def test_json_keeps_the_numbers_and_adds_dates(hopyard: Hopyard, api: CannedApi) -> None:
+    answers(api)
+    first = json.loads(hopyard("ps", "--json").out)["jobs"][0]
+    assert (first["submitted_at"], first["submitted_at_iso"]) == (NOON - 900, "2026-11-22T10:45:00.000+00:00")
+
+
+def test_a_rejected_job_says_why(hopyard: Hopyard, api: CannedApi) -> None:
+    answers(api)
+    assert "no memory" in hopyard("show", "gpt2-3").out
+    assert "no memory" in hopyard("ps").out
+
+
+def test_ps_asks_for_what_has_not_ended_first_and_for_what_was_wished(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    answers(api)
+    hopyard("ps")
+    hopyard("ps", "--mine", "--state", "queued,running", "--sort", "waited")
+    hopyard("ps", "--user", "ada")
+    assert [query for _, query, _, _ in api.requests] == [
+        {"sort": "active", "limit": "100"},
+        {"state": "queued,running", "user": this_user(), "sort": "waited", "limit": "100"},
+        {"user": "ada", "sort": "active", "limit": "100"},
+    ]
+
+
+def test_columns_are_chosen_and_ids_alone_are_printed(hopyard: Hopyard, api: CannedApi) -> None:
+    answers(api)
+    assert hopyard("ps", "-o", "job,project").out.splitlines()[1].split() == [LONG, "default"]
+    assert hopyard("ps", "-q").out == f"{LONG}\nbert-7\ngpt2-3\n"
+    assert hopyard("nodes", "-q", "--state", "lost").out == "titan-xp-17\n"
+    assert hopyard("nodes", "-o", "node,free").out.splitlines()[1].split() == ["titan-xp-0", "6"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("ps -o job,colour", "-o: no column colour; there are job, state"),
+        ("nodes -o ,", "-o: no column is named; there are node"),
+        ("ps --state queued,asleep", "--state: asleep is none of submitted, profiled"),
+        ("nodes --state away", "--state: away is none of alive, draining, lost"),
+        ("ps --watch --json", "--watch shows a table"),
+    ],
+)
+def test_what_there_is_not_is_named_with_what_there_is(
+    hopyard: Hopyard, api: CannedApi, command: str, said: str
+) -> None:
+    answers(api)
+    ran = hopyard(*command.split())
+    assert ran.code == 2
+    assert said in ran.err
+
+
+class Enough(Exception):
+    """The test has seen what it wanted to see."""
+
+
+def test_watching_looks_again_and_bears_an_api_that_is_away(
+    hopyard: Hopyard, api: CannedApi, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=(job_view("job-1"),)))
+    looks = iter(("gone", "back", "enough"))
+
+    async def pause() -> None:
+        match next(looks):
+            case "gone":
+                api.refuses("GET /v1/jobs", 503, "the monitor does not answer")
+            case "back":
+                api.says("GET /v1/jobs", JobPage(jobs=(job_view("job-2"),)))
+            case _:
+                raise Enough
+
+    monkeypatch.setattr(watching, "pause", pause)
+    with pytest.raises(Enough):
+        hopyard("ps", "--watch")
+    pictures = capsys.readouterr().out.split("\n\n")
+    assert [["job-1" in shown, "job-2" in shown, "not answer" in shown] for shown in pictures[:3]] == [
+        [True, False, False],
+        [True, False, True],
+        [False, True, False],
+    ]
+
+
+# ---- submitting
+
+
+def sent(api: CannedApi) -> list[dict[str, object]]:
+    return [json.loads(body) for name, _, _, body in api.requests if name == "POST /v1/jobs"]
+
+
+def test_a_job_carries_who_submits_it_unless_it_says_so_itself(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("POST /v1/jobs", Submitted(job_id=JobId("job-1"), created=True))
+    Path("mine.yaml").write_text(JOB_YAML)
+    Path("hers.yaml").write_text(JOB_YAML + "user: ada\n")
+    hopyard("submit", "mine.yaml", "hers.yaml")
+    assert [job["user"] for job in sent(api)] == [this_user(), "ada"]
+
+
+def test_the_id_alone_is_for_scripts(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("POST /v1/jobs", Submitted(job_id=JobId("job-1"), created=True))
+    Path("job.yaml").write_text(JOB_YAML)
+    assert hopyard("submit", "-q", "job.yaml").out == "job-1\n"
+
+
+def test_a_job_comes_from_stdin(hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.says("POST /v1/jobs", Submitted(job_id=JobId("job-1"), created=True))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(JOB_YAML))
+    assert hopyard("submit", "-q", "-").out == "job-1\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(JOB_YAML.replace("[1, 2, 4]", "{min: 4, max: 1}")))
+    assert "stdin:3: $.gpus.max" in hopyard("submit", "-").err
+
+
+def test_one_file_that_is_not_valid_stops_all(hopyard: Hopyard, api: CannedApi) -> None:
+    Path("good.yaml").write_text(JOB_YAML)
+    Path("bad.yaml").write_text(JOB_YAML + "prioritty: 2\n")
+    ran = hopyard("submit", "good.yaml", "bad.yaml")
+    assert (ran.code, sent(api)) == (2, [])
+    assert "bad.yaml:5" in ran.err
+
+
+def two_files() -> tuple[str, str]:
+    for name in ("a.yaml", "b.yaml"):
+        Path(name).write_text(JOB_YAML)
+    return "a.yaml", "b.yaml"
+
+
+def test_a_job_that_is_refused_stops_no_other(hopyard: Hopyard, api: CannedApi) -> None:
+    refusal = {"title": "no", "status": 422, "detail": "no node has it", "field": "$.gpu_types[0]"}
+    api.answers["POST /v1/jobs"] = [
+        (422, json.dumps(refusal).encode()),
+        (201, b'{"job_id": "job-2", "created": true}'),
+    ]
+    ran = hopyard("submit", *two_files(), "--json")
+    refused, done = json.loads(ran.out)
+    assert (refused["file"], refused["error"]["field"]) == ("a.yaml", "$.gpu_types[0]")
+    assert done == {"file": "b.yaml", "job_id": "job-2", "created": True}
+    assert ran.code == 1
+    assert "1 of 2 jobs were not submitted" in json.loads(ran.err.splitlines()[-1])["error"]["message"]
+
+
+def test_an_api_that_goes_away_stops_what_follows_and_what_was_done_is_said(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    api.answers["POST /v1/jobs"] = [(201, b'{"job_id": "job-1", "created": true}'), (503, b"{}")]
+    ran = hopyard("submit", *two_files())
+    assert ran.code == 3
+    assert ran.out.split() == ["job", "file", "job-1", "a.yaml"]
+    assert "b.yaml: " in ran.err
+
+
+def test_a_key_is_of_one_job(hopyard: Hopyard, api: CannedApi) -> None:
+    assert hopyard("submit", *two_files(), "--key", "nightly").code == 2
+    assert sent(api) == []
