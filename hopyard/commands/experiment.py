@@ -1,5 +1,6 @@
 """experiment, compare: grids of simulations over several seeds, and reports of them."""
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -212,7 +213,7 @@ def _perform(
         runs=RUNS if out is None else out / "runs",
         workers=jobs or int(machine["cores"]),
         events=events,
-        about=machine | versions(),
+        about={"made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"} | machine | versions(),
     )
     for line in overruled(plan):
         say(line)

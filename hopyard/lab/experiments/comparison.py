@@ -6,14 +6,29 @@ from itertools import groupby
 from hopyard.lab.experiments import paper
 from hopyard.lab.report import pictures
 from hopyard.lab.report.causes import causes
-from hopyard.lab.report.document import Figure, Part, Picture, Table
-from hopyard.lab.report.measures import FURTHER, HEADLINE, JOB_MEASURES, Measure, figure, spread
+from hopyard.lab.report.document import Figure, Folded, Part, Picture, Table
+from hopyard.lab.report.gantt import gantt_svg
+from hopyard.lab.report.measures import (
+    FURTHER,
+    HEADLINE,
+    JOB_MEASURES,
+    Measure,
+    explained,
+    figure,
+    spread,
+)
 from hopyard.lab.report.statistics import Summary, paired, summary
+from hopyard.lab.report.verdicts import in_short, verdicts, warnings
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of, values_of
 from hopyard.lab.runs.trials import Simulated, plain
+from hopyard.show.units import duration
 from loadgen.simulation import LEISURE
+from schemas.results import JobResult
 
 HOUR_S = 3600.0
+HEADINGS = tuple(measure.heading for measure in HEADLINE)
+LISTED_AT_MOST = 1000
+"""jobs in a list of them"""
 SWEPT = ("jct_s_mean", "makespan_s", "lr_max")
 
 
@@ -36,8 +51,7 @@ def compared(finished: Sequence[Finished], reported: paper.Reported, source: str
         outcomes = arms_of(members)
         yield f"## {group[0].upper()}{group[1:]}"
         yield _conditions(members)
-        yield _headline(outcomes, reported if index == 0 else {}, source)
-        yield "### Against " + next(iter(outcomes)) + ", job by job"
+        yield from _judged(group, outcomes, reported if index == 0 else {}, source)
         yield from _differences(outcomes)
         yield from _pictures(outcomes, arms, f"group-{index + 1}")
         yield from _last(outcomes)
@@ -47,9 +61,8 @@ def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str)
     """The same without what only policies differ in: for the rules of one policy's queue."""
     outcomes = arms_of(finished)
     yield _conditions(finished)
-    yield _headline(outcomes, reported, source)
-    yield _cdfs(outcomes, list(outcomes), "distributions")
-    yield "### Against " + next(iter(outcomes)) + ", job by job"
+    yield from _judged(finished[0].case.group, outcomes, reported, source)
+    yield from _cdfs(outcomes, list(outcomes), "distributions")
     yield from _differences(outcomes)
     yield from _last(outcomes)
 
@@ -71,11 +84,29 @@ def swept(finished: Sequence[Finished], label: str) -> Iterator[Part]:
         yield Table([f">{label}", *(f">{arm}" for arm in arms)], rows)
 
 
+def _judged(
+    group: str, outcomes: Mapping[str, Sequence[Simulated]], reported: paper.Reported, source: str
+) -> Iterator[Part]:
+    """The headline, what it means, and what to beware of."""
+    found = verdicts(group, outcomes)
+    if found:
+        sentence = in_short(found)
+        yield f"**{sentence[0].upper()}{sentence[1:]}.**"
+    yield _headline(outcomes, reported, source)
+    for warning in warnings(outcomes):
+        yield f"> {warning}"
+    yield explained(HEADINGS)
+    if found:
+        yield "In words, with differences seed by seed:"
+        yield "\n".join(f"- **{one.measure}**: {one.text}" for one in found)
+
+
 def _last(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:
     yield "### Where time and GPUs went"
     yield causes(outcomes)
     yield "### Further measures"
     yield _table(outcomes, FURTHER)
+    yield explained((measure.heading for measure in FURTHER), but=HEADINGS)
 
 
 def _summaries(finished: Sequence[Finished], measure: Measure) -> dict[str, dict[float, Summary]]:
@@ -125,15 +156,31 @@ def _conditions(finished: Sequence[Finished]) -> str:
     text = " or ".join(figure(each) for each in rounds)
     which = f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
     lines = [f"Rounds of {text} s; {which}; mean ± half of the 95 % interval over seeds."]
+    chosen = {arm: _settings(outcomes[0]) for arm, outcomes in arms_of(finished).items()}
+    shared = set.intersection(*map(set, chosen.values()))
+    if shared:
+        lines[0] += f" All have {', '.join(sorted(shared))}."
     for arm, outcomes in arms_of(finished).items():
-        chosen = {k: v for k, v in outcomes[0].result.settings.items() if k not in ("seed", "policy")}
-        settings = [f"`{name}` {plain(value)}" for name, value in chosen.items() if name not in LEISURE]
-        lines.append(f"- **{arm}**: " + ", ".join([f"policy `{outcomes[0].result.policy}`", *settings]))
+        own = [said for said in chosen[arm] if said not in shared]
+        policy = outcomes[0].result.policy
+        if own or policy != arm:
+            lines.append(f"- **{arm}**: " + ", ".join([f"policy `{policy}`", *own]))
     return "\n".join([lines[0], "", *lines[1:]])
+
+
+def _settings(outcome: Simulated) -> list[str]:
+    return [
+        f"`{name}` {plain(value)}"
+        for name, value in outcome.result.settings.items()
+        if name not in ("seed", "policy") and name not in LEISURE
+    ]
 
 
 def _headline(outcomes: Mapping[str, Sequence[Simulated]], reported: paper.Reported, source: str) -> Table:
     """Ours, and in the row below the paper's."""
+    if not any(arm in reported for arm in outcomes):
+        cells = [[f"**{arm}**", *_cells(found, HEADLINE)] for arm, found in outcomes.items()]
+        return Table(["", *(f">{heading}" for heading in HEADINGS)], cells)
     rows: list[list[str]] = []
     for arm, found in outcomes.items():
         rows.append([f"**{arm}**", "here", *_cells(found, HEADLINE)])
@@ -169,6 +216,7 @@ def _differences(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:
     first, *others = outcomes
     if not others:
         return
+    yield f"### Against {first}, job by job"
     yield (
         f"What each job would gain or lose under another policy than {first}: other − {first}, for the same "
         "job of the same seed. Mean over a seed's jobs ± half of the 95 % interval over seeds; median over "
@@ -204,8 +252,13 @@ def _by_job(outcomes: Sequence[Simulated], field: str) -> dict[int, dict[str, fl
 
 def _pictures(
     outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], prefix: str
-) -> Iterator[Picture]:
-    yield _cdfs(outcomes, arms, f"{prefix}-distributions")
+) -> Iterator[Part]:
+    """Those that have anything to show."""
+    if not any(one.holds for found in outcomes.values() for one in found):
+        yield "No job ever had a GPU: there is nothing to draw."
+        return
+    yield "### Over the jobs and over time"
+    yield from _cdfs(outcomes, arms, f"{prefix}-distributions")
     throughput = {
         arm: [_curve(outcome, ((p.at, p.throughput) for p in outcome.curve)) for outcome in found]
         for arm, found in outcomes.items()
@@ -217,20 +270,60 @@ def _pictures(
         pictures.over_time(throughput, arms, "throughput, single-GPU means"),
     )
     fragments = {arm: [_curve(one, _fragments(one)) for one in found] for arm, found in outcomes.items()}
-    yield Picture(
-        f"{prefix}-fragments",
-        "Fragments: GPUs idle after a plan while a job that could run has none, mean of each round's plans.",
-        pictures.over_time(fragments, arms, "idle GPUs beside waiting jobs"),
-    )
+    if any(value for found in fragments.values() for curve in found for _, value in curve):
+        yield Picture(
+            f"{prefix}-fragments",
+            "Fragments: GPUs idle after a plan while a job that could run has none, mean of each round's "
+            "plans.",
+            pictures.over_time(fragments, arms, "idle GPUs beside waiting jobs"),
+        )
+    else:
+        yield "Fragments are not drawn: no plan left a GPU idle while a job that could run waited."
+    yield "### Who had which GPU"
+    yield from _gantt({arm: found[0] for arm, found in outcomes.items() if found[0].holds}, prefix)
+
+
+def _gantt(first: Mapping[str, Simulated], prefix: str) -> Iterator[Part]:
+    """Of one seed, since jobs have their times at one."""
+    seed = next(iter(first.values())).result.seed
     yield Picture(
         f"{prefix}-gantt",
-        f"Who has which GPU, seed {next(iter(outcomes.values()))[0].result.seed}. Neighbouring colours are "
-        "different jobs; white is idle.",
-        pictures.gantt({arm: found[0] for arm, found in outcomes.items()}),
+        f"Which job had which GPU when, seed {seed}. Neighbouring colours are different jobs, white is idle. "
+        "In the page a job says more of itself under the pointer; numbers are the ends of the jobs' names.",
+        pictures.gantt(first),
+        gantt_svg(first),
     )
+    jobs = [job for outcome in first.values() for job in outcome.jobs]
+    names = list(dict.fromkeys(job.job_id for job in jobs))
+    by_arm = {arm: {job.job_id: job for job in outcome.jobs} for arm, outcome in first.items()}
+    known = {job.job_id: job for job in jobs}
+    columns = ["job", "model", ">submitted", *(f">{arm}: JCT (waited)" for arm in first)]
+    rows = [
+        [
+            name,
+            known[name].model,
+            _at(known[name], first),
+            *(_came_to(found.get(name)) for found in by_arm.values()),
+        ]
+        for name in names[:LISTED_AT_MOST]
+    ]
+    rest = len(names) - len(rows)
+    more = f", {rest} more in data/jobs.parquet" if rest else ""
+    yield Folded(f"The {len(rows)} jobs of seed {seed}{more}", Table(columns, rows))
 
 
-def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name: str) -> Picture:
+def _at(job: JobResult, first: Mapping[str, Simulated]) -> str:
+    return duration(job.submitted_at - next(iter(first.values())).began_at)
+
+
+def _came_to(job: JobResult | None) -> str:
+    if job is None:
+        return "–"
+    return job.state if job.jct_s is None else f"{duration(job.jct_s)} ({duration(job.wait_s)})"
+
+
+def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name: str) -> Iterator[Picture]:
+    """Panels of what no job has are left out."""
     panels = {
         label: {arm: _pooled(found, field, scale) for arm, found in outcomes.items()}
         for label, field, scale in (
@@ -239,10 +332,10 @@ def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name
             ("FTF ρ", "ftf_rho", 1.0),
         )
     }
-    caption = "Distributions over the completed jobs of all seeds."
-    return Picture(
-        name, caption, pictures.distributions(panels, arms, of="jobs", log=("latency ratio", "FTF ρ"))
-    )
+    panels = {label: found for label, found in panels.items() if any(found.values())}
+    if panels:
+        drawn = pictures.distributions(panels, arms, of="jobs", log=("latency ratio", "FTF ρ"))
+        yield Picture(name, "Distributions over the completed jobs of all seeds.", drawn)
 
 
 def _pooled(outcomes: Sequence[Simulated], field: str, scale: float) -> list[float]:

@@ -105,7 +105,7 @@ def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[st
     finished = simulations(done)
     about = plan.options.about() | plan.about
     report = Report(
-        title=plan.experiment.title,
+        title=_title(plan),
         parts=[*_opening(plan, failures, finished), *findings.parts, *_closing(plan, about)],
         figures=findings.figures,
     )
@@ -121,7 +121,13 @@ def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[st
     return Performed(written=written, paths=write(plan.out, report, written), finished=finished)
 
 
+def _title(plan: Plan) -> str:
+    policies = [policy.label for policy in plan.options.policies]
+    return f"{plan.experiment.title}: {', '.join(policies)} on {plan.options.scenario.name}"
+
+
 def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) -> Iterator[Part]:
+    yield _facts(plan)
     yield plan.experiment.about
     if plan.options.quick:
         yield "**A quick run, to see that everything works: its figures mean nothing.**"
@@ -130,6 +136,15 @@ def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) 
     broken = [f"{one.case.trial}: {said}" for one in finished for said in one.outcome.violations]
     if broken:
         yield "\n".join(["**Event logs that break a rule:**", "", *_listed(broken)])
+
+
+def _facts(plan: Plan) -> str:
+    """What was run, and when."""
+    scenario, seeds = plan.options.scenario, plan.options.seeds
+    about = f" ({scenario.about.strip()})" if scenario.about else ""
+    count = f"{len(seeds)} seeds" if len(seeds) > 1 else "1 seed"
+    made = f", made {plan.about['made']}" if "made" in plan.about else ""
+    return f"Scenario **{scenario.name}**{about}, {count}{made}."
 
 
 def _listed(lines: Sequence[str]) -> list[str]:

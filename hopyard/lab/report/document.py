@@ -1,13 +1,13 @@
 """An experiment's report: figures as JSON, a Markdown document with its pictures, one HTML file of both.
 
-The document is written once, as Markdown; the HTML is that document with the pictures inside, so it can
-be sent to somebody and opened years later.
+The document is written once, part by part; the HTML has the pictures inside, so it can be sent to somebody
+and opened years later.
 """
 
 import base64
 import html
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from string import Template
 
@@ -21,7 +21,7 @@ from schemas.base import Message
 FIGURES = "figures.json"
 KEPT_APART = ("scenario", "scenario hash")
 """what a report says about itself and another in the same folder must say, too"""
-PICTURE = re.compile(r'<p><img src="([^"]+)" alt="([^"]*)" /></p>')
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 class Figure(Message, frozen=True, kw_only=True):
@@ -51,10 +51,19 @@ class Picture(msgspec.Struct, frozen=True):
     name: str
     caption: str
     png: bytes
+    svg: str = ""
+    """what the page shows instead"""
 
 
-Part = str | Table | Picture
-"""a paragraph or heading of Markdown, a table, a picture"""
+class Folded(msgspec.Struct, frozen=True):
+    """A long table that the page shows when it is asked to."""
+
+    title: str
+    table: Table
+
+
+Part = str | Table | Picture | Folded
+"""a paragraph or heading of Markdown, a table, a picture, a long table"""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -99,9 +108,8 @@ def write(folder: Path, report: Report, written: Written) -> list[Path]:
     for picture in pictures:
         (plots / f"{picture.name}.png").write_bytes(picture.png)
     paths = [folder / name for name in ("report.html", "report.md", FIGURES)]
-    text = markdown(report)
-    paths[0].write_text(page(report.title, text, pictures), "utf-8")
-    paths[1].write_text(text, "utf-8")
+    paths[0].write_text(page(report), "utf-8")
+    paths[1].write_text(markdown(report), "utf-8")
     paths[2].write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
     return paths
 
@@ -110,17 +118,51 @@ def markdown(report: Report) -> str:
     return "\n\n".join([f"# {report.title}", *(_markdown(part) for part in report.parts)]) + "\n"
 
 
-def page(title: str, text: str, pictures: Iterable[Picture]) -> str:
-    """One HTML file that needs no other."""
-    data = {f"plots/{picture.name}.png": base64.b64encode(picture.png).decode() for picture in pictures}
+def page(report: Report) -> str:
+    """One HTML file that needs no other: what stands first, the contents, the rest."""
+    headings = _Headings()
+    parts = [headings.rendered(part) if isinstance(part, str) else _html(part) for part in report.parts]
+    first = next((i for i, part in enumerate(report.parts) if str(part).startswith("#")), len(parts))
+    body = [f"<h1>{html.escape(report.title)}</h1>", *parts[:first], headings.contents(), *parts[first:]]
+    return Template(PAGE).substitute(title=html.escape(report.title), body="\n".join(body))
 
-    def embedded(found: re.Match[str]) -> str:
-        source, caption = found.groups()
-        image = f'<img src="data:image/png;base64,{data[source]}" alt="{caption}">'
-        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
-    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    return Template(PAGE).substitute(title=html.escape(title), body=PICTURE.sub(embedded, body))
+class _Headings:
+    """Headings as they are rendered, each with a name to jump to."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[str, str, str]] = []
+        """tag, name, text"""
+
+    def rendered(self, text: str) -> str:
+        tokens = MARKDOWN.parse(text)
+        for token, inside in pairwise(tokens):
+            if token.type == "heading_open":
+                name = f"part-{len(self._found) + 1}"
+                token.attrSet("id", name)
+                self._found.append((token.tag, name, inside.content))
+        rendered: str = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
+        return rendered
+
+    def contents(self) -> str:
+        items = "".join(
+            f'<li class="{tag}"><a href="#{name}">{html.escape(text)}</a></li>'
+            for tag, name, text in self._found
+        )
+        return f'<nav aria-label="Contents"><ul>{items}</ul></nav>' if items else ""
+
+
+def _html(part: Table | Picture | Folded) -> str:
+    match part:
+        case Table():
+            return str(MARKDOWN.render(_markdown(part)))
+        case Folded(title=title, table=table):
+            return f"<details><summary>{html.escape(title)}</summary>\n{_html(table)}</details>"
+        case Picture():
+            caption = html.escape(part.caption)
+            data = base64.b64encode(part.png).decode()
+            image = part.svg or f'<img src="data:image/png;base64,{data}" alt="{caption}">'
+            return f'<figure><div class="wide">{image}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _markdown(part: Part) -> str:
@@ -131,6 +173,8 @@ def _markdown(part: Part) -> str:
             return f"![{part.caption}](plots/{part.name}.png)"
         case Table():
             return "\n".join(_lines(part))
+        case Folded(title=title, table=table):
+            return f"**{title}**\n\n{_markdown(table)}"
 
 
 def _lines(table: Table) -> Iterable[str]:
@@ -165,8 +209,27 @@ PAGE = """<!doctype html>
   th { font-weight: 600; color: var(--soft); border-bottom: 2px solid var(--line); }
   tbody tr:hover { background: var(--wash); }
   td em { color: var(--soft); }
+  nav ul { list-style: none; margin: 1.5rem 0 0; padding: .7rem 1rem; background: var(--wash);
+           border-radius: .4rem; max-width: 46rem; box-sizing: border-box; }
+  blockquote { margin: 1rem 0; padding: .1rem 1rem; max-width: 44rem; background: #fff6e0;
+               border-left: 4px solid #e69f00; }
+  nav .h3 { margin-left: 1.2rem; font-size: .92rem; }
+  nav a { color: #0b5ea8; text-decoration: none; }
+  nav a:hover { text-decoration: underline; }
+  details { margin: 1.2rem 0; }
+  summary { cursor: pointer; color: #0b5ea8; }
   figure { margin: 1.6rem 0; }
-  figure img { max-width: 100%; height: auto; }
+  .wide { overflow-x: auto; }
+  .wide img, .wide svg { display: block; width: 100%; min-width: 44rem; height: auto; }
+  .gantt text { font-size: 11px; fill: var(--soft); }
+  .gantt .arm { font-weight: 600; font-size: 12px; fill: var(--ink); }
+  .gantt .type { text-anchor: end; }
+  .gantt .tick { text-anchor: middle; font-size: 10px; }
+  .gantt .job { text-anchor: middle; font-size: 9.5px; fill: var(--ink); pointer-events: none; }
+  .gantt .grid { stroke: var(--line); fill: none; }
+  .gantt .line { stroke: var(--ink); stroke-width: .7; }
+  .gantt:hover path[fill]:not(:hover) { opacity: .45; }
+  @media (max-width: 40rem) { body { margin-top: 1.5rem; padding: 0 1rem; } h1 { font-size: 1.5rem; } }
   figcaption { color: var(--soft); font-size: .88rem; max-width: 46rem; }
 </style>
 <body>

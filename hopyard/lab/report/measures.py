@@ -1,5 +1,7 @@
 """The measures that reports show: which metric, under which name, in which unit. Pure."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from hopyard.lab.report.statistics import Summary
@@ -58,6 +60,27 @@ JOB_MEASURES = (
     Measure("ftf_rho", "FTF ρ"),
 )
 """what jobs are compared by, one against itself under another policy; fields of `JobResult`"""
+
+TERMS = {
+    "JCT": "**JCT**, job completion time: from submission to completion",
+    "WT": "**WT**, waiting time: without GPUs, being measured included",
+    "LR": "**LR**, latency ratio: how long a job waited, divided by how long it was expected to run",
+    "frag": "**frag**, fragments: GPUs that a plan leaves idle while a job that could run waits",
+    "ρ": "**FTF ρ**, finish-time fairness: JCT, divided by the time the job would have taken alone on its "
+    "equal share of the cluster; above 1 it was worse off than with that share",
+    "Jain": "**Jain index** of ρ: 1 if all jobs fare alike, 1/n if one of n has everything",
+    "throughput": "**throughput**: samples/s of all jobs, each in units of its own mean speed on one GPU",
+    "lost work": "**lost work**: GPU time spent on checkpoints and restores, or done twice",
+    "decision": "**decision**: from the first look at the cluster to the plan",
+    "gap": "**gap**: how far a plan can be from the best one, proven",
+}
+"""what the headings of tables say in short"""
+
+
+def explained(headings: Iterable[str], *, but: Iterable[str] = ()) -> str:
+    """A list of the terms in some headings, but for those in others."""
+    here, before = " ".join(headings), " ".join(but)
+    return "\n".join(f"- {said}" for term, said in TERMS.items() if term in here and term not in before)
 
 
 def figure(value: float | None, *, signed: bool = False) -> str:

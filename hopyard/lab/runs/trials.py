@@ -53,6 +53,8 @@ def _shown(overrides: Overrides) -> str:
 
 def plain(value: object) -> str:
     """A setting's value as it is shown."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -1,5 +1,6 @@
 import io
 import math
+import re
 from pathlib import Path
 
 import duckdb
@@ -12,13 +13,14 @@ from hopyard.lab.experiments import comparison
 from hopyard.lab.experiments.paper import TABLE_3
 from hopyard.lab.experiments.suite import EXPERIMENTS
 from hopyard.lab.report import pictures
-from hopyard.lab.report.document import Picture, Report, Table, Written, page, write
+from hopyard.lab.report.document import Folded, Picture, Report, Table, Written, page, write
 from hopyard.lab.report.drawing import COLOURS, apart, colour
+from hopyard.lab.report.gantt import Box, boxes, gantt_svg
 from hopyard.lab.report.measures import figure
 from hopyard.lab.report.parquet import write as write_parquet
 from hopyard.lab.report.statistics import summary
-from hopyard.lab.runs.trials import Simulated
-from tests.hopyard.lab.experiment_builders import finished, options
+from hopyard.lab.runs.trials import Hold, Simulated
+from tests.hopyard.lab.experiment_builders import finished, options, plan
 
 ARMS = {"hops": [1.0, 2.0, 4.0], "fifo": [2.0, 3.0, 9.0]}
 NAMES = list(ARMS)
@@ -119,13 +121,66 @@ def test_a_sweep_has_a_row_a_place() -> None:
 
 def test_the_page_needs_no_other_file_and_shows_text_as_text() -> None:
     picture = Picture("one", "it's <b> & so on", pictures.histograms({"x": [1.0, 2.0]}, "s"))
-    text = f"# Title\n\n![{picture.caption}](plots/one.png)\n\n| a |\n| :-- |\n| <script> |\n"
-    html = page("A & B", text, [picture])
+    html = page(Report("A & B", ["text", picture, Table(["a"], [["<script>"]])], []))
     assert html.count("data:image/png;base64,") == 1
     assert 'src="plots' not in html
     assert "<script>" not in html
-    assert "<figcaption>it's &lt;b&gt; &amp; so on</figcaption>" in html
+    assert "<title>A &amp; B</title>" in html
+    assert "<figcaption>it&#x27;s &lt;b&gt; &amp; so on</figcaption>" in html
     assert "http" not in html.split("base64,")[0]
+
+
+def test_the_page_has_contents_that_lead_to_every_heading() -> None:
+    html = page(Report("T", ["Before.", "## One & two", "text", "### Three", "## Four"], []))
+    links = re.findall(r'<li class="(h.)"><a href="#([^"]+)">([^<]+)</a>', html)
+    assert [(tag, text) for tag, _, text in links] == [
+        ("h2", "One &amp; two"),
+        ("h3", "Three"),
+        ("h2", "Four"),
+    ]
+    assert all(f'<{tag} id="{name}">' in html for tag, name, _ in links)
+    assert html.index("Before.") < html.index("<nav") < html.index("<h2")
+
+
+def test_a_gantt_picture_of_the_page_names_jobs_and_says_more_of_each() -> None:
+    svg = gantt_svg({"hops": finished().outcome, "fi<fo": finished().outcome})
+    assert svg.count("<path d=") == 2  # of one job in each arm
+    assert "<title>a: resnet18 on cifar10, completed\nwaited 1m 00s, JCT 1h 01m, LR 0.1\n" in svg
+    assert svg.count('class="job"') == 2
+    assert "fi&lt;fo" in svg
+    assert svg.count(">titan-xp<") == svg.count(">rtx-3090<") == 2
+
+
+def test_gpus_side_by_side_are_one_rectangle() -> None:
+    stay = [Hold(gpu=gpu, job=0, started_at=0.0, ended_at=60.0) for gpu in (0, 1, 2, 5)]
+    later = Hold(gpu=1, job=0, started_at=90.0, ended_at=99.0)
+    assert boxes([later, *stay]) == {0: [Box(0, 2, 0.0, 60.0), Box(5, 5, 0.0, 60.0), Box(1, 1, 90.0, 99.0)]}
+
+
+def test_a_report_says_what_it_is_about_and_draws_nothing_empty() -> None:
+    one = finished()
+    idle = replace(one.outcome, holds=(), plans=())
+    for outcome, empty in ((one.outcome, False), (idle, True)):
+        parts = list(comparison.compared([replace(one, outcome=outcome)], {}, ""))
+        assert any(isinstance(part, Picture) for part in parts) != empty
+    text = "".join(part for part in comparison.compared([one], {}, "") if isinstance(part, str))
+    for term in ("**LR**, latency ratio", "**FTF ρ**, finish-time fairness", "**frag**, fragments"):
+        assert text.count(term) == 1
+
+
+def test_without_fragments_there_is_no_picture_of_them() -> None:
+    one = finished()
+    none = replace(one.outcome, plans=(plan(fragments=0),))
+    parts = list(comparison.compared([replace(one, outcome=none)], {}, ""))
+    assert "group-1-fragments" not in [part.name for part in parts if isinstance(part, Picture)]
+    assert any("no plan left a GPU idle" in part for part in parts if isinstance(part, str))
+
+
+def test_the_jobs_are_listed_with_what_became_of_them() -> None:
+    parts = list(comparison.compared([finished("hops"), finished("fifo")], {}, ""))
+    (listed,) = (part for part in parts if isinstance(part, Folded))
+    assert listed.title == "The 2 jobs of seed 1"
+    assert listed.table.rows[0] == ["a", "resnet18", "0s", "1h 01m (1m 00s)", "1h 01m (1m 00s)"]
 
 
 def test_a_report_is_written_whole(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path
         perform(plan, silent())
     report = (tmp_path / "report.md").read_text()
     assert "- `small fifo seed 1 no_such_setting=1: ended with 1" in report
-    assert "| **fifo** | here | 2 |" in report
+    assert "| **fifo** | 2 |" in report
 
 
 def test_a_trial_reads_like_a_line() -> None:
