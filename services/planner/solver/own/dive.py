@@ -170,6 +170,8 @@ class _Dive(Placing):
             return 0
         start, node, size = columns.cells(pool)
         net = columns.value[pool] - np.add.reduceat(relaxed.price[node, size], start[:-1])
+        if relaxed.extra is not None:
+            net -= relaxed.extra[pool]
         job = columns.problem.job[pool]
         leads = np.flatnonzero((net > relaxed.dual[job] + self._worth) & ~self._master.joined(pool))
         count = self._master.join(pool[leads[largest(net[leads], job[leads], JOIN)]])

@@ -4,15 +4,18 @@
     subject to  Σ_{c of job i} x_c ≤ 1               price u_i
                 Σ_c gpus_{c,n} x_c ≤ capacity_n      price π_n
                 Σ_c f(gpus_{c,n}) x_c ≤ 1            price w_f, for every facet f of node n added so far
+                Σ_{c in k} x_c ≤ 1                       price y_k, for every clique k added so far
                 x_c ≥ 0
 
-Values are divided by the largest, so that HiGHS' tolerances mean something. Rows: jobs, nodes, facets.
+Values are divided by the largest, so that HiGHS' tolerances mean something. Rows: jobs, nodes, then
+facets and cliques as they were added. A column that joins later is in no clique.
 """
 
 import highspy
 import msgspec
 import numpy as np
 
+from services.planner.solver.own.cliques import MOST, broken_cliques, exclusions
 from services.planner.solver.own.columns import Columns
 from services.planner.solver.own.facets import facets
 from services.planner.solver.own.meter import Meter, Spent
@@ -39,7 +42,9 @@ class RelaxedSolution(msgspec.Struct, frozen=True):
     price: Floats
     """nodes × sizes: φ, what a gang of a size costs on a node"""
     whole: float
-    """what all GPUs and facets cost together: the bound is this + Σ_i of each job's best net value"""
+    """what all GPUs, facets and cliques cost: the bound is this + Σ_i of each job's best net value"""
+    extra: Floats | None = None
+    """by configuration of the problem: what the cliques that it is in cost; None: there are none"""
 
 
 class Master:
@@ -53,9 +58,17 @@ class Master:
         self._sizes = columns.sizes
         self._scale = float(columns.value.max())
         self._joined = np.full(len(problem), NOTHING, dtype=np.int32)
+        self._rows = problem.jobs + len(problem.capacity)
+        self._facet_row = np.empty(0, dtype=np.int32)
         self._facet_node = np.empty(0, dtype=np.int32)
         self._facet = np.empty((0, self._sizes))
         self._known: set[tuple[int, int, int]] = set()
+        self._clique_row: list[int] = []
+        self._clique: list[Ints] = []
+        """configurations of each"""
+        self._known_cliques: set[bytes] = set()
+        self._excluded: Flags | None = None
+        """of the configurations that had joined when it was computed"""
         self._highs = highspy.Highs()
         for name, value in OPTIONS.items():
             self._highs.setOptionValue(name, value)
@@ -100,6 +113,25 @@ class Master:
             self._add_facets(broken, column, node, size)
         return len(broken)
 
+    def exclude(self, x: Floats) -> int:
+        """Add cliques that x breaks; how many. None where there are too many columns to look among."""
+        if len(self.rows) > MOST:
+            return 0
+        if self._excluded is None or len(self._excluded) < len(self.rows):
+            self._excluded = exclusions(self.columns, self.rows)
+        self._meter.charge_cliques(len(self.rows))
+        found = [one for one in broken_cliques(self._excluded, x) if one.tobytes() not in self._known_cliques]
+        if not found:
+            return 0
+        self._known_cliques |= {one.tobytes() for one in found}
+        self._clique_row += range(self._rows, self._rows + len(found))
+        self._clique += [self.rows[one] for one in found]
+        index = np.concatenate(found)
+        starts = np.cumsum([0, *map(len, found[:-1])]).astype(np.int32)
+        self._add_rows(np.ones(len(found)), (starts, index, np.ones(len(index))))
+        self._rows += len(found)
+        return len(found)
+
     def _broken(self, held: Floats, free: Ints) -> list[tuple[int, Floats]]:
         found = []
         for gpus in np.unique(free).tolist():
@@ -126,6 +158,9 @@ class Master:
             pointers.append(pointers[-1] + int(used.sum()))
         matrix = (np.array(pointers[:-1], dtype=np.int32), np.concatenate(indices), np.concatenate(values))
         self._add_rows(np.ones(len(broken)), matrix)
+        more = np.arange(self._rows, self._rows + len(broken), dtype=np.int32)
+        self._facet_row = np.append(self._facet_row, more)
+        self._rows += len(broken)
         self._facet_node = np.append(self._facet_node, np.array([at for at, _ in broken], dtype=np.int32))
         self._facet = np.vstack([self._facet, *(function for _, function in broken)])
 
@@ -148,7 +183,7 @@ class Master:
         used = share > TINY
         owner = np.concatenate([np.arange(len(rows)), column, np.repeat(column, times)[used]])
         index = np.concatenate(
-            [self.columns.problem.job[rows], self._jobs + node, (self._jobs + self._nodes + facet)[used]]
+            [self.columns.problem.job[rows], self._jobs + node, self._facet_row[facet][used]]
         )
         value = np.concatenate([np.ones(len(rows)), size, share[used]])
         order = np.argsort(owner, kind="stable")
@@ -188,7 +223,8 @@ class Master:
             raise Spent
         found = self._highs.getSolution()
         dual = np.maximum(-np.array(found.row_dual) * self._scale, 0.0)
-        jobs, nodes, functions = np.split(dual, [self._jobs, self._jobs + self._nodes])
+        jobs, nodes = dual[: self._jobs], dual[self._jobs : self._jobs + self._nodes]
+        functions, cliques = dual[self._facet_row], dual[self._clique_row]
         price: Floats = nodes[:, None] * np.arange(float(self._sizes))
         np.add.at(price, self._facet_node, functions[:, None] * self._facet)
         return RelaxedSolution(
@@ -196,8 +232,19 @@ class Master:
             x=np.array(found.col_value),
             dual=jobs,
             price=price,
-            whole=float(nodes @ self.columns.problem.capacity + functions.sum()),
+            whole=float(nodes @ self.columns.problem.capacity + functions.sum() + cliques.sum()),
+            extra=self._extra(cliques),
         )
+
+    def _extra(self, cliques: Floats) -> Floats | None:
+        """By configuration, from the prices of the cliques."""
+        if not self._clique:
+            return None
+        extra = np.zeros(len(self.columns.problem))
+        for rows, price in zip(self._clique, cliques.tolist(), strict=True):
+            if price:
+                extra[rows] += price
+        return extra
 
 
 SOLVED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kUnknown)

@@ -10,6 +10,8 @@ DESCENT_S = 2e-8
 """modelled seconds of one step down the Lagrangian, for each gang that it looks at"""
 PRICE_S = 6e-8
 """modelled seconds of pricing one configuration"""
+CLIQUE_S = 1e-8
+"""modelled seconds of looking for cliques, for each pair of configurations"""
 
 
 class Spent(Exception):
@@ -45,3 +47,6 @@ class Meter:
 
     def charge_pricing(self, configurations: int) -> None:
         self._search.budget.charge(configurations * PRICE_S)
+
+    def charge_cliques(self, columns: int) -> None:
+        self._search.budget.charge(columns * columns * CLIQUE_S)

@@ -87,7 +87,8 @@ class Relaxation:
             if self._ended:
                 break
             x = self.shares(found)
-            if not self.master.cut(x, self.columns.problem.capacity, np.ones(len(x), dtype=bool)):
+            facets = self.master.cut(x, self.columns.problem.capacity, np.ones(len(x), dtype=bool))
+            if not facets and not self.master.exclude(x):
                 break
             found = self.relax()
         return found
@@ -100,6 +101,8 @@ class Relaxation:
         """What all configurations are worth at these prices."""
         self._meter.charge_pricing(len(self.columns.problem))
         net = self.columns.net(relaxed.price)
+        if relaxed.extra is not None:
+            net -= relaxed.extra
         return Bounded(relaxed, net, self.columns.best(net))
 
     def _price_in(self, found: Bounded) -> int:

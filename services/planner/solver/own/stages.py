@@ -3,7 +3,7 @@
 1. prices down the Lagrangian, in legs: a bound within some tenths of a per cent of the best plan (`prices`),
    and after each leg a dive by these prices: a plan mostly within the tolerated gap (`priced_dive`);
 2. the linear relaxation by column generation (`relaxation`), tightened by the facets of whole nodes
-   (`facets`): a slightly better bound;
+   (`facets`) and by cliques of configurations that exclude each other (`cliques`): a better bound;
 3. a dive through this program: mostly a slightly better plan (`dive`);
 4. neighbourhoods of what lost most, planned anew, where much is undecided (`improve`);
 5. branch and bound over what could beat the plan by more than the gap tolerates (`branching`).

@@ -1,5 +1,6 @@
-"""Our own back end, stage by stage: facets, prices, dives, priced dives, neighbourhoods, branches."""
+"""Our own back end, stage by stage: facets, cliques, prices, dives, neighbourhoods, branches."""
 
+import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -12,6 +13,7 @@ from services.planner.solver.budget import Budget
 from services.planner.solver.effort import Effort
 from services.planner.solver.greedy import greedy
 from services.planner.solver.own.branching import branch, tightened, undecided
+from services.planner.solver.own.cliques import broken_cliques, exclusions
 from services.planner.solver.own.columns import Columns, columns_of
 from services.planner.solver.own.descent import descended
 from services.planner.solver.own.dive import dive, rounded
@@ -117,6 +119,70 @@ def test_gangs_of_five_do_not_share_a_node_of_eight() -> None:
     assert relaxation.tighten(found).bound == pytest.approx(2.0)
 
 
+# ---- cliques
+
+
+def with_facets(relaxation: Relaxation, found: Bounded) -> Bounded:
+    """Tightened by facets alone."""
+    every = np.ones(len(found.relaxed.x), dtype=bool)
+    while relaxation.master.cut(relaxation.shares(found), relaxation.columns.problem.capacity, every):
+        found = relaxation.relax()
+        every = np.ones(len(relaxation.master.rows), dtype=bool)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_configurations_exclude_each_other_if_no_plan_holds_both(seed: int) -> None:
+    instance = drawn(seed, jobs=4, nodes=3)
+    excluded = exclusions(columns_of(instance), np.arange(len(instance), dtype=np.int32))
+    for one, other in itertools.combinations(range(len(instance)), 2):
+        together = (use(instance, [one, other]) <= instance.capacity).all()
+        possible = together and instance.job[one] != instance.job[other]
+        assert excluded[one, other] == excluded[other, one] == (not possible)
+    assert not excluded.diagonal().any()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_a_clique_one_is_held_at_most_and_it_is_broken(seed: int) -> None:
+    instance = drawn(seed, jobs=30, nodes=6)
+    relaxation, found = relaxed(instance)
+    found = with_facets(relaxation, found)
+    excluded, x = exclusions(relaxation.columns, relaxation.master.rows), relaxation.shares(found)
+    cliques = list(broken_cliques(excluded, x))
+    assert cliques
+    assert len({one.tobytes() for one in cliques}) == len(cliques)
+    for clique in cliques:
+        assert x[clique].sum() > 1
+        assert (excluded[np.ix_(clique, clique)] | np.eye(len(clique), dtype=bool)).all()
+
+
+def test_gangs_in_a_chain_exclude_one_another() -> None:
+    """Three servers of four GPUs hold one gang of six; by facets of each server, one and a half."""
+    rows = [(job, {first: 4, first + 1: 2}, 1.0) for job in range(4) for first in (0, 1)]
+    instance = problem([4, 4, 4], [1.0] * 4, rows)
+    relaxation, found = relaxed(instance)
+    assert with_facets(relaxation, found).bound == pytest.approx(1.5)
+    assert relaxation.tighten(relaxation.relax()).bound == pytest.approx(by_hand(instance))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_bound_holds_with_cliques_over_some_columns_only(seed: int) -> None:
+    """Columns that are not in the program are in no clique: what they are worth counts in full."""
+    instance = drawn(seed, jobs=4, nodes=3, unlike=0.1)
+    columns, meter = columns_of(instance), Meter(search(instance))
+    some = np.union1d(np.arange(0, len(instance), 3), columns.dearest()).astype(np.int32)
+    relaxation = Relaxation(columns, some, meter, gap=0.001, enough=lambda _: True)
+    relaxed_once = relaxation.relax()
+    while relaxation.master.cut(
+        relaxed_once.relaxed.x, instance.capacity, np.ones(len(some), dtype=bool)
+    ) or relaxation.master.exclude(relaxed_once.relaxed.x):
+        relaxed_once = relaxation.relax()
+    assert by_hand(instance) <= relaxed_once.bound * (1 + 1e-9)
+
+
+# ---- prices without a program
+
+
 def legs(instance: Problem) -> tuple[Columns, list[Priced]]:
     """The whole way down, as a large cluster has it."""
     columns = columns_of(instance)
@@ -132,10 +198,9 @@ def test_prices_without_a_program_bound_what_any_choice_is_worth(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_way_down_ends_where_the_tightened_program_does(seed: int) -> None:
+def test_the_way_down_ends_where_the_program_with_all_facets_does(seed: int) -> None:
     instance = drawn(seed, jobs=30, nodes=12)
-    relaxation, found = relaxed(instance)
-    tight = relaxation.tighten(found).bound
+    tight = with_facets(*relaxed(instance)).bound
     last = legs(instance)[1][-1].found.bound
     assert tight * 0.999 <= last <= tight * 1.01
 
