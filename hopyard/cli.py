@@ -55,6 +55,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "replay": ("replay",),
     "jobs": ("submit", "ps", "show", "why", "cancel"),
     "nodes": ("status", "nodes", "node"),
+    "logs": ("logs",),
     "events": ("events",),
     "policy": ("policy",),
     "diag": ("diag",),
@@ -69,7 +70,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """modules of `hopyard.commands`, each with its commands, in the order of the help: a command imports its own
 alone"""
-SILENT = frozenset({"jobs", "nodes", "events", "policy", "about"})
+SILENT = frozenset({"jobs", "nodes", "logs", "events", "policy", "about"})
 """modules in which no code logs, and which need not wait for structlog"""
 
 

@@ -7,6 +7,7 @@ from schemas.base import Message, Question
 from schemas.calibration import AllReduceTimes, Calibration, Ring
 from schemas.events import DataMode
 from schemas.ids import Fingerprint, JobId, NodeId, PlanId
+from schemas.output import OutputPage
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import JobOrder, JobPage, JobView, NodePage, StatusView, WhyView
 
@@ -141,6 +142,21 @@ class TimeAllReduce(Question, frozen=True, kw_only=True, tag="time-all-reduce"):
         return agent_of(self.ring.members[0][0].node_id)
 
 
+class ReadOutput(Question, frozen=True, kw_only=True, tag="read-output"):
+    """What processes of a job printed on the agent's node."""
+
+    node_id: NodeId
+    job_id: JobId
+    after: dict[int, int] = {}
+    """by rank, `next` of the page before"""
+    newest: int = 100
+    """lines of each rank that is not in `after`"""
+
+    @property
+    def subject(self) -> str:  # type: ignore[override]  # one for each node
+        return agent_of(self.node_id)
+
+
 # ---- the monitor
 
 
@@ -224,6 +240,7 @@ REPLIES: dict[type[Question], type[Message]] = {
     ImportStore: Imported,
     FitLoading: FittedLoading,
     TimeAllReduce: AllReduceTimes,
+    ReadOutput: OutputPage,
     ShowStatus: StatusView,
     ListJobs: JobPage,
     ShowJob: JobView,
@@ -239,7 +256,7 @@ REPLIES: dict[type[Question], type[Message]] = {
 Asked = (
     EstimateQuestion | ShowAccuracy | Calibrate | ExportStore | ImportStore
     | FitLoading
-    | TimeAllReduce
+    | TimeAllReduce | ReadOutput
     | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
     | ShowTimeline | ListSummaries | ListRuns | ListPlans | ShowPlan
 )  # fmt: skip

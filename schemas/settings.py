@@ -143,6 +143,14 @@ class Settings(File, frozen=True, kw_only=True):
     """agent: what finds the node it stands for; an entry point of `hopyard.nodes`, or `module:attribute`"""
     world: str = "emulated"
     """of the emulated runner: an entry point of `hopyard.worlds`, or `module:attribute`"""
+    output_folder: str = ""
+    """agent: where what jobs print is kept, a folder a node; empty: nowhere"""
+    output_file_bytes: Whole = 1_000_000
+    """agent: size at which the file of a process is followed by another"""
+    output_files: Annotated[int, Meta(ge=1, le=1_000)] = 4
+    """agent: files of a process that are kept, the newest"""
+    output_node_bytes: Whole = 1_000_000_000
+    """agent: what jobs printed on a node takes no more than about so much; the longest silent goes first"""
     startup_s: Annotated[float, Meta(ge=0)] = 10.0
     """start of processes and restore of a checkpoint (Hadar: 10 s)"""
     checkpoint_s: Annotated[float, Meta(ge=0)] = 5.0

@@ -33,6 +33,8 @@ class JobView(Message, frozen=True, kw_only=True):
     """why it failed or was rejected"""
     moves: tuple["MoveView", ...] = ()
     """where one job is asked for: the last times it was stopped and not over, oldest first"""
+    nodes: tuple[NodeId, ...] = ()
+    """where one job is asked for: nodes where its processes were ordered to start, to be measured too"""
 
 
 class MoveView(Message, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from schemas.base import Event, Message
 from schemas.codec import fact_of_json
 from schemas.ids import JobId, NodeId
 from schemas.jobs import JobFile
+from schemas.output import OutputLine
 from schemas.views import (
     Cancelled,
     ClockView,
@@ -187,6 +188,15 @@ class Client:
                 count, after = count + 1, logged.seq
             if follow or count < EVENTS or tail is not None:
                 return
+
+    async def output(
+        self, job_id: JobId, *, newest: int, rank: int | None = None, follow: bool = False
+    ) -> AsyncIterator[OutputLine]:
+        """What the job printed: the newest lines and, followed, what comes until it has ended."""
+        asked: dict[str, str | None] = {"newest": str(newest), "rank": None if rank is None else str(rank)}
+        asked["follow"] = "true" if follow else None
+        async for line in self._lines(f"/v1/jobs/{quote(job_id, safe='')}/output", asked):
+            yield self._decode(line, OutputLine)
 
     # ---- HTTP
 

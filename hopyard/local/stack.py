@@ -164,6 +164,7 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         "cluster": str((spec.data / "cluster.json").absolute()),
         "cluster_name": spec.cluster.name,
         "store": str((spec.data / "estimator.duckdb").absolute()),
+        "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
     }
     return _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours)

@@ -4,17 +4,28 @@ from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
 from schemas.cluster import Node
-from schemas.questions import agent_of
+from schemas.questions import Refused, agent_of
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.agent.core import Agent
 from services.agent.folds import FOLDS
-from services.agent.tasks import StartWorker, StopWorker, Timed, TimePaths, TrainWorker
+from services.agent.tasks import (
+    LinesRead,
+    ReadLines,
+    StartWorker,
+    StopWorker,
+    Timed,
+    TimePaths,
+    TrainWorker,
+)
 from services.agent.work.heartbeat import heartbeat
 from services.agent.work.nodes import NodeProvider, named_node
+from services.agent.work.output import OutputFiles, output_files
 from services.agent.work.runner import Runner, RunnerFactory
 from shared.runtime.plugins import NODES, RUNNERS
 from shared.runtime.service import Inbox, Ports, Service, Task, Worker
+
+KEPT_NOWHERE = "what jobs print is kept nowhere: `output_folder` is empty"
 
 
 def build(
@@ -34,6 +45,7 @@ def build(
     node = node or named_node(settings)
     life = life or uuid4().hex
     runner = runner or _runner(settings, ports)
+    output = output_files(settings, ports.clock, node.node_id)
     beat = heartbeat(
         ports,
         runner,
@@ -46,8 +58,8 @@ def build(
         core=Agent(node, life, runner.modes),
         facts=subjects_of(FOLDS, node.node_id),
         answers=agent_of(node.node_id),
-        workers=_workers(runner),
-        tasks=[_running(runner), beat, *([keep] if keep else [])],
+        workers=_workers(runner, output),
+        tasks=[_running(runner, output), beat, *([keep] if keep else [])],
     )
 
 
@@ -64,14 +76,18 @@ def _runner(settings: Settings, ports: Ports) -> Runner:
     return make(settings, ports.clock)
 
 
-def _running(runner: Runner) -> Callable[[Inbox], Awaitable[None]]:
+def _running(runner: Runner, output: OutputFiles | None) -> Callable[[Inbox], Awaitable[None]]:
     async def run(inbox: Inbox) -> None:
-        await runner.run(inbox.put)
+        try:
+            await runner.run(inbox.put, output.write if output else None)
+        finally:
+            if output:
+                output.close()
 
     return run
 
 
-def _workers(runner: Runner) -> dict[type, Worker]:
+def _workers(runner: Runner, output: OutputFiles | None) -> dict[type, Worker]:
     async def start(task: StartWorker) -> None:
         runner.start(task.order, task.gpu_indices)
 
@@ -84,4 +100,15 @@ def _workers(runner: Runner) -> dict[type, Worker]:
     async def time_paths(task: TimePaths) -> Timed:
         return Timed(task.ticket, await runner.all_reduces(task.question))
 
-    return {StartWorker: start, TrainWorker: train, StopWorker: stop, TimePaths: time_paths}
+    async def read(task: ReadLines) -> LinesRead:
+        if output is None:
+            return LinesRead(task.ticket, Refused(reason=KEPT_NOWHERE))
+        return LinesRead(task.ticket, output.read(task.question))
+
+    return {
+        StartWorker: start,
+        TrainWorker: train,
+        StopWorker: stop,
+        TimePaths: time_paths,
+        ReadLines: read,
+    }

@@ -16,11 +16,20 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.placement import Mode
-from schemas.questions import Refused, TimeAllReduce
+from schemas.questions import ReadOutput, Refused, TimeAllReduce
 from services.agent.folds import FOLDS, fold, gpus_wanted
 from services.agent.reports import effects_of
 from services.agent.state import State
-from services.agent.tasks import Report, StartWorker, StopWorker, Timed, TimePaths, TrainWorker
+from services.agent.tasks import (
+    LinesRead,
+    ReadLines,
+    Report,
+    StartWorker,
+    StopWorker,
+    Timed,
+    TimePaths,
+    TrainWorker,
+)
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 
 
@@ -44,8 +53,8 @@ class Agent:
                 return self._fact(message, now)
             case Asked():
                 return [self._asked(message)]
-            case Timed() | WorkFailed(TimePaths()):
-                return [_timed(message)]
+            case Timed() | LinesRead() | WorkFailed(TimePaths() | ReadLines()):
+                return [_reply(message)]
             case _ if isinstance(message, Report):
                 worker = self.state.workers.get(message.placement_id)
                 return effects_of(worker, message, now) if worker else []
@@ -78,8 +87,10 @@ class Agent:
                 if 1 <= wanted <= free:
                     return Work(TimePaths(asked.ticket, question))
                 return Reply(asked.ticket, Refused(reason=f"{wanted} GPUs wanted, {free} free"))
+            case ReadOutput(node_id=node_id) as question if node_id == self._node.node_id:
+                return Work(ReadLines(asked.ticket, question))
             case _:
-                reason = f"the agent of {self._node.node_id} times all-reduces that its node leads"
+                reason = f"the agent of {self._node.node_id} answers for its own node"
                 return Reply(asked.ticket, Refused(reason=reason))
 
     # ---- orders
@@ -128,11 +139,11 @@ class Agent:
         return [Publish(_not_here(order, now, Outcome.CHECKPOINTED, "no such worker"))]
 
 
-def _timed(result: Timed | WorkFailed) -> Reply:
+def _reply(result: Timed | LinesRead | WorkFailed) -> Reply:
     match result:
-        case Timed(ticket, times):
-            return Reply(ticket, times)
-        case WorkFailed(TimePaths(ticket=ticket), reason):
+        case Timed(ticket, answer) | LinesRead(ticket, answer):
+            return Reply(ticket, answer)
+        case WorkFailed(TimePaths(ticket=ticket) | ReadLines(ticket=ticket), reason):
             return Reply(ticket, Refused(reason=reason))
     raise AssertionError(result)
 

@@ -6,7 +6,8 @@ from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import PlacementId
 from schemas.measurements import Measured, Stretch
-from schemas.questions import TimeAllReduce
+from schemas.output import OutputPage
+from schemas.questions import ReadOutput, Refused, TimeAllReduce
 
 # ---- work
 
@@ -33,7 +34,19 @@ class TimePaths(msgspec.Struct, frozen=True):
     question: TimeAllReduce
 
 
+class ReadLines(msgspec.Struct, frozen=True):
+    """Read what a job printed, for the question of this ticket."""
+
+    ticket: int
+    question: ReadOutput
+
+
 # ---- reports
+
+
+class LinesRead(msgspec.Struct, frozen=True):
+    ticket: int
+    page: OutputPage | Refused
 
 
 class Timed(msgspec.Struct, frozen=True):

@@ -87,7 +87,7 @@ def _show_job(question: ShowJob, cluster: ClusterNow) -> JobView | Refused:
     record = cluster.ledger.jobs.get(question.job_id)
     if record is None:
         return _unknown(question.job_id)
-    return msgspec.structs.replace(job_view(record, cluster), moves=moves(record))
+    return msgspec.structs.replace(job_view(record, cluster), moves=moves(record), nodes=tuple(record.nodes))
 
 
 def _explain_job(question: ExplainJob, cluster: ClusterNow) -> WhyView | Refused:

@@ -124,6 +124,14 @@ async def test_a_job_goes_in_at_one_end_and_trains_at_the_other(client: Client) 
     assert [kind for kind in kinds if kind in LIFE] == list(LIFE)
 
 
+async def test_what_a_job_prints_comes_from_the_agents_over_the_bus(client: Client) -> None:
+    [job_id] = await submit(client, SHORT[:1], key="prints")
+    lines = [line async for line in client.output(job_id, newest=1_000, follow=True)]
+    assert not [line for line in lines if line.problem]
+    assert lines[0].text.startswith("emulated: ")
+    assert any(line.text.startswith("complete: ") for line in lines)
+
+
 async def test_every_agent_stands_for_a_node_of_its_own(client: Client) -> None:
     nodes = (await client.nodes()).nodes
     assert [node.state for node in nodes] == ["alive"] * 4

@@ -69,6 +69,10 @@ async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_po
         await client.set_policy(PolicyChoice(policy="hops"))
         await until(client, all_ended(count))
         events = await log_of(client)
+        for job_id in {event.job_id for event in events if isinstance(event, JobCompleted)}:
+            lines = [line async for line in client.output(job_id, newest=1_000, rank=0)]
+            assert lines[0].text.startswith("emulated: ")
+            assert any(line.text.startswith("complete: ") for line in lines)
     assert_ended_well(events, count)
     assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
     assert {event.policy for event in events if isinstance(event, PlanPublished)} == {"fifo", "hops"}

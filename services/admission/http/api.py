@@ -53,10 +53,12 @@ from services.admission.http.operations import (
     EventsQuery,
     JobsQuery,
     NoQuery,
+    OutputQuery,
     PlansQuery,
     SummariesQuery,
     TimelineQuery,
 )
+from services.admission.http.output import Reader, encoded, kept_and_coming
 from services.admission.http.responses import answer, position_of, refuse, token_of
 from services.admission.problems import Refusal
 from services.admission.questions import (
@@ -115,6 +117,7 @@ class Api:
             "show_policy": self.show_policy,
             "set_policy": self.set_policy,
             "list_policies": self.list_policies,
+            "show_output": self.show_output,
             "list_events": self.list_events,
         }
         return [
@@ -178,11 +181,14 @@ class Api:
         return answer(msgspec.structs.replace(page, next=token_of(page.next)))
 
     async def show_job(self, request: web.Request) -> web.Response:
-        job_id = JobId(_id(request))
+        return answer(await self._job(JobId(_id(request))))
+
+    async def _job(self, job_id: JobId) -> JobView:
+        """Raises Refusal."""
         view = await self._bus.ask(ShowJob(job_id=job_id), self._settings.ask_timeout_real_s)
-        if isinstance(view, Refused):  # the monitor does not know it: it may be newer than that
-            view = await self._door.ask(ShowFresh(job_id=job_id), JobView)
-        return answer(view)
+        if isinstance(view, JobView):
+            return view
+        return await self._door.ask(ShowFresh(job_id=job_id), JobView)  # newer than the monitor knows
 
     async def cancel_job(self, request: web.Request) -> web.Response:
         done = await self._door.ask(Cancel(job_id=JobId(_id(request))), Cancelled)
@@ -253,29 +259,74 @@ class Api:
         choice = await self._body(request, PolicyChoice)
         return answer(await self._door.ask(SetPolicy(policy=choice.policy), PolicyChoice))
 
+    # ---- what jobs print
+
+    async def show_output(self, request: web.Request) -> web.StreamResponse:
+        wanted = decode_query(OutputQuery, request.query)
+        job_id = JobId(_id(request))
+
+        await self._job(job_id)  # an unknown one is refused before the first line
+        reader = Reader(
+            self._bus,
+            job_id,
+            rank=wanted.rank,
+            newest=wanted.newest,
+            limit_real_s=self._settings.ask_timeout_real_s,
+        )
+
+        async def write(response: web.StreamResponse) -> None:
+            def listening() -> bool:
+                return wanted.follow and self._listens(request)
+
+            async for lines in kept_and_coming(
+                reader, lambda: self._job(job_id), wanted.newest, follow=listening
+            ):
+                await response.write(encoded(lines))
+
+        return await self._streamed(request, write, follow=wanted.follow)
+
     # ---- events
 
     async def list_events(self, request: web.Request) -> web.StreamResponse:
         wanted = decode_query(EventsQuery, request.query)
         last = await self._bus.last_seq() if wanted.newest is not None or not wanted.follow else None
         after = wanted.after
-        if wanted.follow and self._followers >= FOLLOWERS_MAX:
-            raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow the events already"))
-        headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
-        response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
-        self._followers += wanted.follow
-        try:
+
+        async def write(response: web.StreamResponse) -> None:
+            begin = after
             if wanted.newest is not None and last is not None:
                 for record in await self._newest(wanted, last):
                     await response.write(line(record))
-                after = max(after, last)
-            await self._write_events(request, response, wanted, after, None if wanted.follow else last)
+                begin = max(after, last)
+            await self._write_events(request, response, wanted, begin, None if wanted.follow else last)
+
+        return await self._streamed(request, write, follow=wanted.follow)
+
+    async def _streamed(
+        self,
+        request: web.Request,
+        write: Callable[[web.StreamResponse], Awaitable[None]],
+        *,
+        follow: bool,
+    ) -> web.StreamResponse:
+        """A response of lines; of those that go on, only so many at once. Raises Refusal."""
+        if follow and self._followers >= FOLLOWERS_MAX:
+            raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow already"))
+        headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        self._followers += follow
+        try:
+            await write(response)
         except (ConnectionResetError, Unavailable):
-            pass  # the client hung up, or the bus: what was written stands, and `after` goes on from there
+            pass  # the client hung up, or the bus: what was written stands, and a client can go on from there
         finally:
-            self._followers -= wanted.follow
+            self._followers -= follow
         return response
+
+    def _listens(self, request: web.Request) -> bool:
+        here = request.transport is not None and not request.transport.is_closing()
+        return here and self._door.is_open()
 
     async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
         """Of the facts up to `last`, as many as `newest` says; where no job is asked for, they come last."""
@@ -300,8 +351,7 @@ class Api:
         last: int | None,
     ) -> None:
         def listening() -> bool:
-            here = request.transport is not None and not request.transport.is_closing()
-            return wanted.follow and here and self._door.is_open()
+            return wanted.follow and self._listens(request)
 
         idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
         written = 0

@@ -8,6 +8,7 @@ from msgspec import Meta
 from schemas.base import File
 from schemas.events import Fact
 from schemas.jobs import JobFile, Name
+from schemas.output import OutputLine
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import (
     Cancelled,
@@ -69,6 +70,15 @@ class EventsQuery(File, frozen=True, kw_only=True):
     """true: the answer goes on, new facts are added as they come"""
     newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] | None = None
     """begin with no more than so many of what is stored; 0 and `follow`: only what comes"""
+
+
+class OutputQuery(File, frozen=True, kw_only=True):
+    newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] = 1_000
+    """lines of those that are kept"""
+    rank: Annotated[int, Meta(ge=0)] | None = None
+    """of one process alone"""
+    follow: bool = False
+    """true: the answer goes on with new lines until the job has ended"""
 
 
 class EventLine(msgspec.Struct, frozen=True):
@@ -163,6 +173,11 @@ OPERATIONS = (
     Operation(
         name="list_policies", method="GET", path="/v1/policies", summary="The policies that can be chosen.",
         reply=PolicyPage,
+    ),
+    Operation(
+        name="show_output", method="GET", path="/v1/jobs/{id}/output",
+        summary="What the job's processes printed, a line each.",
+        reply=OutputLine, lines=True, query=OutputQuery,
     ),
     Operation(
         name="list_events", method="GET", path="/v1/events", summary="The facts, one a line.",

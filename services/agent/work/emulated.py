@@ -7,8 +7,7 @@ the samples done at any instant follow from it.
 
 import math
 from collections.abc import Callable
-
-import msgspec
+from typing import TypeVar
 
 from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
@@ -25,38 +24,14 @@ from services.agent.tasks import (
     Started,
     Stopped,
 )
+from services.agent.work.printed import ended, rank, saved, started, trained
+from services.agent.work.progress import Progress
+from services.agent.work.runner import Write
 from services.agent.work.world import DoesNotFit, World
 from shared.runtime.clock import Alarm, Clock
 from shared.runtime.plugins import WORLDS
 
-ROUNDING = 1e-6
-"""relative: a job this close to its end has reached it"""
-
-
-class Progress(msgspec.Struct, kw_only=True):
-    """Samples done as a function of time: from `since` on, `rate` samples/s."""
-
-    total: float
-    done: float
-    """at `since`"""
-    since: float
-    rate: float = 0.0
-
-    @property
-    def left_s(self) -> float:
-        """From `since` to the end, at this rate."""
-        return max(self.total - self.done, 0.0) / self.rate
-
-    @property
-    def complete(self) -> bool:
-        return self.done >= self.total * (1.0 - ROUNDING)
-
-    def at(self, now: float) -> float:
-        return min(self.done + self.rate * max(now - self.since, 0.0), self.total)
-
-    def settle(self, now: float) -> None:
-        """Count what was done until `now`."""
-        self.done, self.since = self.at(now), now
+V = TypeVar("V")
 
 
 class Emulated:
@@ -88,9 +63,10 @@ class EmulatedRunner:
         self._observe_every_s = observe_every_s
         self._workers: dict[PlacementId, Emulated] = {}
         self._report: Callable[[Report], None]
+        self._write: Write | None = None
 
-    async def run(self, report: Callable[[Report], None]) -> None:
-        self._report = report
+    async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
+        self._report, self._write = report, write
         try:
             await self._clock.sleep(math.inf)
         finally:
@@ -99,8 +75,9 @@ class EmulatedRunner:
                     worker.alarm.cancel()
             self._workers.clear()
 
-    def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:  # noqa: ARG002 - all alike
+    def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
         worker = self._workers[order.placement_id] = Emulated(order)
+        self._print(worker, started, gpu_indices)
         self._wait(worker, self._clock.now() + self._startup_s, self._be_up)
 
     def train(self, placement_id: PlacementId) -> None:
@@ -130,8 +107,8 @@ class EmulatedRunner:
         if progress.complete:
             self._end(worker, Completed(placement_id, order.spec.samples))
         else:
-            saved = Stopped(placement_id, progress.done)
-            self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, saved))
+            last = Stopped(placement_id, progress.done)
+            self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
 
     async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
         ring = question.ring
@@ -159,8 +136,14 @@ class EmulatedRunner:
     def _wait(self, worker: Emulated, then: float, do: Callable[[Emulated], None]) -> None:
         worker.alarm = self._clock.at(then, lambda: do(worker))
 
+    def _print(self, worker: Emulated, say: Callable[[StartOrdered, V], str], about: V) -> None:
+        """A line of the job; nothing is put into words where nobody keeps it."""
+        if self._write is not None:
+            self._write(worker.order.job_id, rank(worker.order), say(worker.order, about))
+
     def _end(self, worker: Emulated, last: Report) -> None:
         del self._workers[worker.order.placement_id]
+        self._print(worker, ended, last)
         self._report(last)
 
     def _be_up(self, worker: Emulated) -> None:
@@ -217,6 +200,7 @@ class EmulatedRunner:
 
     def _save(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
         self._report(Saved(worker.order.placement_id, progress.at(worker.save_at)))
+        self._print(worker, saved, progress.at(worker.save_at))
         worker.save_at += worker.order.spec.checkpoint_interval_s
         self._go_on(worker, progress, observed)
 
@@ -224,6 +208,7 @@ class EmulatedRunner:
         progress.settle(progress.since + observed.seconds)
         if observed.seconds == worker.stretch_s:
             self._report(observed)
+            self._print(worker, trained, progress)
         self._run_on(worker, progress)
 
 

@@ -15,6 +15,9 @@ from schemas.settings import Settings
 from services.agent.tasks import Report
 from shared.runtime.clock import Clock
 
+Write = Callable[[JobId, int, str], None]
+"""a line that a process of a job printed: the job, the rank of the process in its gang, the line"""
+
 
 class Runner(Protocol):
     """Runs workers. Every call returns at once; what comes of it is reported.
@@ -26,8 +29,8 @@ class Runner(Protocol):
     modes: frozenset[type[Mode]]
     """the modes of synchronisation that it can run; it gets no gangs in others"""
 
-    async def run(self, report: Callable[[Report], None]) -> None:
-        """Run until cancelled, then end all workers."""
+    async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
+        """Run until cancelled, then end all workers. `write` takes what jobs print; None: nobody wants it."""
         ...
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:

@@ -31,6 +31,9 @@ REFUSED = "refused"
 NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE})
 """reasons for waiting that idle GPUs do not remove"""
 
+NODES_KEPT = 256
+"""of a job"""
+
 # ---- plans
 
 
@@ -178,7 +181,12 @@ def _record(fact: NodeJoined) -> NodeRecord:
 
 def order_start(ledger: Ledger, fact: StartOrdered) -> None:
     record = ledger.jobs.get(fact.job_id)
-    if record is not None and not fact.profile_iterations and record.ordered != fact.placement_id:
+    if record is None:
+        return
+    record.nodes[fact.node_id] = None
+    if len(record.nodes) > NODES_KEPT:
+        del record.nodes[next(iter(record.nodes))]
+    if not fact.profile_iterations and record.ordered != fact.placement_id:
         record.ordered, record.ordered_at = fact.placement_id, fact.at
 
 

@@ -61,6 +61,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
     ordered: PlacementId | None = None
     """the newest placement whose start was ordered; None once it is taken back"""
     ordered_at: float = 0.0
+    nodes: dict[NodeId, None] = {}
+    """where its processes were ordered to start, measurements included; the oldest first, the newest kept"""
     run_s: float = 0.0
     """length of all runs that are over"""
     runs: list[Run] = []

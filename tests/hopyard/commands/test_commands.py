@@ -303,6 +303,31 @@ def test_a_time_that_is_none_is_bad_usage(hopyard: Hopyard, api: CannedApi) -> N
     assert "--since yesterday: how long ago is written 90s, 30m, 2h or 1d" in ran.err
 
 
+OUTPUT = b"""\
+{"node":"a","at":1.5,"rank":0,"text":"[bold]epoch 1[/bold] :tada:"}
+{"node":"b","problem":"the agent of b does not answer: no responders"}
+"""
+
+
+def test_logs_prints_what_the_job_prints_and_says_what_is_missing(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says_bytes("GET /v1/jobs/job-1/output", OUTPUT)
+    ran = hopyard("logs", "job-1", "-f", "--tail", "5", "--rank", "0", "--api", api.url)
+    assert ran.out == "a/0  [bold]epoch 1[/bold] :tada:\n"
+    assert "b: the agent of b does not answer" in ran.err
+    assert api.requests[0][1] == {"newest": "5", "rank": "0", "follow": "true"}
+    plain = hopyard("logs", "job-1", "--plain", "--api", api.url)
+    assert plain.out == "[bold]epoch 1[/bold] :tada:\n"
+    lines = hopyard("logs", "job-1", "--json", "--api", api.url).out.splitlines()
+    assert [json.loads(line)["node"] for line in lines] == ["a", "b"]
+
+
+def test_logs_without_a_job_says_what_to_use(hopyard: Hopyard, api: CannedApi) -> None:
+    ran = hopyard("logs", "--api", api.url)
+    assert (ran.code, api.requests) == (2, [])
+    assert "`hopyard logs JOB`" in ran.err
+    assert "`hopyard events`" in ran.err
+
+
 def healthy(api: CannedApi) -> None:
     api.says("GET /v1/status", status_view())
     api.says("GET /readyz", Readiness())
@@ -482,7 +507,8 @@ def test_a_bench_of_what_there_is_not_is_code_2(hopyard: Hopyard, options: tuple
 
 COMMANDS = (
     "demo", "up", "replay", "submit", "ps", "show", "why", "cancel", "nodes", "node drain", "node restore",
-    "events", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "bench", "version",
+    "events", "logs", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "bench",
+    "version",
 )  # fmt: skip
 
 

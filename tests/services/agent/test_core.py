@@ -15,10 +15,11 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import GpuType, NodeId, PlacementId
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.measurements import Measured, Stretch
+from schemas.output import OutputPage
 from schemas.placement import Forked, Relaxed
-from schemas.questions import Refused, TimeAllReduce
+from schemas.questions import ReadOutput, Refused, TimeAllReduce
 from schemas.samples import ThroughputObserved
 from services.agent.core import Agent, Superseded
 from services.agent.folds import ENDED_REMEMBERED
@@ -26,8 +27,10 @@ from services.agent.state import State, WorkerState
 from services.agent.tasks import (
     Completed,
     Failed,
+    LinesRead,
     Observed,
     Profiled,
+    ReadLines,
     Saved,
     Started,
     StartWorker,
@@ -37,7 +40,7 @@ from services.agent.tasks import (
     TimePaths,
     TrainWorker,
 )
-from shared.domain.core import Asked, Reply, Work
+from shared.domain.core import Asked, Reply, Work, WorkFailed
 from tests.services.agent.agent_bench import (
     HERE,
     LIFE,
@@ -401,3 +404,22 @@ def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:
     samples = [sample for sample in bench.sent if isinstance(sample, ThroughputObserved)]
     paces = {sample.node_id: sample.throughput for sample in samples}
     assert paces == {HERE: pytest.approx(32 / 0.4), THERE: 32.0}
+
+
+# ---- what jobs printed
+
+
+def test_the_output_of_a_job_is_read_outside_and_answered() -> None:
+    question = ReadOutput(node_id=HERE, job_id=JobId("job-1"))
+    core = Bench().core
+    assert core.handle(Asked(7, question), 0.0) == [Work(ReadLines(7, question))]
+    page = OutputPage(ranks=())
+    assert core.handle(LinesRead(7, page), 0.0) == [Reply(7, page)]
+    refused = Refused(reason="no disk")
+    assert core.handle(WorkFailed(ReadLines(7, question), "no disk"), 0.0) == [Reply(7, refused)]
+
+
+def test_the_output_of_another_node_is_not_here() -> None:
+    [reply] = Bench().core.handle(Asked(7, ReadOutput(node_id=THERE, job_id=JobId("job-1"))), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Refused)

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from schemas.events import StartOrdered
-from schemas.ids import JobId, PlacementId
+from schemas.ids import JobId, NodeId, PlacementId
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -18,11 +19,12 @@ from services.agent.tasks import (
     Stopped,
 )
 from services.agent.work.emulated import EmulatedRunner
+from services.agent.work.printed import saved
 from shared.runtime.clock import LoopClock
 from shared.runtime.virtual import run
 from tests.services.agent.agent_bench import HERE, THERE, FixedWorld, job, node, start
 
-P1 = PlacementId("p1")
+P1, JOB, BEFORE = PlacementId("p1"), JobId("job-of-p1"), NodeId("a")
 STARTUP_S, CHECKPOINT_S, OBSERVE_EVERY_S = 10.0, 5.0, 120.0
 
 
@@ -36,6 +38,7 @@ class Play:
 
     def __init__(self) -> None:
         self.reports: list[tuple[float, Report]] = []
+        self.printed: list[tuple[float, JobId, int, str]] = []
         self.runner = EmulatedRunner(
             FixedWorld(),
             LoopClock(),
@@ -46,6 +49,9 @@ class Play:
 
     def note(self, report: Report) -> None:
         self.reports.append((_now(), report))
+
+    def print(self, job_id: JobId, rank: int, text: str) -> None:
+        self.printed.append((_now(), job_id, rank, text))
 
     async def trained(self, order: StartOrdered) -> None:
         """Start it and let its gang form as soon as it is up."""
@@ -63,7 +69,7 @@ def played(scene: Callable[[Play], Awaitable[None]], *, until_s: float = 10_000.
 
     async def main() -> Play:
         play = Play()
-        running = asyncio.create_task(play.runner.run(play.note))
+        running = asyncio.create_task(play.runner.run(play.note, play.print))
         await asyncio.sleep(0)
         await scene(play)
         await asyncio.sleep(until_s)
@@ -244,3 +250,76 @@ def test_two_jobs_run_side_by_side() -> None:
 
     ends = [(at, report.placement_id) for at, report in played(scene).of(Completed)]
     assert ends == [(70.0, "p1"), (120.0, "p2")]
+
+
+# ---- what it prints
+
+ALONE = "GPU 0, 1 of 1 GPUs of the gang"
+
+
+def test_a_job_prints_where_it_starts_how_it_goes_on_and_how_it_ends() -> None:
+    """1,000 samples at 2 a second; the first stretch ends after 120 s, the next at 240 s, then at 480 s."""
+
+    async def scene(play: Play) -> None:
+        await play.trained(start(spec=job(checkpoint_interval_s=300.0), samples_done=100.0))
+
+    assert played(scene).printed == [
+        (
+            0.0,
+            JOB,
+            0,
+            "emulated: starts on here, GPU 0, 1 of 1 GPUs of the gang, at 100 of 1000 samples (10.0%)",
+        ),
+        (130.0, JOB, 0, "trained to 340 of 1000 samples (34.0%), 2.0 samples/s"),
+        (250.0, JOB, 0, "trained to 580 of 1000 samples (58.0%), 2.0 samples/s"),
+        (310.0, JOB, 0, "checkpoint at 700 of 1000 samples (70.0%)"),
+        (460.0, JOB, 0, "complete: 1000 of 1000 samples (100.0%)"),
+    ]
+
+
+def test_a_follower_prints_by_its_rank_and_knows_no_progress() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(gang=[(node(HERE), 1), (node(BEFORE), 2)]), (3,))
+        await asyncio.sleep(20.0)
+        play.runner.stop(P1)
+
+    assert [line[2:] for line in played(scene).printed] == [
+        (2, "emulated: starts on here, GPU 3, 1 of 3 GPUs of the gang, at 0 of 1000 samples (0.0%)"),
+        (2, "stopped on order"),
+    ]
+
+
+def test_a_measurement_prints_that_it_is_one_and_a_failure_why() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(profile_iterations=20), (0,))
+        play.runner.start(start("p2", profile_iterations=20, spec=job(model="huge")), (1,))
+
+    texts = [text for *_, text in played(scene).printed]
+    assert texts[0] == f"emulated: measures 20 iterations on here, {ALONE}"
+    assert sorted(texts[2:]) == ["failed: out of memory", "measured"]
+
+
+def test_epochs_are_said_where_the_data_set_has_a_size() -> None:
+    workload = msgspec.structs.replace(job().workload, dataset_samples=250)
+    order = start(spec=msgspec.structs.replace(job(), workload=workload), samples_done=500.0)
+    assert saved(order, 500.0) == "checkpoint at 500 of 1000 samples (50.0%), epoch 2.0 of 4.0"
+
+
+def test_nobody_puts_into_words_what_nobody_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> str:
+        raise AssertionError("a line was made")
+
+    for name in ("started", "trained", "saved", "ended"):
+        monkeypatch.setattr(f"services.agent.work.emulated.{name}", fails)
+
+    async def main() -> list[tuple[float, Report]]:
+        play = Play()
+        running = asyncio.create_task(play.runner.run(play.note, None))
+        await asyncio.sleep(0)
+        await play.trained(start())
+        await asyncio.sleep(10_000.0)
+        running.cancel()
+        await asyncio.wait({running})
+        return play.of(Completed)
+
+    assert len(run(main)) == 1

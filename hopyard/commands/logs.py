@@ -1,0 +1,65 @@
+"""logs: what a job prints."""
+
+from typing import Annotated
+
+import typer
+
+from hopyard.api.client import Client
+from hopyard.api.connect import call
+from hopyard.commands.options import Api
+from hopyard.failures import Invalid
+from hopyard.show.terminal import console, say, show_line
+from schemas.ids import JobId
+from schemas.output import OutputLine
+
+NEWEST = 1_000
+NEWEST_MAX = 10_000
+NO_JOB = "whose? `hopyard logs JOB` is what a job prints; what happened in the cluster is in `hopyard events`"
+
+
+def logs(
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="Id of the job.", show_default=False)
+    ] = None,
+    *,
+    tail: Annotated[
+        int, typer.Option("--tail", "-n", min=0, max=NEWEST_MAX, help="Only the newest so many lines.")
+    ] = NEWEST,
+    rank: Annotated[
+        int | None, typer.Option("--rank", min=0, help="Only the process of this rank.", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Without node and rank before each line.")] = False,
+    api: Api = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document a line.")] = False,
+) -> None:
+    """Print what a job's processes print, wherever they ran.
+
+    Agents keep the newest lines of every process. What happened to the job is
+    in `hopyard events JOB`.
+
+    $ hopyard logs job-17
+    $ hopyard logs job-17 -f --rank 0 --plain
+    """
+    if job is None:
+        raise Invalid(NO_JOB)
+
+    async def print_all(client: Client) -> None:
+        async for line in client.output(JobId(job), newest=tail, rank=rank, follow=follow):
+            if as_json:
+                show_line(line)
+            elif line.problem:
+                say(f"{_source(line)}: {line.problem}")
+            else:
+                text = line.text if plain else f"{_source(line)}  {line.text}"
+                console().print(text, markup=False, emoji=False, soft_wrap=True)
+
+    call(api, print_all)
+
+
+def _source(line: OutputLine) -> str:
+    return line.node if line.rank is None else f"{line.node}/{line.rank}"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("logs")(logs)

@@ -1,0 +1,90 @@
+"""What a job prints, gathered from the agents of its nodes: what is kept and, when followed, what comes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import msgspec
+
+from schemas.ids import JobId, NodeId
+from schemas.output import OutputLine, OutputPage
+from schemas.questions import ReadOutput, Refused
+from schemas.views import JobView
+from shared.domain.states import ENDED
+from shared.runtime.bus import Questions, Unavailable
+
+POLL_REAL_S = 1.0
+ASKED_AT_ONCE = 32
+"""agents"""
+
+Look = Callable[[], Awaitable[JobView]]
+
+
+class Reader:
+    """Asks the agents for what was not read before. `rank`: of one process alone."""
+
+    def __init__(
+        self, bus: Questions, job_id: JobId, *, rank: int | None, newest: int, limit_real_s: float
+    ) -> None:
+        self._bus = bus
+        self._job_id = job_id
+        self._rank = rank
+        self._newest = newest
+        self._limit_real_s = limit_real_s
+        self._next: dict[NodeId, dict[int, int]] = {}
+        self._problems: dict[NodeId, str] = {}
+        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def read(self, nodes: Sequence[NodeId]) -> list[OutputLine]:
+        """New lines by time; a problem of a node is said once."""
+        found = await asyncio.gather(*(self._of_node(node) for node in nodes))
+        lines = [line for part in found for line in part]
+        return sorted(lines, key=lambda line: (line.at is None, line.at or 0.0, line.node, line.rank or 0))
+
+    async def _of_node(self, node: NodeId) -> list[OutputLine]:
+        known = self._next.setdefault(node, {})
+        question = ReadOutput(node_id=node, job_id=self._job_id, after=known, newest=self._newest)
+        try:
+            async with self._asking:
+                reply = await self._bus.ask(question, self._limit_real_s)
+        except (Unavailable, TimeoutError) as error:
+            return self._problem(node, f"the agent of {node} does not answer: {error}")
+        if not isinstance(reply, OutputPage):
+            reason = reply.reason if isinstance(reply, Refused) else "an answer of the wrong kind"
+            return self._problem(node, reason)
+        self._problems.pop(node, None)
+        lines: list[OutputLine] = []
+        for each in reply.ranks:
+            known[each.rank] = each.next
+            if self._rank not in (None, each.rank):
+                continue
+            if each.lost:
+                lines.append(OutputLine(node=node, rank=each.rank, problem="lines before these were dropped"))
+            lines += [OutputLine(node=node, rank=each.rank, at=one.at, text=one.text) for one in each.lines]
+        return lines
+
+    def _problem(self, node: NodeId, text: str) -> list[OutputLine]:
+        if self._problems.get(node) == text:
+            return []
+        self._problems[node] = text
+        return [OutputLine(node=node, problem=text)]
+
+
+async def kept_and_coming(
+    reader: Reader, look: Look, newest: int, *, follow: Callable[[], bool]
+) -> AsyncIterator[list[OutputLine]]:
+    """The newest lines; then, while `follow` says so, what comes until the job has ended."""
+    view = await look()
+    lines = await reader.read(view.nodes)
+    said = [line for line in lines if line.problem]
+    yield [*said, *[line for line in lines if not line.problem][-newest or len(lines) :]]
+    while follow() and view.state not in ENDED:
+        await asyncio.sleep(POLL_REAL_S)
+        view = await look()
+        yield await reader.read(view.nodes)
+    if follow():  # the last process to go may print after the job's end is known
+        await asyncio.sleep(POLL_REAL_S)
+        yield await reader.read(view.nodes)
+
+
+def encoded(lines: Sequence[OutputLine]) -> bytes:
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)

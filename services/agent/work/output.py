@@ -1,0 +1,181 @@
+"""Keeps what jobs print: files of bounded size by job and rank, the oldest dropped first.
+
+FOLDER/NODE/JOB/RANK/START.log holds lines `TIME TEXT`. START is the number of bytes that were printed before
+the file's first, so a position stays what it is while files come and go, and when the agent starts anew.
+"""
+
+import re
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from schemas.ids import JobId, NodeId
+from schemas.output import OutputPage, PrintedLine, RankOutput
+from schemas.questions import ReadOutput
+from schemas.settings import Settings
+from shared.runtime.clock import Clock
+
+LINE_MAX = 8_192
+"""characters; the rest is cut off"""
+PAGE_MAX_BYTES = 262_144
+"""of one rank in one answer"""
+_NAME = re.compile(r"\w[\w-]*", re.ASCII)
+"""of a job: what is none leads out of the folder"""
+OPEN_MAX = 64
+"""files that are kept open"""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    file_bytes: int
+    files: int
+    """of one rank"""
+    node_bytes: int
+
+
+class _Open(msgspec.Struct):
+    file: BinaryIO
+    folder: Path
+    start: int
+    size: int
+
+
+class OutputFiles:
+    """Of the jobs on one node."""
+
+    def __init__(self, folder: Path, clock: Clock, limits: Limits) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._limits = limits
+        self._open: OrderedDict[tuple[JobId, int], _Open] = OrderedDict()
+
+    def write(self, job_id: JobId, rank: int, text: str) -> None:
+        """A line. Its end, and what else would break it, is taken off."""
+        line = " ".join(text.splitlines())[:LINE_MAX]
+        data = f"{self._clock.now():.3f} {line}\n".encode(errors="replace")
+        now = self._opened(job_id, rank)
+        if now.size and now.size + len(data) > self._limits.file_bytes:
+            now = self._rotated(job_id, rank, now)
+        now.file.write(data)
+        now.file.flush()
+        now.size += len(data)
+
+    def read(self, question: ReadOutput) -> OutputPage:
+        folder = self._folder / question.job_id
+        if not _NAME.fullmatch(question.job_id):
+            return OutputPage(ranks=())
+        ranks = sorted(int(path.name) for path in folder.iterdir()) if folder.is_dir() else []
+        return OutputPage(ranks=tuple(_stretch(folder / str(rank), rank, question) for rank in ranks))
+
+    def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].file.close()
+
+    # ---- files
+
+    def _opened(self, job_id: JobId, rank: int) -> _Open:
+        key = job_id, rank
+        if key not in self._open:
+            folder = self._folder / job_id / str(rank)
+            if not folder.is_dir():
+                folder.mkdir(parents=True)
+                self._make_room(job_id)
+            newest = (_starts(folder) or [0])[-1]
+            file = (folder / _name(newest)).open("ab")
+            self._open[key] = _Open(file, folder, newest, file.tell())
+            if len(self._open) > OPEN_MAX:
+                self._open.popitem(last=False)[1].file.close()
+        self._open.move_to_end(key)
+        return self._open[key]
+
+    def _rotated(self, job_id: JobId, rank: int, full: _Open) -> _Open:
+        full.file.close()
+        start = full.start + full.size
+        self._open[job_id, rank] = now = _Open((full.folder / _name(start)).open("ab"), full.folder, start, 0)
+        for old in _starts(full.folder)[: -self._limits.files]:
+            (full.folder / _name(old)).unlink()
+        self._make_room(job_id)
+        return now
+
+    def _make_room(self, but: JobId) -> None:
+        """Drop the jobs that printed nothing for longest, until the rest is small enough."""
+        jobs = sorted((_newest(path), path) for path in self._folder.iterdir() if path.name != but)
+        used = sum(path.stat().st_size for path in _files(self._folder))
+        for _, path in jobs:
+            if used <= self._limits.node_bytes:
+                return
+            used -= sum(file.stat().st_size for file in _files(path))
+            for key in [key for key in self._open if key[0] == path.name]:
+                self._open.pop(key).file.close()
+            shutil.rmtree(path)
+
+
+def output_files(settings: Settings, clock: Clock, node_id: NodeId) -> OutputFiles | None:
+    """None: nothing is kept."""
+    if not settings.output_folder:
+        return None
+    limits = Limits(
+        file_bytes=settings.output_file_bytes,
+        files=settings.output_files,
+        node_bytes=settings.output_node_bytes,
+    )
+    return OutputFiles(Path(settings.output_folder) / node_id, clock, limits)
+
+
+def _stretch(folder: Path, rank: int, question: ReadOutput) -> RankOutput:
+    starts = _starts(folder)
+    after = question.after.get(rank)
+    if after is None:
+        return _last(folder, rank, starts, question.newest)
+    first = max(after, starts[0] if starts else after)
+    data = b"".join(_from(folder, starts, first))[:PAGE_MAX_BYTES]
+    whole = data[: data.rfind(b"\n") + 1]
+    return RankOutput(rank=rank, lines=_lines(whole), next=first + len(whole), lost=first > after)
+
+
+def _last(folder: Path, rank: int, starts: list[int], newest: int) -> RankOutput:
+    data = b"".join(_from(folder, starts, starts[0] if starts else 0))
+    end = (starts[0] if starts else 0) + data.rfind(b"\n") + 1
+    lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)[-newest:] if newest else []
+    kept: list[bytes] = []
+    size = 0
+    for line in reversed(lines):
+        size += len(line)
+        if size > PAGE_MAX_BYTES:
+            break
+        kept.append(line)
+    return RankOutput(rank=rank, lines=_lines(b"".join(reversed(kept))), next=end)
+
+
+def _from(folder: Path, starts: list[int], first: int) -> Iterator[bytes]:
+    """The bytes from position `first` on, file by file."""
+    for start, end in zip(starts, [*starts[1:], None], strict=True):
+        if end is not None and end <= first:
+            continue
+        with (folder / _name(start)).open("rb") as file:
+            file.seek(max(first - start, 0))
+            yield file.read()
+
+
+def _lines(data: bytes) -> tuple[PrintedLine, ...]:
+    parts = (line.partition(b" ") for line in data.split(b"\n") if line)
+    return tuple(PrintedLine(float(at), text.decode(errors="replace")) for at, _, text in parts)
+
+
+def _starts(folder: Path) -> list[int]:
+    return sorted(int(path.stem) for path in folder.glob("*.log"))
+
+
+def _name(start: int) -> str:
+    return f"{start:015d}.log"
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*.log") if path.is_file()]
+
+
+def _newest(folder: Path) -> float:
+    return max((path.stat().st_mtime for path in _files(folder)), default=0.0)

@@ -1,0 +1,32 @@
+"""How far an emulated job is, as a function of time. Pure."""
+
+import msgspec
+
+ROUNDING = 1e-6
+"""relative: a job this close to its end has reached it"""
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """Samples done as a function of time: from `since` on, `rate` samples/s."""
+
+    total: float
+    done: float
+    """at `since`"""
+    since: float
+    rate: float = 0.0
+
+    @property
+    def left_s(self) -> float:
+        """From `since` to the end, at this rate."""
+        return max(self.total - self.done, 0.0) / self.rate
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total * (1.0 - ROUNDING)
+
+    def at(self, now: float) -> float:
+        return min(self.done + self.rate * max(now - self.since, 0.0), self.total)
+
+    def settle(self, now: float) -> None:
+        """Count what was done until `now`."""
+        self.done, self.since = self.at(now), now

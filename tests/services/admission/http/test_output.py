@@ -1,0 +1,144 @@
+"""What jobs print, gathered from agents over the bus."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.base import Message, Question
+from schemas.ids import NodeId
+from schemas.output import OutputPage, PrintedLine, RankOutput
+from schemas.questions import ReadOutput, Refused, ShowJob, agent_of
+from schemas.views import JobView
+from tests.hopyard.cli_builders import job_view
+from tests.services.admission.admission_world import Served, serving
+
+
+class Agent:
+    """Stands for the agent of one node: what it has is a list of lines by rank, positions count them."""
+
+    def __init__(self, node: str, **ranks: Sequence[tuple[float, str]]) -> None:
+        self.node = NodeId(node)
+        self.ranks = {int(rank.lstrip("r")): list(lines) for rank, lines in ranks.items()}
+        self.asked: list[ReadOutput] = []
+        self.refuses = ""
+
+    async def answer(self, question: Question) -> Message:
+        assert isinstance(question, ReadOutput)
+        self.asked.append(question)
+        if self.refuses:
+            return Refused(reason=self.refuses)
+        return OutputPage(ranks=tuple(self._rank(rank, question) for rank in sorted(self.ranks)))
+
+    def _rank(self, rank: int, question: ReadOutput) -> RankOutput:
+        lines = self.ranks[rank]
+        begin = question.after.get(rank, max(len(lines) - question.newest, 0))
+        return RankOutput(
+            rank=rank, lines=tuple(PrintedLine(at, text) for at, text in lines[begin:]), next=len(lines)
+        )
+
+
+@asynccontextmanager
+async def job_on(*agents: Agent, state: str = "running", silent: Sequence[str] = ()) -> AsyncIterator[Served]:
+    nodes = tuple(NodeId(node) for node in (*(agent.node for agent in agents), *silent))
+    async with serving() as api:
+        api.views[ShowJob] = job_view("job-1", state=state, nodes=nodes)
+        for agent in agents:
+            await api.bus.serve(f"agent-{agent.node}", agent_of(agent.node), agent.answer)
+        yield api
+
+
+async def lines(api: Served, query: str = "") -> list[dict[str, Any]]:
+    async with api.client.get(f"/v1/jobs/job-1/output{query}") as response:
+        assert response.status == 200, await response.text()
+        return [msgspec.json.decode(each) for each in (await response.read()).splitlines()]
+
+
+async def test_lines_of_all_nodes_come_in_the_order_of_time() -> None:
+    a, b = Agent("a", r0=[(1.0, "one"), (3.0, "three")]), Agent("b", r4=[(2.0, "two")])
+    async with job_on(a, b) as api:
+        assert await lines(api) == [
+            {"node": "a", "at": 1.0, "rank": 0, "text": "one"},
+            {"node": "b", "at": 2.0, "rank": 4, "text": "two"},
+            {"node": "a", "at": 3.0, "rank": 0, "text": "three"},
+        ]
+
+
+async def test_the_newest_lines_are_those_of_the_whole_job() -> None:
+    a, b = Agent("a", r0=[(1.0, "one"), (3.0, "three")]), Agent("b", r4=[(2.0, "two"), (4.0, "four")])
+    async with job_on(a, b) as api:
+        assert [line["text"] for line in await lines(api, "?newest=2")] == ["three", "four"]
+        assert await lines(api, "?newest=0") == []
+
+
+async def test_one_rank_alone() -> None:
+    async with job_on(Agent("a", r0=[(1.0, "zero")], r1=[(1.0, "one")])) as api:
+        assert [line["text"] for line in await lines(api, "?rank=1")] == ["one"]
+
+
+async def test_a_node_that_does_not_answer_is_said_and_the_others_are_shown() -> None:
+    async with job_on(Agent("a", r0=[(1.0, "one")]), silent=["b"]) as api:
+        problem, line = await lines(api)
+        assert problem["node"] == "b"
+        assert problem["problem"].startswith("the agent of b does not answer")
+        assert line["text"] == "one"
+
+
+async def test_an_agent_that_keeps_nothing_says_so() -> None:
+    agent = Agent("a")
+    agent.refuses = "kept nowhere"
+    async with job_on(agent) as api:
+        assert await lines(api) == [{"node": "a", "problem": "kept nowhere"}]
+
+
+async def test_a_follower_gets_each_line_once_until_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    agent = Agent("a", r0=[(1.0, "one")])
+    async with job_on(agent) as api, api.client.get("/v1/jobs/job-1/output?follow=true") as response:
+        first = msgspec.json.decode(await response.content.readline())
+        agent.ranks[0].append((2.0, "two"))
+        second = msgspec.json.decode(await response.content.readline())
+        running = api.views[ShowJob]
+        assert isinstance(running, JobView)
+        agent.ranks[0].append((3.0, "last"))
+        api.views[ShowJob] = msgspec.structs.replace(running, state="completed")
+        rest = [msgspec.json.decode(each) for each in (await response.read()).splitlines()]
+        assert [line["text"] for line in (first, second, *rest)] == ["one", "two", "last"]
+
+
+async def test_a_follower_sees_the_nodes_to_which_the_job_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    a, b = Agent("a", r0=[(1.0, "here")]), Agent("b", r0=[(5.0, "there")])
+    async with job_on(a) as api:
+        await api.bus.serve("agent-b", agent_of(b.node), b.answer)
+        async with api.client.get("/v1/jobs/job-1/output?follow=true") as response:
+            assert msgspec.json.decode(await response.content.readline())["text"] == "here"
+            api.views[ShowJob] = job_view("job-1", state="running", nodes=(a.node, b.node))
+            assert msgspec.json.decode(await response.content.readline())["text"] == "there"
+
+
+async def test_what_was_dropped_is_said() -> None:
+    class Late(Agent):
+        def _rank(self, rank: int, question: ReadOutput) -> RankOutput:
+            return msgspec.structs.replace(super()._rank(rank, question), lost=True)
+
+    async with job_on(Late("a", r0=[(1.0, "one")])) as api:
+        assert [line.get("problem", "") for line in await lines(api)] == [
+            "lines before these were dropped",
+            "",
+        ]
+
+
+async def test_the_output_of_a_job_that_is_not_there_is_not_found() -> None:
+    async with serving() as api:
+        await api.call("GET", "/v1/jobs/nobody-1/output", 404)
+
+
+@pytest.mark.parametrize("query", ["newest=-1", "newest=10001", "rank=-1", "tail=5"])
+async def test_a_wrong_question_about_output_is_refused(query: str) -> None:
+    async with serving() as api:
+        await api.call("GET", f"/v1/jobs/job-1/output?{query}", 422)

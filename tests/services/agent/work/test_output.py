@@ -1,0 +1,181 @@
+"""What jobs print, in files: read back by rank, rotated, bounded, and the same after a restart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import pytest
+
+from schemas.ids import JobId, NodeId
+from schemas.output import OutputPage, RankOutput
+from schemas.questions import ReadOutput
+from schemas.settings import Settings
+from services.agent.work.output import LINE_MAX, PAGE_MAX_BYTES, Limits, OutputFiles, output_files
+from shared.runtime.clock import Clock, LoopClock
+
+JOB, HERE = JobId("job-1"), NodeId("here")
+
+
+class AtTen(LoopClock):
+    def now(self) -> float:
+        return 10.5
+
+
+class Files(Protocol):
+    def __call__(self, folder: Path, **limits: int) -> OutputFiles: ...
+
+
+@pytest.fixture
+def files() -> Iterator[Files]:
+    """Makes output files in a folder; they are closed in the end."""
+    default = {"file_bytes": 1_000, "files": 3, "node_bytes": 1_000_000}
+    made: list[OutputFiles] = []
+
+    def make(folder: Path, **limits: int) -> OutputFiles:
+        made.append(OutputFiles(folder, AtTen(), Limits(**(default | limits))))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def read(output: OutputFiles, job: JobId = JOB, newest: int = 100, **after: int) -> OutputPage:
+    wanted = {int(rank.lstrip("r")): position for rank, position in after.items()}
+    return output.read(ReadOutput(node_id=HERE, job_id=job, after=wanted, newest=newest))
+
+
+def only(page: OutputPage) -> RankOutput:
+    [rank] = page.ranks
+    return rank
+
+
+def texts(rank: RankOutput) -> list[str]:
+    return [line.text for line in rank.lines]
+
+
+def test_lines_come_back_with_their_time_by_rank(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path)
+    output.write(JOB, 0, "hello")
+    output.write(JOB, 10, "world")
+    output.write(JOB, 2, "between")
+    page = read(output)
+    assert [(one.rank, texts(one)) for one in page.ranks] == [
+        (0, ["hello"]),
+        (2, ["between"]),
+        (10, ["world"]),
+    ]
+    assert page.ranks[0].lines[0].at == 10.5
+
+
+def test_a_job_that_printed_nothing_has_no_ranks(tmp_path: Path, files: Files) -> None:
+    assert read(files(tmp_path / "none")) == OutputPage(ranks=())
+
+
+def test_only_the_newest_lines_are_read_and_later_only_what_came(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path)
+    for number in range(5):
+        output.write(JOB, 0, f"line {number}")
+    first = only(read(output, newest=2))
+    assert texts(first) == ["line 3", "line 4"]
+    assert texts(only(read(output, r0=first.next))) == []
+    output.write(JOB, 0, "line 5")
+    assert texts(only(read(output, r0=first.next))) == ["line 5"]
+    assert only(read(output, newest=0)).next > first.next
+
+
+def test_files_are_rotated_and_positions_stay(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path, file_bytes=100)
+    position, seen = 0, []
+    for number in range(60):
+        output.write(JOB, 0, f"line {number}")
+        stretch = only(read(output, r0=position))
+        assert not stretch.lost
+        position = stretch.next
+        seen += texts(stretch)
+    assert seen == [f"line {number}" for number in range(60)]
+    assert len(list((tmp_path / JOB / "0").iterdir())) == 3
+    assert sum(path.stat().st_size for path in (tmp_path / JOB / "0").iterdir()) <= 300
+
+
+def test_who_comes_too_late_learns_that_lines_were_dropped(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path, file_bytes=100)
+    for number in range(60):
+        output.write(JOB, 0, f"line {number}")
+    late = only(read(output, r0=0))
+    assert late.lost
+    assert texts(late)[-1] == "line 59"
+
+
+def test_an_agent_that_starts_anew_goes_on_where_the_last_one_was(tmp_path: Path, files: Files) -> None:
+    first = files(tmp_path, file_bytes=100)
+    for number in range(20):
+        first.write(JOB, 0, f"line {number}")
+    position = only(read(first)).next
+    first.close()
+    second = files(tmp_path, file_bytes=100)
+    second.write(JOB, 0, "line 20")
+    assert texts(only(read(second, r0=position))) == ["line 20"]
+
+
+def test_a_line_is_one_line_and_has_an_end(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path, file_bytes=1_000_000)
+    output.write(JOB, 0, "two\r\nlines\u2028or three\n")
+    output.write(JOB, 0, "x" * 100_000)
+    output.write(JOB, 0, "")
+    output.write(JOB, 0, "half a pair: \ud800")
+    assert texts(only(read(output))) == ["two lines or three", "x" * LINE_MAX, "", "half a pair: ?"]
+
+
+def test_a_page_is_bounded_and_the_next_one_goes_on(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path, file_bytes=10_000_000)
+    lines = [f"{number} " + "x" * 5_000 for number in range(200)]
+    for line in lines:
+        output.write(JOB, 0, line)
+    seen, position = [], 0
+    while stretch := texts(page := only(read(output, r0=position))):
+        assert sum(map(len, stretch)) <= PAGE_MAX_BYTES
+        seen += stretch
+        position = page.next
+    assert seen == lines
+    newest = texts(only(read(output, newest=1_000)))
+    assert newest == lines[-len(newest) :]
+    assert 0 < sum(map(len, newest)) <= PAGE_MAX_BYTES
+
+
+def test_the_longest_silent_jobs_make_room(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path, node_bytes=3_000)
+    for number in range(10):
+        for _ in range(9):
+            output.write(JobId(f"job-{number}"), 0, "x" * 80)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert "job-9" in kept
+    assert 1 < len(kept) < 10
+    output.write(JobId("job-0"), 0, "it prints again")
+    assert texts(only(read(output, JobId("job-0")))) == ["it prints again"]
+
+
+def test_more_processes_than_files_are_kept_open(
+    tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.agent.work.output.OPEN_MAX", 2)
+    output = files(tmp_path)
+    for _ in range(3):
+        for rank in range(5):
+            output.write(JOB, rank, "again")
+    assert [texts(one) for one in read(output).ranks] == [["again"] * 3] * 5
+
+
+def test_nothing_is_kept_without_a_folder(tmp_path: Path) -> None:
+    clock: Clock = LoopClock()
+    assert output_files(Settings(), clock, HERE) is None
+    kept = output_files(msgspec.structs.replace(Settings(), output_folder=str(tmp_path)), clock, HERE)
+    assert kept is not None
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../secrets", "/etc", "", "a/b"])
+def test_a_job_is_no_way_out_of_the_folder(tmp_path: Path, files: Files, name: str) -> None:
+    (tmp_path / "secrets" / "0").mkdir(parents=True)
+    (tmp_path / "secrets" / "0" / "000000000000000.log").write_text("1.0 secret\n")
+    assert read(files(tmp_path / "node"), JobId(name)) == OutputPage(ranks=())
