@@ -62,7 +62,7 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
     settings = settings_of(stack_spec)
     async with running_stack(stack_spec, say) as stack, connect(stack.api_url) as client:
         say(f"to look at in a browser, while it runs: {stack.api_url}/")
-        run = _Run(client, arrivals, settings.round_s, show)
+        run = _Run(client, arrivals, settings.round_s, spec.speed, show)
         await run.to_the_end(ScaledClock(origin=stack_spec.clock_origin, speed=spec.speed))
         lines = [line async for line in client.events()]
     events = [line.fact() for line in lines]
@@ -93,10 +93,14 @@ def _stack_spec(spec: DemoSpec) -> StackSpec:
 class _Run:
     """The replay, and the watch over it."""
 
-    def __init__(self, client: Client, arrivals: Sequence[Arrival], round_s: float, show: Show) -> None:
+    def __init__(
+        self, client: Client, arrivals: Sequence[Arrival], round_s: float, speed: float, show: Show
+    ) -> None:
         self._client = client
         self._arrivals = arrivals
         self._round_s = round_s
+        self._arriving_s = max((arrival.at_s for arrival in arrivals), default=0.0) / speed
+        """real seconds until the last job comes"""
         self._show = show
         self._submitted = 0
         self._began = time.monotonic()
@@ -125,13 +129,23 @@ class _Run:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _glance(self, status: StatusView) -> Glance:
+        elapsed_s = time.monotonic() - self._began
         return Glance(
             status=status,
             submitted=self._submitted,
             total=len(self._arrivals),
             round_s=self._round_s,
-            elapsed_s=time.monotonic() - self._began,
+            elapsed_s=elapsed_s,
+            left_s=left_s(elapsed_s, ended(status), len(self._arrivals), self._arriving_s),
         )
+
+
+def left_s(elapsed_s: float, done: int, total: int, arriving_s: float) -> float | None:
+    """How long the rest takes if it goes on as so far; not less than until the last job has come.
+
+    None before any job has ended.
+    """
+    return max(elapsed_s * (total - done) / done, arriving_s - elapsed_s) if done else None
 
 
 def ended(status: StatusView) -> int:

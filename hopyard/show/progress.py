@@ -31,6 +31,8 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
     round_s: float
     elapsed_s: float
     """real seconds since the first job could come"""
+    left_s: float | None = None
+    """real seconds until the end, as far as one can say"""
 
 
 Show = Callable[[Glance], None]
@@ -39,7 +41,7 @@ Show = Callable[[Glance], None]
 @contextlib.contextmanager
 def progress() -> Iterator[Show]:
     """How to show glances. All of it goes to stderr: stdout is for the result."""
-    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+    if not sys.stderr.isatty():
         yield _lines()
         return
     with Live(console=Console(stderr=True), refresh_per_second=REFRESH_PER_S, transient=True) as live:
@@ -85,6 +87,6 @@ def _bars(status: StatusView) -> Table:
 
 def _clock(glance: Glance) -> str:
     at = glance.status.at
-    return (
-        f"{duration(at)} simulated, round {int(at // glance.round_s)}, {duration(glance.elapsed_s)} elapsed"
-    )
+    left = "" if glance.left_s is None else f", about {duration(glance.left_s)} left"
+    rounds, elapsed = int(at // glance.round_s), duration(glance.elapsed_s)
+    return f"{duration(at)} simulated, round {rounds}, {elapsed} elapsed{left}"

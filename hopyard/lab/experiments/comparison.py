@@ -60,6 +60,7 @@ def compared(finished: Sequence[Finished], reported: paper.Reported, source: str
 def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str) -> Iterator[Part]:
     """The same without what only policies differ in: for the rules of one policy's queue."""
     outcomes = arms_of(finished)
+    yield "## The rules side by side"
     yield _conditions(finished)
     yield from _judged(finished[0].case.group, outcomes, reported, source)
     yield from _cdfs(outcomes, list(outcomes), "distributions")
@@ -70,7 +71,9 @@ def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str)
 def swept(finished: Sequence[Finished], label: str) -> Iterator[Part]:
     """Measures over the places of a sweep."""
     arms = list(arms_of(finished))
+    yield f"## By {label}"
     yield _conditions(finished)
+    yield explained(HEADINGS)
     chosen = [measure for measure in HEADLINE if measure.metric in SWEPT]
     panels = {measure.heading: _summaries(finished, measure) for measure in chosen}
     caption = f"Mean and 95 % interval over seeds, by {label}."

@@ -1,5 +1,6 @@
 """The experiments by name: what each is about, the runs it makes, and its report."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from hopyard.show.ticker import Ticker
 DIFFERENCES = "## Differences from the paper"
 NOTES = Path(__file__).parents[3] / "docs" / "experiments"
 """what a person wrote about each experiment after looking at its event logs; in a checkout only"""
+BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
+"""a link to a page that does not lie beside the report"""
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -166,7 +169,7 @@ def differences(notes: str) -> Iterator[Part]:
     _, heading, rest = notes.partition(f"{DIFFERENCES}\n")
     if heading:
         yield DIFFERENCES
-        yield rest.partition("\n## ")[0].strip()
+        yield BESIDE.sub(r"\1", rest.partition("\n## ")[0].strip())
 
 
 def simulations(done: Sequence[tuple[Case, TrialRun]]) -> list[Finished]:

@@ -31,6 +31,8 @@ STEPS = 600
 """points of a curve over time"""
 PIXELS = 1300
 """columns of a Gantt picture"""
+ASIDE = 0.015
+"""of the axis: how far the intervals of two arms at one place stand apart"""
 GAP = 0.7
 """between two groups of bars, in places"""
 TEAMS = ("#4E79A7", "#A0CBE8", "#F28E2B", "#FFBE7D", "#59A14F", "#8CD17D", "#B6992D", "#F1CE63",
@@ -84,14 +86,23 @@ def sweep(
 
     def draw(axes: Sequence[Axes]) -> None:
         for axis, (name, found) in zip(axes, panels.items(), strict=True):
-            for arm, points in found.items():
+            places = sorted({place for points in found.values() for place in points})
+            for index, (arm, points) in enumerate(found.items()):
                 means = [summary.mean for summary in points.values()]
                 widths = [summary.half_width or 0.0 for summary in points.values()]
+                aside = (places[-1] / places[0]) ** (ASIDE * (index - (len(found) - 1) / 2))
                 axis.errorbar(
-                    list(points), means, yerr=widths, marker="o", ms=4, capsize=3, **line(arm, arms)
+                    [place * aside for place in points],
+                    means,
+                    yerr=widths,
+                    marker="o",
+                    ms=4,
+                    capsize=3,
+                    elinewidth=1.0,
+                    **line(arm, arms),
                 )
             axis.set(xlabel=label, ylabel=name, ylim=(0, None))
-            logarithmic(axis, "x", sorted({place for points in found.values() for place in points}))
+            logarithmic(axis, "x", places)
 
     return drawn(draw, columns=len(panels), height=3.4)
 

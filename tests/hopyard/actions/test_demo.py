@@ -1,4 +1,4 @@
-from hopyard.actions.demo import DemoResult, ended
+from hopyard.actions.demo import DemoResult, ended, left_s
 from tests.hopyard.cli_builders import run_result, status_view
 
 
@@ -10,3 +10,10 @@ def test_a_run_is_over_when_as_many_jobs_have_ended_as_were_submitted() -> None:
 def test_a_run_is_complete_when_every_job_is() -> None:
     assert DemoResult(run_result(jobs={"submitted": 3, "completed": 3}), []).complete()
     assert not DemoResult(run_result(jobs={"submitted": 3, "completed": 2, "failed": 1}), []).complete()
+
+
+def test_the_time_left_goes_by_the_jobs_that_ended_and_by_those_that_have_yet_to_come() -> None:
+    assert left_s(10.0, 0, 25, 60.0) is None
+    assert left_s(10.0, 20, 25, 5.0) == 2.5
+    assert left_s(10.0, 20, 25, 60.0) == 50.0
+    assert left_s(10.0, 25, 25, 5.0) == 0.0

@@ -1,3 +1,4 @@
+from msgspec.structs import replace
 from rich.console import Console, RenderableType
 
 from hopyard.show import nodes as node_lines
@@ -122,3 +123,8 @@ def test_before_the_first_plan_the_line_is_without_one() -> None:
     assert "gap" in line(
         Glance(status=status_view(plan=plan_view()), submitted=0, total=1, round_s=360.0, elapsed_s=0.0)
     )
+
+
+def test_a_glance_says_how_long_the_rest_takes_once_one_can_say() -> None:
+    assert "elapsed, about 40s left | " in line(replace(glance(), left_s=40.0))
+    assert "left |" not in line(glance())

@@ -184,3 +184,8 @@ def test_a_report_quotes_how_its_page_differs_from_the_paper_and_no_picture(name
 def test_what_follows_the_differences_stays_on_the_page() -> None:
     page = f"# x\n\nbefore\n\n{DIFFERENCES}\n\nthese\n\n## Later\n\nafter\n"
     assert list(differences(page)) == [DIFFERENCES, "these"]
+
+
+def test_what_is_quoted_has_no_link_to_what_does_not_lie_beside_it() -> None:
+    page = f"{DIFFERENCES}\n\nit is in [table4](table4.md), and [there](https://example.org)\n"
+    assert list(differences(page))[1] == "it is in table4, and [there](https://example.org)"
