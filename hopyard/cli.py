@@ -5,7 +5,9 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from itertools import pairwise
+from importlib.metadata import version
+from itertools import chain, pairwise
+from typing import Annotated
 
 import typer
 
@@ -17,7 +19,10 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
 digits of a sum would depend on how many there are"""
 AS_JSON = "--json"
-HELP = "--help"
+HELP = frozenset({"--help", "-h"})
+VERSION = "--version"
+COMPLETE = "_HOPYARD_COMPLETE"
+"""a variable that the completion of a shell sets"""
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
 a tenth of the imports' time, and commands make few cycles and end soon"""
@@ -50,56 +55,87 @@ Exit codes:
   130  interrupted
 """
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "run": ("demo", "up"),
-    "replay": ("replay",),
-    "jobs": ("submit", "ps", "show", "why", "cancel"),
-    "nodes": ("status", "nodes", "node"),
-    "logs": ("logs",),
-    "events": ("events",),
-    "policy": ("policy",),
-    "diag": ("diag",),
-    "simulate": ("simulate", "scenarios"),
-    "experiment": ("experiment", "compare"),
-    "solve": ("solve",),
-    "accuracy": ("accuracy",),
-    "calibrate": ("calibrate",),
-    "store": ("store",),
-    "bench": ("bench",),
-    "about": ("version", "config"),
+PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Jobs": {
+        "jobs": ("submit", "ps", "show", "why", "cancel"),
+        "logs": ("logs",),
+        "events": ("events",),
+    },
+    "Cluster": {
+        "nodes": ("status", "nodes", "node"),
+        "policy": ("policy",),
+        "diag": ("diag",),
+        "accuracy": ("accuracy",),
+        "calibrate": ("calibrate",),
+        "store": ("store",),
+    },
+    "Stack": {
+        "run": ("up", "demo"),
+        "replay": ("replay",),
+        "about": ("version", "config"),
+    },
+    "Laboratory": {
+        "simulate": ("simulate", "scenarios"),
+        "experiment": ("experiment", "compare"),
+        "solve": ("solve",),
+        "bench": ("bench",),
+    },
 }
-"""modules of `hopyard.commands`, each with its commands, in the order of the help: a command imports its own
-alone"""
+"""parts of the help, with modules of `hopyard.commands` and the commands of each"""
+GROUPS = {module: commands for modules in PANELS.values() for module, commands in modules.items()}
+"""a command imports its own module alone"""
 SILENT = frozenset({"jobs", "nodes", "logs", "events", "policy", "about"})
 """modules in which no code logs, and which need not wait for structlog"""
 
 
 def groups_for(words: Sequence[str]) -> Iterable[str]:
     """The module of the command that is named first; all of them where none is."""
-    named = [group for group, commands in GROUPS.items() if words and words[0] in commands]
+    first = "version" if words and words[0] == VERSION else next(iter(words), "")
+    named = [group for group, commands in GROUPS.items() if first in commands]
     return named or GROUPS
 
 
 def application(words: Sequence[str]) -> typer.Typer:
     """With what this command line may need."""
     groups = groups_for(words)
-    silent = SILENT.issuperset(groups) or HELP in words
+    silent = SILENT.issuperset(groups) or not HELP.isdisjoint(words)
     app = typer.Typer(
         help=ABOUT,
         callback=_nothing if silent else log_errors_alone,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": sorted(HELP)},
     )
     for group in groups:
         import_module(f"hopyard.commands.{group}").register(app)
+    _put_in_panels(app)
     return app
 
 
-def _nothing() -> None:
+def _put_in_panels(app: typer.Typer) -> None:
+    panels = {name: panel for panel, modules in PANELS.items() for name in chain(*modules.values())}
+    for command in app.registered_commands:
+        command.rich_help_panel = panels[command.name or ""]
+    for group in app.registered_groups:
+        group.rich_help_panel = panels[group.name or ""]
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"hopyard {version('hopyard')}\n")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option(VERSION, is_eager=True, callback=_print_version, help="Print the version, and end.")
+]
+
+
+def _nothing(*, version: Version = False) -> None:
     """Before a command. Without it an application of one command would be that command."""
 
 
-def log_errors_alone() -> None:
+def log_errors_alone(*, version: Version = False) -> None:  # noqa: ARG001 - as above
     """Before a command, which may choose otherwise. Logs go to stderr."""
     from shared.runtime.logs import configure_logs  # noqa: PLC0415 - brings structlog, which --help need not
 
@@ -113,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = AS_JSON in words
     try:
-        sys.exit(application(words)(words, prog_name="hopyard", standalone_mode=not as_json))
+        sys.exit(application(_typed() or words)(words, prog_name="hopyard", standalone_mode=not as_json))
     except Failure as failure:
         complain(failure, failure.code, as_json=as_json)
     except typer.TyperException as misuse:
@@ -130,6 +166,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if ended.code == INTERRUPTED:  # what typer makes of a Ctrl-C that no command took
             complain("interrupted", INTERRUPTED, as_json=as_json)
         raise
+
+
+def _typed() -> list[str]:
+    """The command line that a shell asks to complete, as far as it is typed."""
+    if COMPLETE not in os.environ:
+        return []
+    return os.environ.get("_TYPER_COMPLETE_ARGS", os.environ.get("COMP_WORDS", "")).split()[1:]
 
 
 def _misused(misuse: typer.TyperException, words: list[str]) -> str:

@@ -7,9 +7,11 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from hopyard.actions import completion
+from hopyard.actions.submit import read_job, show_outcomes, submit_all, this_user
+from hopyard.actions.watch import watch
 from hopyard.api.client import Client
 from hopyard.api.connect import timed
-from hopyard.commands import completion
 from hopyard.commands.changing import change
 from hopyard.commands.options import (
     Api,
@@ -21,8 +23,6 @@ from hopyard.commands.options import (
     chosen,
     one_or_more,
 )
-from hopyard.commands.submitting import read_job, show_outcomes, submit_all, this_user
-from hopyard.commands.watching import watch
 from hopyard.failures import Invalid
 from hopyard.show.columns import Listing
 from hopyard.show.jobs import DEFAULT, job_columns, job_table

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from hopyard.actions import completion
+from hopyard.actions.watch import watch
 from hopyard.api.client import Client
 from hopyard.api.connect import timed
-from hopyard.commands import completion
 from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, ListColumns, Out, Quiet, Watching, chosen, one_or_more
-from hopyard.commands.watching import watch
 from hopyard.show.columns import Listing
 from hopyard.show.nodes import DEFAULT, node_columns
 from hopyard.show.tables import status_table

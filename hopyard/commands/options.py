@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from hopyard.commands import completion
+from hopyard.actions import completion
 from hopyard.failures import Invalid
 
 T = TypeVar("T")
@@ -85,6 +85,7 @@ Policy = Annotated[
         callback=lambda policy: policy and located(policy),
         help="Scheduling policy; one of your own as FILE.py:CLASS.",
         show_default="the scenario's",
+        autocompletion=completion.policies,
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Root of all randomness.")]

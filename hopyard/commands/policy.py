@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from hopyard.actions import completion
 from hopyard.api.connect import call
 from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, located
 from hopyard.failures import Invalid, Unreachable
 from hopyard.show.tables import options_table
-from hopyard.show.terminal import console, put, say, show, show_json
+from hopyard.show.terminal import put, say, show, show_json
 from schemas.views import PolicyChoice
 
 policy = typer.Typer(help="Show or change the scheduling policy of a running stack.")
@@ -26,7 +27,12 @@ def show_by_default(context: typer.Context, *, api: Api = None, as_json: AsJson 
 @policy.command("show")
 def chosen(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Print the options of this policy instead.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Print the options of this policy instead.",
+            autocompletion=completion.policies,
+        ),
     ] = None,
     *,
     api: Api = None,
@@ -69,7 +75,11 @@ def _show_options(name: str, *, as_json: bool) -> None:
 def choose(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME[+OPTION=VALUE…]", help="One that `policy list` names."),
+        typer.Argument(
+            metavar="NAME[+OPTION=VALUE…]",
+            help="One that `policy list` names.",
+            autocompletion=completion.policies,
+        ),
     ],
     *,
     api: Api = None,
@@ -125,7 +135,7 @@ def choices(*, api: Api = None, as_json: AsJson = False) -> None:
         show_json(found)
     else:
         names = ("any module:attribute" if name == "*" else name for name in found)
-        console().print("\n".join(names), markup=False)
+        put(Text("\n".join(names)))
 
 
 def register(app: typer.Typer) -> None:

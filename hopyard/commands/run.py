@@ -110,5 +110,5 @@ def _judge(done: "DemoResult") -> None:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("demo")(demo)
     app.command("up")(up)
+    app.command("demo")(demo)

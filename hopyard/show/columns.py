@@ -22,6 +22,8 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     """the column of the highest number goes first where all do not fit; 0 stays"""
     cut: int = 0
     """it may be cut down to so many cells; 0: never"""
+    parts: str = "more"
+    """what its parts are called, where there is room for none"""
 
 
 class Listing(Generic[T]):
@@ -41,7 +43,10 @@ class Listing(Generic[T]):
         heads = (Text(self._columns[index].head, "bold") for index, _ in shown)
         yield self._line(heads, shown)
         for row in range(len(self._cells[0])):
-            yield self._line((_text(self._cells[index][row], wide) for index, wide in shown), shown)
+            yield self._line((self._text(index, row, wide) for index, wide in shown), shown)
+
+    def _text(self, index: int, row: int, wide: int) -> Text:
+        return _text(self._cells[index][row], wide, self._columns[index].parts)
 
     def _line(self, cells: Iterator[Text], shown: Sequence[tuple[int, int]]) -> Text:
         line = Text(no_wrap=True, overflow="ignore")
@@ -86,7 +91,7 @@ class Listing(Generic[T]):
         return sum(widths.values()) + len(GAP) * (len(widths) - 1)
 
 
-def _text(cell: Shown, wide: int | None = None) -> Text:
+def _text(cell: Shown, wide: int | None = None, parts: str = "") -> Text:
     """What looks like markup in a user's text is text."""
     if isinstance(cell, Text):
         return cell
@@ -95,14 +100,12 @@ def _text(cell: Shown, wide: int | None = None) -> Text:
         if wide is not None:
             text.truncate(wide, overflow="ellipsis")
         return text
-    return Text(_parts(cell, wide))
+    return Text(_as_many(cell, wide) or (f"{len(cell)} {parts}" if cell else ""))
 
 
-def _parts(parts: tuple[str, ...], wide: int | None) -> str:
-    """As many whole parts as there is room for."""
-    for count in range(len(parts), -1, -1):
-        left_out = len(parts) - count
-        text = " ".join([*parts[:count], *([f"+{left_out}"] if left_out else [])])
-        if wide is None or cell_len(text) <= wide:
-            return text
-    return ""
+def _as_many(parts: tuple[str, ...], wide: int | None) -> str:
+    """Whole parts, as many as there is room for, and how many are left out."""
+    if wide is None or cell_len(" ".join(parts)) <= wide:
+        return " ".join(parts)
+    texts = (" ".join([*parts[:count], f"+{len(parts) - count}"]) for count in range(len(parts) - 1, 0, -1))
+    return next((text for text in texts if cell_len(text) <= wide), "")

@@ -25,7 +25,7 @@ def job_columns(times: Times) -> Mapping[str, Column[JobView]]:
         "started": Column("started", lambda job: times.short(job.started_at), spare=2),
         "ended": Column("ended", lambda job: times.short(job.ended_at), spare=3),
         "waited": Column("waited", _waited_briefly, spare=7),
-        "note": Column("note", _note, spare=6, cut=8),
+        "note": Column("note", _note, spare=6, cut=12, parts="nodes"),
         "submitted": Column("submitted", lambda job: times.short(job.submitted_at)),
         "on": Column("on", lambda job: _places(job.gang)),
         "name": Column("name", lambda job: job.spec.name),
@@ -74,19 +74,13 @@ def placed(gang: Gang | None) -> str:
 def _places(gang: Gang | None) -> tuple[str, ...]:
     if gang is None:
         return ()
-    mode = () if gang.sync == LOCKSTEP else (f"({gang.mode})",)
-    return (*(f"{one.node}:{one.gpus}" for one in gang.members), *mode)
+    *others, last = (f"{one.node}:{one.gpus}" for one in gang.members)
+    return (*others, last if gang.sync == LOCKSTEP else f"{last} ({gang.mode})")
 
 
 def _note(job: JobView) -> str | tuple[str, ...]:
     """Why it failed or was rejected; of others, where they run."""
-    return job.reason or (*_places(job.gang), *_restarts(job))
-
-
-def _restarts(job: JobView) -> tuple[str, ...]:
-    if not job.restarts:
-        return ()
-    return ("1 restart" if job.restarts == 1 else f"{job.restarts} restarts",)
+    return job.reason or _places(job.gang)
 
 
 def _done(job: JobView) -> str:

@@ -19,7 +19,7 @@ def node_columns() -> Mapping[str, Column[NodeView]]:
         "state": Column("state", lambda view: state_text(view.state), spare=1),
         "busy": Column("busy", _busy, right=True, spare=2),
         "heard": Column("heard", _heard, spare=5),
-        "jobs": Column("jobs", _holders, spare=4, cut=8),
+        "jobs": Column("jobs", _holders, spare=4, cut=24, parts="running"),
         "gpus": Column("gpus", lambda view: str(view.node.gpus), right=True),
         "free": Column("free", lambda view: str(view.gpus_free), right=True),
     }

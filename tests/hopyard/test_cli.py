@@ -1,13 +1,22 @@
 """What a command brings with it: its own module, and no library that it does not need."""
 
+import re
+import socket
 import subprocess
 import sys
+from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from hopyard.cli import GROUPS, SILENT, application, groups_for
+from hopyard.actions import completion
+from hopyard.cli import GROUPS, PANELS, SILENT, application, groups_for
 from hopyard.cli import __file__ as cli_file
+from schemas.views import JobPage, NodePage
+from tests.hopyard.cli_builders import job_view, node_view
+from tests.hopyard.cli_line import Hopyard, Ran, command_line
+from tests.hopyard.cli_server import canned_api
 
 NOBODY = "http://127.0.0.1:9"
 JOB = """
@@ -47,6 +56,11 @@ def brought(*words: str) -> tuple[int, set[str]]:
 
 
 @pytest.fixture
+def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
+    return command_line(capsys)
+
+
+@pytest.fixture
 def job(tmp_path: Path) -> str:
     path = tmp_path / "job.yaml"
     path.write_text(JOB)
@@ -73,7 +87,7 @@ def test_a_command_brings_its_own_module(words: list[str]) -> None:
     assert words[0] in GROUPS[group]
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["pss"], ["--version", "ps"]])
+@pytest.mark.parametrize("words", [[], ["--help"], ["pss"]])
 def test_help_and_what_is_unknown_bring_all(words: list[str]) -> None:
     assert list(groups_for(words)) == list(GROUPS)
 
@@ -100,3 +114,80 @@ def test_submitting_brings_yaml_and_no_more(job: str) -> None:
     assert code == 3
     assert "yaml" in modules
     assert modules.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("help_option", ["-h", "--help"])
+@pytest.mark.parametrize(
+    "command", [["ps"], ["node"], ["node", "drain"], ["policy", "set"], ["simulate"], []]
+)
+def test_help_has_a_short_name_everywhere(hopyard: Hopyard, command: list[str], help_option: str) -> None:
+    ran = hopyard(*command, help_option)
+    assert ran.code == 0
+    assert "Usage: hopyard" in ran.out
+
+
+def test_the_version_is_one_line(hopyard: Hopyard) -> None:
+    assert hopyard("--version").out == f"hopyard {version('hopyard')}\n"
+
+
+def test_the_help_has_the_commands_in_four_parts(hopyard: Hopyard) -> None:
+    """A part begins with its name in a frame, and every command stands in one."""
+    shown = hopyard("--help").out
+    parts = re.findall(r"╭─ (\w+) ─", shown)
+    assert parts == ["Options", *PANELS]
+    for panel, modules in PANELS.items():
+        body = shown.split(f"╭─ {panel} ─")[1].split("╰─")[0]
+        assert [*re.findall(r"^│ (\w+) ", body, re.MULTILINE)] != []
+        assert set(re.findall(r"^│ (\w+) ", body, re.MULTILINE)) == set(chain(*modules.values()))
+
+
+def completed(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, line: str) -> Ran:
+    monkeypatch.setenv("_HOPYARD_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    return hopyard()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("hopyard show be", ["bert-1", "bert-2"]),
+        ("hopyard cancel --json gp", ["gpt-3"]),
+        ("hopyard node drain titan-0", ["titan-0"]),
+        ("hopyard policy set sia-f", ["sia-faithful"]),
+        ("hopyard simulate --policy gavel-m", ["gavel-makespan", "gavel-makespan-agnostic"]),
+        ("hopyard simulate --scenario hops-5", ["hops-512"]),
+        ("hopyard ps --state running,que", ["running,queued"]),
+        ("hopyard canc", ["cancel"]),
+    ],
+)
+def test_a_shell_completes_ids_and_names(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
+) -> None:
+    with canned_api() as api:
+        monkeypatch.setenv("HOPYARD_API_URL", api.url)
+        monkeypatch.setattr(completion, "PATIENCE_S", 30.0)
+        api.says(
+            "GET /v1/jobs", JobPage(jobs=tuple(job_view(name) for name in ("bert-1", "bert-2", "gpt-3")))
+        )
+        api.says("GET /v1/nodes", NodePage(nodes=(node_view("titan-0"), node_view("titan-1"))))
+        ran = completed(hopyard, monkeypatch, line)
+    assert (ran.code, ran.out.split(), ran.err) == (0, words, "")
+
+
+def test_without_a_stack_a_shell_completes_nothing_and_says_nothing(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOPYARD_API_URL", NOBODY)
+    ran = completed(hopyard, monkeypatch, "hopyard show be")
+    assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")
+
+
+def test_a_stack_that_does_not_answer_is_not_waited_for(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its door takes the connection and then says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("HOPYARD_API_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        ran = completed(hopyard, monkeypatch, "hopyard show be")
+    assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")

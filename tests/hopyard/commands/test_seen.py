@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hopyard.commands import watching
-from hopyard.commands.submitting import this_user
+from hopyard.actions import watch as watching
+from hopyard.actions.submit import this_user
 from schemas.ids import JobId, NodeId
 from schemas.placement import Gang
 from schemas.views import JobPage, JobView, NodePage, PolicyPage, Submitted

@@ -10,7 +10,7 @@ from hopyard.failures import Failure
 from schemas.views import JobOrder
 from shared.domain.states import JobState
 
-PATIENCE_S = 0.7
+PATIENCE_S = 1.0
 """who presses Tab waits no longer"""
 JOBS = 100
 
@@ -60,7 +60,7 @@ def _asked(context: typer.Context, ask: Callable[[Client], Awaitable[list[str]]]
 async def _in_time(given: str | None, ask: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
     from hopyard.api.connect import api_url, connect  # noqa: PLC0415 - only here
 
-    async with asyncio.timeout(PATIENCE_S), connect(api_url(given)) as client:
+    async with connect(api_url(given)) as client, asyncio.timeout(PATIENCE_S):
         return await ask(client)
 
 
