@@ -35,6 +35,8 @@ class Memo(msgspec.Struct, kw_only=True):
     """the nodes of the last view, without the GPUs taken then"""
     usable: dict[tuple[GpuType, ...], tuple[GpuType, ...]] = {}
     """by the GPU types that a job has speeds on: those that the cluster has"""
+    jobs: dict[JobId, ViewJob] = {}
+    """what is the same of a job in view after view"""
     places: dict[PlacementId, "PlacedJob"] = {}
     """of the last view, or of the one in the making: where each placement's job is"""
     places_before: dict[PlacementId, "PlacedJob"] = {}
@@ -71,6 +73,8 @@ def view_of(
     rows = [(state.jobs[job_id].submitted_at, job_id, state.jobs[job_id]) for job_id in shown]
     rows.sort()  # never by the job itself: ids are unique
     memo.places_before, memo.places = memo.places, {}
+    if len(memo.jobs) > 2 * len(state.jobs) + 100:  # most of them ended
+        memo.jobs = {job_id: job for job_id, job in memo.jobs.items() if job_id in state.jobs}
     return View(
         at=at,
         round=int(at // round_s),
@@ -119,7 +123,7 @@ def _look_at_nodes(state: State, memo: Memo) -> None:
         if record.usable
     )
     memo.taken = None
-    memo.nodes, memo.usable, memo.places = {}, {}, {}
+    memo.nodes, memo.usable, memo.places, memo.jobs = {}, {}, {}, {}
 
 
 def _nodes(state: State, taken: dict[NodeId, int], memo: Memo) -> tuple[ViewNode, ...]:
@@ -141,14 +145,36 @@ def _less(node: ViewNode, taken: int, memo: Memo) -> ViewNode:
 
 
 def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) -> ViewJob:
+    base = memo.jobs.get(job_id)
+    if base is None or base.single_gpu is not job.single_gpu or base.restarts != job.restarts:
+        base = memo.jobs[job_id] = _lasting(job_id, job, memo)
     placement_id, running = state.claims.of_job.get(job_id), job.running
     place = _place(state, job, placement_id, memo) if placement_id is not None else None
-    stretch_s, speed, attained_gpu_s, received_s = 0.0, 0.0, job.attained_gpu_s, job.received_s
-    if running is not None:
-        stretch_s = at - job.running_since
-        attained_gpu_s += stretch_s * (place.gpus if place else running.gpus)
-        received_s = _received(job, place.types if place else tuple(types_of(state, running)), stretch_s)
-        speed = place.placement.throughput if place else 0.0
+    if running is None:
+        return msgspec.structs.replace(
+            base,
+            wait_s=max(at - job.submitted_at - job.held_s, 0.0),
+            samples_done=min(job.samples_done, job.samples),
+            present=place.present if place else None,
+        )
+    types, gpus, speed = (
+        (place.types, place.gpus, place.placement.throughput)
+        if place
+        else (tuple(types_of(state, running)), running.gpus, 0.0)
+    )
+    stretch_s = at - job.running_since
+    return msgspec.structs.replace(
+        base,
+        wait_s=max(at - job.submitted_at - job.held_s - stretch_s, 0.0),
+        attained_gpu_s=job.attained_gpu_s + stretch_s * gpus,
+        received_s=_received(job, types, stretch_s),
+        samples_done=min(job.samples_done + speed * (at - job.samples_at), job.samples),
+        present=place.present if place else None,
+    )
+
+
+def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
+    """What is the same until the job is queued or preempted; `attained_gpu_s` is without the present run."""
     return ViewJob(
         job_id=job_id,
         submitted_at=job.submitted_at,
@@ -157,17 +183,16 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
         single_gpu=job.single_gpu,
         sensitivity=job.sensitivity,
         age_s=job.age_s,
-        wait_s=max(at - job.submitted_at - job.held_s - stretch_s, 0.0),
-        attained_gpu_s=attained_gpu_s,
-        received_s=received_s,
+        wait_s=0.0,
+        attained_gpu_s=job.attained_gpu_s,
+        received_s=job.received_s,
         restarts=job.restarts,
         samples=job.samples,
-        samples_done=min(job.samples_done + speed * (at - job.samples_at), job.samples),
+        samples_done=0.0,
         priority=job.priority,
         project=job.project,
         workload=job.workload,
         batch_size=job.batch_size,
-        present=place.present if place else None,
     )
 
 
@@ -180,6 +205,8 @@ def _usable(known: tuple[GpuType, ...], memo: Memo) -> tuple[GpuType, ...]:
 
 
 def _received(job: TrackedJob, types: Sequence[GpuType], stretch_s: float) -> dict[GpuType, float]:
+    if not job.received_s and len(types) == 1:
+        return {types[0]: stretch_s}
     received = job.received_s.copy()
     for gpu_type in types:
         received[gpu_type] = received.get(gpu_type, 0.0) + stretch_s

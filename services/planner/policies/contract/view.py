@@ -95,7 +95,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def in_modes(self, modes: Collection[type[Mode]]) -> "View":
         """For a policy that plans these modes: a job that runs in another has no place where it can stay."""
-        if all(job.present is None or type(job.present.gang.sync) in modes for job in self.jobs):
+        if {type(job.present.gang.sync) for job in self.jobs if job.present is not None}.issubset(modes):
             return self
         return msgspec.structs.replace(self, jobs=tuple(_in_modes(job, modes) for job in self.jobs))
 
