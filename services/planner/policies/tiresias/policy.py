@@ -12,7 +12,7 @@ Gittins order needs the services of other jobs. No history is at hand, so they a
 jobs that are there; a caller that has a history gives it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -106,8 +106,8 @@ class Tiresias(Ordered):
         queues = advanced(known if view.memory == memory else remembered(view.memory), seen, self._rules)
         return in_order(queues, seen, self._rules, self._rank(view))
 
-    def _seen(self, view: View) -> dict[JobId, JobFigures]:
-        return {job.job_id: self._job(job, view.at) for job in view.jobs}
+    def _seen(self, view: View) -> Mapping[JobId, JobFigures]:
+        return _Seen({job.job_id: job for job in view.jobs}, lambda job: self._job(job, view.at))
 
     def _job(self, job: ViewJob, now: float) -> JobFigures:
         present = job.present
@@ -129,6 +129,27 @@ class Tiresias(Ordered):
     def _gittins(self, services: Sequence[float]) -> Rank:
         build = AuthorsGittins if self._rules.authors else Gittins
         return build(services, self._rules.thresholds[0]).index
+
+
+class _Seen(Mapping[JobId, JobFigures]):
+    """Figures of the jobs that are looked at: most have long come to the last queue."""
+
+    def __init__(self, jobs: Mapping[JobId, ViewJob], look: Callable[[ViewJob], JobFigures]) -> None:
+        self._jobs = jobs
+        self._look = look
+        self._known: dict[JobId, JobFigures] = {}
+
+    def __getitem__(self, job_id: JobId) -> JobFigures:
+        known = self._known.get(job_id)
+        if known is None:
+            known = self._known[job_id] = self._look(self._jobs[job_id])
+        return known
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
 
 
 def remembered(memory: bytes) -> Queues:

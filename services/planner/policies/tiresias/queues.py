@@ -60,7 +60,8 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     since_gpu_s: float = 0.0
     """GPU time, likewise"""
     since_waited_s: float = 0.0
-    """waiting, when it last ran (`authors`: when it first ran after its last promotion)"""
+    """waiting, when it last ran (`authors`: when it first ran after its last promotion); 0 where nobody is
+    promoted"""
 
 
 Queues = tuple[tuple[Standing, ...], ...]
@@ -82,17 +83,20 @@ def advanced(queues: Queues, jobs: Mapping[JobId, JobFigures], rules: Rules) -> 
 
     `jobs`: all unfinished ones, in the order of their submission.
     """
-    before = [[own for own in line if own.job_id in jobs] for line in _sized(queues, rules)]
-    known = {own.job_id for line in before for own in line}
-    before[0] += [Standing(job_id) for job_id in jobs if job_id not in known]
+    there, still = set(jobs), rules.promote_knob <= 0
+    before = [[own for own in line if own.job_id in there] for line in _sized(queues, rules)]
+    new = there.difference([own.job_id for line in before for own in line])
+    before[0] += [Standing(job_id) for job_id in jobs if job_id in new]
     lines: list[list[Standing]] = [[] for _ in before]
     movers: dict[JobId, tuple[int, Standing]] = {}
     for place, line in enumerate(before):
-        stays = lines[place]
+        if still and place == len(rules.thresholds):
+            lines[place] = line
+            break
         for own in line:
             target, moved = _moved(place, own, jobs[own.job_id], rules)
             if target == place:
-                stays.append(moved)
+                lines[place].append(moved)
             else:
                 movers[own.job_id] = target, moved
     for job_id in jobs if len(movers) > 1 else movers:
@@ -156,8 +160,7 @@ def _moved(place: int, own: Standing, seen: JobFigures, rules: Rules) -> tuple[i
     may_rise = not seen.running and rules.promote_knob > 0 and _may_rise(place, own, seen, rules)
     if may_rise and _wait_left_s(own, seen, rules) <= NEARLY:
         return 0, Standing(own.job_id, seen.held_s, seen.held_gpu_s, seen.waited_s)
-    counts_on = own.since_waited_s != seen.waited_s
-    if counts_on and ((seen.running and not rules.authors) or ran_s(own, seen) <= 0):
+    if rules.promote_knob > 0 and (ran_s(own, seen) <= 0 or (seen.running and not rules.authors)):
         own = Standing(own.job_id, own.since_s, own.since_gpu_s, seen.waited_s)
     return place, own
 
