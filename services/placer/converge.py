@@ -17,7 +17,8 @@ from shared.domain import gangs
 
 def converge(state: State, at: float, profile_iterations: int) -> Iterator[Event]:
     """The facts to publish; changes `state` accordingly. Stops come before starts."""
-    for placed in state.unsettled():
+    unsettled = state.unsettled()
+    for placed in unsettled:
         match placed.phase:
             case Ending() as ending:
                 yield from _stop(state, placed, ending, at)
@@ -25,7 +26,7 @@ def converge(state: State, at: float, profile_iterations: int) -> Iterator[Event
                 yield from _begin(state, placed, workers, at)
             case _:
                 pass
-    for placed in _fitting(state):
+    for placed in _fitting(state, [placed for placed in unsettled if type(placed.phase) is Waiting]):
         yield from _start(state, placed, at, profile_iterations)
 
 
@@ -73,9 +74,8 @@ def _begin(state: State, placed: Placed, workers: Workers, at: float) -> Iterato
         yield GangFormed(at=at, node_id=leader, placement_id=placed.placement_id, job_id=placed.job_id)
 
 
-def _fitting(state: State) -> list[Placed]:
+def _fitting(state: State, waiting: list[Placed]) -> list[Placed]:
     """Waiting placements whose GPUs are free: measurements first, then older plans first."""
-    waiting = [placed for placed in state.unsettled() if isinstance(placed.phase, Waiting)]
     held = state.gpus_held() if waiting else {}
     fitting = []
     for placed in sorted(waiting, key=lambda placed: not placed.profile):

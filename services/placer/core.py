@@ -7,6 +7,7 @@ brings the two together.
 from collections.abc import Iterable, Iterator
 
 from schemas.base import Event
+from schemas.events import JobSubmitted, WorkerCheckpointed
 from schemas.ids import PlacementId
 from services.placer.converge import converge
 from services.placer.folds import FOLDS, fold
@@ -14,6 +15,9 @@ from services.placer.orders import refused
 from services.placer.phases import ComingUp
 from services.placer.state import Placed, State
 from shared.domain.core import Effects, Input, Publish
+
+ORDERS_NOTHING = (JobSubmitted, WorkerCheckpointed)
+"""facts that change neither what is wanted nor what is there"""
 
 
 class Placer:
@@ -31,8 +35,11 @@ class Placer:
     def handle(self, message: Input, now: float) -> Effects:  # noqa: ARG002 - facts carry their time
         if not isinstance(message, Event) or type(message) not in FOLDS:
             return []
+        at_once = _published(fold(self.state, message))
+        if type(message) in ORDERS_NOTHING:
+            return at_once
         self._looked = False
-        return [*_published(fold(self.state, message)), *self._converged(message.at)]
+        return [*at_once, *self._converged(message.at)]
 
     def next_wakeup(self) -> float | None:
         """When the first of the placements that are coming up is out of time."""

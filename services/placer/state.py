@@ -112,6 +112,6 @@ class State(msgspec.Struct, kw_only=True):
         """GPUs that workers have, are ordered to take, or may still have, by node; without any, no entry."""
         held = {node_id: sum(stale.values()) for node_id, stale in self.stale.items()}
         for placed in self.placements.values():
-            for node_id in placed.workers:
+            for node_id in workers_in(placed.phase):
                 held[node_id] = held.get(node_id, 0) + placed.gang.on(node_id)
         return held
