@@ -4,21 +4,34 @@ from typing import Annotated
 
 import typer
 
+from hopyard.actions import completion
 from hopyard.api.client import Client, LoggedEvent
 from hopyard.api.connect import call
 from hopyard.commands.options import Api
 from hopyard.failures import Invalid
 from hopyard.show.events import fact_line, plain_line
 from hopyard.show.terminal import console, show_line
-from hopyard.show.units import seconds_in
+from hopyard.show.times import Times
 from schemas.codec import Malformed
+from schemas.views import ClockView
 
 TAIL_MAX = 10_000
+UNKNOWN_SPEED = 0.0
+"""no wall clock has it"""
+SINCE = (
+    "how long ago is written 90s, 30m, 2h or 1d; a date, on a cluster with the wall's clock, 2026-11-22T09:15"
+)
 
 
 def events(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Only facts about this job.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[JOB]",
+            help="Only facts about this job.",
+            show_default=False,
+            autocompletion=completion.jobs,
+        ),
     ] = None,
     *,
     tail: Annotated[
@@ -26,7 +39,7 @@ def events(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="From this long ago on (30m, 2h), in cluster time."),
+        typer.Option("--since", metavar="TIME", help="From so long ago on (30m, 2h), or from a date."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as facts come in.")] = False,
     after: Annotated[int, typer.Option("--after", min=0, help="Begin after this sequence number.")] = 0,
@@ -35,38 +48,41 @@ def events(
 ) -> None:
     """Print what happened, in the order in which it counts.
 
-    A line: cluster time, the job, node or plan it is about, what happened. What a
+    A line: when, the job, node or plan it is about, what happened. What a
     job itself prints is in `hopyard logs JOB`.
 
     $ hopyard events --tail 20
     $ hopyard events job-17 --since 2h
     $ hopyard events --follow --json | jq 'select(.event.fact == "plan.published").event.gap'
     """
-    ago_s = None if since is None else _ago_s(since)
 
     async def print_all(client: Client) -> None:
-        first = None if ago_s is None else (await client.status()).at - ago_s
+        first = None if since is None else await _first(client, since)
         async for line in client.events(after=after, job=job, follow=follow, tail=tail, since=first):
             if as_json:
                 show_line(line)
             else:
-                console().print(readable(line), markup=False, soft_wrap=True)
+                text = readable(line, Times(client.clock))
+                console().print(text, markup=False, emoji=False, soft_wrap=True)
 
     call(api, print_all)
 
 
-def readable(line: LoggedEvent) -> str:
+def readable(line: LoggedEvent, times: Times) -> str:
     try:
-        return fact_line(line.fact())
+        return fact_line(line.fact(), times)
     except Malformed:  # of a later version
-        return plain_line(line.fields())
+        return plain_line(line.fields(), times)
 
 
-def _ago_s(text: str) -> float:
-    seconds = seconds_in(text)
-    if seconds is None:
-        raise Invalid(f"--since {text}: how long ago is written 90s, 30m, 2h or 1d")
-    return seconds
+async def _first(client: Client, since: str) -> float:
+    """Raises Invalid."""
+    status = await client.status()
+    clock = client.clock or ClockView(now=status.at, origin=0.0, speed=UNKNOWN_SPEED)
+    found = Times(clock).instant(since)
+    if found is None:
+        raise Invalid(f"--since {since}: {SINCE}")
+    return found
 
 
 def register(app: typer.Typer) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from hopyard.actions import completion
 from hopyard.api.client import Client
 from hopyard.api.connect import call
 from hopyard.commands.options import Api
@@ -19,7 +20,10 @@ NO_JOB = "whose? `hopyard logs JOB` is what a job prints; what happened in the c
 
 def logs(
     job: Annotated[
-        str | None, typer.Argument(metavar="JOB", help="Id of the job.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="JOB", help="Id of the job.", show_default=False, autocompletion=completion.jobs
+        ),
     ] = None,
     *,
     tail: Annotated[

@@ -1,7 +1,7 @@
 """Why a placement ended, in words: for whom, and what that was worth."""
 
 from hopyard.show.units import number
-from schemas.plans import Cause, Measures, Standing
+from schemas.plans import Cause, Standing
 
 UNSAID = {"plan": "by a plan", "node-lost": "a node was lost", "agent-restarted": "an agent restarted"}
 """of logs of earlier versions, by reason"""
@@ -28,15 +28,17 @@ def _for_whom(cause: Cause) -> str:
 
 
 def _worth(cause: Cause) -> str:
-    """Its beneficiaries' figures, or its own new one, against what it had."""
-    measure = short(cause.measures.gain or cause.measures.priority)
-    theirs = [text for one in cause.to if (text := _figure(one.standing, cause.measures))]
-    own = _own(cause)
-    if not measure or not (theirs or own):
+    """Its beneficiaries' figures against its own, or its own new one: gains, where the job has one."""
+    own, measures = cause.standing, cause.measures
+    by_gain = bool(measures.gain) and (own is None or own.gain is not None)
+    measure = short(measures.gain if by_gain else measures.priority)
+    theirs = [text for one in cause.to if (text := _figure(one.standing, by_gain=by_gain))]
+    mine = _own(cause, by_gain=by_gain)
+    if not measure or not (theirs or mine):
         return ""
     if not theirs:
-        return f": {measure} {own}"
-    return f": {measure} {', '.join(theirs)}" + (f" against its {own}" if own else "")
+        return f": {measure} {mine}"
+    return f": {measure} {', '.join(theirs)}" + (f" against its {mine}" if mine else "")
 
 
 def short(measure: str) -> str:
@@ -44,16 +46,14 @@ def short(measure: str) -> str:
     return measure.partition(",")[0]
 
 
-def _own(cause: Cause) -> str:
+def _own(cause: Cause, *, by_gain: bool) -> str:
     own = cause.standing
-    if own is None:
-        return ""
-    if not cause.to and own.gain is not None and own.stay is not None:
+    if own is not None and not cause.to and by_gain and own.stay is not None:
         return f"{number(own.gain)} against {number(own.stay)} where it was"
-    return _figure(own, cause.measures)
+    return _figure(own, by_gain=by_gain)
 
 
-def _figure(standing: Standing | None, measures: Measures) -> str:
+def _figure(standing: Standing | None, *, by_gain: bool) -> str:
     if standing is None:
         return ""
-    return number(standing.gain if measures.gain else standing.priority)
+    return number(standing.gain if by_gain else standing.priority)

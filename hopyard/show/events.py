@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hopyard.show.causes import cause_text
-from hopyard.show.units import clock, duration, number, share
+from hopyard.show.times import Times
+from hopyard.show.units import duration, number, share
 from schemas import events as facts
 from schemas.base import Event
 from schemas.placement import LOCKSTEP, Gang
@@ -15,18 +16,22 @@ NAMED_AT_MOST = 3
 WHO_WIDTH = 22
 
 
-def fact_line(fact: Event) -> str:
-    return _line(fact.at, _who(fact), WORDS[type(fact)](fact))
+def fact_line(fact: Event, times: Times) -> str:
+    return _line(times.column(fact.at), _who(fact), WORDS[type(fact)](fact))
 
 
-def plain_line(fields: Mapping[str, object]) -> str:
+def plain_line(fields: Mapping[str, object], times: Times) -> str:
     """Of a fact of a later version: its name and its plain fields."""
     at = fields.get("at")
-    return _line(at if isinstance(at, float | int) else 0.0, str(fields.get("job_id", "")), _plain(fields))
+    return _line(
+        times.column(at if isinstance(at, float | int) else 0.0),
+        str(fields.get("job_id", "")),
+        _plain(fields),
+    )
 
 
-def _line(at: float, who: str, words: str) -> str:
-    return f"{clock(at):>12}  {who:<{WHO_WIDTH}}  {words}".rstrip()
+def _line(at: str, who: str, words: str) -> str:
+    return f"{at}  {who:<{WHO_WIDTH}}  {words}".rstrip()
 
 
 def _who(fact: Event) -> str:

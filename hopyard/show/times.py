@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from hopyard.show.units import brief, clock, duration, number
+from hopyard.show.units import brief, clock, duration, number, seconds_in
 from schemas.views import ClockView
 
 UNIX = ClockView(now=0.0, origin=0.0, speed=1.0)
@@ -35,6 +35,25 @@ class Times:
 
     def date(self, at: float) -> str:
         return self._local(at).strftime("%Y-%m-%d %H:%M:%S %Z") if self.by_calendar else clock(at)
+
+    def column(self, at: float) -> str:
+        """For a line a moment: of one width, and none of how long ago."""
+        if self.by_calendar:
+            return self._local(at).strftime("%Y-%m-%d %H:%M:%S")
+        return f"{clock(at):>12}"
+
+    def instant(self, text: str) -> float | None:
+        """The cluster time of so long ago (30m, 2h) or of a date; None: it is neither, or nobody knows."""
+        ago_s = seconds_in(text)
+        if self._clock is None:
+            return None
+        if ago_s is not None:
+            return self._clock.now - ago_s
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        return moment.timestamp() - self._clock.origin if self.by_calendar else None
 
     def short(self, at: float | None) -> str:
         """`3m ago`, in cluster seconds like all lengths of time: for a narrow column."""

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from hopyard.show.events import WORDS, fact_line
+from hopyard.show.times import Times
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
 from schemas.events import FACTS, PreemptReason
@@ -11,6 +12,7 @@ from schemas.ids import JobId, NodeId, PlanId
 from schemas.plans import Beneficiary, Cause, Measures, Standing
 from tests.fact_builders import preempted
 
+UNKNOWN = Times(None)
 LONGEST = 500
 """characters of a line"""
 GAIN = Measures(priority="latency ratio, waiting over running", gain="gain, weight × speed")
@@ -22,7 +24,7 @@ def test_there_are_words_for_every_fact() -> None:
 
 def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
     events = simulate(load_scenario("tiny"), policy="hops").events
-    lines = [fact_line(event) for event in events]
+    lines = [fact_line(event, UNKNOWN) for event in events]
     assert len({type(event) for event in events}) > 12
     for event, line in zip(events, lines, strict=True):
         assert "\n" not in line
@@ -39,7 +41,7 @@ def cause(**fields: object) -> Cause:
 
 def with_cause(reason: PreemptReason, why: Cause | None) -> str:
     fact = preempted("train-1", at=3725.0, reason=reason, samples_done=1500.0)
-    return fact_line(msgspec.structs.replace(fact, cause=why)).split(maxsplit=2)[2]
+    return fact_line(msgspec.structs.replace(fact, cause=why), UNKNOWN).split(maxsplit=2)[2]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,14 @@ def with_cause(reason: PreemptReason, why: Cause | None) -> str:
                 "moved at 1,500 samples for a place that is worth more: gain 4.5 against 4 where it was"
                 " (plan-3-1-7)"
             ),
+        ),
+        (
+            PreemptReason.PLAN,
+            cause(
+                to=(Beneficiary(job_id=JobId("x"), gpus=4, standing=Standing(priority=3.0, gain=4.5)),),
+                standing=Standing(priority=0.5),
+            ),
+            "preempted at 1,500 samples for x (4 GPUs): latency ratio 3 against its 0.5 (plan-3-1-7)",
         ),
         (
             PreemptReason.PLAN,

@@ -92,3 +92,28 @@ def test_cluster_time_of_another_speed_has_no_date_but_the_services_unix_time_ha
 )
 def test_a_brief_duration_has_one_unit(seconds: float | None, text: str) -> None:
     assert brief(seconds) == text
+
+
+def test_a_column_of_moments_is_of_one_width() -> None:
+    assert wall().column(NOON - 180) == "2026-11-22 11:57:00"
+    assert FAST.column(60.0) == Times(None).column(60.0) == "  00:01:00.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30m", NOON - 1800.0),
+        ("2026-11-22T11:30", NOON - 1800.0),
+        ("2026-11-22 11:30:00+01:00", NOON - 1800.0),
+        ("2026-11-22", NOON - 12 * 3600.0),
+        ("yesterday", None),
+    ],
+)
+def test_an_instant_is_given_as_how_long_ago_or_as_a_date(text: str, seconds: float | None) -> None:
+    assert wall().instant(text) == seconds
+
+
+def test_a_date_is_no_instant_of_a_faster_clock() -> None:
+    assert FAST.instant("2026-11-22") is None
+    assert FAST.instant("100s") == 7300.0
+    assert Times(None).instant("100s") is None
