@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hopyard.api.client import ApiRefusal, Client
-from hopyard.failures import Unreachable
+from hopyard.failures import Failure, Unreachable
 from hopyard.local.stacks import my_stack
 from schemas.views import ClockView
 
@@ -42,6 +42,14 @@ def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[
         return await action(client), client.clock
 
     return call(given, both)
+
+
+def clock_here() -> ClockView | None:
+    """Of the cluster that commands reach; None where its API does not answer."""
+    try:
+        return timed(os.environ.get("HOPYARD_API_URL"), lambda client: client.policy())[1]
+    except Failure:
+        return None
 
 
 async def _call(

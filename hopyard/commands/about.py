@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson
+from hopyard.commands.options import AsJson, Out
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table, settings_table
-from hopyard.show.terminal import put, show_json
+from hopyard.show.terminal import show
 
 PARTS = (
     "hopyard",
@@ -38,15 +38,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-def show_version(*, as_json: AsJson = False) -> None:
+def show_version(*, as_json: AsJson = False, out: Out = None) -> None:
     """Print the version, and those of the parts it works with.
 
     $ hopyard version --json
     """
-    if as_json:
-        show_json(versions())
-    else:
-        put(facts_table(versions()))
+    found = versions()
+    show(found, facts_table(found), as_json=as_json, out=out)
 
 
 @config.command("show")
@@ -56,6 +54,7 @@ def show_config(
         Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A settings file, as YAML.")
     ] = None,
     as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """Show every setting in force; what differs from the default stands out.
 
@@ -71,10 +70,7 @@ def show_config(
         settings = describe(load_settings(os.environ, file))
     except ValueError as error:
         raise Invalid(str(error)) from None
-    if as_json:
-        show_json(settings)
-    else:
-        put(settings_table(settings))
+    show(settings, settings_table(settings), as_json=as_json, out=out)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,20 +1,22 @@
 """accuracy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from hopyard.api.ask import ask
-from hopyard.commands.options import AsJson
+from hopyard.api.connect import clock_here
+from hopyard.commands.options import AsJson, Out
 from hopyard.failures import Invalid
 from hopyard.show.columns import Listing
 from hopyard.show.tables import figures_table
 from hopyard.show.terminal import say, show
+from hopyard.show.times import Times
 from hopyard.show.units import share
 from schemas.accuracy import AccuracyReport, AccuracyRow
 from schemas.questions import ShowAccuracy
-from shared.domain.accuracy import KEYS, SHORTEST_S
+from shared.domain.accuracy import KEYS, PERIOD_S, SHORTEST_S
 
 TIMEOUT_S = 30.0
 
@@ -28,6 +30,7 @@ def accuracy(
         float, typer.Option("--shortest", min=0, help="Leave out what ran for less, seconds.")
     ] = SHORTEST_S,
     as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """Say how near estimates came to what then ran.
 
@@ -43,17 +46,24 @@ def accuracy(
     if unknown:
         raise Invalid(f"--by: not a key: {', '.join(unknown)}; there are {', '.join(KEYS)}")
     report = ask(ShowAccuracy(by=keys, shortest_s=shortest), AccuracyReport, TIMEOUT_S)
-    show(report, accuracy_table(report), as_json=as_json)
+    times = Times(clock_here()) if "hour" in keys else None
+    show(report, accuracy_table(report, times or Times(None)), as_json=as_json, out=out, times=times)
     if report.overall is None and not as_json:
         say("nothing has run for so long yet")
 
 
-def accuracy_table(report: AccuracyReport) -> Listing[Sequence[str]]:
+def accuracy_table(report: AccuracyReport, times: Times) -> Listing[Sequence[str]]:
     columns = (*report.by, ">executions", ">accuracy", ">error p50", ">error p95", ">bias")
-    rows = [(*row.key, *_figures(row)) for row in report.rows]
+    rows = [(*_key(report.by, row.key, times), *_figures(row)) for row in report.rows]
     if report.overall is not None:
         rows.append(("all", *("" for _ in report.by[1:]), *_figures(report.overall)))
     return figures_table(columns, rows, spare=True)
+
+
+def _key(names: Sequence[str], key: Sequence[str], times: Times) -> Iterator[str]:
+    """An hour by its beginning."""
+    for name, value in zip(names, key, strict=True):
+        yield times.date(float(value) * PERIOD_S) if name == "hour" else value
 
 
 def _figures(row: AccuracyRow) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 
 from hopyard.api.ask import ask
-from hopyard.commands.options import AsJson
+from hopyard.api.connect import clock_here
+from hopyard.commands.options import AsJson, Out
 from hopyard.failures import Failure
 from hopyard.show.columns import Listing
 from hopyard.show.tables import figures_table
 from hopyard.show.terminal import say, show
-from hopyard.show.units import duration, share
+from hopyard.show.times import Times
+from hopyard.show.units import share
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.questions import Calibrate
 
@@ -25,6 +27,7 @@ def calibrate(
         bool, typer.Option("--show", help="Measure nothing; show what was measured before.")
     ] = False,
     as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """Measure the paths of gradients, and predict with them from then on.
 
@@ -37,21 +40,22 @@ def calibrate(
     $ hopyard calibrate --show --json
     """
     found = ask(Calibrate(measure=not only_show), Calibration, TIMEOUT_S)
-    show(found, calibration_table(found), as_json=as_json)
+    times = Times(clock_here())
+    show(found, calibration_table(found, times), as_json=as_json, out=out, times=times)
     for node_id, reason in sorted(found.left_out.items()):
         say(f"{node_id} did not measure: {reason}")
     if not found.rows and not only_show:
         raise Failure("no node could measure")
 
 
-def calibration_table(found: Calibration) -> Listing[Sequence[str]]:
-    columns = ("type", ">link GB/s", ">network GB/s", ">measured at", ">measurements", ">error")
-    return figures_table(columns, [_cells(row) for row in found.rows])
+def calibration_table(found: Calibration, times: Times) -> Listing[Sequence[str]]:
+    columns = ("type", ">link GB/s", ">network GB/s", "measured", ">measurements", ">error")
+    return figures_table(columns, [_cells(row, times) for row in found.rows])
 
 
-def _cells(row: BandwidthRow) -> tuple[str, ...]:
+def _cells(row: BandwidthRow, times: Times) -> tuple[str, ...]:
     speeds = (f"{one / GIGA:.3g}" if one else "" for one in (row.link, row.network))
-    return (row.gpu_type, *speeds, duration(row.at), str(row.measurements), share(row.error))
+    return (row.gpu_type, *speeds, times.short(row.at), str(row.measurements), share(row.error))
 
 
 def register(app: typer.Typer) -> None:

@@ -4,35 +4,33 @@ import asyncio
 from pathlib import Path
 
 import typer
+from rich.console import Group
 
 from hopyard.api.connect import api_url
 from hopyard.commands.about import versions
-from hopyard.commands.options import Api, AsJson
+from hopyard.commands.options import Api, AsJson, Out
 from hopyard.failures import Failure, Unreachable
 from hopyard.local.stacks import stack_near
 from hopyard.show.tables import checks_table, facts_table
-from hopyard.show.terminal import put, show_json
+from hopyard.show.terminal import show
 
 
-def diag(*, api: Api = None, as_json: AsJson = False) -> None:
+def diag(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     """Look at everything one would look at when it does not work. Changes nothing.
 
     The API, NATS and each service (of a stack that `hopyard up` started
     here), the nodes, the policy, and an audit of the whole event log.
 
     $ hopyard diag
-    $ hopyard diag --json > for-the-bug-report.json
+    $ hopyard diag --out for-the-bug-report.json
     """
     from hopyard.actions.diagnose import diagnose  # noqa: PLC0415 - brings aiohttp
 
     url, here = api_url(api), stack_near(Path.cwd())
     stack = here if here is not None and here.api_url == url else None
     found = asyncio.run(diagnose(url, stack, versions()))
-    if as_json:
-        show_json(found)
-    else:
-        put(checks_table((check.what, check.ok, check.detail) for check in found.checks))
-        put(facts_table(found.versions))
+    checks = checks_table((check.what, check.ok, check.detail) for check in found.checks)
+    show(found, Group(checks, facts_table(found.versions)), as_json=as_json, out=out)
     if not found.reachable:
         raise Unreachable(f"cannot reach {found.api_url}")
     if not found.well():

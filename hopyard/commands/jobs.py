@@ -18,6 +18,7 @@ from hopyard.commands.options import (
     AsJson,
     JobArgument,
     ListColumns,
+    Out,
     Quiet,
     Watching,
     chosen,
@@ -97,6 +98,7 @@ def ps(
     watching: Watching = False,
     api: Api = None,
     as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """List jobs: those that have not ended first, the newest of them at the top.
 
@@ -132,12 +134,12 @@ def ps(
     if quiet and not as_json:
         show_ids(job.job_id for job in page.jobs)
     else:
-        show(page, picture(page, Times(clock)), as_json=as_json, times=Times(clock))
+        show(page, picture(page, Times(clock)), as_json=as_json, out=out, times=Times(clock))
     if page.next and not as_json:
         say(f"there are more: hopyard ps --after {page.next}")
 
 
-def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
+def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     """Show one job: where it runs, how far it is, how long it waited, why it failed, where it ran before.
 
     $ hopyard show job-17
@@ -145,10 +147,10 @@ def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> N
     view, clock = timed(api, lambda client: client.job(JobId(job)))
     times = Times(clock)
     moves = [Text(moves_text(view.moves, times.moment))] if view.moves else []
-    show(view, Group(job_table(view, times), *moves), as_json=as_json, times=times)
+    show(view, Group(job_table(view, times), *moves), as_json=as_json, out=out, times=times)
 
 
-def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
+def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     """Say why a job is not running, or runs where it does.
 
     One reason; its place in the queue; who holds what it could use, and what
@@ -160,7 +162,7 @@ def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
     """
     view, clock = timed(api, lambda client: client.why(JobId(job)))
     times = Times(clock)
-    show(view, Text(why_text(view, times.moment)), as_json=as_json, times=times)
+    show(view, Text(why_text(view, times.moment)), as_json=as_json, out=out, times=times)
 
 
 def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:

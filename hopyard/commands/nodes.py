@@ -47,6 +47,7 @@ def nodes(
     watching: Watching = False,
     api: Api = None,
     as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """List the nodes, what is free on them, and who holds the rest.
 
@@ -75,7 +76,7 @@ def nodes(
     if quiet and not as_json:
         show_ids(view.node.node_id for view in page.nodes)
     else:
-        show(page, picture(page, Times(clock)), as_json=as_json, times=Times(clock))
+        show(page, picture(page, Times(clock)), as_json=as_json, out=out, times=Times(clock))
 
 
 @node.command()

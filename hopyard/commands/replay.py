@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hopyard.api.connect import api_url
-from hopyard.commands.options import Api, AsJson, Columns, Scenario, Seed, Trace
+from hopyard.commands.options import Api, AsJson, Columns, Out, Scenario, Seed, Trace
 from hopyard.failures import Failure, Interrupted
 from hopyard.local.signals import run_until_stopped
 from hopyard.show.tables import facts_table
@@ -22,6 +22,7 @@ def replay(
     wait: Annotated[bool, typer.Option("--wait", help="Until every job has ended.")] = False,
     api: Api = None,
     as_json: AsJson = False,
+    out: Out = None,
 ) -> None:
     """Submit a scenario's jobs to a running stack, each at its time by the stack's clock.
 
@@ -48,7 +49,7 @@ def replay(
         raise Interrupted("interrupted")
     ended = {state: str(count) for state, count in done.ended.items()}
     counts = {"submitted": str(done.submitted), "refused": str(done.refused)}
-    show(done, facts_table(counts | ended | {"took": duration(done.wall_s)}), as_json=as_json)
+    show(done, facts_table(counts | ended | {"took": duration(done.wall_s)}), as_json=as_json, out=out)
     if done.refused:
         raise Failure(f"{done.refused} of {len(spec.arrivals)} jobs were refused")
     if wait and done.ended.get("completed", 0) != done.submitted:

@@ -10,7 +10,7 @@ import typer
 
 from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Trace, writable
 from hopyard.show.tables import scenarios_table
-from hopyard.show.terminal import complain_of, put, say, show_json, show_result, write_lines
+from hopyard.show.terminal import complain_of, say, show, show_result, write_lines
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
 from schemas.results import RunResult
@@ -125,7 +125,7 @@ def _watched() -> Iterator["Watch"]:
         ticker.clear()
 
 
-def scenarios(*, as_json: AsJson = False) -> None:
+def scenarios(*, as_json: AsJson = False, out: Out = None) -> None:
     """List the scenarios that ship with hopyard.
 
     $ hopyard scenarios
@@ -133,10 +133,7 @@ def scenarios(*, as_json: AsJson = False) -> None:
     from loadgen.scenarios import load_scenario, scenario_names  # noqa: PLC0415 - brings numpy
 
     found = [load_scenario(name) for name in scenario_names()]
-    if as_json:
-        show_json(found)
-    else:
-        put(scenarios_table(found))
+    show(found, scenarios_table(found), as_json=as_json, out=out)
 
 
 def register(app: typer.Typer) -> None:

@@ -41,7 +41,7 @@ def put(table: RenderableType) -> None:
 
 
 def show(
-    message: Message,
+    message: object,
     table: RenderableType,
     *,
     as_json: bool,

@@ -11,9 +11,12 @@ import pytest
 
 from hopyard.actions import watch as watching
 from hopyard.actions.submit import this_user
-from schemas.ids import JobId, NodeId
+from schemas.accuracy import AccuracyReport, AccuracyRow
+from schemas.calibration import BandwidthRow, Calibration
+from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Gang
-from schemas.views import JobPage, JobView, NodePage, PolicyPage, Submitted
+from schemas.views import JobPage, JobView, NodePage, PolicyChoice, PolicyPage, Submitted
+from tests.fact_builders import queued
 from tests.hopyard.cli_builders import JOB_YAML, job_view, node_view, plan_view, status_view
 from tests.hopyard.cli_line import Hopyard, command_line
 from tests.hopyard.cli_server import CannedApi, canned_api
@@ -141,6 +144,56 @@ def test_json_keeps_the_numbers_and_adds_dates(hopyard: Hopyard, api: CannedApi)
     answers(api)
     first = json.loads(hopyard("ps", "--json").out)["jobs"][0]
     assert (first["submitted_at"], first["submitted_at_iso"]) == (NOON - 900, "2026-11-22T10:45:00.000+00:00")
+
+
+@pytest.mark.parametrize("command", ["ps", f"show {LONG}", "nodes", "status", "version", "scenarios"])
+def test_what_is_printed_as_json_can_be_written_into_a_file(
+    hopyard: Hopyard, api: CannedApi, command: str
+) -> None:
+    answers(api)
+    shown = hopyard(*command.split(), "--out", "found.json").out
+    assert shown == hopyard(*command.split()).out
+    assert json.loads(Path("found.json").read_text()) == json.loads(hopyard(*command.split(), "--json").out)
+
+
+def test_facts_have_dates_where_the_clock_is_the_wall_s(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/events", {"seq": 1, "event": queued("bert-7", at=NOON)})
+    assert hopyard("events").out.startswith("2026-11-22 11:00:00  bert-7 ")
+    api.keeps_time(now=NOON, speed=60.0)
+    ran = hopyard("events")
+    assert ran.out.startswith("20779d 11:00:00.0  bert-7 ")
+    assert ran.err == "times are cluster time: 60 cluster seconds a second\n"
+    assert hopyard("events", "--json").err == ""
+
+
+def asked(kind: Callable[[], object]) -> Callable[..., object]:
+    return lambda *_: kind()
+
+
+def test_an_hour_of_the_accuracy_is_shown_by_its_beginning(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    key = (str(int(NOON // 3600)),)
+    row = AccuracyRow(key=key, executions=3, accuracy=0.9, error_p50=0.1, error_p95=0.2, bias=0.05)
+    report = AccuracyReport(by=("hour",), rows=(row,), overall=None)
+    monkeypatch.setattr("hopyard.commands.accuracy.ask", asked(lambda: report))
+    assert "2026-11-22 11:00:00 UTC" in hopyard("accuracy", "--by", "hour").out
+
+
+def test_a_calibration_says_how_long_ago_it_was_made(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    row = BandwidthRow(
+        gpu_type=GpuType("t4"), link=1e10, network=None, at=NOON - 600, measurements=5, error=0.1
+    )
+    monkeypatch.setattr(
+        "hopyard.commands.calibrate.ask", asked(lambda: Calibration(rows=(row,), left_out={}))
+    )
+    assert "10m ago" in hopyard("calibrate", "--show").out
+    shown = json.loads(hopyard("calibrate", "--show", "--json").out)
+    assert shown["rows"][0]["at_iso"] == "2026-11-22T10:50:00.000+00:00"
 
 
 def test_a_rejected_job_says_why(hopyard: Hopyard, api: CannedApi) -> None:
