@@ -15,6 +15,7 @@ const REST_MS = 5000; // while none come
 const AFTER_MS = 2500; // how long after a fact it is read again: the monitor may learn of it later
 const BACK_MS = [500, 1000, 2000, 5000];
 const SHARE = 4; // a reading that took long is followed by a rest of so many times that
+const REST_MOST_MS = 10000;
 const MEASURES_KEPT = 200;
 
 const model = new Model();
@@ -65,13 +66,14 @@ async function read() {
     plansAt > seen.plansRead ? plans.read() : undefined,
   ]);
   seen.plansRead = plansAt;
+  if (job.id !== null || !byId("ask").hidden) return undefined; // the reader has gone on meanwhile
   const began = performance.now();
   byId("cluster").hidden = false;
   cluster.status(status);
   cluster.time();
   timeline.draw();
-  await cluster.showNodes(model);
-  measured(began);
+  cluster.showNodes(model);
+  return measured(began);
 }
 
 /** For who measures the page: how long each drawing took. */
@@ -99,7 +101,7 @@ function tick() {
   if (document.hidden || !byId("ask").hidden) return;
   const now = performance.now();
   const busy = now - seen.factAt < AFTER_MS;
-  const due = Math.max(busy ? EVERY_MS : REST_MS, SHARE * seen.tookMs);
+  const due = Math.max(busy ? EVERY_MS : REST_MS, Math.min(SHARE * seen.tookMs, REST_MOST_MS));
   if (now - seen.readAt >= due) refresh();
   else if (clock.known && job.id === null && !byId("cluster").hidden) cluster.time();
 }
@@ -115,6 +117,11 @@ function onFact(line) {
   if (first) setTimeout(refresh, 100);
 }
 
+// A browser keeps pages that were left, for the way back; their stream would hold one of its few connections.
+let leaving = new AbortController();
+addEventListener("pagehide", () => leaving.abort());
+addEventListener("pageshow", () => (leaving = leaving.signal.aborted ? new AbortController() : leaving));
+
 async function link() {
   for (let tries = 0; ; tries++) {
     if (!byId("ask").hidden) {
@@ -128,7 +135,7 @@ async function link() {
         linked("live", "live");
         seen.planAt += 1;
         refresh(true);
-      }, onFact, null);
+      }, onFact, leaving.signal);
       linked("wait", "connecting again");
     } catch (error) {
       if (error instanceof Unauthorized) askToken();

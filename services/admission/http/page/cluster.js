@@ -98,7 +98,7 @@ export class Cluster {
     terms(byId("figures"), FIGURES.map(([name, key, format]) => [name, format(metrics[key])]));
   }
 
-  async showNodes(model) {
+  showNodes(model) {
     if (!byId("nodes-fold").open) return;
     this.nodes.update(model.nodes.map((node) => ({ ...node, ...onNode(model, node) })));
   }

@@ -8,6 +8,8 @@ import { byId, clusterNow, duration, el, gang, moment, number, percent, words } 
 
 const FACTS_MOST = 200;
 const RUNS_MOST = 100;
+const OUTPUT_MOST = 500;
+const OUTPUT_EVERY_MS = 4000;
 
 export class JobPage {
   constructor() {
@@ -19,6 +21,7 @@ export class JobPage {
     this.close();
     this.id = id;
     this.facts = new Map();
+    this.outputAt = -Infinity;
     this.#build();
     this.place.hidden = false;
     this.place.focus({ preventScroll: true });
@@ -77,7 +80,7 @@ export class JobPage {
       this.runs.update([...runs].reverse().slice(0, RUNS_MOST));
       this.speed.hidden = runs.length === 0;
       if (runs.length) this.chart.show(runs.slice(-RUNS_MOST), clusterNow());
-      await this.#readOutput(path, id);
+      this.#readOutput(path, id).catch((error) => this.id === id && showOutput(this.output, [{ node: "output", problem: error.message }]));
     } catch (error) {
       if (!(error instanceof NotFound) || this.id !== id) throw error;
       this.why.textContent = error.message;
@@ -145,25 +148,20 @@ export class JobPage {
 
   // ---- output
 
-  /** Whether this cluster keeps what jobs write: its API says so. */
-  async #keepsOutput() {
-    this.paths ??= Object.keys((await get("openapi.json")).paths);
-    return this.paths.includes("/v1/jobs/{id}/output");
-  }
-
+  /** The newest lines; now and then, for every agent of the job is asked. */
   async #readOutput(path, id) {
-    if (!(await this.#keepsOutput())) return;
-    const output = await get(`${path}/output`);
-    if (this.id === id) showOutput(this.output, output);
+    if (performance.now() - this.outputAt < OUTPUT_EVERY_MS) return;
+    this.outputAt = performance.now();
+    const found = await lines(`${path}/output?newest=${OUTPUT_MOST}`);
+    if (this.id === id) showOutput(this.output, found);
   }
 }
 
-/** What the job wrote, whatever form the API gives it: text, or lines with a `text`. */
-function showOutput(place, output) {
-  const rows = output.lines ?? output.output ?? [];
-  const text = typeof rows === "string" ? rows : rows.map((row) => row.text ?? row.line ?? String(row)).join("\n");
+/** What the job printed, each line with its node and rank; or why a node's lines are missing. */
+function showOutput(place, found) {
+  const text = found.map((line) => `${line.node}${line.rank === undefined ? "" : ` ${line.rank}`} | ${line.problem || line.text}`).join("\n");
   place.hidden = text === "";
-  const shown = place.querySelector("pre") ?? place.appendChild(el("pre", { tabindex: "0", "aria-label": "What the job wrote" }));
+  const shown = place.querySelector("pre") ?? place.appendChild(el("pre", { tabindex: "0", role: "region", "aria-label": "What the job printed" }));
   if (shown.textContent !== text) shown.textContent = text;
 }
 

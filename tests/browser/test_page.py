@@ -1,0 +1,234 @@
+"""The page in a real browser, over a real stack that asks for a token.
+
+One stack and one browser for all: a test begins by opening the page anew.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import ActionChains, Chrome, Keys
+from selenium.webdriver.common.by import By
+
+from tests.browser.chromium import browser, complaints, js, scheme, size, text, until
+from tests.browser.running import TOKEN, RunningStack, proxy, stack
+
+pytestmark = pytest.mark.browser
+
+READING = (Path(__file__).parent / "reading.js").read_text("utf-8")
+WATCH_LINK = """
+const link = document.getElementById("link");
+window.states = [];
+new MutationObserver(() => states.push(link.dataset.state)).observe(link, {attributes: true});
+"""
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
+    with stack(tmp_path_factory.mktemp("stack")) as running:
+        running.submit_all()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(cluster: RunningStack, chrome: Chrome) -> Chrome:
+    """The page with its token, live, in the usual size; and nothing to complain about yet."""
+    open_with_token(chrome, cluster.url)
+    return chrome
+
+
+def open_page(driver: Chrome, url: str) -> None:
+    """Anew, without what it has kept."""
+    size(driver, 1280, 900)
+    scheme(driver, "light")
+    driver.get(url)
+    js(driver, "sessionStorage.clear()")
+    driver.get("about:blank")
+    driver.get(url)
+
+
+def open_with_token(driver: Chrome, url: str) -> None:
+    open_page(driver, url)
+    until(driver, lambda: driver.find_element(By.ID, "token").is_displayed(), "the form for the token")
+    show_token(driver, TOKEN)
+    until(driver, lambda: state(driver) == "live", "a live page")
+    until(driver, lambda: driver.find_element(By.ID, "cluster").is_displayed(), "the cluster")
+    complaints(driver)  # the browser's own line for the refusal that asked for the token
+
+
+def show_token(driver: Chrome, token: str) -> None:
+    field = driver.find_element(By.ID, "token")
+    field.clear()
+    field.send_keys(token, Keys.ENTER)
+
+
+def state(driver: Chrome) -> str:
+    return text(driver, "#link")
+
+
+def jobs_listed(driver: Chrome) -> str:
+    return text(driver, "#jobs-table tbody")
+
+
+def choose(driver: Chrome, which: str) -> None:
+    """By key: what a pointer aims at may move while the page grows."""
+    tab = driver.find_element(By.CSS_SELECTOR, f"[data-which={which}]")
+    tab.send_keys(Keys.ENTER)
+    assert tab.get_attribute("aria-pressed") == "true"
+
+
+def go(driver: Chrome, place: str) -> None:
+    js(driver, "location.hash = arguments[0]", place)
+
+
+# ---- the token
+
+
+def test_without_the_token_nothing_is_shown_and_a_wrong_one_is_refused(
+    cluster: RunningStack, chrome: Chrome
+) -> None:
+    open_page(chrome, cluster.url)
+    until(chrome, lambda: chrome.find_element(By.ID, "ask").is_displayed(), "the form")
+    assert not chrome.find_element(By.ID, "cluster").is_displayed()
+    show_token(chrome, "wrong")
+    until(chrome, lambda: "not the token" in text(chrome, "#ask-error"), "the refusal")
+    show_token(chrome, TOKEN)
+    until(chrome, lambda: chrome.find_element(By.ID, "cluster").is_displayed(), "the cluster")
+    chrome.refresh()
+    until(chrome, lambda: state(chrome) == "live", "a token that outlives a new reading of the page")
+    assert js(chrome, "return localStorage.length") == 0
+    assert TOKEN not in js(chrome, "return document.cookie + location.href")
+
+
+# ---- what it shows
+
+
+def test_it_follows_the_jobs_from_their_submission_to_their_end(cluster: RunningStack, page: Chrome) -> None:
+    with cluster.drained():
+        began = time.monotonic()
+        name = cluster.submit("seen", samples=1e9)
+        until(page, lambda: name in jobs_listed(page), "the new job among those that wait")
+        print(f"a submitted job was seen after {time.monotonic() - began:.2f} s")
+    choose(page, "running")
+    until(page, lambda: name in jobs_listed(page), "the job among those that run")
+    on_gpus = "return document.getElementById('canvas').getAttribute('aria-label')"
+    assert "on their GPUs" in js(page, on_gpus)
+    cluster.call("DELETE", f"v1/jobs/{name}")
+    choose(page, "ended")
+    until(page, lambda: name in jobs_listed(page), "the job among those that have ended")
+    assert "hops" in text(page, "#policy")
+    assert "optimal" in text(page, "#plans-table")
+    assert all(service in text(page, "#services-table") for service in ("planner", "monitor"))
+    assert complaints(page) == []
+
+
+def test_a_jobs_page_shows_its_places_its_throughput_and_its_facts(
+    cluster: RunningStack, page: Chrome
+) -> None:
+    name = cluster.submit("looked-at")
+    go(page, f"#/jobs/{name}")
+    until(page, lambda: text(page, "#job-title") == name, "the job's page")
+    until(page, lambda: text(page, "#job .badge") == "completed", "its end")
+    until(page, lambda: "job completed" in text(page, "#job [aria-label=Facts]"), "its last fact")
+    places = text(page, "#job [aria-label=Places] tbody")
+    assert "GPU" in places
+    assert "%" in places, "predicted beside measured"
+    assert page.find_elements(By.CSS_SELECTOR, "#job .uplot canvas")
+    page.back()
+    until(page, lambda: page.find_element(By.ID, "cluster").is_displayed(), "the cluster again")
+    assert complaints(page) == []
+
+
+def test_a_plan_says_what_it_placed_and_left_out(page: Chrome) -> None:
+    until(page, lambda: page.find_elements(By.CSS_SELECTOR, "#plans-table button"), "a plan")
+    js(page, "document.querySelector('#plans-table button').click()")
+    until(page, lambda: "Left out" in text(page, "#plan"), "what it decided")
+    assert "Placed" in text(page, "#plan")
+
+
+def test_hostile_text_stays_text(cluster: RunningStack, page: Chrome) -> None:
+    with cluster.drained():
+        name = cluster.submit("hostile", model=HOSTILE)
+        until(page, lambda: name in jobs_listed(page) and HOSTILE in jobs_listed(page), "the job")
+    go(page, f"#/jobs/{name}")
+    until(page, lambda: HOSTILE in text(page, "#job dl"), "its model")
+    go(page, "#/jobs/" + js(page, "return encodeURIComponent(arguments[0])", HOSTILE))
+    until(page, lambda: text(page, "#job-title") == HOSTILE, "a page about a hostile id")
+    assert "owned" not in page.title
+    assert js(page, "return document.querySelectorAll('main img, main script').length") == 0
+    own = js(page, "return performance.getEntriesByType('resource').map((each) => new URL(each.name).origin)")
+    assert set(own) == {cluster.url.rstrip("/")}
+
+
+# ---- the link
+
+
+def test_it_connects_again_by_itself_after_admission_was_killed(cluster: RunningStack, page: Chrome) -> None:
+    js(page, WATCH_LINK)
+    cluster.kill("admission")
+    until(page, lambda: "wait" in js(page, "return window.states"), "the page sees that the link is gone")
+    until(page, lambda: state(page) == "live", "the link again")
+    with cluster.drained():
+        name = cluster.submit("after")
+        until(page, lambda: name in jobs_listed(page), "a job after")
+
+
+def test_it_works_behind_a_proxy_with_a_prefix(cluster: RunningStack, chrome: Chrome) -> None:
+    with proxy(cluster.port, "/gpus/here/") as url:
+        open_with_token(chrome, url)
+        with cluster.drained():
+            name = cluster.submit("proxied")
+            until(chrome, lambda: name in jobs_listed(chrome), "a job through the proxy")
+        assert complaints(chrome) == []
+        chrome.get("about:blank")
+
+
+# ---- who reads it
+
+
+def test_everything_is_reached_by_keys(page: Chrome) -> None:
+    page.refresh()  # so that keys begin at the top
+    until(page, lambda: page.find_elements(By.CSS_SELECTOR, "#plans-table button"), "plans")
+    reached: list[str] = []
+    for _ in range(60):
+        ActionChains(page).send_keys(Keys.TAB).perform()
+        reached.append(js(page, "return document.activeElement.id || document.activeElement.textContent"))
+    wanted = ["Skip to the content", "Timeline", "range", "nearer", "now", "lanes", "Running", "find-id"]
+    assert [
+        each for each in dict.fromkeys(reached) if each in wanted
+    ] == wanted  # after the last comes the first
+
+
+def test_the_timeline_is_walked_and_opened_by_keys(page: Chrome) -> None:
+    lanes = page.find_element(By.ID, "lanes")
+    for _ in range(3):
+        lanes.send_keys(Keys.ARROW_DOWN)
+    lanes.send_keys("+", "+", "-", Keys.END, Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
+    until(page, lambda: " of " in text(page, "#readout"), "what is chosen, in words")
+    assert page.find_element(By.ID, "readout").get_attribute("aria-live") == "polite"
+    name = text(page, "#readout a")
+    lanes.send_keys(Keys.ENTER)
+    until(page, lambda: text(page, "#job-title") == name, "the job's page")
+
+
+@pytest.mark.parametrize("width", [1280, 768, 420, 320])
+@pytest.mark.parametrize("preferred", ["light", "dark"])
+def test_it_can_be_read_in_every_size_and_scheme(page: Chrome, width: int, preferred: str) -> None:
+    size(page, width, 900)
+    scheme(page, preferred)
+    js(page, "document.getElementById('nodes-fold').open = true")
+    until(page, lambda: text(page, "#nodes tbody"), "the table of nodes")
+    choose(page, "ended")
+    until(page, lambda: jobs_listed(page), "jobs")
+    assert js(page, READING) == []
+    go(page, "#/jobs/" + text(page, "#jobs-table tbody a"))
+    until(page, lambda: text(page, "#job [aria-label=Facts] tbody"), "a job's facts")
+    assert js(page, READING) == []
