@@ -1,5 +1,5 @@
 # One image per service, with the dependencies of that service and no others:
-#   docker build --build-arg SERVICE=planner --build-arg EXTRAS="--extra planner" .
+#   docker build --build-arg SERVICE=planner --build-arg LIBRARIES=planner .
 # What all have in common comes first, so it is built and stored once.
 FROM python:3.11-slim AS base
 ENV PATH=/app/.venv/bin:$PATH PYTHONUNBUFFERED=1 UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 \
@@ -8,10 +8,10 @@ RUN pip install --no-cache-dir --root-user-action ignore "uv>=0.13,<0.14" \
     && useradd --create-home hopyard && install -d -o hopyard /data
 WORKDIR /app
 COPY pyproject.toml ./
-RUN uv sync --no-dev --no-install-project
+RUN uv sync --only-group process
 
 FROM base AS wheel
-COPY README.md ./
+COPY README.md LICENSE ./
 COPY schemas schemas
 COPY shared shared
 COPY services services
@@ -20,8 +20,9 @@ COPY hopyard hopyard
 RUN uv build --wheel --out-dir /dist
 
 FROM base AS installed
-ARG EXTRAS=""
-RUN uv sync --no-dev --no-install-project $EXTRAS
+# A dependency group of pyproject.toml; those of the other services stay out.
+ARG LIBRARIES=process
+RUN uv sync --only-group $LIBRARIES
 COPY --from=wheel /dist /dist
 RUN uv pip install --no-deps /dist/*.whl
 COPY loadgen/clusters clusters

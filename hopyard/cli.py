@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from hopyard.failures import INTERRUPTED, INVALID, Failure
+from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed
 from hopyard.show.terminal import complain
 from schemas.settings import Settings
 
@@ -156,6 +156,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         complain(_misused(misuse, words), INVALID, as_json=as_json)
     except typer.Abort:
         complain("interrupted", INTERRUPTED, as_json=as_json)
+    except ModuleNotFoundError as error:
+        lacking = not_installed(error)
+        if lacking is None:
+            raise
+        complain(lacking, REFUSED, as_json=as_json)
     except ValueError as error:
         from shared.runtime.files import InvalidFile  # noqa: PLC0415 - brings the YAML parser
 

@@ -7,6 +7,7 @@
 130  interrupted
 """
 
+import os
 from typing import ClassVar
 
 REFUSED = 1
@@ -15,6 +16,16 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 KINDS = {REFUSED: "refused", INVALID: "invalid", UNREACHABLE: "unreachable", INTERRUPTED: "interrupted"}
 """of failures, as they are called in JSON"""
+
+
+NOT_INSTALLED = os.EX_UNAVAILABLE
+"""exit code of a service that lacks a library, and would the next time too"""
+WHERE_FROM = {
+    **dict.fromkeys(("duckdb", "highspy", "nats", "numpy", "ortools", "prometheus_client"), "hopyard"),
+    **dict.fromkeys(("aiohttp", "structlog", "yaml"), "hopyard"),
+    **dict.fromkeys(("markdown_it", "matplotlib"), '"hopyard[lab]"'),
+}
+"""what brings a library that is imported when it is needed, by the name of its module"""
 
 
 class Failure(Exception):
@@ -51,3 +62,18 @@ class Died(Failure):
 
 class NotReady(Failure):
     """Some service did not get ready in time."""
+
+
+class NotInstalled(Failure):
+    """A library is not there; the text says how to install it."""
+
+
+def not_installed(error: BaseException) -> NotInstalled | None:
+    """What to install, when the error or one that it came from is the want of a library of ours."""
+    came_from: BaseException | None = error
+    while came_from is not None:
+        library = (getattr(came_from, "name", None) or "").partition(".")[0]
+        if isinstance(came_from, ModuleNotFoundError) and library in WHERE_FROM:
+            return NotInstalled(f"{library} is not installed: pip install {WHERE_FROM[library]}")
+        came_from = came_from.__cause__
+    return None

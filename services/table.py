@@ -23,8 +23,8 @@ class ServiceEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """of its package in `services`, its process, its image"""
     purpose: str
-    extra: str | None = None
-    """the optional dependencies that it needs besides those of every process"""
+    libraries: str = "process"
+    """the dependency group of `pyproject.toml` that it runs with"""
     turn: int
     """its place, on virtual time, among services that are ready at the same instant: what happened on the
     nodes comes first and the planner last, so that a plan knows all of its instant"""
@@ -44,8 +44,10 @@ class ServiceEntry(msgspec.Struct, frozen=True, kw_only=True):
 TABLE: tuple[ServiceEntry, ...] = (
     ServiceEntry(name="admission", turn=5, purpose="takes jobs in and answers the HTTP API"),
     ServiceEntry(name="profiler", turn=1, purpose="measures new workloads on each GPU type"),
-    ServiceEntry(name="estimator", turn=2, purpose="predicts throughputs from what ran", extra="estimator"),
-    ServiceEntry(name="planner", turn=6, purpose="decides which jobs run where", extra="planner"),
+    ServiceEntry(
+        name="estimator", turn=2, purpose="predicts throughputs from what ran", libraries="estimator"
+    ),
+    ServiceEntry(name="planner", turn=6, purpose="decides which jobs run where", libraries="planner"),
     ServiceEntry(name="placer", turn=3, purpose="turns plans into starts and stops on nodes"),
     ServiceEntry(
         name="monitor", turn=4, purpose="finds lost nodes and ended jobs, and answers about the present"

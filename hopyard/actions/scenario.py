@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hopyard.failures import Invalid
+from hopyard.failures import Invalid, not_installed
 from hopyard.local.processes import Say
 from loadgen import scenarios
 from loadgen.in_force import InForce, in_force
@@ -96,7 +96,7 @@ def chosen_cluster(name: str) -> ClusterFile:
 
 
 def check_policy(name: str | None) -> None:
-    """Raises Invalid for a policy that cannot plan or lacks an option.
+    """Raises Invalid for a policy that cannot plan or lacks an option, NotInstalled where it lacks a library.
 
     None, the scenario's own, is not checked.
     """
@@ -105,7 +105,7 @@ def check_policy(name: str | None) -> None:
     try:
         Registry().find(name)
     except UnfitPolicy as error:
-        raise Invalid(str(error)) from None
+        raise not_installed(error) or Invalid(str(error)) from None
 
 
 def valid(load: Callable[[], T]) -> T:

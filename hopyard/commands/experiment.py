@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from hopyard.commands.about import versions
 from hopyard.commands.options import AsJson, Columns, Scenario, Trace, located
-from hopyard.failures import Failure, Invalid
+from hopyard.failures import Invalid
 from hopyard.show.terminal import console, say, show_json
 from hopyard.show.ticker import Ticker
 
@@ -30,7 +29,6 @@ DECIDED = {
     "dump_problems": "`simulate --dump-problems`",
 }
 """settings that these commands take from elsewhere"""
-NEEDED = ("duckdb", "markdown_it", "matplotlib", "ortools")
 
 
 class Name(StrEnum):
@@ -92,7 +90,6 @@ def experiment(
     $ hopyard experiment table3
     $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4
     """
-    needed()
     from hopyard.lab.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services
 
     chosen = EXPERIMENTS[name]
@@ -130,18 +127,10 @@ def compare(
     $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace jobs.csv
     $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
     """
-    needed()
     from hopyard.lab.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
     options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace, columns=columns)
     _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events, as_json=as_json)
-
-
-def needed() -> None:
-    """Raises Failure when the packages that run and show experiments are not here."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise Failure(f"{', '.join(missing)} missing: pip install 'hopyard[lab]'")
 
 
 def _options(

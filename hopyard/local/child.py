@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 
+from hopyard.failures import NOT_INSTALLED, not_installed
+
 PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
 KILL_AFTER_S = 5.0
@@ -21,7 +23,14 @@ def main() -> None:
     parent, module = int(sys.argv[1]), sys.argv[2]
     leave_with(parent)
     sys.argv = sys.argv[2:]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        lacking = not_installed(error)
+        if lacking is None:
+            raise
+        sys.stderr.write(f"{lacking}\n")
+        sys.exit(NOT_INSTALLED)
 
 
 def leave_with(parent: int) -> None:

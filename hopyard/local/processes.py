@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from hopyard.failures import Died
+from hopyard.failures import NOT_INSTALLED, Died, NotInstalled
 
 Say = Callable[[str], None]
 """where a line about what happens goes"""
@@ -75,11 +75,13 @@ async def start(program: Program) -> RunningProgram:
 
 
 async def keep(running: RunningProgram, restarts: Restarts, say: Say) -> None:
-    """Start the program again whenever it ends. Raises Died when that happens too often."""
+    """Start the program again whenever it ends. Raises Died when that happens too often, and NotInstalled."""
     allowed = Allowance(restarts)
     while True:
         code = await running.process.wait()
         kill_group(running.process.pid)
+        if code == NOT_INSTALLED:
+            raise NotInstalled(f"{running.program.name}: {_tail(running.program)[-1]}")
         running.last_error = _last_error(running.program, code)
         delay_s = allowed.take()
         if delay_s is None:

