@@ -1,5 +1,6 @@
 """The few struct bases that all messages share: what travels, what happened, what a user wrote."""
 
+from functools import cache
 from typing import ClassVar
 
 import msgspec
@@ -34,6 +35,7 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
         return f"hopyard.{entity}.{getattr(self, self.entity_field)}.{fact}"
 
     @classmethod
+    @cache
     def tag(cls) -> str:
         return str(cls.__struct_config__.tag)
 

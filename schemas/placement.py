@@ -5,6 +5,7 @@ Only the form is checked here. What a mode means for throughput, batches and pro
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 from schemas.base import Message
 from schemas.ids import NodeId
@@ -30,6 +31,7 @@ class Mode(Message, frozen=True, kw_only=True, tag_field="mode"):
     """How workers synchronise. What a mode says of single members comes in the order of the members."""
 
     @classmethod
+    @cache
     def tag(cls) -> str:
         return str(cls.__struct_config__.tag)
 

@@ -38,4 +38,11 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
 
 def promised(state: State, node_id: NodeId) -> int:
     """GPUs on a node that wanted placements have or wait for."""
-    return sum(placed.gang.on(node_id) for placed in state.placements.values() if placed.wanted)
+    return sum(
+        [
+            one.gpus
+            for placed in state.placements.values()
+            for one in placed.gang.members
+            if one.node == node_id and placed.wanted
+        ]
+    )

@@ -130,11 +130,10 @@ def _holders(
 ) -> dict[GpuType, dict[JobId, int]]:
     """GPUs by job, by type, once the plan is carried out; of the types `wanted`."""
     holders: dict[GpuType, dict[JobId, int]] = {gpu_type: {} for gpu_type in wanted}
-    nodes = state.nodes
+    of_node = {node_id: holders.get(known.node.gpu_type) for node_id, known in state.nodes.items()}
     for job_id, gang in _places(state, kind, choices):
         for one in gang.members:
-            node = nodes.get(one.node)
-            own = holders.get(node.node.gpu_type) if node is not None else None
+            own = of_node.get(one.node)
             if own is not None:
                 own[job_id] = own.get(job_id, 0) + one.gpus
     return holders

@@ -70,7 +70,8 @@ def view_of(
     fragment = kind == PlanKind.FRAGMENT
     nodes = _nodes(state, state.claims.claimed if fragment else state.claims.reserved(), memo)
     shown = waiting(state) if fragment else plannable(state)
-    rows = [(state.jobs[job_id].submitted_at, job_id, state.jobs[job_id]) for job_id in shown]
+    jobs = state.jobs
+    rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in shown]
     rows.sort()  # never by the job itself: ids are unique
     memo.places_before, memo.places = memo.places, {}
     if len(memo.jobs) > 2 * len(state.jobs) + 100:  # most of them ended

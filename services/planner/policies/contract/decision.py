@@ -163,12 +163,13 @@ def _impossible(view: View, decision: Decision) -> str | None:
         stays = job.present is not None and job.present.gang is gang  # the view shows no misfit
         if not stays and (wrong := gangs.misfit(gang, job.demand, job.batch_size)):
             return f"job {job.job_id}: {wrong}"
+        mode, types = gang.mode, job.gpu_types
         for one in gang.members:
             node = nodes.get(one.node)
-            if node is None or node.gpu_type not in job.gpu_types:
+            if node is None or node.gpu_type not in types:
                 return f"job {job.job_id} on node {one.node}"
-            if gang.mode not in node.modes:
-                return f"node {one.node} runs no {gang.mode} gangs"
+            if mode not in node.modes:
+                return f"node {one.node} runs no {mode} gangs"
             given[one.node] = gpus = given.get(one.node, 0) + one.gpus
             if gpus > node.idle:
                 return f"node {one.node} is over-allocated"

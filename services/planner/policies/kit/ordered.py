@@ -62,6 +62,9 @@ class Ordered(ABC):
     def __init__(self, options: RigidOptions = STANDARD) -> None:
         self.rigid_demand = options.rigid_demand
         self._jobs = KnownJobs(options.rigid_demand)
+        self._looked_at: View | None = None
+        self._shown: dict[JobId, KnownJob] = {}
+        """jobs of the view that was looked at last"""
         self._last: tuple[View, tuple[WalkResult, Staying]] | None = None
 
     @abstractmethod
@@ -73,7 +76,7 @@ class Ordered(ABC):
         return WalkResult(served=self.serve(view, self.order(view)), memory=view.memory)
 
     def serve(self, view: View, queue: Sequence[ViewJob]) -> Served:
-        cluster = self._jobs.cluster(view.nodes)
+        cluster = self._look(view)
         return served(
             [self._known(job, cluster).queued for job in queue],
             cluster.pools,
@@ -82,8 +85,17 @@ class Ordered(ABC):
             preemptive=self.preemptive,
         )
 
+    def _look(self, view: View) -> Cluster:
+        if self._looked_at is not view:
+            self._looked_at, self._shown = view, {}
+        return self._jobs.cluster(view.nodes)
+
     def _known(self, job: ViewJob, cluster: Cluster) -> KnownJob:
-        return self._jobs.of(job, cluster, self.style(job), self.line(job))
+        known = self._shown.get(job.job_id)
+        if known is None:
+            known = self._jobs.of(job, cluster, self.style(job), self.line(job))
+            self._shown[job.job_id] = known
+        return known
 
     def style(self, job: ViewJob) -> Style:  # noqa: ARG002 - for subclasses that look at the job
         return Style.FEWEST_NODES
@@ -128,7 +140,7 @@ class Ordered(ABC):
     def _verdict(self, view: View) -> tuple[WalkResult, Staying]:
         """The walk down the queue of a view, kept for the second step of the same plan."""
         if self._last is None or self._last[0] is not view:
-            cluster = self._jobs.cluster(view.nodes)
+            cluster = self._look(view)
             staying = {job.job_id: self._known(job, cluster) for job in view.jobs if job.present is not None}
             self._last = view, (self.verdict(view), staying)
         return self._last[1]
