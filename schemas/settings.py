@@ -18,32 +18,47 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 class Settings(File, frozen=True, kw_only=True):
     # ---- bus and process
     nats_url: str = "nats://127.0.0.1:4222"
+    """where NATS is; several servers between commas"""
     nats_token: str = ""
+    """token that NATS asks for; empty: none"""
     nats_user: str = ""
+    """user by which NATS knows the services; empty: none"""
     nats_password: str = ""
+    """that user's password"""
     nats_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """copies of every stream and bucket; 3 in production"""
     ask_timeout_real_s: Seconds = 5.0
+    """how long a question to another service may take"""
     publish_timeout_real_s: Seconds = 5.0
+    """how long NATS may take to confirm a fact before it is published again"""
     publish_in_flight: Whole = 256
     """facts on their way to the server at once"""
     stream_max_bytes: Whole = 1_000_000_000
+    """size of the stream of facts; beyond it the oldest are dropped"""
     sample_max_age_real_s: Seconds = 3600.0
+    """samples older than this are dropped"""
     sample_max_bytes: Whole = 268_435_456
+    """size of the stream of samples; beyond it the oldest are dropped"""
     listener_queue: Whole = 10_000
     """samples a slow listener may be behind before it loses the oldest"""
     duplicate_window_real_s: Seconds = 600.0
+    """a fact that is published again within this time is dropped by the server"""
     snapshot_every: Whole = 5_000
     """facts between two snapshots of a service"""
     remembered_ids: Whole = 20_000
     """ids of facts that a service remembers, to drop what comes twice"""
     work_timeout_real_s: Seconds = 120.0
+    """work outside a core that takes longer counts as failed"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """what is logged: this and what is graver"""
     log_format: Literal["json", "console"] = "json"
+    """one JSON document a line, or text for people"""
     web_host: str = "127.0.0.1"
+    """address on which a service listens for HTTP"""
     web_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """health and metrics (and admission's API); 0: any free port"""
     web_max_body_bytes: Whole = 1_048_576
+    """a request with a larger body is refused"""
 
     # ---- clock
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0
@@ -69,9 +84,11 @@ class Settings(File, frozen=True, kw_only=True):
     jobs_open_max: Whole = 10_000
     """unfinished jobs"""
     gpus_per_job_max: Whole = 4_096
+    """a job that asks for more is refused"""
 
     # ---- rounds
     round_s: Seconds = 360.0
+    """length of a round: the time between two first plans"""
     policy: str = "hops"
     """with its options, as `hops+moving_cost_s=15`; `hopyard policy show NAME` prints them"""
     policies_allowed: str = ""
@@ -86,7 +103,9 @@ class Settings(File, frozen=True, kw_only=True):
     """a new workload is measured as soon as GPUs are idle; false: at the next boundary of a round, as in the
     Hops paper"""
     profile_iterations: Annotated[int, Meta(ge=10, le=50)] = 30
+    """iterations of a short measurement"""
     profile_timeout_s: Seconds = 600.0
+    """a measurement that takes longer is taken back"""
     profile_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
     """per type, before the type is out for the job"""
     gradient_bucket_bytes: Annotated[float, Meta(ge=0, le=1e12)] = 25e6
@@ -100,6 +119,7 @@ class Settings(File, frozen=True, kw_only=True):
     store_flush_real_s: Seconds = 2.0
     """how long an observation waits for others before it is written"""
     evidence_observations: Whole = 3
+    """see `evidence_s`"""
     evidence_s: Seconds = 60.0
     """a layer answers with at least so many observations, or so many seconds of running"""
     evidence_half_life_s: Seconds = 7 * 86_400.0
@@ -112,7 +132,9 @@ class Settings(File, frozen=True, kw_only=True):
     """how long facts may gather before the plan that they call for; a job that arrives while no other is on
     its way to the queue is planned at once"""
     gap: Share = 0.01
+    """a plan proven to be this near to the best is good enough"""
     solve_deadline_real_s: Seconds = 10.0
+    """a solve ends by then, with the best it has found"""
     solve_node_limit: Whole = 200
     """branch-and-bound nodes of a solve that is limited by work"""
     solve_limit: Literal["seconds", "work"] = "seconds"
@@ -122,9 +144,11 @@ class Settings(File, frozen=True, kw_only=True):
     dump_problems: str = ""
     """save the problem of every plan in this folder, for `hopyard solve`; empty: do not"""
     estimate_timeout_real_s: Seconds = 2.0
+    """a planner that waits longer for estimates goes by those of earlier plans"""
     lease_real_s: Seconds = 3.0
     """how long a planner leads without renewing"""
     raqlr_window_s: Seconds = 4 * 3600.0
+    """jobs that ended within this time count in the mean latency ratio (Hops eq. 7)"""
 
     # ---- placer
     start_timeout_real_s: Seconds = 60.0
@@ -132,6 +156,7 @@ class Settings(File, frozen=True, kw_only=True):
 
     # ---- agents and monitor
     heartbeat_real_s: Seconds = 1.0
+    """time between two heartbeats of a node"""
     node_lease_real_s: Seconds = 6.0
     """a node whose heartbeats stay out for so long is lost"""
     observe_every_s: Seconds = 120.0

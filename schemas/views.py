@@ -255,3 +255,21 @@ class Problem(Message, frozen=True, kw_only=True):
 class NodeDrain(Message, frozen=True, kw_only=True):
     node_id: NodeId
     draining: bool
+
+
+class SettingView(Message, frozen=True, kw_only=True):
+    """A setting in force. A secret that is set shows as stars."""
+
+    name: str
+    value: str | int | float | bool
+    default: str | int | float | bool
+    source: str
+    """who set it: a file, the environment, a scenario, …; `default`: nobody"""
+    doc: str
+    """what it means"""
+
+
+class SettingsView(Message, frozen=True, kw_only=True):
+    settings: tuple[SettingView, ...]
+    of: str = ""
+    """whose they are, in words"""

@@ -85,6 +85,7 @@ def _stack_spec(spec: DemoSpec) -> StackSpec:
         cluster=cluster_of(spec.scenario),
         clock_origin=time.time(),
         speed=spec.speed,
+        scenario=spec.scenario.name,
         settings=spec.scenario.settings,
         chosen=chosen if spec.policy is None else chosen | {"policy": spec.policy},
     )

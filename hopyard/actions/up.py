@@ -18,6 +18,8 @@ RESTARTS = Restarts(most=6, within_s=120.0)
 
 class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterFile
+    scenario: str
+    """its name; empty without one"""
     settings: dict[str, Value]
     """of the scenario"""
     data: Path
@@ -47,6 +49,7 @@ def _stack_spec(spec: UpSpec) -> StackSpec:
         cluster=spec.cluster,
         clock_origin=clock_origin(spec.data, spec.speed, time.time()),
         speed=spec.speed,
+        scenario=spec.scenario,
         settings=spec.settings,
         chosen={} if spec.policy is None else {"policy": spec.policy},
         api_port=spec.port,

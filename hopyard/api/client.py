@@ -27,6 +27,7 @@ from schemas.views import (
     PolicyPage,
     Problem,
     Readiness,
+    SettingsView,
     StatusView,
     Submitted,
     WhyView,
@@ -157,6 +158,9 @@ class Client:
 
     async def policies(self) -> PolicyPage:
         return await self._call("GET", "/v1/policies", PolicyPage)
+
+    async def settings(self) -> SettingsView:
+        return await self._call("GET", "/v1/settings", SettingsView)
 
     async def set_policy(self, choice: PolicyChoice) -> PolicyChoice:
         headers = {"Content-Type": "application/json"}

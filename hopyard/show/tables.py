@@ -14,12 +14,12 @@ from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, Tra
 from schemas.views import (
     ServiceState,
     ServiceView,
+    SettingView,
     StatusView,
 )
 
 if TYPE_CHECKING:
     from services.planner.work.options import DescribedOption
-    from shared.runtime.settings import Setting
 
 SHOWN_WITH_PLANS = ("decision_", "gap_")
 """metrics that the figures of the plans repeat"""
@@ -81,12 +81,22 @@ def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
     return table
 
 
-def settings_table(settings: Iterable["Setting"]) -> Table:
-    table = _table("setting", "value", "")
+def settings_table(settings: Iterable[SettingView]) -> Table:
+    """Each with its value and what it means; where somebody set it, who did, and what it is otherwise."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
     for each in settings:
-        style = "" if each.value == each.default else "bold yellow"
-        _add(table, each.name, Text(str(each.value), style), Text(each.doc, "dim"))
+        by = "" if each.source == "default" else f"  {each.source}; default {_value(each.default)}"
+        value = (_value(each.value), "bold yellow" if by else "")
+        table.add_row(each.name, Text.assemble(value, by, "\n", (each.doc, "dim")))
     return table
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value) or '""'
 
 
 def options_table(options: Iterable["DescribedOption"]) -> Table:

@@ -15,6 +15,7 @@ from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
 from shared.runtime.plugins import accepted_policies
 from shared.runtime.service import Gauge, Ports, Service
+from shared.runtime.settings import describe
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -37,7 +38,8 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
 def _routes(ports: Ports, settings: Settings, door: Door) -> "Sequence[web.RouteDef]":
     from services.admission.http.api import Api  # noqa: PLC0415 - brings aiohttp, which only a web server needs
 
-    return Api(ports.bus, ports.clock, settings, door).routes()
+    in_force = describe(settings, ports.sources)
+    return Api(ports.bus, ports.clock, settings, door, in_force).routes()
 
 
 def _cluster_nodes(settings: Settings) -> Sequence[Node]:

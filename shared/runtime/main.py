@@ -18,7 +18,7 @@ from shared.runtime.logs import configure_logs
 from shared.runtime.offload import Beside
 from shared.runtime.reports import Reporter, reported
 from shared.runtime.service import Ports, Service
-from shared.runtime.settings import load_settings
+from shared.runtime.settings import load_settings, sources_of
 from shared.runtime.shell import Shell
 from shared.runtime.web import serve
 
@@ -54,7 +54,7 @@ async def _serve(
     name: str, build: Build, settings: Settings, bus: JetStreamBus, reporter: Reporter | None
 ) -> None:
     clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
-    ports = Ports(bus=bus, clock=clock, offload=Beside())
+    ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ))
     with _starting(name):
         built = build(settings, ports)
         service = await built if inspect.isawaitable(built) else built

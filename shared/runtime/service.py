@@ -27,6 +27,8 @@ class Ports(msgspec.Struct, frozen=True):
     clock: Clock
     offload: Offload = INLINE
     tasks: Tasks = LOOP_TASKS
+    sources: Mapping[str, str] = {}
+    """who set each setting that is set"""
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):

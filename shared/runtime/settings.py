@@ -4,6 +4,7 @@ import ast
 import difflib
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,12 +13,18 @@ import msgspec
 import yaml
 
 from schemas.settings import Settings
+from schemas.views import SettingsView, SettingView
 
 PREFIX = "HOPYARD_"
 FILE_VARIABLE = "HOPYARD_SETTINGS"
 """environment variable that holds the path of the settings file"""
-NO_SETTINGS = {FILE_VARIABLE, PREFIX + "SERVICE", PREFIX + "SCENARIO", PREFIX + "PORT"}
+SOURCES_VARIABLE = "HOPYARD_SOURCES"
+"""who set what stands in the environment of a stack's processes, a JSON object: whoever starts them knows"""
+NO_SETTINGS = {FILE_VARIABLE, SOURCES_VARIABLE, PREFIX + "SERVICE", PREFIX + "SCENARIO", PREFIX + "PORT"}
 """not settings either: what the image and the compose file choose by"""
+ENVIRONMENT, DEFAULT = "environment", "default"
+_WHO = re.compile(r"//[^@/]+@")
+"""user and password in an address"""
 _SECRETS = ("token", "password")
 
 Value = str | int | float | bool
@@ -29,15 +36,6 @@ class UnknownSetting(ValueError):
     def __init__(self, message: str, name: str) -> None:
         super().__init__(message)
         self.name = name
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """One line of `hopyard config show`. A secret that is set shows as stars."""
-
-    name: str
-    value: Value
-    default: Value
-    doc: str
 
 
 def load_settings(environ: Mapping[str, str], path: Path | str | None = None) -> Settings:
@@ -60,18 +58,31 @@ def in_environment(environ: Mapping[str, str]) -> dict[str, Value]:
     return _checked(_from_environment(environ), PREFIX)
 
 
-def describe(settings: Settings) -> list[Setting]:
-    """Every setting with its value, its default and what it means."""
+def sources_of(environ: Mapping[str, str], path: Path | str | None = None) -> dict[str, str]:
+    """Who set each setting that is set. Raises as `load_settings` does."""
+    file = path or environ.get(FILE_VARIABLE) or ""
+    found = dict.fromkeys(in_file(environ, path), str(file)) | dict.fromkeys(
+        in_environment(environ), ENVIRONMENT
+    )
+    handed_on = msgspec.json.decode(environ.get(SOURCES_VARIABLE, "{}"), type=dict[str, str])
+    return found | {name: source for name, source in handed_on.items() if name in found}
+
+
+def describe(settings: Settings, sources: Mapping[str, str]) -> SettingsView:
+    """Every setting with its value, its default, who set it and what it means."""
     docs = docs_of(Settings)
-    return [
-        Setting(
-            name=field.name,
-            value=_shown(field.name, getattr(settings, field.name)),
-            default=field.default,
-            doc=docs.get(field.name, ""),
+    return SettingsView(
+        settings=tuple(
+            SettingView(
+                name=field.name,
+                value=_shown(field.name, getattr(settings, field.name)),
+                default=field.default,
+                source=sources.get(field.name, DEFAULT),
+                doc=docs.get(field.name, ""),
+            )
+            for field in msgspec.structs.fields(Settings)
         )
-        for field in msgspec.structs.fields(Settings)
-    ]
+    )
 
 
 def _from_file(path: Path) -> dict[str, object]:
@@ -130,6 +141,8 @@ def _label(name: str, source: str) -> str:
 
 
 def _shown(name: str, value: Value) -> Value:
+    if isinstance(value, str) and name.endswith("_url"):
+        return _WHO.sub("//***@", value)
     return "***" if value and name.endswith(_SECRETS) else value
 
 

@@ -81,7 +81,7 @@ def test_every_module_of_commands_is_in_the_table() -> None:
     assert set(GROUPS) >= SILENT
 
 
-@pytest.mark.parametrize("words", [["ps", "--json"], ["why", "ps"], ["config", "show"]])
+@pytest.mark.parametrize("words", [["ps", "--json"], ["why", "ps"], ["config", "show", "--shell"]])
 def test_a_command_brings_its_own_module(words: list[str]) -> None:
     [group] = groups_for(words)
     assert words[0] in GROUPS[group]

@@ -38,6 +38,7 @@ from schemas.views import (
     NodePage,
     PolicyChoice,
     PolicyPage,
+    SettingsView,
     StatusView,
     Submitted,
     WhyView,
@@ -88,11 +89,14 @@ B = TypeVar("B")
 class Api:
     """The handlers, one an operation, and the routes to them."""
 
-    def __init__(self, bus: Outside, clock: Clock, settings: Settings, door: Door) -> None:
+    def __init__(
+        self, bus: Outside, clock: Clock, settings: Settings, door: Door, in_force: SettingsView
+    ) -> None:
         self._bus = bus
         self._clock = clock
         self._settings = settings
         self._door = door
+        self._in_force = in_force
         self._followers = 0
         self._document = msgspec.json.encode(openapi(OPERATIONS))
 
@@ -117,6 +121,7 @@ class Api:
             "show_policy": self.show_policy,
             "set_policy": self.set_policy,
             "list_policies": self.list_policies,
+            "list_settings": self.list_settings,
             "show_output": self.show_output,
             "list_events": self.list_events,
         }
@@ -254,6 +259,10 @@ class Api:
     async def list_policies(self, request: web.Request) -> web.Response:
         decode_query(NoQuery, request.query)
         return answer(await self._door.ask(ShowPolicies(), PolicyPage))
+
+    async def list_settings(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        return answer(self._in_force)
 
     async def set_policy(self, request: web.Request) -> web.Response:
         choice = await self._body(request, PolicyChoice)

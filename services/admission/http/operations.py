@@ -19,6 +19,7 @@ from schemas.views import (
     NodePage,
     PolicyChoice,
     PolicyPage,
+    SettingsView,
     StatusView,
     Submitted,
     WhyView,
@@ -173,6 +174,11 @@ OPERATIONS = (
     Operation(
         name="list_policies", method="GET", path="/v1/policies", summary="The policies that can be chosen.",
         reply=PolicyPage,
+    ),
+    Operation(
+        name="list_settings", method="GET", path="/v1/settings",
+        summary="The settings in force in admission, each with who set it and what it means.",
+        reply=SettingsView,
     ),
     Operation(
         name="show_output", method="GET", path="/v1/jobs/{id}/output",

@@ -11,6 +11,7 @@ from schemas.base import Message
 from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId
 from schemas.placement import Gang
+from schemas.settings import Settings
 from schemas.views import (
     Cancelled,
     JobPage,
@@ -22,9 +23,11 @@ from schemas.views import (
     Readiness,
     ServiceState,
     ServiceView,
+    SettingsView,
     Submitted,
     WhyView,
 )
+from shared.runtime.settings import describe
 from tests.fact_builders import plan
 from tests.hopyard.cli_builders import JOB_YAML, job_view, node_view, plan_view, status_view
 from tests.hopyard.cli_line import Hopyard, command_line
@@ -41,6 +44,7 @@ def api() -> Iterator[CannedApi]:
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # where the stacks of this user are listed
     for name in ("HOPYARD_API_URL", "HOPYARD_API_TOKEN", "HOPYARD_SETTINGS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -459,9 +463,30 @@ def test_version_names_the_parts(hopyard: Hopyard) -> None:
 
 def test_config_show_has_the_environment_in_it(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOPYARD_ROUND_S", "60")
-    settings = {each["name"]: each["value"] for each in json.loads(hopyard("config", "show", "--json").out)}
-    assert settings["round_s"] == 60.0
-    assert "copies of every stream" in hopyard("config", "show").out
+    view = msgspec.json.decode(hopyard("config", "show", "--json").out, type=SettingsView)
+    (round_s,) = (each for each in view.settings if each.name == "round_s")
+    assert (round_s.value, round_s.default, round_s.source) == (60.0, 360.0, "environment")
+    shown = hopyard("config", "show")
+    assert "copies of every stream" in shown.out
+    assert "default 360" in shown.out
+    assert shown.err == "Settings of this shell, for what it starts; no stack was asked\n"
+
+
+def test_config_show_is_of_the_stack_that_runs(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = describe(Settings(gap=0.5, api_token="secret"), {"gap": "scenario tiny"})
+    api.says("GET /v1/settings", theirs)
+    monkeypatch.setenv("HOPYARD_GAP", "0.25")
+    monkeypatch.setenv("HOPYARD_API_URL", api.url)
+    ran = hopyard("config", "show")
+    assert ran.err == (
+        f"Settings in force in the stack at {api.url}; this shell has gap otherwise (--shell)\n"
+    )
+    assert "0.5" in ran.out
+    assert "scenario tiny" in ran.out
+    assert "secret" not in ran.out
+    assert hopyard("config", "show", "--shell").err.startswith("Settings of this shell")
 
 
 def test_a_setting_there_is_not_is_code_2(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
 from hopyard.failures import Invalid, Unreachable
 from hopyard.local.stack import StackSpec, environment, free_ports, settings_of
+from shared.runtime.settings import sources_of
 from tests.hopyard.cli_builders import cluster
 
 
@@ -66,3 +68,12 @@ async def test_an_api_that_is_away_for_a_moment_is_asked_again() -> None:
         return answer
 
     assert await patiently(ask) == "here"
+
+
+def test_every_process_is_handed_who_set_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_ROUND_S", "90")
+    chosen = replace(spec(tmp_path, policy="fifo"), scenario="tiny", settings={"gap": 0.2, "round_s": 60})
+    sources = sources_of(environment(chosen, "nats://127.0.0.1:1"))
+    wanted = {"gap": "scenario tiny", "round_s": "environment", "policy": "command line"}
+    assert sources | wanted == sources
+    assert sources["nats_url"] == "the stack itself"

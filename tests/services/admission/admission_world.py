@@ -41,6 +41,7 @@ from shared.domain.policy_names import Accepted
 from shared.runtime.clock import LoopClock
 from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Inbox
+from shared.runtime.settings import describe
 
 WORKLOAD: dict[str, Any] = {"model": "resnet-50", "dataset": "imagenet", "batch_size": 128}
 
@@ -211,7 +212,7 @@ async def serving(
     driver = Driver((), caught_up=True, **settings)
     door = Door(bus, LoopClock(), in_force, driver.core)
     app = web.Application(client_max_size=in_force.web_max_body_bytes)
-    app.add_routes(Api(bus, LoopClock(), in_force, door).routes())
+    app.add_routes(Api(bus, LoopClock(), in_force, door, describe(in_force, {})).routes())
     async with TestClient(TestServer(app)) as client:
         served = Served(driver, bus, door, client)
         if monitored:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from schemas.settings import Settings
-from shared.runtime.settings import describe, load_settings
+from shared.runtime.settings import describe, load_settings, sources_of
 
 
 def _file(folder: Path, text: str) -> Path:
@@ -80,13 +80,36 @@ def test_what_the_image_chooses_by_is_no_setting() -> None:
 
 
 def test_every_setting_is_described() -> None:
-    described = {setting.name: setting for setting in describe(Settings(seed=5))}
+    described = {
+        setting.name: setting for setting in describe(Settings(seed=5), {"seed": "environment"}).settings
+    }
     assert list(described) == [field.name for field in msgspec.structs.fields(Settings)]
-    assert (described["seed"].value, described["seed"].default) == (5, 1)
-    assert described["seed"].doc == "root of all randomness: the emulated world, the workload"
-    assert described["nats_url"].doc == ""
+    seed, gap = described["seed"], described["gap"]
+    assert (seed.value, seed.default, seed.source) == (5, 1, "environment")
+    assert (gap.value, gap.default, gap.source) == (0.01, 0.01, "default")
+    assert seed.doc == "root of all randomness: the emulated world, the workload"
+    assert [name for name, each in described.items() if not each.doc] == []
 
 
 def test_secrets_are_not_shown() -> None:
-    described = {setting.name: setting.value for setting in describe(Settings(nats_token="t", api_token="t"))}
+    settings = Settings(nats_token="t", api_token="t", nats_url="nats://me:secret@there:4222")
+    described = {setting.name: setting.value for setting in describe(settings, {}).settings}
     assert (described["nats_token"], described["api_token"], described["nats_password"]) == ("***", "***", "")
+    assert described["nats_url"] == "nats://***@there:4222"
+
+
+def test_the_source_of_a_setting_is_who_set_it_last(tmp_path: Path) -> None:
+    file = _file(tmp_path, "round_s: 60\npolicy: fifo\nseed: 3\n")
+    environ = {
+        "HOPYARD_SETTINGS": str(file),
+        "HOPYARD_GAP": "0.5",
+        "HOPYARD_SEED": "4",
+        "HOPYARD_POLICY": "hops",
+        "HOPYARD_SOURCES": '{"policy": "command line", "speed": "the stack itself"}',
+    }
+    assert sources_of(environ) == {
+        "round_s": str(file),
+        "gap": "environment",
+        "seed": "environment",
+        "policy": "command line",
+    }

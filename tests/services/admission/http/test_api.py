@@ -10,6 +10,7 @@ from schemas.cluster import Node
 from schemas.events import JobProfiled
 from schemas.ids import JobId
 from schemas.questions import ExplainJob, ListJobs, ListNodes, ShowJob, ShowStatus
+from schemas.settings import Settings
 from schemas.views import (
     ClockView,
     JobOrder,
@@ -321,6 +322,15 @@ async def test_the_policy_is_shown_and_chosen() -> None:
         await api.body("PUT", "/v1/policy", 200, {"policy": "fifo"})
         assert await api.body("GET", "/v1/policy") == {"policy": "fifo"}
         assert (await refused(api, "PUT", "/v1/policy", 422, {"policy": "sia"})).field == "$.policy"
+
+
+async def test_the_settings_in_force_are_shown_without_secrets() -> None:
+    async with serving(round_s=90.0, nats_token="secret") as api:
+        body = await api.body("GET", "/v1/settings")
+    shown = {each["name"]: each for each in body["settings"]}
+    assert (shown["round_s"]["value"], shown["round_s"]["default"]) == (90.0, 360.0)
+    assert shown["nats_token"]["value"] == "***"
+    assert set(shown) == set(Settings.__struct_fields__)
 
 
 async def test_before_the_core_is_there_the_api_says_so() -> None:
