@@ -28,7 +28,7 @@ def greedy(problem: Problem, chosen: Ints | None = None) -> Solution:
     for job in [job for job in np.argsort(-problem.weight, kind="stable").tolist() if open_[job]]:
         if left <= 0:
             break
-        row = _first_fit(problem, free, edges[job], edges[job + 1])
+        row = first_fit(problem, free, edges[job], edges[job + 1])
         if row != NOTHING:
             choice[job] = row
             cells = slice(problem.start[row], problem.start[row + 1])
@@ -61,7 +61,7 @@ def _bearable(problem: Problem, rows: Ints) -> Ints:
     return rows[~np.logical_or.reduceat(over, start[:-1])]
 
 
-def _first_fit(problem: Problem, free: npt.NDArray[np.int64], begin: int, end: int) -> int:
+def first_fit(problem: Problem, free: npt.NDArray[np.int64], begin: int, end: int) -> int:
     """The most valuable of the rows begin … end − 1 that fits, the earliest of equals."""
     if begin == end:
         return NOTHING

@@ -26,6 +26,7 @@ from services.planner.solver.problem import (
     restricted,
     worth,
 )
+from services.planner.solver.staying import stayed
 from shared.domain.arrays import Ints
 
 STOPPING_S = 0.02
@@ -135,8 +136,10 @@ def drive(problem: Problem, effort: Effort, run: Run) -> Solution:
 
 def _solved(problem: Problem, effort: Effort, run: Run, budget: Budget) -> Solution:
     first = beginning(problem)
-    if effort.greedy or first.gap <= effort.gap or not best_by_job(problem).any():
+    if effort.greedy or not best_by_job(problem).any():
         return finished(first, effort, budget.spent_s)
+    if first.gap <= effort.gap:
+        return finished(_staying(problem, first, effort, budget), effort, budget.spent_s)
     search = Search(problem, effort, first, budget)
     failed: list[Exception] = []
     if effort.modelled:
@@ -145,7 +148,19 @@ def _solved(problem: Problem, effort: Effort, run: Run, budget: Budget) -> Solut
         _run_until(search, run, failed)
     if failed:
         raise SolverFailed(f"{effort.backend}: {type(failed[0]).__name__}: {failed[0]}") from failed[0]
-    return finished(search.best, effort, budget.spent_s)
+    return finished(_staying(problem, search.best, effort, budget), effort, budget.spent_s)
+
+
+def _staying(problem: Problem, solution: Solution, effort: Effort, budget: Budget) -> Solution:
+    """The solution with fewer moves, within the gap; one that has a larger gap loses nothing."""
+    least = solution.bound * (1.0 - effort.gap) if solution.gap <= effort.gap else solution.objective
+    choice = stayed(problem, solution.choice, least * (1.0 + TINY), budget)
+    objective = worth(problem, choice)
+    if objective < least:
+        return solution
+    return msgspec.structs.replace(
+        solution, choice=choice, objective=objective, bound=max(solution.bound, objective)
+    )
 
 
 def fitting(problem: Problem) -> Ints:
