@@ -9,7 +9,7 @@ from schemas.events import DataMode
 from schemas.ids import Fingerprint, JobId, NodeId, PlanId
 from schemas.output import OutputPage
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
-from schemas.views import JobOrder, JobPage, JobView, NodePage, StatusView, WhyView
+from schemas.views import JobPage, JobSorting, JobView, NodePage, StatusView, WhyView
 
 ESTIMATOR = "hopyard.ask.estimator"
 MONITOR = "hopyard.ask.monitor"
@@ -171,7 +171,7 @@ class ListJobs(Question, frozen=True, kw_only=True, tag="jobs"):
     """any of these; empty: every state"""
     project: str | None = None
     user: str | None = None
-    order: JobOrder = JobOrder.SUBMITTED
+    sort: JobSorting = JobSorting.SUBMITTED
     after: str | None = None
     limit: int = 100
 

@@ -50,7 +50,7 @@ class MoveView(Message, frozen=True, kw_only=True):
     """in the checkpoint"""
 
 
-class JobOrder(StrEnum):
+class JobSorting(StrEnum):
     """In which order jobs are listed; jobs alike in it follow one another by submission, newest first."""
 
     SUBMITTED = "submitted"

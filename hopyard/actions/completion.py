@@ -7,7 +7,7 @@ import typer
 
 from hopyard.api.client import Client
 from hopyard.failures import Failure
-from schemas.views import JobOrder
+from schemas.views import JobSorting
 from shared.domain.states import JobState
 
 PATIENCE_S = 1.0
@@ -19,7 +19,7 @@ def jobs(context: typer.Context, incomplete: str) -> list[str]:
     """The newest, those that have not ended first."""
 
     async def ids(client: Client) -> list[str]:
-        return [job.job_id for job in (await client.jobs(order=JobOrder.ACTIVE, limit=JOBS)).jobs]
+        return [job.job_id for job in (await client.jobs(sort=JobSorting.ACTIVE, limit=JOBS)).jobs]
 
     return _matching(_asked(context, ids), incomplete)
 

@@ -18,8 +18,8 @@ from schemas.output import OutputLine
 from schemas.views import (
     Cancelled,
     ClockView,
-    JobOrder,
     JobPage,
+    JobSorting,
     JobView,
     NodeDrain,
     NodePage,
@@ -111,13 +111,13 @@ class Client:
         states: Sequence[str] = (),
         project: str | None = None,
         user: str | None = None,
-        order: JobOrder = JobOrder.SUBMITTED,
+        sort: JobSorting = JobSorting.SUBMITTED,
         after: str | None = None,
         limit: int = PAGE,
     ) -> JobPage:
         """Up to `limit` jobs, gathered page by page."""
         found: list[JobView] = []
-        wanted = {"state": ",".join(states) or None, "project": project, "user": user, "sort": order.value}
+        wanted = {"state": ",".join(states) or None, "project": project, "user": user, "sort": sort.value}
         while True:
             limits = {"after": after, "limit": str(min(limit - len(found), PAGE))}
             page = await self._call("GET", "/v1/jobs", JobPage, query=wanted | limits)

@@ -32,7 +32,7 @@ from hopyard.show.terminal import say, show, show_ids
 from hopyard.show.times import Times
 from hopyard.show.why import moves_text, why_text
 from schemas.ids import JobId
-from schemas.views import JobOrder, JobPage, JobView
+from schemas.views import JobPage, JobSorting, JobView
 from shared.domain.states import JobState
 
 
@@ -40,7 +40,7 @@ def submit(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE…",
+            metavar="FILE",
             help="A job each, as YAML or JSON; - is stdin.",
             show_default=False,
         ),
@@ -88,9 +88,9 @@ def ps(
     user: Annotated[str | None, typer.Option("--user", help="Only jobs of this user.")] = None,
     project: Annotated[str | None, typer.Option("--project", help="Only jobs of this project.")] = None,
     sort: Annotated[
-        JobOrder,
-        typer.Option("--sort", metavar="ORDER", help=f"One of {', '.join(JobOrder)}."),
-    ] = JobOrder.ACTIVE,
+        JobSorting,
+        typer.Option("--sort", metavar="ORDER", help=f"One of {', '.join(JobSorting)}."),
+    ] = JobSorting.ACTIVE,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 200,
     after: Annotated[str | None, typer.Option("--after", help="Go on where a page ended.")] = None,
     columns: ListColumns = None,
@@ -119,7 +119,7 @@ def ps(
 
     async def look(client: Client) -> JobPage:
         return await client.jobs(
-            states=states, project=project, user=wanted_by, order=sort, after=after, limit=limit
+            states=states, project=project, user=wanted_by, sort=sort, after=after, limit=limit
         )
 
     def picture(page: JobPage, times: Times) -> Listing[JobView]:
@@ -133,10 +133,12 @@ def ps(
     page, clock = timed(api, look)
     if quiet and not as_json:
         show_ids(job.job_id for job in page.jobs)
+    elif not (page.jobs or as_json or out):
+        say("no jobs")
     else:
         show(page, picture(page, Times(clock)), as_json=as_json, out=out, times=Times(clock))
     if page.next and not as_json:
-        say(f"there are more: hopyard ps --after {page.next}")
+        say(f"there are more: the same with --after {page.next}")
 
 
 def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:

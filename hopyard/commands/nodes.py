@@ -75,6 +75,8 @@ def nodes(
     page, clock = timed(api, look)
     if quiet and not as_json:
         show_ids(view.node.node_id for view in page.nodes)
+    elif not (page.nodes or as_json or out):
+        say("no nodes")
     else:
         show(page, picture(page, Times(clock)), as_json=as_json, out=out, times=Times(clock))
 

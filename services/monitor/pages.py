@@ -4,8 +4,6 @@ A token holds the place of the last job in the order, not the job, so it outlive
 jobs move in while they run, a job may be met twice or not at all between two pages.
 """
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 
@@ -13,7 +11,7 @@ import msgspec
 
 from schemas.ids import JobId
 from schemas.questions import ListJobs
-from schemas.views import JobOrder
+from schemas.views import JobSorting
 from shared.domain.ledger.records import JobRecord
 from shared.domain.states import JobState
 
@@ -35,14 +33,14 @@ def page_of(question: ListJobs, jobs: Iterable[JobRecord], now: float) -> tuple[
             raise InvalidPage(f"state: {state} is none of {', '.join(JobState)}")
 
     def place(job: JobRecord) -> Place:
-        return PLACES[question.order](job, now)
+        return PLACES[question.sort](job, now)
 
-    after = None if question.after is None else _place(question.after, question.order)
+    after = None if question.after is None else _place(question.after, question.sort)
     limit = min(max(question.limit, 1), PAGE_AT_MOST)
     wanted = (job for job in jobs if _is_wanted(job, question) and (after is None or place(job) > after))
     found = nsmallest(limit + 1, wanted, key=place)
     more = len(found) > limit
-    return found[:limit], _token(question.order, place(found[limit - 1])) if more else None
+    return found[:limit], _token(question.sort, place(found[limit - 1])) if more else None
 
 
 def _is_wanted(job: JobRecord, question: ListJobs) -> bool:
@@ -63,27 +61,26 @@ def _latest(at: float | None) -> float:
     return 0.0 if at is None else -1.0 - max(at, 0.0)
 
 
-PLACES: Mapping[JobOrder, Callable[[JobRecord, float], Place]] = {
-    JobOrder.SUBMITTED: lambda job, _: (0.0, job.submitted_at, job.job_id),
-    JobOrder.NEWEST: _newest(lambda _, __: 0.0),
-    JobOrder.ACTIVE: _newest(lambda job, _: float(job.ended)),
-    JobOrder.STARTED: _newest(lambda job, _: _latest(job.started_at)),
-    JobOrder.ENDED: _newest(lambda job, _: _latest(job.ended_at)),
-    JobOrder.WAITED: _newest(lambda job, now: -job.wait_s(now)),
+PLACES: Mapping[JobSorting, Callable[[JobRecord, float], Place]] = {
+    JobSorting.SUBMITTED: lambda job, _: (0.0, job.submitted_at, job.job_id),
+    JobSorting.NEWEST: _newest(lambda _, __: 0.0),
+    JobSorting.ACTIVE: _newest(lambda job, _: float(job.ended)),
+    JobSorting.STARTED: _newest(lambda job, _: _latest(job.started_at)),
+    JobSorting.ENDED: _newest(lambda job, _: _latest(job.ended_at)),
+    JobSorting.WAITED: _newest(lambda job, now: -job.wait_s(now)),
 }
 
 
-def _token(order: JobOrder, place: Place) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode((order, place))).decode()
+def _token(sort: JobSorting, place: Place) -> str:
+    return msgspec.json.encode((sort, place)).decode()
 
 
-def _place(token: str, order: JobOrder) -> Place:
+def _place(token: str, sort: JobSorting) -> Place:
     """Raises InvalidPage."""
     try:
-        data = base64.b64decode(token.encode(), altchars=b"-_", validate=True)
-        made_for, place = msgspec.json.decode(data, type=tuple[JobOrder, Place])
-    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError):
+        made_for, place = msgspec.json.decode(token.encode(), type=tuple[JobSorting, Place])
+    except (msgspec.DecodeError, UnicodeError):
         raise InvalidPage("after: this is not a token of an earlier page") from None
-    if made_for is not order:
+    if made_for is not sort:
         raise InvalidPage(f"after: this token is of a page in the order {made_for}")
     return place

@@ -178,7 +178,7 @@ class Api:
             states=wanted.state,
             project=wanted.project,
             user=wanted.user,
-            order=wanted.sort,
+            sort=wanted.sort,
             after=position_of(wanted.after),
             limit=wanted.limit,
         )

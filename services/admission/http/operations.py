@@ -12,8 +12,8 @@ from schemas.output import OutputLine
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import (
     Cancelled,
-    JobOrder,
     JobPage,
+    JobSorting,
     JobView,
     NodeDrain,
     NodePage,
@@ -38,7 +38,7 @@ class JobsQuery(File, frozen=True, kw_only=True):
     """any of these; without it, every state"""
     project: Name | None = None
     user: Annotated[str, Meta(max_length=100)] | None = None
-    sort: JobOrder = JobOrder.SUBMITTED
+    sort: JobSorting = JobSorting.SUBMITTED
     limit: Annotated[int, Meta(ge=1, le=JOBS_PER_PAGE)] = 100
     after: Annotated[str, Meta(max_length=500)] | None = None
     """`next` of the page before"""

@@ -4,13 +4,16 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from hopyard.actions import watch as watching
 from hopyard.actions.submit import this_user
+from hopyard.show.jobs import job_columns
+from hopyard.show.nodes import node_columns
+from hopyard.show.times import Times
 from schemas.accuracy import AccuracyReport, AccuracyRow
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.ids import GpuType, JobId, NodeId
@@ -214,6 +217,23 @@ def test_ps_asks_for_what_has_not_ended_first_and_for_what_was_wished(
         {"state": "queued,running", "user": this_user(), "sort": "waited", "limit": "100"},
         {"user": "ada", "sort": "active", "limit": "100"},
     ]
+
+
+def test_a_list_of_nothing_is_a_word_beside_and_no_line(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=()))
+    api.says("GET /v1/nodes", NodePage(nodes=()))
+    assert [(hopyard(name).out, hopyard(name).err) for name in ("ps", "nodes")] == [
+        ("", "no jobs\n"),
+        ("", "no nodes\n"),
+    ]
+    assert json.loads(hopyard("ps", "--json").out) == {"jobs": [], "next": None}
+
+
+@pytest.mark.parametrize(("command", "there"), [("ps", job_columns(Times(None))), ("nodes", node_columns())])
+def test_the_help_names_every_column(hopyard: Hopyard, command: str, there: Mapping[str, object]) -> None:
+    """Between *Columns:* and the first example."""
+    named = hopyard(command, "--help").out.split("Columns: ")[1].split("$ hopyard")[0]
+    assert set(there) <= set(re.findall(r"\w+", named))
 
 
 def test_columns_are_chosen_and_ids_alone_are_printed(hopyard: Hopyard, api: CannedApi) -> None:

@@ -13,8 +13,8 @@ from schemas.questions import ExplainJob, ListJobs, ListNodes, ShowJob, ShowStat
 from schemas.settings import Settings
 from schemas.views import (
     ClockView,
-    JobOrder,
     JobPage,
+    JobSorting,
     JobView,
     NodePage,
     NodeView,
@@ -222,7 +222,7 @@ async def test_jobs_are_listed_by_page_with_a_token_that_says_nothing() -> None:
                 states=(JobState.RUNNING.value, JobState.QUEUED.value),
                 project="lab",
                 user="ada",
-                order=JobOrder.ACTIVE,
+                sort=JobSorting.ACTIVE,
                 limit=1,
             ),
             ListJobs(after="train-1"),
