@@ -3,9 +3,10 @@
 from enum import StrEnum
 
 from schemas.base import Message
+from schemas.events import PreemptReason
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.placement import Gang
-from schemas.plans import Layer, LeftOut, Placement
+from schemas.plans import Cause, Layer, LeftOut, Placement
 from schemas.views import PlanView
 
 # ---- who held which GPUs when
@@ -124,6 +125,11 @@ class RunView(Message, frozen=True, kw_only=True):
     measured_throughput: float | None
     """samples/s that counted, over the whole run; null in its first seconds"""
     layer: Layer | None
+    plan_id: PlanId | None = None
+    """the plan that gave it these GPUs"""
+    preempted: PreemptReason | None = None
+    """why it ended, if the job did not"""
+    cause: Cause | None = None
 
 
 class RunPage(Message, frozen=True, kw_only=True):

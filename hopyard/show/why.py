@@ -115,15 +115,18 @@ def _holders(why: WhyView, moment: Moment) -> str:
         return "Nobody holds what it could use." if why.plan is not None and why.plan.idle_gpus else ""
     measures = why.plan.measures if why.plan else Measures()
     first = why.plan is not None and why.plan.kind is PlanKind.FIRST
-    lines = [f"  {_holder(one, measures, moment)}" for one in why.holders]
+    decided_at = why.plan.at if why.plan else 0.0
+    lines = [f"  {_holder(one, measures, decided_at, moment)}" for one in why.holders]
     kept = "" if first else KEPT
     return "\n".join([f"What it could use is held by{kept}:", *lines])
 
 
-def _holder(one: HolderView, measures: Measures, moment: Moment) -> str:
-    """GPUs, since when, and what put it first: figures if there are any, else when it came."""
+def _holder(one: HolderView, measures: Measures, decided_at: float, moment: Moment) -> str:
+    """GPUs, since when, and what put it first: its figures, else that it ran, or when it came."""
     since = f"since {moment(one.started_at)}" if one.started_at is not None else "about to start"
-    figures = _figures(one.standing, measures) or f"submitted {moment(one.submitted_at)}"
+    ran = one.started_at is not None and one.started_at <= decided_at
+    first = "it ran already" if ran else f"submitted {moment(one.submitted_at)}"
+    figures = _figures(one.standing, measures) or first
     return f"{one.job_id}, {one.gpus} GPU{'s' if one.gpus > 1 else ''}, {since}; {figures}"
 
 

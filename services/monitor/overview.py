@@ -165,6 +165,9 @@ def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
         estimated_throughput=run.throughput,
         measured_throughput=_measured(run, samples, at),
         layer=run.layer,
+        plan_id=run.plan_id,
+        preempted=run.preempted,
+        cause=run.cause,
     )
 
 

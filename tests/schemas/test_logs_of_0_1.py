@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from hopyard.show.events import fact_line
+from hopyard.show.times import Times
 from loadgen.results import run_result
 from schemas.base import Event
 from schemas.codec import Malformed, decode_fact, decode_sample, encode, fact_of_json
-from schemas.events import JobStarted, PlanPublished, StartOrdered
+from schemas.events import JobPreempted, JobStarted, PlanPublished, StartOrdered
 from schemas.ids import NodeId
 from schemas.placement import LOCKSTEP, Gang
 from schemas.results import RunResult
@@ -112,6 +114,14 @@ def test_a_message_of_this_version_is_left_as_it_is() -> None:
     for fact in log():
         here = msgspec.to_builtins(fact)
         assert upgraded(here) == here
+
+
+def test_an_old_log_says_of_no_preemption_what_it_was_for_and_is_read_aloud_all_the_same() -> None:
+    preempted = [fact for fact in log() if isinstance(fact, JobPreempted)]
+    assert preempted
+    assert {fact.cause for fact in preempted} == {None}
+    assert all(" by a plan" in fact_line(fact, Times(None)) for fact in preempted)
+    assert all(len(fact_line(fact, Times(None)).splitlines()) == 1 for fact in log())
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_waiting_job_says_its_place_who_holds_what_it_could_use_and_the_plan()
     ]
 
 
-def test_a_queue_without_figures_says_who_came_when() -> None:
+def test_a_queue_without_figures_says_who_ran_already_or_came_when() -> None:
     plan = plan_view(policy="fifo", stage=Stage.QUEUE, gap=0.0, kind=PlanKind.FRAGMENT)
     holders = tuple(msgspec.structs.replace(one, standing=None) for one in WAITS.holders)
     text = said(
@@ -79,8 +79,11 @@ def test_a_queue_without_figures_says_who_came_when() -> None:
     )
     assert text[1] == "It is the only one that waits, in the queue."
     assert text[2].startswith("What it could use is held by, until the next round at least")
-    assert text[3].endswith("since 00:05:00.0 (7m 05s ago); submitted 00:00:00.0 (12m 05s ago)")
+    assert text[3].endswith("since 00:05:00.0 (7m 05s ago); it ran already")
     assert "by fifo, in the order of its queue" in text[4]
+    late = tuple(msgspec.structs.replace(one, started_at=None) for one in holders)
+    text = said(msgspec.structs.replace(WAITS, plan=plan, holders=late))
+    assert text[3].endswith("about to start; submitted 00:00:00.0 (12m 05s ago)")
 
 
 def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:

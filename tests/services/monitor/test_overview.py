@@ -227,6 +227,7 @@ def test_runs_show_what_was_estimated_beside_what_was_measured() -> None:
         for run in page.runs
     ] == [(2, 10, 60, 10.0, 8.0), (1, 100, None, None, 2.0)]
     assert page.total == 2
+    assert [(run.plan_id, run.preempted) for run in page.runs] == [("plan-1", "plan"), (None, None)]
 
 
 def test_an_ended_job_still_shows_where_it_ran() -> None:
