@@ -1,6 +1,6 @@
 """The answers that a page over the whole cluster is made of."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from schemas.ids import JobId, PlacementId
 from schemas.overview import (
@@ -28,6 +28,7 @@ from shared.domain.metrics import expected_wait_s
 CHANGES_AT_MOST = 5_000
 SUMMARIES_AT_MOST = 1_000
 RUNS_AT_MOST = 500
+HOLDERS_NAMED = 3
 SHORT_S = 1.0
 """a run is no measure of throughput before that"""
 
@@ -134,8 +135,13 @@ def _summary(record: JobRecord, cluster: ClusterNow) -> JobSummary:
         expected_end=expected_end(record, cluster),
         progress=min(done / record.spec.samples, 1.0),
         reason=reason.reason,
-        detail=reason.detail,
+        detail=reason.detail or _held_by(reason.verdict.to if reason.verdict else ()),
     )
+
+
+def _held_by(jobs: Sequence[JobId]) -> str:
+    """Who has what a job wanted, most GPUs first."""
+    return f"{', '.join(jobs[:HOLDERS_NAMED])} {'have' if len(jobs) > 1 else 'has'} the GPUs" if jobs else ""
 
 
 # ---- runs

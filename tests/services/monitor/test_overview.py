@@ -9,7 +9,7 @@ from schemas.base import Event, Message, Question
 from schemas.events import NodeDrained, NodeRestored, Outcome
 from schemas.ids import JobId, PlanId
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
-from schemas.plans import Waiting
+from schemas.plans import LeftOut, Waiting
 from schemas.questions import ListPlans, ListRuns, ListSummaries, Refused, ShowPlan, ShowTimeline
 from tests.fact_builders import (
     JOB,
@@ -190,6 +190,12 @@ def test_jobs_that_wait_say_why_the_longest_first() -> None:
         ("b", 6.0, "no-configuration"),
     ]
     assert (summaries(world, limit=1).total, len(summaries(world, limit=1).jobs)) == (2, 1)
+
+
+def test_a_job_that_others_come_before_names_who_has_the_gpus() -> None:
+    out = LeftOut(job_id=JobId(JOB), reason=Waiting.OUTWEIGHED, to=(JobId("a"), JobId("b")))
+    [waits] = summaries(World(joined(), *in_queue(), plan(left_out=(out,)))).jobs
+    assert waits.detail == "a, b have the GPUs"
 
 
 def test_running_and_ended_jobs_the_newest_first() -> None:

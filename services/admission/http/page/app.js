@@ -103,7 +103,7 @@ function tick() {
   const busy = now - seen.factAt < AFTER_MS;
   const due = Math.max(busy ? EVERY_MS : REST_MS, Math.min(SHARE * seen.tookMs, REST_MOST_MS));
   if (now - seen.readAt >= due) refresh();
-  else if (clock.known && job.id === null && !byId("cluster").hidden) cluster.time();
+  else if (clock.known) cluster.time();
 }
 
 // ---- the stream of facts

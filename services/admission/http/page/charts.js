@@ -1,7 +1,7 @@
 // Charts by uPlot: GPUs in use along the timeline, and a job's throughput, predicted beside measured.
 
 import { colours, onScheme } from "./paint.js";
-import { byId, moment, number, say } from "./text.js";
+import { TIME_STEPS_S, byId, moment, number, say } from "./text.js";
 
 const FONT = "11px system-ui, sans-serif";
 const stepped = () => window.uPlot.paths.stepped({ align: 1 });
@@ -10,9 +10,15 @@ function axes(size, yFormat) {
   const { muted, line } = colours();
   const plain = { stroke: muted, font: FONT, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 } };
   return [
-    { ...plain, size: 26, gap: 2, space: 80, values: (_, at) => at.map((each) => moment(each, true)), grid: { show: false } },
+    { ...plain, size: 26, gap: 2, space: 90, incrs: TIME_STEPS_S, values: times, grid: { show: false } },
     { ...plain, size, values: (_, values) => values.map(yFormat) },
   ];
+}
+
+/** Of marks too near to the right edge the text would be cut. */
+function times(plot, marks) {
+  const { min, max } = plot.scales.x;
+  return marks.map((at) => (max - at < (max - min) * 0.03 ? "" : moment(at, true)));
 }
 
 const QUIET = { legend: { show: false }, cursor: { show: false }, select: { show: false } };

@@ -4,10 +4,13 @@ import { NotFound, get, lines } from "./api.js";
 import { SpeedChart } from "./charts.js";
 import { terms } from "./cluster.js";
 import { Table } from "./table.js";
-import { byId, clusterNow, duration, el, gang, moment, number, percent, words } from "./text.js";
+import { byId, clusterNow, duration, el, gang, jobLink, moment, number, percent, plural, reason, words } from "./text.js";
 
-const FACTS_MOST = 200;
+const FACTS_READ = 5000;
+const FACTS_MOST = 100;
+const HOLDERS_MOST = 5;
 const RUNS_MOST = 100;
+const RUNS_LISTED = 15;
 const OUTPUT_MOST = 500;
 const OUTPUT_EVERY_MS = 4000;
 
@@ -43,8 +46,10 @@ export class JobPage {
     this.state = el("span", { class: "badge" });
     this.bar = el("progress", { max: "1", value: "0", "aria-label": "Samples done" });
     this.why = el("p", { class: "lead" });
-    this.list = el("dl", { class: "figures" });
+    this.holders = el("p", { class: "lead", hidden: true });
+    this.list = el("dl", { class: "about" });
     this.runsPlace = el("div");
+    this.runsRest = el("p", { class: "hint", hidden: true });
     this.speed = el("div", { class: "chart" });
     this.factsPlace = el("div");
     this.output = part("Output");
@@ -53,9 +58,10 @@ export class JobPage {
       el("p", {}, el("a", { href: "#/" }, "← The cluster")),
       el("div", { class: "head" }, el("h1", { id: "job-title" }, this.id), this.state),
       this.why,
+      this.holders,
       this.bar,
       this.list,
-      part("Places", this.runsPlace, el("h3", { id: "speed-title" }, "Throughput, in samples/s"),
+      part("Places", this.runsPlace, this.runsRest, el("h3", { id: "speed-title" }, "Throughput, in samples/s"),
         el("p", { class: "hint" }, "Dashed: predicted when it was placed. Solid: measured over the run."), this.speed),
       this.output,
       part("Facts", el("p", { class: "hint" }, "Newest first."), this.factsPlace),
@@ -77,7 +83,9 @@ export class JobPage {
       const [why, runs] = await Promise.all([get(`${path}/why`), this.#runs(path)]);
       if (this.id !== id) return;
       this.#show(job, why);
-      this.runs.update([...runs].reverse().slice(0, RUNS_MOST));
+      this.runs.update([...runs].reverse().slice(0, RUNS_LISTED));
+      this.runsRest.hidden = runs.length <= RUNS_LISTED;
+      this.runsRest.textContent = `The last ${RUNS_LISTED} of ${number(runs.length)}.`;
       this.speed.hidden = runs.length === 0;
       if (runs.length) this.chart.show(runs.slice(-RUNS_MOST), clusterNow());
       this.#readOutput(path, id).catch((error) => this.id === id && showOutput(this.output, [{ node: "output", problem: error.message }]));
@@ -100,7 +108,8 @@ export class JobPage {
     document.title = `${job.job_id} – hopyard`;
     this.state.textContent = job.state;
     const ended = job.ended_at !== null;
-    this.why.textContent = ended && !job.reason ? "" : `${words(why.reason)}: ${why.detail}`;
+    this.why.textContent = ended && !job.reason ? "" : [reason(why.reason), why.detail].filter(Boolean).join(": ");
+    this.#showHolders(why);
     const done = job.samples_done / job.spec.samples;
     this.bar.value = done;
     const { workload } = job.spec;
@@ -124,12 +133,24 @@ export class JobPage {
     ]);
   }
 
+  /** Its place among those that wait, and who has the GPUs it could use. */
+  #showHolders(why) {
+    const place = why.position === null ? "" : `Number ${number(why.position)} of the ${number(why.waiting)} jobs that the last plan left out. `;
+    const holders = why.holders.slice(0, HOLDERS_MOST);
+    const text = place + holders.map((each) => each.job_id + each.gpus).join();
+    if (this.holders.said === text) return;
+    this.holders.said = text;
+    this.holders.hidden = text === "";
+    const links = holders.flatMap((each, at) => [at ? ", " : "", jobLink(each.job_id), ` (${plural(each.gpus, "GPU")})`]);
+    this.holders.replaceChildren(place, holders.length ? "GPUs it could use are with " : "", ...links);
+  }
+
   // ---- facts
 
   async #readFacts(id) {
-    const found = await lines(`v1/events?job=${encodeURIComponent(id)}&limit=${FACTS_MOST}`);
+    const found = await lines(`v1/events?job=${encodeURIComponent(id)}&limit=${FACTS_READ}`);
     if (this.id !== id) return;
-    for (const each of found) this.facts.set(each.seq, each);
+    for (const each of found.slice(-FACTS_MOST)) this.facts.set(each.seq, each);
     this.#showFacts();
   }
 

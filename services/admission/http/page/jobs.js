@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { Table } from "./table.js";
-import { byId, duration, el, gang, jobLink, jobPath, moment, number, percent, words } from "./text.js";
+import { byId, duration, el, gang, jobLink, jobPath, moment, number, percent, reason } from "./text.js";
 
 const STEPS = [50, 200, 1000];
 
@@ -22,7 +22,7 @@ const VIEWS = {
       { name: "GPUs", kind: "number", text: (job) => counts(job.demand) },
       WAITED,
       { name: "Expected", kind: "number", text: (job) => duration(job.expected_wait_s) },
-      { name: "Reason", kind: "wide", text: (job) => [words(job.reason), job.detail].filter(Boolean).join(": ") },
+      { name: "Reason", kind: "wide", text: (job) => [reason(job.reason), job.detail].filter(Boolean).join(": ") },
     ],
   },
   running: {

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { Table } from "./table.js";
-import { byId, duration, el, gang, jobLink, moment, number, percent, plural, words } from "./text.js";
+import { byId, duration, el, gang, jobLink, moment, number, percent, plural, reason as name } from "./text.js";
 
 const SHOWN = 100; // rows of one plan
 
@@ -63,8 +63,8 @@ const rest = (count) => (count > SHOWN ? el("p", { class: "hint" }, `The first $
 
 function leftOut({ plan, left_out }) {
   const reasons = Object.entries(left_out).sort((a, b) => b[1] - a[1]);
-  const why = reasons.map(([reason, count]) => `${words(reason)} ${number(count)}`).join(", ");
-  return why ? `${number(plan.left_out)}: ${why}` : "none";
+  const all = reasons.map(([why, count]) => `${name(why)} ${number(count)}`).join(", ");
+  return all ? `${number(plan.left_out)}: ${all}` : "none";
 }
 
 function leftTable(place) {
@@ -74,7 +74,7 @@ function leftTable(place) {
     key: (left) => left.job_id,
     columns: [
       { name: "Job", text: (left) => left.job_id, node: (left) => jobLink(left.job_id) },
-      { name: "Why", text: (left) => words(left.reason) },
+      { name: "Why", text: (left) => name(left.reason) },
       { name: "In words", kind: "wide", text: (left) => left.detail || "–" },
       { name: "Lost to", kind: "wide", text: (left) => left.to.slice(0, 3).join(", ") || "–" },
     ],

@@ -26,6 +26,11 @@ export const jobPath = (id) => `#/jobs/${encodeURIComponent(id)}`;
 
 const NOTHING = "–";
 
+/** Between marks of a time axis. */
+export const TIME_STEPS_S = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+];
+
 export function number(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
   if (Math.abs(value) >= 1000 || Number.isInteger(value)) return Math.round(value).toLocaleString("en").replace("-", "−");
@@ -34,7 +39,9 @@ export function number(value, digits = 3) {
 }
 
 export function percent(share) {
-  return share === null || share === undefined || !Number.isFinite(share) ? NOTHING : `${number(share * 100)} %`;
+  if (share === null || share === undefined || !Number.isFinite(share)) return NOTHING;
+  if (share !== 0 && Math.abs(share) < 0.00005) return "< 0.01 %";
+  return `${number(share * 100)} %`;
 }
 
 /** A length of time: two units at most. */
@@ -94,5 +101,20 @@ export function gang(of) {
   const shown = places.length > 4 ? [...places.slice(0, 3), `${places.length - 3} more`] : places;
   return `${plural(gpus, "GPU")}: ${shown.join(", ")}`;
 }
+
+const REASONS = {
+  profiling: "waits to be measured",
+  "not-planned": "waits for a plan",
+  "no-estimate": "waits for an estimate",
+  "outside-window": "too far back in the queue",
+  "no-configuration": "no room on nodes it may use",
+  outweighed: "others come first",
+  refused: "its last placement did not hold",
+  starting: "starts",
+  "no-nodes": "waits for a node",
+};
+
+/** Why a job waits; a reason without words of its own stands as it is. */
+export const reason = (name) => REASONS[name] ?? words(name);
 
 export const words = (name) => name.replaceAll("-", " ").replaceAll("_", " ");

@@ -1,7 +1,7 @@
 // The timeline: nodes as rows, GPUs as lanes, holdings as bars. Only the rows that are seen are drawn.
 
 import { colours, jobPaint, onScheme, plainPaint } from "./paint.js";
-import { byId, clusterNow, duration, el, jobLink, jobPath, moment, plural, say } from "./text.js";
+import { TIME_STEPS_S, byId, clusterNow, duration, el, jobLink, jobPath, moment, plural, say } from "./text.js";
 
 const AXIS = 22;
 const GROUP = 20;
@@ -11,7 +11,6 @@ const AHEAD = 0.18; // of the width: what is expected
 const SIGNS = { lost: "✕ ", draining: "◌ " };
 const LABEL_LEAST = 46;
 const FONT = "system-ui, sans-serif";
-const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 export class Timeline {
   constructor(model, changedRange) {
@@ -257,7 +256,7 @@ export class Timeline {
     draw.fillStyle = paint.back;
     draw.fillRect(0, 0, view.width, AXIS);
     const wanted = ((view.until - view.from) / (view.width - this.gutter)) * 90;
-    const step = STEPS_S.find((each) => each >= wanted) ?? STEPS_S.at(-1);
+    const step = TIME_STEPS_S.find((each) => each >= wanted) ?? TIME_STEPS_S.at(-1);
     const now = view.x(view.now);
     for (let at = Math.ceil(view.from / step) * step; at < view.until; at += step) {
       const x = view.x(at);
