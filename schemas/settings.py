@@ -128,6 +128,13 @@ class Settings(File, frozen=True, kw_only=True):
     """have the paths of gradients measured on the first idle nodes of every GPU type that joins"""
 
     # ---- planner
+    restart_prior_s: Seconds = 15.0
+    """of running that a restart takes, until restarts of the workload on the GPU type were measured"""
+    minimum_run_restarts: Annotated[float, Meta(ge=0, le=1000)] = 4.0
+    """a job that started stays where it is until it has run for so many times what its restart takes; 0: it
+    may be moved at once"""
+    restart_share_max: Annotated[float, Meta(gt=0, le=1)] = 0.03
+    """of GPU time that plans may spend on restarting running jobs; 1: as much as they like"""
     fragment_settle_s: Seconds = 1.0
     """how long facts may gather before the plan that they call for; a job that arrives while no other is on
     its way to the queue is planned at once"""

@@ -102,7 +102,13 @@ def _value(value: object) -> str:
 def options_table(options: Iterable["DescribedOption"]) -> Table:
     table = _table("option", "default", "may be", "")
     for each in options:
-        _add(table, each.name, Text(str(each.default).lower()), each.choices, Text(each.doc, "dim"))
+        _add(
+            table,
+            each.name,
+            Text("" if each.default is None else str(each.default).lower()),
+            each.choices,
+            Text(each.doc, "dim"),
+        )
     return table
 
 

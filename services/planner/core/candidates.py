@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.decision import ROUNDS, STAND_IN
 
-STANDS_IN = Known(policy=STAND_IN, calls=dict(ROUNDS))
+STANDS_IN = Known(policy=STAND_IN, calls=dict(ROUNDS), sees_staying=True)
 """the stand-in is part of the planner, so nothing needs to be asked about it"""
 
 

@@ -24,10 +24,13 @@ from schemas.events import (
     PlacementRefused,
     PlanPublished,
     PolicyChosen,
+    PreemptReason,
     ProfileFailed,
     ProfileMeasured,
     ProfilingAdded,
     ProfilingPlanned,
+    StartOrdered,
+    StopOrdered,
     WorkerCheckpointed,
     WorkerStarted,
     WorkerStopped,
@@ -93,6 +96,9 @@ def _started(state: State, fact: JobStarted) -> None:
     if job := _moved(state, fact):
         assert job.running is None, "a job that waits has no GPUs"
         job.running = fact.gang
+        if job.ordered_at is not None:
+            state.restarts.started(job.workload, types_of(state, fact.gang), fact.at - job.ordered_at)
+            job.ordered_at = None
         job.running_since = job.samples_at = fact.at
 
 
@@ -100,6 +106,9 @@ def _preempted(state: State, fact: JobPreempted) -> None:
     if job := _moved(state, fact):
         assert job.running is not None, "only a job that runs is preempted"
         stretch_s = fact.at - job.running_since
+        if job.ordered_at is not None and fact.reason is PreemptReason.PLAN:
+            state.restarts.stopped(job.workload, types_of(state, job.running), fact.at - job.ordered_at)
+        job.ordered_at = None
         job.held_s += stretch_s
         job.attained_gpu_s += stretch_s * job.running.gpus
         for gpu_type in types_of(state, job.running):  # a view may hold the dict that is there
@@ -149,6 +158,9 @@ def _policy_chosen(state: State, fact: PolicyChosen) -> None:
 
 
 def _placement_refused(state: State, fact: PlacementRefused) -> None:
+    job = state.jobs.get(fact.job_id)
+    if job is not None and job.running is None:
+        job.ordered_at = None
     state.claims.withdraw(fact.placement_id)
 
 
@@ -164,6 +176,18 @@ def _node_joined(state: State, fact: NodeJoined) -> None:
 def _node_changed(state: State, fact: NodeEvent) -> None:
     state.node_facts += 1
     fold_node(state.nodes, fact, known_node)
+
+
+def _start_ordered(state: State, fact: StartOrdered) -> None:
+    job = state.jobs.get(fact.job_id)
+    if job is not None and job.running is None and job.ordered_at is None and not fact.profile_iterations:
+        job.ordered_at = fact.at
+
+
+def _stop_ordered(state: State, fact: StopOrdered) -> None:
+    job = state.jobs.get(fact.job_id)
+    if job is not None and job.running is not None and job.ordered_at is None:
+        job.ordered_at = fact.at
 
 
 def _worker_started(state: State, fact: WorkerStarted) -> None:
@@ -202,6 +226,8 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,
+    StartOrdered: _start_ordered,
+    StopOrdered: _stop_ordered,
     WorkerStarted: _worker_started,
     WorkerStopped: _worker_stopped,
     WorkerCheckpointed: _checkpointed,

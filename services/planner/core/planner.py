@@ -17,6 +17,7 @@ names a policy; whether it can plan is asked of the outside (`candidates`), and 
 plans wait and triggers gather.
 """
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -31,6 +32,7 @@ from services.planner.core.keeping import kept
 from services.planner.core.publication import Frame, published
 from services.planner.core.schedule import Schedule
 from services.planner.core.state import State
+from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
     Known,
     Leadership,
@@ -58,6 +60,8 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     policy: Known
     view: View
+    stays_until: float
+    """when the first of the jobs that it leaves where they are may be moved"""
     made_from: int
     node_facts: int
     notes: tuple[str, ...]
@@ -125,6 +129,8 @@ class Planner:
     # ---- facts
 
     def _learn(self, fact: Event, now: float) -> None:
+        if isinstance(fact, PlanPublished):
+            charge(self.state, fact, self._settings)
         fold(self.state, fact)
         match fact:
             case PolicyChosen():
@@ -218,21 +224,25 @@ class Planner:
         assert self._token is not None, "only the leader plans"
         assert self._making is None, "one plan at a time"
         self._schedule.begun(kind)
+        stays = staying(self.state, now, self._settings) if kind is PlanKind.FIRST else Stays()
         view = view_of(
             self.state,
             kind=kind,
             at=now,
             round_s=self._settings.round_s,
-            restart_s=self._settings.startup_s + self._settings.checkpoint_s,
+            restart_s=self._settings.restart_prior_s,
             policy=policy.policy,
             effort=self._effort,
             memo=self._memo,
+            staying=stays.placements,
+            shown=policy.sees_staying,
         )
         self._number += 1
         self._making = Making(
             number=self._number,
             policy=policy,
             view=view,
+            stays_until=stays.until,
             made_from=self.state.seq,
             node_facts=self.state.node_facts,
             notes=(*self._candidates.notes(self.state.policy), *self._notes),
@@ -263,9 +273,7 @@ class Planner:
         if self._outlived(making, now):
             self._making = None
             return []
-        if decision.again_at is not None:
-            kind = making.policy.calls.get(Trigger.FREED, PlanKind.FRAGMENT)
-            self._schedule.expect(kind, decision.again_at)
+        self._expect_again(making, decision)
         frame = Frame(
             view=making.view,
             policy=making.policy.policy,
@@ -276,6 +284,14 @@ class Planner:
             node_facts=making.node_facts,
         )
         return [Publish(published(self.state, frame, decision))]
+
+    def _expect_again(self, making: Making, decision: Decision) -> None:
+        """When the policy asks for it; or, if it may move jobs at any time, when it next may."""
+        kind = making.policy.calls.get(Trigger.FREED, PlanKind.FRAGMENT)
+        if decision.again_at is not None:
+            self._schedule.expect(kind, decision.again_at)
+        if kind is PlanKind.FIRST and decision.left and making.stays_until < math.inf:
+            self._schedule.expect(kind, making.stays_until)
 
     def _outlived(self, making: Making, now: float) -> bool:
         past = round_at(now, self._settings.round_s) > making.view.round

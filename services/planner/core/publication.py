@@ -41,9 +41,12 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     """
     view = frame.view
     serial = f"{frame.token}-{state.plans}"
-    choices = _holding(state, frame, decision)
-    left = (*decision.left, *_dropped(decision, choices))
-    used, idle = sum([choice.gang.gpus for choice in choices]), view.idle_gpus
+    apart = _apart(view)
+    wanted = (*decision.choices, *apart)
+    choices = _holding(state, frame, wanted)
+    left = (*decision.left, *_dropped(wanted, choices))
+    used = sum([choice.gang.gpus for choice in choices])
+    idle = view.idle_gpus + sum([choice.gang.gpus for choice in apart])
     assert used <= idle, f"{used} GPUs given of {idle}"
     mentioned = {choice.job_id for choice in choices} | {job.job_id for job in left}
     assert len(mentioned) == len(choices) + len(left), "a plan mentions a job once: placed, or left out"
@@ -72,23 +75,31 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     )
 
 
-def _holding(state: State, frame: Frame, decision: Decision) -> Sequence[Choice]:
+def _apart(view: View) -> tuple[Choice, ...]:
+    """The jobs that stay where they are and of which the policy did not know."""
+    return tuple(
+        Choice(job_id=job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
+        for job_id, present in view.apart.items()
+    )
+
+
+def _holding(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:
     """The choices whose jobs are still there, and whose nodes are."""
-    choices = [choice for choice in decision.choices if choice.job_id in state.jobs]
+    choices = [choice for choice in wanted if choice.job_id in state.jobs]
     if frame.node_facts == state.node_facts:
         return choices
     gone = {node.node_id for node in frame.view.nodes if not state.nodes[node.node_id].usable}
     return [choice for choice in choices if gone.isdisjoint(choice.gang.nodes)]
 
 
-def _dropped(decision: Decision, kept: Sequence[Choice]) -> list[Left]:
+def _dropped(wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:
     """The choices that are not kept, as jobs left out: a plan mentions every job it was made from."""
-    if len(kept) == len(decision.choices):
+    if len(kept) == len(wanted):
         return []
     jobs = {choice.job_id for choice in kept}
     return [
         Left(job_id=choice.job_id, reason=Waiting.NO_CONFIGURATION, detail=NODE_GONE)
-        for choice in decision.choices
+        for choice in wanted
         if choice.job_id not in jobs
     ]
 

@@ -8,6 +8,7 @@ import msgspec
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId
 from schemas.placement import Gang
 from services.planner.core.claims import Claims
+from services.planner.core.restart_times import RestartTimes
 from shared.domain.nodes import KnownNode
 from shared.domain.states import JobState
 
@@ -36,6 +37,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     received_s: dict[GpuType, float] = {}
     running: Gang | None = None
     running_since: float = 0.0
+    ordered_at: float | None = None
+    """when its workers were ordered to start, or to stop, until they have"""
     samples_done: float = 0.0
     """as last reported"""
     samples_at: float = 0.0
@@ -54,6 +57,9 @@ class State(msgspec.Struct, kw_only=True):
     node_facts: int = 0
     """number of facts so far that changed the nodes"""
     claims: Claims = msgspec.field(default_factory=Claims)
+    restarts: RestartTimes = msgspec.field(default_factory=RestartTimes)
+    moves_from: float = 0.0
+    """when what plans took from running jobs is made up for (see `staying`)"""
     opened_round: int = -1
     """the last round the profiler opened"""
     planned_round: int = -1

@@ -29,6 +29,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     calls: dict[Trigger, PlanKind]
     """which kind of plan each trigger calls for"""
+    sees_staying: bool = False
+    """it is shown jobs that it may not move"""
 
 
 class Unfit(msgspec.Struct, frozen=True, kw_only=True):

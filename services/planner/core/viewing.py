@@ -1,10 +1,11 @@
 """From state to view: what a policy gets to see of the cluster at one instant. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
-from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
 from schemas.plans import Placement, PlanKind
 from services.planner.core.state import State, TrackedJob, types_of
@@ -64,14 +65,20 @@ def view_of(
     policy: str,
     effort: Effort,
     memo: Memo | None = None,
+    staying: Mapping[JobId, Placement] = MappingProxyType({}),
+    shown: bool = False,
 ) -> View:
-    """A first plan sees all GPUs but profiling's and all jobs; a fragment plan what is idle and waits."""
+    """A first plan sees all GPUs but profiling's and all jobs; a fragment plan what is idle and waits.
+
+    `staying`: jobs that a first plan leaves where they are; `shown`: the policy sees them all the same.
+    """
     memo = memo or Memo()
     fragment = kind == PlanKind.FRAGMENT
-    nodes = _nodes(state, state.claims.claimed if fragment else state.claims.reserved(), memo)
-    shown = waiting(state) if fragment else plannable(state)
+    apart = {} if shown else staying
+    nodes = _nodes(state, state.claims.claimed if fragment else _taken(state, staying, apart), memo)
+    names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
     jobs = state.jobs
-    rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in shown]
+    rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in names]
     rows.sort()  # never by the job itself: ids are unique
     memo.places_before, memo.places = memo.places, {}
     if len(memo.jobs) > 2 * len(state.jobs) + 100:  # most of them ended
@@ -82,12 +89,49 @@ def view_of(
         round_s=round_s,
         kind=kind,
         nodes=nodes,
-        jobs=tuple([_job(state, job_id, job, at, memo) for _, job_id, job in rows]),
+        jobs=tuple(_marked([_job(state, job_id, job, at, memo) for _, job_id, job in rows], staying)),
+        apart={job_id: _at(placement) for job_id, placement in apart.items()},
         jobs_present=len(state.jobs),
         effort=effort,
         restart_s=restart_s,
+        restarts_s=_restarts_s(state, names, restart_s),
         memory=state.memory if state.memory_of == policy else b"",
     )
+
+
+def _marked(jobs: list[ViewJob], staying: Mapping[JobId, Placement]) -> list[ViewJob]:
+    if not staying:
+        return jobs
+    return [msgspec.structs.replace(job, stays=True) if job.job_id in staying else job for job in jobs]
+
+
+def _taken(
+    state: State, staying: Mapping[JobId, Placement], apart: Mapping[JobId, Placement]
+) -> dict[NodeId, int]:
+    """GPUs by node that a first plan may not use. A measurement takes none from a job that stays."""
+    held, taken = _gpus(staying.values()), state.claims.reserved()
+    for node_id, gpus in held.items():
+        if node_id in taken:
+            taken[node_id] = min(taken[node_id], max(state.nodes[node_id].node.gpus - gpus, 0))
+    for node_id, gpus in _gpus(apart.values()).items():
+        taken[node_id] = taken.get(node_id, 0) + gpus
+    return taken
+
+
+def _gpus(placements: Iterable[Placement]) -> dict[NodeId, int]:
+    gpus: dict[NodeId, int] = {}
+    for placement in placements:
+        for one in placement.gang.members:
+            gpus[one.node] = gpus.get(one.node, 0) + one.gpus
+    return gpus
+
+
+def _restarts_s(
+    state: State, jobs: Iterable[JobId], before_s: float
+) -> dict[Fingerprint, dict[GpuType, float]]:
+    workloads = dict.fromkeys(state.jobs[job_id].workload for job_id in jobs)
+    found = {workload: state.restarts.expected_s(workload, before_s) for workload in workloads}
+    return {workload: by_type for workload, by_type in found.items() if by_type}
 
 
 def plannable(state: State) -> list[JobId]:
@@ -228,10 +272,14 @@ def _where(job: TrackedJob, placement: Placement) -> Present | None:
     """A placement that has lost a worker is about to end, so the job cannot stay there."""
     if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return None
+    return _at(placement, starting=job.running != placement.gang)
+
+
+def _at(placement: Placement, *, starting: bool = False) -> Present:
     return Present(
         placement_id=placement.placement_id,
         gang=placement.gang,
         throughput=placement.throughput,
         layer=placement.layer,
-        starting=job.running != placement.gang,
+        starting=starting,
     )

@@ -2,13 +2,14 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
 from shared.runtime.settings import converted, docs_of
 
-Value = str | int | float | bool
+Value = str | int | float | bool | None
 WORDS = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -54,6 +55,8 @@ def described(kind: type[msgspec.Struct]) -> list[DescribedOption]:
 
 
 def _choices(kind: Any) -> str:  # noqa: ANN401 - a field's type
+    if get_origin(kind) in (Union, UnionType):
+        [kind] = [one for one in get_args(kind) if one is not type(None)]
     if get_origin(kind) is Literal:
         return ", ".join(map(str, get_args(kind)))
     plain, *metas = get_args(kind) or (kind,)

@@ -11,7 +11,7 @@ from schemas.ids import JobId
 from schemas.plans import Standing
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.configurations import Configurations
-from services.planner.policies.contract.decision import Choice, Decision, fault, modes_of
+from services.planner.policies.contract.decision import Choice, Decision, fault, modes_of, sees_staying
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import Present, View
@@ -54,7 +54,11 @@ class PolicyFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 def looked_at(registry: Registry, look: Look) -> Known | Unfit:
     try:
-        return Known(policy=look.policy, calls=registry.calls(look.policy))
+        return Known(
+            policy=look.policy,
+            calls=registry.calls(look.policy),
+            sees_staying=sees_staying(registry.find(look.policy)),
+        )
     except MemoryError:
         raise
     except STOPS as error:
@@ -76,9 +80,10 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
 def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | PolicyFailed:
     try:
         policy = registry.find(step.policy)
-        made = policy.decide(step.view.in_modes(modes_of(policy)), step.wanted, step.estimates, solve)
-        decision = _in_our_kinds(step.view, made)
-        broken = fault(step.view, decision)
+        view = step.view.in_modes(modes_of(policy))
+        made = policy.decide(view, step.wanted, step.estimates, solve)
+        decision = _in_our_kinds(view, made)
+        broken = fault(view, decision)
     except SolverFailed as error:
         return PolicyFailed(reason=f"the solver failed: {error}", crashed=True)
     except MemoryError:

@@ -232,7 +232,7 @@ def test_the_policies_that_the_stack_takes_are_listed(hopyard: Hopyard, api: Can
 def test_the_options_of_a_policy_are_shown(hopyard: Hopyard) -> None:
     shown = hopyard("policy", "show", "hops", "--json")
     [cost] = [option for option in json.loads(shown.out) if option["name"] == "moving_cost_s"]
-    assert (cost["default"], cost["choices"]) == (0.0, "a number ≥ 0, ≤ 1e+06")
+    assert (cost["default"], cost["choices"]) == (None, "a number ≥ 0, ≤ 1e+06")
     assert "lr, ftf, las, sjf, srtf, fifo" in " ".join(hopyard("policy", "show", "hops").out.split())
     assert "policy nonsense is unknown" in hopyard("policy", "show", "nonsense").err
 

@@ -108,6 +108,14 @@ class Policy(Protocol):
         ...
 
 
+def sees_staying(policy: object) -> bool:
+    """Whether it is shown jobs that a first plan may not move, and keeps them where they are itself.
+
+    From any other policy such jobs and their GPUs are kept apart.
+    """
+    return bool(getattr(policy, "sees_staying", False))
+
+
 def modes_of(policy: Policy) -> frozenset[type[Mode]]:
     """Lockstep, unless the policy says more."""
     return frozenset(getattr(policy, "modes", (Lockstep,)))
@@ -122,10 +130,11 @@ def fault(view: View, decision: Decision) -> str | None:
 
     Capacity: no node gives more GPUs than it may. One gang a job, of a size in its demand, on
     nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers are finite,
-    since a message holds no others; what is asked for later is later; words and memory fit a message.
+    since a message holds no others; what is asked for later is later; words and memory fit a message. A job
+    that stays has the gang it has.
     """
     wrong = _unsayable(view, decision) or _misjudged(view, decision)
-    return wrong or _impossible(view, decision) or _twice(decision)
+    return wrong or _impossible(view, decision) or _twice(decision) or _moved(view, decision)
 
 
 def _unsayable(view: View, decision: Decision) -> str | None:
@@ -181,6 +190,15 @@ def _wrongly_chosen(decision: Decision, jobs: Collection[JobId]) -> str | None:
     times = Counter([choice.job_id for choice in decision.choices])
     wrong = [job_id for job_id, count in times.items() if count > 1 or job_id not in jobs]
     return f"{times[wrong[0]]} configurations for job {wrong[0]}" if wrong else None
+
+
+def _moved(view: View, decision: Decision) -> str | None:
+    """Whether some job is not where it is to stay."""
+    gangs_of = {choice.job_id: choice.gang for choice in decision.choices}
+    for job in view.jobs:
+        if job.stays and job.present is not None and gangs_of.get(job.job_id) != job.present.gang:
+            return f"job {job.job_id} is moved, and may not be yet"
+    return None
 
 
 def _twice(decision: Decision) -> str | None:

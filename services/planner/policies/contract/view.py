@@ -72,6 +72,8 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = 1
     """samples of one GPU in an iteration"""
     present: Present | None = None
+    stays: bool = False
+    """a first plan may not move it now; only policies that `sees_staying` are shown such a job"""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,13 +87,22 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """unfinished jobs in the cluster, shown here or not"""
     effort: Effort
     restart_s: float = 0.0
-    """of running that a job loses when it is moved: its checkpoint is written, its workers start anew"""
+    """of running that a job loses when it is moved, as far as nothing is known about its restarts: its
+    checkpoint is written, its workers start anew"""
+    restarts_s: dict[Fingerprint, dict[GpuType, float]] = {}
+    """the same by workload and GPU type, as measured"""
+    apart: dict[JobId, Present] = {}
+    """jobs that are not shown because they stay where they are; their GPUs are not idle here"""
     memory: bytes = b""
     """what the policy's last decision asked to be kept"""
 
     @property
     def idle_gpus(self) -> int:
         return sum([node.idle for node in self.nodes])
+
+    def restart_of(self, workload: Fingerprint, gpu_type: GpuType) -> float:
+        """Seconds of running that a job of the workload loses when it is started anew on this type."""
+        return self.restarts_s.get(workload, {}).get(gpu_type, self.restart_s)
 
     def in_modes(self, modes: Collection[type[Mode]]) -> "View":
         """For a policy that plans these modes: a job that runs in another has no place where it can stay."""
@@ -102,4 +113,4 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def _in_modes(job: ViewJob, modes: Collection[type[Mode]]) -> ViewJob:
     stays = job.present is None or type(job.present.gang.sync) in modes
-    return job if stays else msgspec.structs.replace(job, present=None)
+    return job if stays else msgspec.structs.replace(job, present=None, stays=False)

@@ -69,6 +69,8 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     """samples (m)"""
     elapsed: Floats
     """seconds since each job came (m)"""
+    apart: frozenset[JobId] = frozenset()
+    """jobs that this round leaves where they are; shares are computed without them, and again next time"""
 
 
 def read(memory: bytes) -> Memory:
@@ -84,7 +86,7 @@ def changed(remembered: Memory, now: Now) -> bool:
     return (
         remembered.stale
         or not remembered.complete
-        or set(remembered.jobs) != set(now.jobs)
+        or set(remembered.jobs) - now.apart != set(now.jobs)
         or remembered.gpus != _named(now.types, now.demand.gpus)
     )
 
@@ -132,12 +134,14 @@ def written(remembered: Memory, now: Now, share: Floats, *, complete: bool) -> M
         )
         for index, job_id in enumerate(now.jobs)
     }
+    apart = {job_id: entry for job_id, entry in remembered.jobs.items() if job_id in now.apart}
     return Memory(
         at=now.at,
         complete=complete,
         gpus=_named(now.types, now.demand.gpus),
-        jobs=entries,
+        jobs=entries | apart,
         gpus_of=remembered.gpus_of,
+        stale=bool(now.apart),
     )
 
 

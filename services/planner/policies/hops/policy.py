@@ -3,9 +3,10 @@
 Among plans of equal worth the one that leaves running jobs where they are is better: the gain of a
 running job's other configurations is multiplied by 1 − `TIE`.
 
-Beyond the paper: a running job that a first plan moves loses `moving_cost_s` of the round, so the gain
-of its other configurations is multiplied by 1 − moving_cost_s / round_s, and its present configuration
-is always among the candidates. With `moving_cost_s` 0 neither happens.
+Beyond the paper: a running job that a first plan moves loses what a restart takes of the round, so the
+gain of its other configurations is multiplied by 1 − restart / round_s, and its present configuration is
+always among the candidates. A restart takes what restarts of the workload on the GPU type were measured
+to take, or the option `moving_cost_s`; with that at 0 neither happens.
 """
 
 import math
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from schemas.ids import JobId
+from schemas.ids import Fingerprint, GpuType, JobId
 from schemas.placement import Configuration, Gang
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import (
@@ -61,8 +62,9 @@ class HopsOptions(msgspec.Struct, frozen=True, kw_only=True):
     """σ: ρ above which a job is spread only where no node has room for it"""
     window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
     """service window, in multiples of the GPUs the plan may use"""
-    moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    """what a running job loses when a first plan moves it; 0: moving is free, as the paper has it"""
+    moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+    """what a running job loses when a first plan moves it; left out: what restarts were measured to take;
+    0: moving is free, as the paper has it"""
     queue_refresh_s: Annotated[float, Meta(gt=0, le=1e8)] = 30.0
     """a fragment plan is tried again after so long, if jobs outside the window could fit"""
 
@@ -90,7 +92,7 @@ class Hops:
             self._outlook(view).window,
             view.nodes,
             self._options.sensitivity_threshold,
-            stay=self._moving_share(view) > 0,
+            stay=self._options.moving_cost_s != 0,
         )
 
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
@@ -153,9 +155,6 @@ class Hops:
         result: Floats = weights([priorities[job.job_id] for job in window], power) * factor
         return result
 
-    def _moving_share(self, view: View) -> float:
-        return min(self._options.moving_cost_s / view.round_s, 1.0)
-
     def _discount_moves(
         self,
         gain: Floats,
@@ -167,11 +166,24 @@ class Hops:
         """Multiply the gain of what would move a job by the share of the round that is left to it."""
         if not present:
             return
-        moves = np.array([job_id in present for job_id in wanted.jobs], dtype=bool)
-        share = np.where(moves, 1.0 - max(self._moving_share(view), TIE), 1.0)
+        types = _columns(view)
+        share = np.ones((len(wanted.jobs), len(types)))
+        workload = {job.job_id: job.workload for job in view.jobs if job.job_id in present}
+        losses: dict[Fingerprint, Floats] = {}
+        for row, job_id in enumerate(wanted.jobs):
+            if job_id in present:
+                own = workload[job_id]
+                if own not in losses:
+                    costs_s = [self._moving_s(view, own, gpu_type) for gpu_type in types]
+                    losses[own] = np.clip(np.array(costs_s) / view.round_s, TIE, 1.0)
+                share[row] -= losses[own]
         kept = gain[stays]
-        gain *= share[wanted.job]
+        gain *= share[wanted.job, _types(view, wanted, types)]
         gain[stays] = kept
+
+    def _moving_s(self, view: View, workload: Fingerprint, gpu_type: GpuType) -> float:
+        fixed_s = self._options.moving_cost_s
+        return view.restart_of(workload, gpu_type) if fixed_s is None else fixed_s
 
     def _again_at(
         self, view: View, wanted: Configurations, chosen: Sequence[int], window: Sequence[ViewJob]
@@ -188,6 +200,18 @@ class Hops:
 
 def _present(view: View) -> dict[JobId, Configuration]:
     return {job.job_id: job.present.gang.configuration for job in view.jobs if job.present is not None}
+
+
+def _columns(view: View) -> dict[GpuType, int]:
+    types = dict.fromkeys(node.gpu_type for node in view.nodes)
+    return {gpu_type: column for column, gpu_type in enumerate(types)}
+
+
+def _types(view: View, wanted: Configurations, columns: Mapping[GpuType, int]) -> Ints:
+    """By configuration: the column of its GPU type, that of its first node."""
+    of_node = {node.node_id: columns[node.gpu_type] for node in view.nodes}
+    found: Ints = np.array([of_node[node_id] for node_id in wanted.nodes], dtype=np.int32)
+    return found[wanted.node[wanted.start[:-1]]]
 
 
 def gains(wanted: Configurations, throughput: Floats) -> Floats:

@@ -52,6 +52,7 @@ class Ordered(ABC):
     """A subclass says its order, and its variant."""
 
     calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
+    sees_staying: ClassVar[bool] = True
     strict: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False
     measures: ClassVar[Measures] = Measures()
@@ -77,8 +78,9 @@ class Ordered(ABC):
 
     def serve(self, view: View, queue: Sequence[ViewJob]) -> Served:
         cluster = self._look(view)
+        stayers_first = sorted(queue, key=lambda job: not job.stays)
         return served(
-            [self._known(job, cluster).queued for job in queue],
+            [self._known(job, cluster).queued for job in stayers_first],
             cluster.pools,
             {node.node_id: node.idle for node in view.nodes},
             strict=self.strict,

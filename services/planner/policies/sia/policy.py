@@ -77,7 +77,7 @@ class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
     """the order in which GPU types lend their curve to one of which nothing is known; then those not named"""
     restart_s: Annotated[str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$")] = ""
     """seconds that a restart costs jobs whose name contains a word, as `bert=120 imagenet=250`; any other
-    costs what starting and a checkpoint do"""
+    costs what restarts of its workload were measured to take"""
 
 
 class Sia:
@@ -190,11 +190,13 @@ class Sia:
         return restart_factor(
             np.array([seen.view.at - job.submitted_at for job in seen.queue]),
             np.array([job.restarts for job in seen.queue], dtype=np.float64),
-            np.array([self._restart_s(job, seen.view.restart_s) for job in seen.queue], dtype=np.float64),
+            np.array([self._restart_s(job, seen.view) for job in seen.queue], dtype=np.float64),
         )
 
-    def _restart_s(self, job: ViewJob, usual_s: float) -> float:
-        """What a restart of the job costs: of the first word that its name contains, or else any job's."""
+    def _restart_s(self, job: ViewJob, view: View) -> float:
+        """What a restart of the job costs: of the first word that its name contains, or else as measured."""
+        measured = view.restarts_s.get(job.workload, {}).values()
+        usual_s = sum(measured) / len(measured) if measured else view.restart_s
         return next((cost_s for word, cost_s in self._costs.items() if word in job.job_id), usual_s)
 
 
@@ -253,7 +255,7 @@ def _largest(view: View) -> dict[JobId, int]:
 def _memory(view: View, chosen: Sequence[Choice]) -> bytes:
     """Of the jobs in the view; a fragment plan does not show those that run, and forgets none."""
     largest = _largest(view)
-    if view.kind == PlanKind.FRAGMENT:
+    if view.kind == PlanKind.FRAGMENT or view.apart:
         largest = _remembered(view.memory) | largest
     for choice in chosen:
         largest[choice.job_id] = max(largest[choice.job_id], choice.gang.gpus)

@@ -83,7 +83,7 @@ def test_priorities_change_nothing_but_the_rule() -> None:
         for case in grids.priorities(options(seeds=(1,)))
         if isinstance(case.trial, Simulation)
     ]
-    assert rules == [f"hops+priority_rule={rule}" for rule in grids.PRIORITIES]
+    assert rules == [f"hops+moving_cost_s=0+priority_rule={rule}" for rule in grids.PRIORITIES]
 
 
 def test_at_another_rate_the_same_jobs_come_faster() -> None:

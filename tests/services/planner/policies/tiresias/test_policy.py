@@ -34,7 +34,9 @@ from tests.services.planner.planner_builders import (
 
 POLICY = "services.planner.policies.tiresias.policy:Tiresias"
 THRESHOLDS = "100 300"
-SETTINGS = Settings(policy=f"{POLICY}+thresholds={THRESHOLDS}")
+SETTINGS = Settings(
+    minimum_run_restarts=0.0, restart_share_max=1.0, policy=f"{POLICY}+thresholds={THRESHOLDS}"
+)
 
 
 def ran(name: str, gpu_s: float, gpus: int = 8, *, runs: bool = True, **fields: Any) -> ViewJob:  # noqa: ANN401

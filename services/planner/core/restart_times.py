@@ -1,0 +1,69 @@
+"""What restarts take, measured: means by workload and GPU type. Pure.
+
+A restart has two parts: from the order to stop until the GPUs are free, and from the order to start
+until the gang is up. What is believed beforehand counts as one more observation.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from schemas.ids import Fingerprint, GpuType
+
+START_SHARE = 2 / 3
+"""of a restart about which nothing is known: 10 s of 15 s start it (Hadar)"""
+REMEMBERED = 20
+"""observations; older ones count less and less, so a mean follows what changes"""
+WORKLOADS_REMEMBERED = 10_000
+
+
+class Mean(msgspec.Struct, frozen=True, array_like=True):
+    seconds: float = 0.0
+    count: int = 0
+
+    def with_one(self, seconds: float) -> "Mean":
+        count = min(self.count + 1, REMEMBERED)
+        return Mean(self.seconds + (seconds - self.seconds) / count, count)
+
+    def believed(self, before_s: float) -> float:
+        return (before_s + self.seconds * self.count) / (1 + self.count)
+
+
+class Restart(msgspec.Struct, frozen=True, array_like=True):
+    start: Mean = Mean()
+    stop: Mean = Mean()
+
+    def expected_s(self, before_s: float) -> float:
+        return self.start.believed(before_s * START_SHARE) + self.stop.believed(before_s * (1 - START_SHARE))
+
+
+class RestartTimes(msgspec.Struct, kw_only=True):
+    known: dict[Fingerprint, dict[GpuType, Restart]] = {}
+
+    def started(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
+        own = self._own(workload)
+        for gpu_type in types:
+            known = own.get(gpu_type, Restart())
+            own[gpu_type] = Restart(known.start.with_one(seconds), known.stop)
+
+    def stopped(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
+        own = self._own(workload)
+        for gpu_type in types:
+            known = own.get(gpu_type, Restart())
+            own[gpu_type] = Restart(known.start, known.stop.with_one(seconds))
+
+    def _own(self, workload: Fingerprint) -> dict[GpuType, Restart]:
+        while workload not in self.known and len(self.known) >= WORKLOADS_REMEMBERED:
+            del self.known[next(iter(self.known))]
+        return self.known.setdefault(workload, {})
+
+    def expected_s(self, workload: Fingerprint, before_s: float) -> dict[GpuType, float]:
+        """Seconds of running that a restart takes, for the types on which the workload ran."""
+        return {gpu_type: one.expected_s(before_s) for gpu_type, one in self.known.get(workload, {}).items()}
+
+    def cost_s(self, workload: Fingerprint, types: Iterable[GpuType], before_s: float) -> float:
+        """Of a gang on these types: the longest."""
+        own = self.known.get(workload, {})
+        return max(
+            (own.get(gpu_type, Restart()).expected_s(before_s) for gpu_type in types), default=before_s
+        )

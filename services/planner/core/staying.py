@@ -1,0 +1,90 @@
+"""Which jobs a first plan leaves where they are, because moving them would cost more than it may. Pure.
+
+Two limits hold whatever the policy. A job that started is left alone until it has run for so many times
+what its restart costs. And restarts have a budget: GPU-seconds that a first plan costs running jobs are
+made up for at a share of the cluster's GPU time, and until they are, all that runs is left alone. So in any
+stretch of time plans spend at most that share of its GPU time, and what the first plan in it spent.
+
+Neither holds a job on a node that is lost or drains; nor the budget one whose node has been promised
+to measurements beyond its GPUs.
+"""
+
+import math
+
+import msgspec
+
+from schemas.events import PlanPublished
+from schemas.ids import JobId
+from schemas.plans import Placement, PlanKind
+from schemas.settings import Settings
+from services.planner.core.state import State, TrackedJob, types_of
+from shared.domain import gangs
+
+
+class Stays(msgspec.Struct, frozen=True):
+    placements: dict[JobId, Placement] = {}
+    """by job: where it stays"""
+    until: float = math.inf
+    """when the first of them may be moved, or so"""
+
+
+def staying(state: State, at: float, settings: Settings) -> Stays:
+    paid_at = state.moves_from if settings.restart_share_max < 1 else at
+    if paid_at <= at and not settings.minimum_run_restarts:
+        return Stays()
+    found, until = {}, math.inf
+    for job_id, placement_id in state.claims.of_job.items():
+        job, placement = state.jobs.get(job_id), state.claims.planned[placement_id]
+        if job is None or not _may_stay(state, job, placement):
+            continue
+        grown_at = _grown_at(state, job, at, settings)
+        free_at = max(grown_at, paid_at) if _is_in_budget(state, job, placement) else grown_at
+        if at < free_at:
+            found[job_id] = placement
+            until = min(until, free_at)
+    return Stays(found, until)
+
+
+def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
+    """Before a plan is folded: put off further moves until those it makes are made up for."""
+    if plan.kind is not PlanKind.FIRST or plan.token < state.token or settings.restart_share_max >= 1:
+        return
+    spent = _spent(state, plan, settings)
+    gpus = sum(known.node.gpus for known in state.nodes.values() if known.usable)
+    if spent and gpus:
+        state.moves_from = max(state.moves_from, plan.at) + spent / (settings.restart_share_max * gpus)
+
+
+def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
+    """GPU-seconds that running jobs lose by the plan."""
+    kept = {placement.placement_id for placement in plan.placements}
+    return sum(
+        job.running.gpus * _cost_s(state, job, settings)
+        for job_id, job in state.jobs.items()
+        if job.running is not None and state.claims.of_job.get(job_id, "") not in kept
+    )
+
+
+def _cost_s(state: State, job: TrackedJob, settings: Settings) -> float:
+    return state.restarts.cost_s(job.workload, types_of(state, job.running), settings.restart_prior_s)
+
+
+def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
+    """It holds the GPUs, or starts on them; and is whole, on nodes that may be used."""
+    runs = job.running == placement.gang
+    starts = job.running is None and job.ordered_at is not None
+    if not (runs or starts) or gangs.misfit(placement.gang, job.demand, job.batch_size):
+        return False
+    return all(node_id in state.nodes and state.nodes[node_id].usable for node_id in placement.gang.nodes)
+
+
+def _grown_at(state: State, job: TrackedJob, at: float, settings: Settings) -> float:
+    """When it has run for its minimum; if it only starts, as if it ran from now on."""
+    since = at if job.running is None else job.running_since
+    return since + settings.minimum_run_restarts * _cost_s(state, job, settings)
+
+
+def _is_in_budget(state: State, job: TrackedJob, placement: Placement) -> bool:
+    claimed = state.claims.claimed
+    nodes = (state.nodes[node_id].node for node_id in placement.gang.nodes)
+    return job.running is not None and all(claimed.get(node.node_id, 0) <= node.gpus for node in nodes)

@@ -1,0 +1,156 @@
+"""What restarts are learnt to take, and which running jobs a first plan leaves where they are."""
+
+import msgspec
+import pytest
+
+from schemas.events import NodeDrained
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
+from schemas.plans import PlanKind
+from schemas.settings import Settings
+from services.planner.core.restart_times import REMEMBERED, RestartTimes
+from tests.fact_builders import (
+    NODE,
+    config,
+    in_queue,
+    joined,
+    opened,
+    preempted,
+    profiled,
+    queued,
+    start_ordered,
+    started,
+    stop_ordered,
+    submitted,
+    worker_started,
+    worker_stopped,
+)
+from tests.services.planner.planner_builders import Stage
+
+A, B = GpuType("a"), GpuType("b")
+OURS = Fingerprint("ours")
+
+
+def test_a_restart_is_what_was_believed_until_it_was_measured() -> None:
+    times = RestartTimes()
+    assert times.cost_s(OURS, [A], 15.0) == 15.0
+    times.started(OURS, [A], 40.0)
+    times.stopped(OURS, [A], 5.0)
+    assert times.cost_s(OURS, [A], 15.0) == pytest.approx((10 + 40) / 2 + 5)
+    assert times.cost_s(OURS, [B], 15.0) == 15.0
+    assert times.expected_s(OURS, 15.0) == {A: pytest.approx(30.0)}
+    assert times.expected_s(Fingerprint("theirs"), 15.0) == {}
+
+
+def test_what_changes_is_followed() -> None:
+    times = RestartTimes()
+    for _ in range(REMEMBERED):
+        times.started(OURS, [A], 10.0)
+    for _ in range(3 * REMEMBERED):
+        times.started(OURS, [A], 100.0)
+    assert times.cost_s(OURS, [A], 15.0) == pytest.approx(100.0, rel=0.15)
+
+
+def up(stage: Stage, *, at: float, ordered_at: float) -> None:
+    """The workers of the last plan, ordered to start, and started."""
+    [placement] = stage.plan.placements
+    where = placement.gang.configuration
+    stage.tell(
+        start_ordered(placement.job_id, at=ordered_at, place=placement.placement_id),
+        *(
+            worker_started(
+                placement.job_id, at=at, place=placement.placement_id, node_id=node, gpu_indices=range(gpus)
+            )
+            for node, gpus in where.items()
+        ),
+        started(placement.job_id, at=at, place=placement.placement_id, on=where),
+    )
+
+
+def one_that_runs(settings: Settings) -> Stage:
+    """`job-1` on all of the one node from 20 s on; its start took 18 s."""
+    stage = Stage(settings)
+    stage.tell(joined(), *in_queue(demand=(8,), samples=1e9), opened())
+    up(stage, at=20.0, ordered_at=2.0)
+    return stage
+
+
+SRTF = Settings(policy="srtf", restart_share_max=1.0)
+"""whole plans at every event"""
+
+
+SHORT = (
+    submitted("short", at=30.0, demand=(8,)),
+    profiled("short", at=30.0),
+    queued("short", at=30.0, age_s=1.0),
+)
+"""a job that SRTF puts first"""
+
+
+def holder(stage: Stage) -> list[str]:
+    return [placement.job_id for placement in stage.plan.placements]
+
+
+def test_it_learns_from_orders_and_what_came_of_them() -> None:
+    stage = one_that_runs(SRTF)
+    [placement] = stage.plan.placements
+    workload = stage.core.state.jobs[JobId("job-1")].workload
+    gpu_type = stage.core.state.nodes[NodeId(NODE)].node.gpu_type
+    known = stage.core.state.restarts.known[workload][gpu_type]
+    assert (known.start.seconds, known.start.count, known.stop.count) == (18.0, 1, 0)
+    stage.tell(
+        stop_ordered("job-1", at=500.0, place=placement.placement_id),
+        worker_stopped("job-1", at=507.0, place=placement.placement_id),
+        preempted("job-1", at=507.0, place=placement.placement_id),
+    )
+    assert stage.core.state.restarts.known[workload][gpu_type].stop.seconds == 7.0
+
+
+def test_a_job_runs_its_minimum_and_a_plan_is_made_when_it_has() -> None:
+    """A restart is believed to take 15 s, and was measured to take 18 s to start: (10 + 18) / 2 + 5."""
+    stage = one_that_runs(msgspec.structs.replace(SRTF, minimum_run_restarts=4.0))
+    stage.tell(*SHORT)
+    stage.until(31.0)
+    assert holder(stage) == ["job-1"]
+    stage.until(20.0 + 4 * 19.0 - 0.1)
+    assert holder(stage) == ["job-1"]
+    stage.until(20.0 + 4 * 19.0 + 0.1)
+    assert holder(stage) == ["short"]
+
+
+def test_a_drained_node_holds_nobody() -> None:
+    stage = one_that_runs(msgspec.structs.replace(SRTF, minimum_run_restarts=4.0))
+    stage.tell(joined("node-2", at=21.0), NodeDrained(at=22.0, node_id=NodeId(NODE)))
+    stage.tell(*SHORT)
+    stage.until(31.0)
+    assert NODE not in {node for placed in stage.plan.placements for node in placed.gang.nodes}
+
+
+@pytest.mark.parametrize("policy", ["srtf", "hops"])
+def test_moves_wait_until_those_before_are_made_up_for(policy: str) -> None:
+    """152 GPU·s spent; a tenth of 8 GPUs makes up for them in 190 s."""
+    settings = Settings(policy=policy, minimum_run_restarts=0.0, restart_share_max=0.1)
+    stage = one_that_runs(settings)
+    stage.core.state.moves_from = 20.0 + 190.0
+    assert stage.plan.kind is PlanKind.FIRST
+    stage.tell(*SHORT)
+    stage.until(31.0)
+    assert holder(stage) == ["job-1"]
+
+
+def test_what_a_plan_moves_is_charged() -> None:
+    stage = one_that_runs(msgspec.structs.replace(SRTF, minimum_run_restarts=0.0, restart_share_max=0.1))
+    stage.tell(*SHORT)
+    assert holder(stage) == ["short"]
+    assert stage.core.state.moves_from == pytest.approx(stage.plan.at + 8 * 19.0 / (0.1 * 8))
+
+
+def test_a_policy_that_is_not_shown_who_stays_plans_around_them() -> None:
+    stage = Stage(Settings(policy="hops", minimum_run_restarts=100.0))
+    stage.tell(joined(), *in_queue(demand=(4,)), opened())
+    up(stage, at=20.0, ordered_at=2.0)
+    stage.tell(*in_queue("other", at=359.0, demand=(8,)), opened(at=360.0, number=1))
+    stage.until(362.0)
+    assert (holder(stage), stage.plan.idle_gpus) == (["job-1"], 4)
+    assert [left.job_id for left in stage.plan.left_out] == ["other"]
+    assert stage.plan.placements[0].gang.configuration == config(node_1=4)
+    assert stage.plan.placements[0].placement_id == PlacementId(stage.plans[0].placements[0].placement_id)
