@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from itertools import chain, pairwise
 from typing import Annotated
 
@@ -122,6 +121,8 @@ def _put_in_panels(app: typer.Typer) -> None:
 
 def _print_version(*, wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - brings the parser of e-mail
+
         sys.stdout.write(f"hopyard {version('hopyard')}\n")
         raise typer.Exit
 

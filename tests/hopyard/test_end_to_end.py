@@ -198,6 +198,10 @@ async def test_a_stack_that_is_up_serves_the_other_commands(tmp_path: Path) -> N
         assert code == 0, err
         job_id = json.loads(out)["job_id"]
         assert job_id in (await ran("ps", cwd=tmp_path))[1]
+        assert (await ran("ps", "--mine", "--sort", "newest", "-q", cwd=tmp_path))[1] == f"{job_id}\n"
+        assert (await ran("ps", "--user", "nobody-at-all", cwd=tmp_path))[1] == ""
+        code, out, err = await ran("show", job_id, cwd=tmp_path)
+        assert "times are cluster time: 60 cluster seconds a second" in err
         code, out, err = await ran("diag", cwd=tmp_path)
         assert code == 0, out + err
 
