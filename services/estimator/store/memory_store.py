@@ -151,7 +151,8 @@ class MemoryStore:
 
     def log(self, executions: Sequence[Execution]) -> int:
         before = len(self._log)
-        self._log = {one.placement_id: one for one in executions} | self._log
+        for one in executions:
+            self._log.setdefault(one.placement_id, one)
         return len(self._log) - before
 
     def executions(self) -> list[Execution]:
