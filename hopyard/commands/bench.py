@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import empty_folder
 from hopyard.show.terminal import say, show
+
+if TYPE_CHECKING:
+    from hopyard.lab.bench.growth import Growth
 
 
 class Subject(StrEnum):
@@ -103,6 +106,21 @@ Quick = Annotated[
     typer.Option("--quick", help="One problem of each class, less time for others.", rich_help_panel=SOLVER),
 ]
 
+SIMULATION = "Simulation"
+GrownScenario = Annotated[
+    str | None,
+    typer.Option(
+        "--scenario",
+        metavar="NAME|FILE",
+        help="How its cost grows with the jobs of this scenario, under its own policy. Needs --jobs.",
+        rich_help_panel=SIMULATION,
+    ),
+]
+Counts = Annotated[
+    str | None,
+    typer.Option("--jobs", metavar="N,N,...", help="How many of them.", rich_help_panel=SIMULATION),
+]
+
 
 def bench(
     *,
@@ -119,6 +137,8 @@ def bench(
     backends: Backends = EVERY_BACKEND,
     classes: ClassNames = None,
     quick: Quick = False,
+    scenario: GrownScenario = None,
+    counts: Counts = None,
 ) -> None:
     """Measure what the system does on this machine: real processes, a real disk, a few minutes.
 
@@ -126,7 +146,7 @@ def bench(
     submissions: jobs a second through the HTTP API, each on the disk.
     dispatch: facts a second from one process to the next.
     restart: each service from kill -9 to ready, with 10,000 jobs in the log.
-    simulation: the scenario hops-64 from the first job to the last.
+    simulation: the scenarios hops-64 and hops-512 from the first job to the last.
     solver: back ends side by side on problems of many sizes, up to an hour.
     policies: what each takes for a plan, and whether it is in time, some minutes.
 
@@ -135,13 +155,14 @@ def bench(
     $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
     $ hopyard bench solver --classes all --instances 10
     $ hopyard bench policies --gpus 512 --instances 3
+    $ hopyard bench simulation --scenario philly.yaml --jobs 1000,10000
     """
     from hopyard.lab.bench.solver import Trials  # noqa: PLC0415 - brings numpy
     from hopyard.lab.bench.suite import report  # noqa: PLC0415 - brings every service
     from hopyard.lab.bench.tables import report_table  # noqa: PLC0415 - as above
 
     trials = Trials(
-        sizes=() if gpus is None else _sizes(gpus),
+        sizes=() if gpus is None else _numbers("--gpus", gpus),
         instances=instances,
         deadline_s=deadline_s,
         gap=gap,
@@ -151,18 +172,31 @@ def bench(
         quick=quick,
     )
     with empty_folder(data) as folder:
-        measured = report(subjects or SHORT, versions(), folder, scale, say, trials=trials)
+        measured = report(
+            subjects or SHORT, versions(), folder, scale, say, trials=trials, grown=_grown(scenario, counts)
+        )
     show(measured, report_table(measured), as_json=as_json, out=out)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str) -> tuple[int, ...]:
     try:
-        sizes = tuple(int(part) for part in text.split(","))
+        numbers = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise Invalid(f"--gpus {text}: not numbers") from None
-    if min(sizes) < 1:
-        raise Invalid(f"--gpus {text}: at least 1")
-    return sizes
+        raise Invalid(f"{option} {text}: not numbers") from None
+    if min(numbers) < 1:
+        raise Invalid(f"{option} {text}: at least 1")
+    return numbers
+
+
+def _grown(scenario: str | None, counts: str | None) -> "Growth | None":
+    from hopyard.lab.bench.growth import Growth  # noqa: PLC0415 - brings every service
+    from loadgen.scenarios import load_scenario  # noqa: PLC0415 - as above
+
+    if scenario is None and counts is None:
+        return None
+    if scenario is None or counts is None:
+        raise Invalid("--scenario and --jobs go together")
+    return Growth(load_scenario(scenario), _numbers("--jobs", counts))
 
 
 def _known(text: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from services.planner.solver.effort import Effort
 from services.planner.solver.problem import Problem, Solution, Solve
 
 SCENARIO = "hops-64"
+LARGER = "hops-512"
 QUEUE = "fifo-skipping"
 """a policy that solves nothing: what is left is the engine and the services"""
 
@@ -37,7 +38,8 @@ class TimedHops(Hops):
 
 def simulation(scenario: str = SCENARIO) -> Benchmark:
     simulate(load_scenario("tiny"))  # brings what is imported late
-    _, queue, queue_s = _run(scenario, QUEUE)
+    queue_result, queue, queue_s = _run(scenario, QUEUE)
+    larger, _, larger_s = _run(LARGER, QUEUE)
     solving_s.clear()
     result, hops, hops_s = _run(scenario, f"{__name__}:{TimedHops.__name__}")
     makespan_s = result.metrics["makespan_s"] or 0.0
@@ -46,7 +48,8 @@ def simulation(scenario: str = SCENARIO) -> Benchmark:
         conditions=f"scenario {scenario}, seed {result.seed}, one process; CPU seconds unless said otherwise",
         figures=(
             *queue,
-            seconds(f"{QUEUE}: a job", queue_s / result.jobs["submitted"]),
+            seconds(f"{QUEUE}: a job", queue_s / queue_result.jobs["submitted"]),
+            seconds(f"{QUEUE}, {LARGER}: a job", larger_s / larger.jobs["submitted"]),
             *hops,
             seconds("hops: without the solver", hops_s - sum(solving_s)),
             seconds("wall time", result.wall_s),

@@ -10,6 +10,7 @@ from hopyard.failures import Interrupted
 from hopyard.lab.bench import dispatch, latency, restart, submissions
 from hopyard.lab.bench.classes import PATIENCE, QUICK, Classes, classes
 from hopyard.lab.bench.figures import Benchmark, BenchReport
+from hopyard.lab.bench.growth import Growth, growth
 from hopyard.lab.bench.machine import machine_facts
 from hopyard.lab.bench.policies import policies
 from hopyard.lab.bench.simulation import simulation
@@ -26,6 +27,8 @@ class BenchRun(msgspec.Struct, frozen=True):
     say: Say
     trials: Trials = Trials()
     """of the solver, and sizes and instances of the policies"""
+    grown: Growth | None = None
+    """of a simulation with its jobs, in place of the usual runs"""
 
     def scaled(self, usual: int) -> int:
         return max(round(usual * self.scale), 1)
@@ -52,8 +55,8 @@ def _restart(run: BenchRun) -> Benchmark | None:
     return run_until_stopped(restart.restart(run.data, run.scaled(restart.JOBS)))
 
 
-def _simulation(_: BenchRun) -> Benchmark | None:
-    return simulation()
+def _simulation(run: BenchRun) -> Benchmark | None:
+    return simulation() if run.grown is None else growth(run.grown)
 
 
 def _solver(run: BenchRun) -> Benchmark | None:
@@ -94,11 +97,13 @@ def report(
     say: Say,
     *,
     trials: Trials | None = None,
+    grown: Growth | None = None,
 ) -> BenchReport:
     """Raises Failure when a part does not work, Interrupted."""
     data.mkdir(parents=True, exist_ok=True)
     machine = machine_facts(data)
-    done = [_timed(name, BenchRun(data / name, scale, say, trials or Trials())) for name in names]
+    runs = [(name, BenchRun(data / name, scale, say, trials or Trials(), grown)) for name in names]
+    done = [_timed(name, run) for name, run in runs]
     return BenchReport(machine=machine, versions=versions, benchmarks=tuple(done))
 
 

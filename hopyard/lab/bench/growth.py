@@ -1,0 +1,60 @@
+"""How the cost of a simulated run grows with its jobs: one scenario, more and more of its jobs."""
+
+import resource
+import sys
+import time
+
+import msgspec
+
+from hopyard.lab.bench.figures import Benchmark, Grid
+from loadgen.simulation import simulate_streaming
+from schemas.base import Event
+from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
+
+COLUMNS = ("jobs", "CPU ms a job", "plans", "facts", "peak memory, MB")
+BYTES = 1 if sys.platform == "darwin" else 1024
+"""in the unit of `ru_maxrss`"""
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """What to run, the smallest number of jobs first."""
+
+    scenario: ScenarioFile
+    counts: tuple[int, ...]
+
+
+def growth(asked: Growth) -> Benchmark:
+    """Events go on as they come: the peak of memory is that of all runs so far."""
+    rows = tuple(_row(first_jobs(asked.scenario, count)) for count in sorted(asked.counts))
+    return Benchmark(
+        name="simulation",
+        conditions=f"scenario {asked.scenario.name}, one process; CPU with the reading of the workload",
+        figures=(),
+        grid=Grid(columns=COLUMNS, rows=rows),
+    )
+
+
+def first_jobs(scenario: ScenarioFile, count: int) -> ScenarioFile:
+    """The scenario with so many of its jobs."""
+    match scenario.workload:
+        case PoissonWorkload() as drawn:
+            workload: WorkloadSource = msgspec.structs.replace(drawn, count=count)
+        case TraceWorkload() as traced:
+            workload = msgspec.structs.replace(traced, limit=count)
+        case ListedWorkload(jobs=jobs) as listed:
+            first = sorted(jobs, key=lambda one: one.at_s)[:count]
+            workload = msgspec.structs.replace(listed, jobs=first)
+    return msgspec.structs.replace(scenario, workload=workload)
+
+
+def _row(scenario: ScenarioFile) -> tuple[float, ...]:
+    began = time.process_time()
+    result = simulate_streaming(scenario, _pass_over)
+    took_s = time.process_time() - began
+    jobs = result.jobs["submitted"]
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES / 1e6
+    return jobs, round(took_s / jobs * 1e3, 2), result.plans.plans, result.events, round(peak_mb)
+
+
+def _pass_over(event: Event) -> None:
+    """Nobody keeps it."""

@@ -1,0 +1,26 @@
+"""How the cost of a simulated run grows: one row for each number of jobs."""
+
+import msgspec
+import pytest
+
+from hopyard.lab.bench.growth import COLUMNS, Growth, first_jobs, growth
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.scenarios import ArrivingJob, ListedWorkload
+
+
+def test_one_row_for_each_number_of_jobs() -> None:
+    measured = growth(Growth(load_scenario("tiny"), (3, 1)))
+    assert measured.grid is not None
+    assert measured.grid.columns == COLUMNS
+    assert [row[0] for row in measured.grid.rows] == [1, 3]
+    assert all(isinstance(figure, float | int) and figure > 0 for row in measured.grid.rows for figure in row)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["drawn", "listed"])
+def test_the_first_jobs_of_a_scenario(*, listed: bool) -> None:
+    scenario = load_scenario("tiny")
+    jobs = arrivals(scenario)
+    if listed:
+        written = [ArrivingJob(at_s=one.at_s, job=one.job) for one in reversed(jobs)]
+        scenario = msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=written))
+    assert [one.at_s for one in arrivals(first_jobs(scenario, 3))] == [one.at_s for one in jobs[:3]]
