@@ -4,12 +4,14 @@ FOLDER/NODE/JOB/RANK/START.log holds lines `TIME TEXT`. START is the number of b
 the file's first, so a position stays what it is while files come and go, and when the agent starts anew.
 """
 
+import errno
+import os
 import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -25,6 +27,7 @@ PAGE_MAX_BYTES = 262_144
 """of one rank in one answer"""
 _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 """of a job: what is none leads out of the folder"""
+_LINE = re.compile(rb"(?P<at>-?\d+\.\d{3}) (?P<text>.*)")
 OPEN_MAX = 64
 """files that are kept open"""
 
@@ -37,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Open(msgspec.Struct):
-    file: BinaryIO
+    file: FileIO
     folder: Path
     start: int
     size: int
@@ -51,23 +54,41 @@ class OutputFiles:
         self._clock = clock
         self._limits = limits
         self._open: OrderedDict[tuple[JobId, int], _Open] = OrderedDict()
+        self._missed: tuple[int, str] = 0, ""
+        """lines that could not be kept since the last that could, and why"""
 
     def write(self, job_id: JobId, rank: int, text: str) -> None:
-        """A line. Its end, and what else would break it, is taken off."""
-        line = " ".join(text.splitlines())[:LINE_MAX]
+        """A line. Its end, and what else would break it, is taken off.
+
+        What cannot be kept, on a full disk say, is counted, and said with the next line that can: a job must
+        not end for its lines.
+        """
+        missed, reason = self._missed
+        try:
+            if missed:
+                self._append(job_id, rank, f"hopyard: {missed} lines of this node were not kept: {reason}")
+            self._append(job_id, rank, " ".join(text.splitlines())[:LINE_MAX])
+        except OSError as error:
+            self._forget(job_id, rank)
+            self._missed = missed + 1, error.strerror or str(error)
+        else:
+            self._missed = 0, ""
+
+    def _append(self, job_id: JobId, rank: int, line: str) -> None:
         data = f"{self._clock.now():.3f} {line}\n".encode(errors="replace")
         now = self._opened(job_id, rank)
         if now.size and now.size + len(data) > self._limits.file_bytes:
             now = self._rotated(job_id, rank, now)
-        now.file.write(data)
-        now.file.flush()
+        if now.file.write(data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         now.size += len(data)
 
     def read(self, question: ReadOutput) -> OutputPage:
         folder = self._folder / question.job_id
         if not _NAME.fullmatch(question.job_id):
             return OutputPage(ranks=())
-        ranks = sorted(int(path.name) for path in folder.iterdir()) if folder.is_dir() else []
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        ranks = sorted(int(name) for name in names if name.isdecimal())
         return OutputPage(ranks=tuple(_stretch(folder / str(rank), rank, question) for rank in ranks))
 
     def close(self) -> None:
@@ -84,7 +105,8 @@ class OutputFiles:
                 folder.mkdir(parents=True)
                 self._make_room(job_id)
             newest = (_starts(folder) or [0])[-1]
-            file = (folder / _name(newest)).open("ab")
+            file = (folder / _name(newest)).open("ab+", buffering=0)
+            _mend(file)
             self._open[key] = _Open(file, folder, newest, file.tell())
             if len(self._open) > OPEN_MAX:
                 self._open.popitem(last=False)[1].file.close()
@@ -92,13 +114,19 @@ class OutputFiles:
         return self._open[key]
 
     def _rotated(self, job_id: JobId, rank: int, full: _Open) -> _Open:
-        full.file.close()
+        self._forget(job_id, rank)
         start = full.start + full.size
-        self._open[job_id, rank] = now = _Open((full.folder / _name(start)).open("ab"), full.folder, start, 0)
+        file = (full.folder / _name(start)).open("ab", buffering=0)
+        self._open[job_id, rank] = now = _Open(file, full.folder, start, 0)
         for old in _starts(full.folder)[: -self._limits.files]:
             (full.folder / _name(old)).unlink()
         self._make_room(job_id)
         return now
+
+    def _forget(self, job_id: JobId, rank: int) -> None:
+        """Close its file: what is in it is looked up when it is opened again."""
+        if was := self._open.pop((job_id, rank), None):
+            was.file.close()
 
     def _make_room(self, but: JobId) -> None:
         """Drop the jobs that printed nothing for longest, until the rest is small enough."""
@@ -160,13 +188,21 @@ def _from(folder: Path, starts: list[int], first: int) -> Iterator[bytes]:
             yield file.read()
 
 
+def _mend(file: FileIO) -> None:
+    """End a line that was cut short when the agent was killed."""
+    if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+        file.write(b"\n")
+    file.seek(0, os.SEEK_END)
+
+
 def _lines(data: bytes) -> tuple[PrintedLine, ...]:
-    parts = (line.partition(b" ") for line in data.split(b"\n") if line)
-    return tuple(PrintedLine(float(at), text.decode(errors="replace")) for at, _, text in parts)
+    """Those that are whole."""
+    found = filter(None, map(_LINE.fullmatch, data.split(b"\n")))
+    return tuple(PrintedLine(float(one["at"]), one["text"].decode(errors="replace")) for one in found)
 
 
 def _starts(folder: Path) -> list[int]:
-    return sorted(int(path.stem) for path in folder.glob("*.log"))
+    return sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
 
 
 def _name(start: int) -> str:

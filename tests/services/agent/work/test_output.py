@@ -119,6 +119,58 @@ def test_an_agent_that_starts_anew_goes_on_where_the_last_one_was(tmp_path: Path
     assert texts(only(read(second, r0=position))) == ["line 20"]
 
 
+@pytest.mark.parametrize("torn", ["1", "12.50", "12.500 hal"])
+def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path, files: Files, torn: str) -> None:
+    first = files(tmp_path)
+    first.write(JOB, 0, "whole")
+    first.close()
+    with (tmp_path / JOB / "0" / "000000000000000.log").open("a") as file:
+        file.write(torn)
+    second = files(tmp_path)
+    second.write(JOB, 0, "whole again")
+    stretch = only(read(second, r0=0))
+    assert texts(stretch) == ["whole", *(["hal"] if " " in torn else []), "whole again"]
+    second.write(JOB, 0, "and on")
+    assert texts(only(read(second, r0=stretch.next))) == ["and on"]
+
+
+def test_what_cannot_be_kept_is_counted_and_ends_nothing(tmp_path: Path, files: Files) -> None:
+    (tmp_path / "node").write_text("a file where the folder should be")
+    output = files(tmp_path / "node")
+    output.write(JOB, 0, "lost")
+    output.write(JOB, 0, "lost too")
+    (tmp_path / "node").unlink()
+    output.write(JOB, 0, "kept")
+    assert texts(only(read(output))) == [
+        "hopyard: 2 lines of this node were not kept: Not a directory",
+        "kept",
+    ]
+
+
+def test_a_full_disk_leaves_what_was_written_before(tmp_path: Path, files: Files) -> None:
+    """`/dev/full` takes no byte, like a disk that is full."""
+    output = files(tmp_path)
+    output.write(JOB, 0, "before")
+    folder = tmp_path / JOB / "0"
+    (folder / "000000000000100.log").symlink_to("/dev/full")
+    output.close()
+    output.write(JOB, 0, "lost")
+    (folder / "000000000000100.log").unlink()
+    output.write(JOB, 0, "after")
+    said = "hopyard: 1 lines of this node were not kept: No space left on device"
+    assert texts(only(read(output))) == ["before", said, "after"]
+
+
+def test_what_somebody_else_put_there_is_passed_over(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path)
+    output.write(JOB, 0, "ours")
+    (tmp_path / JOB / "notes").mkdir()
+    (tmp_path / JOB / "0" / "notes.log").write_text("theirs\n")
+    with (tmp_path / JOB / "0" / "000000000000000.log").open("a") as file:
+        file.write("no time at all\n\n")
+    assert texts(only(read(output))) == ["ours"]
+
+
 def test_a_line_is_one_line_and_has_an_end(tmp_path: Path, files: Files) -> None:
     output = files(tmp_path, file_bytes=1_000_000)
     output.write(JOB, 0, "two\r\nlines\u2028or three\n")
