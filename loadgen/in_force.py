@@ -32,6 +32,16 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True):
     """what was set and does nothing here: the variable, or the name and the file, perhaps with the reason"""
 
 
+def given_in(environ: Mapping[str, str]) -> dict[str, str]:
+    """By name of a setting that the file or the environment has: where, as a user would look for it.
+
+    Raises ValueError for a bad setting.
+    """
+    return {name: f"{name} in {environ.get(FILE_VARIABLE)}" for name in in_file(environ)} | {
+        name: PREFIX + name.upper() for name in in_environment(environ)
+    }
+
+
 def in_force(
     scenario: ScenarioFile, environ: Mapping[str, str], decided: Mapping[str, str] | None = None
 ) -> InForce:
@@ -40,12 +50,9 @@ def in_force(
     written, environment = in_file(environ), in_environment(environ)
     given = {name: value for name, value in written.items() if name not in scenario.settings} | environment
     given = {name: value for name, value in given.items() if name not in LIVE_ONLY and name not in by}
-    labels = {name: f"{name} in {environ.get(FILE_VARIABLE)}" for name in written} | {
-        name: PREFIX + name.upper() for name in environment
-    }
     idle = (
         f"{label} ({by[name]} decides)" if name in by else label
-        for name, label in labels.items()
+        for name, label in given_in(environ).items()
         if name in by or name in LIVE_ONLY
     )
     settings = {**scenario.settings, **given}

@@ -1,5 +1,6 @@
 """bench."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -171,11 +172,25 @@ def bench(
         classes=() if classes is None else _known_classes(classes),
         quick=quick,
     )
+    if Subject.SIMULATION in (subjects or SHORT):
+        _say_what_it_ignores()
     with empty_folder(data) as folder:
         measured = report(
             subjects or SHORT, versions(), folder, scale, say, trials=trials, grown=_grown(scenario, counts)
         )
     show(measured, report_table(measured), as_json=as_json, out=out)
+
+
+def _say_what_it_ignores() -> None:
+    """A figure of a simulation is comparable with others only under the scenario's own settings."""
+    from loadgen.in_force import given_in  # noqa: PLC0415 - brings the YAML parser
+
+    try:
+        ignored = given_in(os.environ)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    if ignored:
+        say(f"simulation: by its scenario alone, without {', '.join(ignored.values())}")
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections import deque
 from typing import TextIO
 
 from hopyard.show.units import duration
@@ -26,6 +27,8 @@ class Ticker:
         self._began = time.monotonic()
         self._last = self._began - (REWRITE_EVERY_S if self._rewrites else 0.0)
         self._shown = False
+        self._past = deque([(self._began, 0.0)])
+        """times and shares, the oldest of about half the time ago"""
 
     def show(self, text: str, share: float) -> None:
         """How far the work is: in words, and as a share of all of it."""
@@ -33,7 +36,7 @@ class Ticker:
         if now - self._last < (REWRITE_EVERY_S if self._rewrites else LINE_EVERY_S):
             return
         self._last = now
-        line = f"{text}, {share:.0%}{self._left(share, now - self._began)}"
+        line = f"{text}, {share:.0%}{self._left(share, now)}"
         self._write(ERASE + line[: self._width() - 1] if self._rewrites else line + "\n")
         self._shown = self._rewrites
 
@@ -53,11 +56,15 @@ class Ticker:
             self._write(ERASE)
             self._shown = False
 
-    @staticmethod
-    def _left(share: float, elapsed_s: float) -> str:
-        if not SURE_FROM <= share < 1:
+    def _left(self, share: float, now: float) -> str:
+        """By the pace of the later half of the time: work seldom ends as fast as it begins."""
+        self._past.append((now, share))
+        while len(self._past) > 1 and self._past[1][0] <= (self._began + now) / 2:
+            self._past.popleft()
+        then, was = self._past[0]
+        if not SURE_FROM <= share < 1 or share <= was:
             return ""
-        return f", about {duration(elapsed_s * (1 - share) / share)} left"
+        return f", about {duration((1 - share) * (now - then) / (share - was))} left"
 
     def _width(self) -> int:
         try:

@@ -22,17 +22,17 @@ def compared(
 ) -> Iterator[RenderableType]:
     results = [outcome.result for one in outcomes.values() for outcome in one]
     seeds = sorted({result.seed for result in results})
-    numbered = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
-    yield Text(
-        f"{title[0].upper()}{title[1:]}: {results[0].scenario}, {numbered}; mean ± half of the 95 % interval",
-        "bold",
-    )
+    several = len(seeds) > 1
+    numbered = f"{len(seeds)} seeds; mean ± half of the 95 % interval" if several else f"seed {seeds[0]}"
+    yield Text(f"{title[0].upper()}{title[1:]}: {results[0].scenario}, {numbered}\n", "bold")
     arms = list(outcomes)
     for first in range(0, len(arms), BESIDE):
+        if first:
+            yield Text("")
         yield _table({arm: outcomes[arm] for arm in arms[first : first + BESIDE]})
     if found:
         sentence = in_short(found)
-        yield Text(f"{sentence[0].upper()}{sentence[1:]}.\n", "bold")
+        yield Text(f"\n{sentence[0].upper()}{sentence[1:]}.\n", "bold")
         yield facts_table({one.measure: one.text for one in found})
     for warning in warnings(outcomes):
         yield Text(f"\n{warning}", "yellow")

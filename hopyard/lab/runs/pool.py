@@ -67,9 +67,11 @@ class TrialPool:
                 progress.done(path, time.monotonic() - began, failure)
                 return failure
 
-        async with asyncio.TaskGroup() as group:
-            tasks = {path: group.create_task(one(path, trial)) for path, trial in missing.items()}
-        self._ticker.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {path: group.create_task(one(path, trial)) for path, trial in missing.items()}
+        finally:
+            self._ticker.clear()
         return {path: task.result() for path, task in tasks.items() if task.result()}
 
     async def _process(self, path: Path, trial: Trial, show: Callable[[float], None]) -> str:

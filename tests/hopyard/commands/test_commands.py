@@ -543,3 +543,16 @@ def test_help_teaches_with_an_example(hopyard: Hopyard, command: str) -> None:
     ran = hopyard(*command.split(), "--help")
     assert ran.code == 0
     assert f"$ hopyard {command.removesuffix(' show')}" in ran.out
+
+
+def test_bench_names_the_settings_that_its_simulation_does_not_go_by(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a folder that is not empty, so that nothing is measured."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOPYARD_ROUND_S", "60")
+    said = "simulation: by its scenario alone, without HOPYARD_ROUND_S\n"
+    assert hopyard("bench", "simulation", "--data", str(tmp_path)).err.startswith(said)
+    assert said not in hopyard("bench", "solver", "--data", str(tmp_path)).err
+    monkeypatch.setenv("HOPYARD_ROUNDS", "60")
+    assert "HOPYARD_ROUNDS" in hopyard("bench", "simulation", "--data", str(tmp_path)).err

@@ -75,3 +75,13 @@ def test_before_anything_is_done_nobody_knows_how_long(clock: Clock) -> None:
     clock.now += 1
     ticker.show("work", 0.0)
     assert "left" not in out.getvalue()
+
+
+def test_the_time_left_follows_the_pace_of_late(clock: Clock) -> None:
+    """Half in ten seconds, then a tenth in ten: the rest is a matter of forty more."""
+    out = Terminal()
+    ticker = Ticker(out)
+    for share in (0.5, 0.6):
+        clock.now += 10
+        ticker.show("work", share)
+    assert out.getvalue().endswith("work, 60%, about 40s left")
