@@ -22,7 +22,7 @@ from services.estimator.lookup.columns import Estimated, Wanted
 from services.estimator.store.contract import Bandwidth, Evidence, Keys, Store, Theory
 from services.estimator.store.distinct import distinct
 from services.estimator.store.table import Whole
-from services.estimator.theory.formula import Gangs, Modules, per_gpu_throughput
+from services.estimator.theory.formula import Computed, Gangs, Modules
 from services.estimator.theory.paths import exchange, paths_of
 from shared.domain.iteration import Column
 
@@ -60,8 +60,8 @@ class _Found(msgspec.Struct, frozen=True):
     layer: Whole
 
 
-def estimate(wanted: Wanted, store: Store, enough: Enough) -> Estimated:
-    """Answer every configuration. Raises StoreUnavailable."""
+def estimate(wanted: Wanted, store: Store, enough: Enough, computed: Computed | None = None) -> Estimated:
+    """Answer every configuration; `computed`: what theory came to before. Raises StoreUnavailable."""
     if not len(wanted.job):
         nothing = np.zeros(0)
         return Estimated(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
@@ -71,7 +71,7 @@ def estimate(wanted: Wanted, store: Store, enough: Enough) -> Estimated:
     asked = _Asked(fingerprints, wanted.nodes, store)
     for layer in (ENTITY, TYPE):
         _from_evidence(found, cells, asked, layer, enough)
-    _from_theory(found, cells, asked)
+    _from_theory(found, cells, asked, computed or Computed())
     return _per_configuration(wanted, found, which)
 
 
@@ -167,7 +167,7 @@ _Kind = tuple[GpuType, tuple[Path, ...]]
 NOWHERE: _Kind = (GpuType(""), ())
 
 
-def _from_theory(found: _Found, cells: _Cells, asked: _Asked) -> None:
+def _from_theory(found: _Found, cells: _Cells, asked: _Asked, computed: Computed) -> None:
     measured = asked.store.bandwidths()
     kinds = [_kind(node, measured) for node in asked.nodes]
     codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds))}
@@ -182,8 +182,9 @@ def _from_theory(found: _Found, cells: _Cells, asked: _Asked) -> None:
     first, of_cell = distinct((workload, kind, nodes, cells.gpus[todo]))
     workload, kind, nodes, gpus = workload[first], kind[first], nodes[first], cells.gpus[todo[first]]
     batches = np.array([theory[one].batch_size if one in theory else 0 for one in asked.fingerprints])
+    kind_paths = [paths for _, paths in codes]
     distributed = nodes > 1
-    latency_s, bandwidth = exchange([paths for _, paths in codes], kind, distributed, gpus / nodes)
+    latency_s, bandwidth = exchange(kind_paths, kind, distributed, gpus / nodes)
     gangs = Gangs(
         modules=modules,
         which=index[workload, kind],
@@ -193,7 +194,7 @@ def _from_theory(found: _Found, cells: _Cells, asked: _Asked) -> None:
         latency_s=latency_s,
         bandwidth=bandwidth,
     )
-    found.mean[todo] = per_gpu_throughput(gangs)[of_cell]
+    found.mean[todo] = computed.per_gpu_throughput(gangs)[of_cell]
 
 
 def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth]) -> _Kind:

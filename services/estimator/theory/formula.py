@@ -45,6 +45,52 @@ class Gangs(msgspec.Struct, frozen=True):
     """bytes/s, of the path the gradients take: B_link, or B_net when distributed (see `paths`)"""
 
 
+_Rest = tuple[int, int, bool, float, float]
+COMPUTED_AT_MOST = 100_000
+"""rows that are kept"""
+
+
+class Computed:
+    """What gangs came to before. A row follows from nothing but what it is kept by."""
+
+    def __init__(self, limit: int = COMPUTED_AT_MOST) -> None:
+        self._limit = limit
+        self._known: dict[Modules, dict[_Rest, float]] = {}
+        self._count = 0
+
+    def per_gpu_throughput(self, gangs: Gangs) -> Column:
+        """As the function of that name; only rows that are new are computed."""
+        if self._count > self._limit:
+            self._known, self._count = {}, 0
+        known = [self._known.setdefault(one, {}) for one in gangs.modules]
+        which, rests = gangs.which.tolist(), _rests(gangs)
+        new = [row for row, rest in enumerate(rests) if rest not in known[which[row]]]
+        if new:
+            self._count += len(new)
+            values = per_gpu_throughput(_some(gangs, np.array(new))).tolist()
+            for row, value in zip(new, values, strict=True):
+                known[which[row]][rests[row]] = value
+        return np.array([known[one][rest] for one, rest in zip(which, rests, strict=True)], dtype=np.float64)
+
+
+def _rests(gangs: Gangs) -> list[_Rest]:
+    """What beside the modules a row rests on."""
+    columns = (gangs.batch_size, gangs.gpus, gangs.distributed, gangs.latency_s, gangs.bandwidth)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _some(gangs: Gangs, rows: npt.NDArray[np.int64]) -> Gangs:
+    return Gangs(
+        modules=gangs.modules,
+        which=gangs.which[rows],
+        batch_size=gangs.batch_size[rows],
+        gpus=gangs.gpus[rows],
+        distributed=gangs.distributed[rows],
+        latency_s=gangs.latency_s[rows],
+        bandwidth=gangs.bandwidth[rows],
+    )
+
+
 def per_gpu_throughput(gangs: Gangs) -> Column:
     """Eq. 5: batch size / E(T_iter), samples/s per GPU."""
     return np.asarray(gangs.batch_size / expected_iteration_s(gangs), dtype=np.float64)
@@ -58,7 +104,7 @@ def expected_iteration_s(gangs: Gangs) -> Column:
     """
     parts = _parts(gangs)
     factor, extra = np.array([one.waiting for one in gangs.modules])[gangs.which].T
-    wait = factor * drawn_wait_s(gangs) + np.where(gangs.gpus > 1, extra, 0.0)
+    wait = factor * _drawn_wait_s(gangs, parts) + np.where(gangs.gpus > 1, extra, 0.0)
     given = iteration_s(
         data_s=parts.mean,
         forward_s=parts.forward[:, None],
@@ -74,7 +120,10 @@ def expected_iteration_s(gangs: Gangs) -> Column:
 
 def drawn_wait_s(gangs: Gangs) -> Column:
     """How far the slowest of N independent draws from the mixture lies beyond a process's own, seconds."""
-    parts = _parts(gangs)
+    return _drawn_wait_s(gangs, _parts(gangs))
+
+
+def _drawn_wait_s(gangs: Gangs, parts: "_Parts") -> Column:
     busy = busy_s(
         backward_s=parts.backward,
         update_s=parts.update,

@@ -21,6 +21,7 @@ from services.estimator.store.archive import enter, page
 from services.estimator.store.contract import Store
 from services.estimator.theory.ageing import age_s, sensitivity, shares
 from services.estimator.theory.calibration import Timing, bandwidths, merged
+from services.estimator.theory.formula import Computed
 from services.estimator.theory.refinement import due, refined
 from shared.domain.accuracy import KEYS, report, worth_measuring
 
@@ -29,6 +30,7 @@ class StoreWorkers:
     def __init__(self, store: Store, enough: Enough) -> None:
         self._store = store
         self._enough = enough
+        self._computed = Computed()
         self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
         """observations since this start that have loading times"""
 
@@ -109,7 +111,9 @@ class StoreWorkers:
             asked = wanted(task.question, task.fingerprints, task.nodes)
         except UnreadableQuestion as error:
             return tasks.Answered(task.ticket, Refused(reason=str(error)))
-        return tasks.Answered(task.ticket, estimates(estimate(asked, self._store, self._enough)))
+        return tasks.Answered(
+            task.ticket, estimates(estimate(asked, self._store, self._enough, self._computed))
+        )
 
     def learn(self, task: tasks.Learn) -> tasks.Learned:
         """Raises StoreUnavailable."""
@@ -143,7 +147,7 @@ class StoreWorkers:
             node=np.array(list(chain.from_iterable([k, k, k] for k in range(count))), dtype=np.int64),
             gpus=np.ones(3 * count, dtype=np.int64),
         )
-        throughput = estimate(asked, self._store, self._enough).throughput.tolist()
+        throughput = estimate(asked, self._store, self._enough, self._computed).throughput.tolist()
         single = dict(zip(gpu_types, throughput[0::2], strict=True))
         paired = dict(zip(gpu_types, (both / 2 for both in throughput[1::2]), strict=True))
         return single, paired

@@ -25,6 +25,9 @@ Hashes = npt.NDArray[np.uint64]
 CACHED = LAYERS.index("cached")
 REMEMBERED_AT_MOST = 1_000_000
 """rows that were asked about"""
+LAID_BY_AT_MOST = 100_000
+"""rows"""
+INQUIRIES_LAID_BY = 1_000
 
 
 class Estimated(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,24 +133,28 @@ def _codes(names: Sequence[str]) -> npt.NDArray[np.int64]:
 
 
 class Remembered:
-    """The last estimate of everything that was asked about, up to a limit."""
+    """The last estimate of everything that was asked about, up to a limit.
+
+    It is rarely asked for, so what is learnt is only laid by until it is, or until there is much of it.
+    """
 
     def __init__(self, limit: int = REMEMBERED_AT_MOST) -> None:
         self._limit = limit
         self._keys: Hashes = np.empty(0, dtype=np.uint64)
         self._throughput: Floats = np.empty(0)
+        self._laid_by: list[tuple[Inquiry, Estimated]] = []
+        self._rows = 0
+        """laid by"""
 
     def learn(self, about: Inquiry, estimates: Estimated) -> None:
-        fresh = hashes(about)
-        keys = np.concatenate([fresh, self._keys])
-        throughput = np.concatenate([estimates.throughput, self._throughput])
-        unique, first = np.unique(keys, return_index=True)
-        if len(unique) > self._limit:
-            unique, first = np.unique(fresh, return_index=True)
-        self._keys, self._throughput = unique, throughput[first]
+        self._laid_by.append((about, estimates))
+        self._rows += len(about.asked)
+        if self._rows > LAID_BY_AT_MOST or len(self._laid_by) > INQUIRIES_LAID_BY:
+            self._sort_in()
 
     def recall(self, about: Inquiry) -> Estimated:
         """What is known of it, each from the cached layer."""
+        self._sort_in()
         answer = unknown(len(about.asked))
         if len(self._keys):
             keys = hashes(about)
@@ -155,6 +162,21 @@ class Remembered:
             found = self._keys[place] == keys
             answer.throughput[found] = self._throughput[place[found]]
         return answer
+
+    def _sort_in(self) -> None:
+        """The newest first: of equal keys the first one counts."""
+        new = self._laid_by[::-1]
+        self._laid_by, self._rows = [], 0
+        if not new:
+            return
+        fresh = [hashes(about) for about, _ in new]
+        values = [estimates.throughput for _, estimates in new]
+        keys, first = np.unique(np.concatenate([*fresh, self._keys]), return_index=True)
+        if len(keys) > self._limit:
+            fresh, values = fresh[:1], values[:1]
+            keys, first = np.unique(fresh[0], return_index=True)
+        self._keys = keys
+        self._throughput = np.concatenate([*values, self._throughput])[first]
 
 
 def hashes(about: Inquiry) -> Hashes:

@@ -7,7 +7,13 @@ import pytest
 
 from schemas.events import TimeModules
 from services.estimator.store.contract import Loading
-from services.estimator.theory.formula import Gangs, Modules, expected_iteration_s, per_gpu_throughput
+from services.estimator.theory.formula import (
+    Computed,
+    Gangs,
+    Modules,
+    expected_iteration_s,
+    per_gpu_throughput,
+)
 from services.estimator.theory.waiting import slowest_s
 from shared.domain.iteration import communication_s, iteration_s, unhidden_share
 from tests.services.estimator.estimator_builders import GIGA, mode, modules
@@ -183,3 +189,21 @@ def test_two_narrow_components_far_apart_are_not_missed() -> None:
     )
     miss = 1 - 0.9**4
     assert far == pytest.approx(miss * 5.0 + (1 - miss) * 0.5, abs=1e-3)
+
+
+def test_what_was_computed_before_is_what_would_be_computed() -> None:
+    """Rows that are new and rows that are not, of two workloads, in one question."""
+    random, computed = np.random.default_rng(1), Computed(limit=30)
+    known = [Modules(modules(), None), Modules(modules(forward_s=0.7), None)]
+    for _ in range(5):
+        gpus = random.integers(1, 9, 20)
+        asked = Gangs(
+            modules=known,
+            which=random.integers(0, 2, 20),
+            batch_size=np.full(20, 100),
+            gpus=gpus,
+            distributed=(gpus > 4) & (random.random(20) < 0.5),
+            latency_s=random.choice([0.0, 0.1], 20),
+            bandwidth=random.choice([GIGA, 10 * GIGA], 20),
+        )
+        assert computed.per_gpu_throughput(asked).tolist() == per_gpu_throughput(asked).tolist()

@@ -60,6 +60,16 @@ def test_standings_are_by_named_measures(policy: str, seen: View) -> None:
         assert decision.measures.gain or (standing.gain, standing.stay) == (None, None)
 
 
+@every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
+def test_a_decision_is_of_plain_kinds_alone(policy: str, seen: View) -> None:
+    """What comes back from its message is the same to the last type; so ours are not sent through one."""
+    decision = decide(policy, seen)
+    plain = msgspec.msgpack.decode(msgspec.msgpack.encode(decision), type=Decision)
+    assert repr(plain) == repr(decision)
+
+
 QUEUES = ("hops", "gavel", "las", "sjf", "srtf", "srsf", "tiresias")
 
 
