@@ -88,6 +88,9 @@ def _done(job: JobView) -> str:
 
 
 def _gpus(job: JobView) -> str:
+    """Those it has; of a job that waits, those it may have."""
+    if job.ended_at is not None:
+        return ""
     return str(job.gang.gpus) if job.gang else f"({_counts(job.spec.demand)})"
 
 

@@ -8,7 +8,7 @@ HOUR_S = 3600
 DAY_S = 86_400
 WHOLE_ABOVE = 100
 UNITS_S = {"s": 1, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
-SHOWN_BELOW = {"s": 120, "m": 120, "h": 48}
+SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
 """of a unit, before `brief` takes the next"""
 _LENGTH = re.compile(r"(?P<count>\d{1,9}(\.\d{1,6})?)(?P<unit>[smhd])?", re.ASCII)
 
@@ -62,7 +62,7 @@ def seconds_in(text: str) -> float | None:
 
 
 def brief(seconds: float | None) -> str:
-    """One unit, two digits or so: 34s, 119s, 47m, 12h, 47h, 3d."""
+    """One unit and two digits, three from a hundred days on: 34s, 99s, 47m, 12h, 47h, 3d."""
     if seconds is None or not math.isfinite(seconds):
         return ""
     units = (unit for unit, below in SHOWN_BELOW.items() if seconds < below * UNITS_S[unit])

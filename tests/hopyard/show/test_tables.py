@@ -56,6 +56,7 @@ def test_a_mode_is_shown_where_it_is_not_lockstep() -> None:
 
 def test_a_waiting_job_shows_what_it_may_use() -> None:
     assert "(1/2/4)" in text_of(jobs_table(job_view()))
+    assert "1/2/4" not in text_of(jobs_table(job_view(state="cancelled", ended_at=50.0)))
 
 
 def test_a_waiting_job_shows_how_long_it_waits_in_all_roughly() -> None:
