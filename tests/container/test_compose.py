@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+import aiohttp
 import pytest
 from msgspec.structs import replace
 
@@ -130,6 +131,13 @@ async def test_what_a_job_prints_comes_from_the_agents_over_the_bus(client: Clie
     assert not [line for line in lines if line.problem]
     assert lines[0].text.startswith("emulated: ")
     assert any(line.text.startswith("complete: ") for line in lines)
+
+
+async def test_the_page_is_in_the_image(client: Client) -> None:
+    async with aiohttp.ClientSession() as session:
+        for name in ("", "page/app.js", "page/style.css", "page/uplot.min.js"):
+            async with session.get(f"{client.url}/{name}") as answer:
+                assert answer.status == 200, name
 
 
 async def test_every_agent_stands_for_a_node_of_its_own(client: Client) -> None:

@@ -90,7 +90,7 @@ export class Cluster {
 
   #counts(status) {
     const shown = JOB_STATES.filter((state) => status.jobs[state]).map((state) => [state, number(status.jobs[state])]);
-    for (const [state, count] of Object.entries(status.nodes)) if (count) shown.push([`nodes ${state}`, number(count)]);
+    for (const [state, count] of Object.entries(status.nodes)) if (count) shown.push([`${count === 1 ? "node" : "nodes"} ${state}`, number(count)]);
     terms(byId("counts"), shown.length ? shown : [["jobs", "none yet"]]);
   }
 
