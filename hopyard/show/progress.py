@@ -87,6 +87,6 @@ def _bars(status: StatusView) -> Table:
 
 def _clock(glance: Glance) -> str:
     at = glance.status.at
-    left = "" if glance.left_s is None else f", about {duration(glance.left_s)} left"
+    left = f", about {duration(glance.left_s)} left" if glance.left_s and glance.left_s >= 1 else ""
     rounds, elapsed = int(at // glance.round_s), duration(glance.elapsed_s)
     return f"{duration(at)} simulated, round {rounds}, {elapsed} elapsed{left}"

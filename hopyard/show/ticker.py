@@ -13,6 +13,7 @@ LINE_EVERY_S = 10.0
 """where lines stay: the first after so long, too, so that short work says nothing"""
 SURE_FROM = 0.01
 """share of the work from which on the time left is said"""
+WORTH_SAYING_S = 1.0
 ERASE = "\r\x1b[K"
 WIDTH = 80
 """columns of a terminal that does not say"""
@@ -64,7 +65,8 @@ class Ticker:
         then, was = self._past[0]
         if not SURE_FROM <= share < 1 or share <= was:
             return ""
-        return f", about {duration((1 - share) * (now - then) / (share - was))} left"
+        left_s = (1 - share) * (now - then) / (share - was)
+        return f", about {duration(left_s)} left" if left_s >= WORTH_SAYING_S else ""
 
     def _width(self) -> int:
         try:

@@ -1,4 +1,4 @@
-"""What each policy runs with when policies are compared: two settings, both shown.
+"""What each policy runs with in the experiments of the paper: two settings, both shown.
 
 `as in the paper` is how the Hops paper set its baselines up (section 4.2): the same demand sets, rounds
 and latency-ratio queue for all, Gavel with the median of each demand set. `as its authors set it` is what

@@ -225,7 +225,8 @@ PAGE = """<!doctype html>
   .gantt .arm { font-weight: 600; font-size: 12px; fill: var(--ink); }
   .gantt .type { text-anchor: end; }
   .gantt .tick { text-anchor: middle; font-size: 10px; }
-  .gantt .job { text-anchor: middle; font-size: 9.5px; fill: var(--ink); pointer-events: none; }
+  .gantt .job { text-anchor: middle; font-size: 9.5px; fill: var(--ink); pointer-events: none;
+                paint-order: stroke; stroke: #fff; stroke-opacity: .6; stroke-width: 2.5px; }
   .gantt .grid { stroke: var(--line); fill: none; }
   .gantt .line { stroke: var(--ink); stroke-width: .7; }
   .gantt:hover path[fill]:not(:hover) { opacity: .45; }

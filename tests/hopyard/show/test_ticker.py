@@ -85,3 +85,11 @@ def test_the_time_left_follows_the_pace_of_late(clock: Clock) -> None:
         clock.now += 10
         ticker.show("work", share)
     assert out.getvalue().endswith("work, 60%, about 40s left")
+
+
+def test_less_than_a_second_is_not_worth_saying(clock: Clock) -> None:
+    out = Terminal()
+    ticker = Ticker(out)
+    clock.now += 1
+    ticker.show("work", 0.9)
+    assert out.getvalue().endswith("work, 90%")
