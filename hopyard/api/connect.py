@@ -45,9 +45,12 @@ def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[
 
 
 def clock_here() -> ClockView | None:
-    """Of the cluster that commands reach; None where its API does not answer."""
+    """Of the cluster that `ask` reaches; None where its API does not answer, or need not be the same one's."""
+    address = os.environ.get("HOPYARD_API_URL")
+    if "HOPYARD_NATS_URL" in os.environ and not address:
+        return None
     try:
-        return timed(os.environ.get("HOPYARD_API_URL"), lambda client: client.policy())[1]
+        return timed(address, lambda client: client.policy())[1]
     except Failure:
         return None
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
+from rich.text import Text
 
 from hopyard.commands.about import versions
 from hopyard.commands.options import AsJson, Columns, Scenario, Trace, located
 from hopyard.failures import Invalid
-from hopyard.show.terminal import console, say, show_json
+from hopyard.show.terminal import put, say, show_json
 from hopyard.show.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -221,10 +222,10 @@ def _show(performed: "Performed", *, as_json: bool) -> None:
         found = [one for one in performed.written.verdicts if one.group == group]
         if found or performed.written.experiment == "compare":
             for part in compared(group, arms_of(members), found):
-                console().print(part)
-    console().print()
+                put(part)
+    put("")
     for path in performed.paths:
-        console().print(str(path))
+        put(Text(str(path), no_wrap=True, overflow="ignore"))
 
 
 def register(app: typer.Typer) -> None:

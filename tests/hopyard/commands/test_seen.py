@@ -195,6 +195,10 @@ def test_a_calibration_says_how_long_ago_it_was_made(
         "hopyard.commands.calibrate.ask", asked(lambda: Calibration(rows=(row,), left_out={}))
     )
     assert "10m ago" in hopyard("calibrate", "--show").out
+    monkeypatch.setenv("HOPYARD_NATS_URL", "nats://elsewhere:4222")
+    monkeypatch.delenv("HOPYARD_API_URL")
+    assert " ago" not in hopyard("calibrate", "--show").out, "whose clock is not known"
+    monkeypatch.setenv("HOPYARD_API_URL", api.url)
     shown = json.loads(hopyard("calibrate", "--show", "--json").out)
     assert shown["rows"][0]["at_iso"] == "2026-11-22T10:50:00.000+00:00"
 
