@@ -8,7 +8,13 @@ from msgspec import Meta
 from schemas.base import File, Message
 from schemas.ids import Fingerprint, GpuType
 
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description="up to 63 lower-case letters, digits and dashes, no dash at either end",
+    ),
+]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 Positive = Annotated[float, Meta(gt=0, le=1e18)]
 
@@ -69,7 +75,8 @@ class JobFile(File, frozen=True, kw_only=True):
     project: Name = "default"
     user: Annotated[str, Meta(max_length=100)] = ""
     """who submits it, for filters; nobody checks it"""
-    command: Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
+    command: str | Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
+    """words; or a line for the shell, which is `sh -c` and the line"""
     checkpoint: Checkpoint = Checkpoint()
 
 

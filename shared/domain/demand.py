@@ -27,9 +27,13 @@ def job_spec(job: JobFile) -> JobSpec:
         priority=float(job.priority),
         project=job.project,
         user=job.user,
-        command=tuple(job.command),
+        command=_command(job.command),
         checkpoint_interval_s=float(job.checkpoint.interval_s),
     )
+
+
+def _command(command: str | list[str]) -> tuple[str, ...]:
+    return ("sh", "-c", command) if isinstance(command, str) else tuple(command)
 
 
 def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:

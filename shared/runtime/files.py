@@ -7,6 +7,8 @@ from typing import TypeVar
 import msgspec
 import yaml
 
+from shared.runtime.wording import STEP, worded
+
 T = TypeVar("T")
 
 BYTES_AT_MOST = 16 * 1024 * 1024
@@ -14,7 +16,6 @@ NODES_AT_MOST = 2_000_000
 """values in one file, aliases expanded"""
 DEPTH_AT_MOST = 100
 
-_STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+")
 _PLACE = re.compile(r" - at `(?:key` in `)?(?P<path>[^`]*)`$")
 _MEMBER = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>[^`]*)`")
 _EXPONENT = re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$")
@@ -53,7 +54,7 @@ def fault(path: str | Path, field: str, reason: str, text: str | None = None) ->
         root, _ = _load(_readable(text_of(path) if text is None else text, str(path)), str(path))
     except InvalidFile:
         return InvalidFile(str(path), None, field, reason)
-    _, sure = _follow(root, _STEP.findall(field.removeprefix("$")))
+    _, sure = _follow(root, STEP.findall(field.removeprefix("$")))
     return InvalidFile(str(path), _line(sure), field, reason)
 
 
@@ -77,7 +78,7 @@ def parse(text: str, path: str, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _located(error, path, root) from None
+        raise _located(error, path, root, kind) from None
 
 
 def _readable(text: str, path: str) -> str:
@@ -151,14 +152,14 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
             return []
 
 
-def _located(error: msgspec.ValidationError, path: str, root: yaml.Node) -> InvalidFile:
+def _located(error: msgspec.ValidationError, path: str, root: yaml.Node, kind: type) -> InvalidFile:
     """The complaint, with the field it is about and the line where that stands."""
     text = str(error)
     place = _PLACE.search(text)
     field = place["path"] if place else "$"
     reason = text[: place.start()] if place else text
-    member = _MEMBER.search(reason)
-    found, sure = _follow(root, _STEP.findall(field.removeprefix("$")))
+    member, reason = _MEMBER.search(reason), worded(reason, kind, field)
+    found, sure = _follow(root, STEP.findall(field.removeprefix("$")))
     if member is not None:
         field = f"{field}.{member['name']}"
         found = [key for node in found for key in _keys(node, member["name"])]

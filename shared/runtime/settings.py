@@ -14,6 +14,7 @@ import yaml
 
 from schemas.settings import Settings
 from schemas.views import SettingsView, SettingView
+from shared.runtime.wording import worded
 
 PREFIX = "HOPYARD_"
 FILE_VARIABLE = "HOPYARD_SETTINGS"
@@ -130,7 +131,7 @@ def converted(value: object, kind: object, label: str) -> Value:
         # Only text is read leniently: everything in the environment is text, a number in a file is not.
         converted: Value = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
-        raise ValueError(f"{label}: {error} (it is {value!r})") from None
+        raise ValueError(f"{label}: {worded(str(error), kind, '$')} (it is {value!r})") from None
     if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError(f"{label}: a finite number is needed (it is {value!r})")
     return converted

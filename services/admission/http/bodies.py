@@ -10,6 +10,7 @@ import msgspec
 from services.admission import problems
 from services.admission.problems import Refusal
 from shared.runtime.files import InvalidFile, parse
+from shared.runtime.wording import worded
 
 YAML_BYTES_MAX = 65_536
 """YAML takes long to read, and nothing else is answered meanwhile: 0.2 s for this much"""
@@ -27,11 +28,11 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 def decode_body(kind: type[T], content_type: str, body: bytes) -> T:
     """The struct in a JSON or YAML body. Raises Refusal."""
     if content_type in JSON_TYPES:
-        return _decode(lambda: _from_json(kind, body))
+        return _decode(kind, lambda: _from_json(kind, body))
     if content_type in YAML_TYPES:
         if len(body) > YAML_BYTES_MAX:
             raise Refusal(problems.too_large(YAML_BYTES_MAX))
-        return _decode(lambda: _from_yaml(kind, body))
+        return _decode(kind, lambda: _from_yaml(kind, body))
     raise Refusal(problems.unsupported(f"{JSON_TYPES[0]} or {YAML_TYPES[0]}"))
 
 
@@ -42,7 +43,7 @@ def decode_query(kind: type[Q], query: Mapping[str, str]) -> Q:
     """
     lists = {field.name for field in msgspec.structs.fields(kind) if get_origin(field.type) is tuple}
     given = {name: value.split(",") if name in lists else value for name, value in query.items()}
-    return _decode(lambda: msgspec.convert(given, kind, strict=False))
+    return _decode(kind, lambda: msgspec.convert(given, kind, strict=False))
 
 
 def _from_json(kind: type[T], body: bytes) -> T:
@@ -70,19 +71,19 @@ def _lenient(body: bytes) -> object:
     return content
 
 
-def _decode(read: Callable[[], T]) -> T:
+def _decode(kind: type[T], read: Callable[[], T]) -> T:
     try:
         return read()
     except msgspec.ValidationError as error:
-        field, reason = placed(str(error))
+        field, reason = placed(str(error), kind)
         raise Refusal(problems.invalid(field, reason)) from None
     except (ValueError, RecursionError) as error:  # DecodeError and UnicodeDecodeError among them
         raise Refusal(problems.malformed(str(error))) from None
 
 
-def placed(text: str) -> tuple[str, str]:
+def placed(text: str, kind: type) -> tuple[str, str]:
     """Field and reason from a message such as ``Expected `int` >= 1 - at `$.gpus[1]` ``."""
     found = _PLACE.search(text)
     place, reason = (found["place"], text[: found.start()]) if found else ("$", text)
     member = _MEMBER.match(reason)
-    return (f"{place}.{member['member']}" if member else place), reason
+    return (f"{place}.{member['member']}" if member else place), worded(reason, kind, place)

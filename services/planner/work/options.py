@@ -1,6 +1,5 @@
 """Options of policies: from text to the policy's `Options`, and the list of what can be chosen."""
 
-import difflib
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -8,6 +7,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from shared.runtime.settings import converted, docs_of
+from shared.runtime.wording import hint
 
 Value = str | int | float | bool | None
 WORDS = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}
@@ -29,19 +29,19 @@ def options_of(kind: type[msgspec.Struct], given: Mapping[str, str], policy: str
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for name in given:
         if name not in fields:
-            close = difflib.get_close_matches(name, fields, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ValueError(
-                f"policy {policy} has no option {name}; it has {', '.join(fields) or 'none'}{hint}"
-            )
+            names = list(fields)
+            has = ", ".join(names) or "none"
+            raise ValueError(f"policy {policy} has no option {name}; it has {has}{hint(name, names)}")
     return kind(**{name: _value(fields[name], text, policy) for name, text in given.items()})
 
 
 def _value(field: msgspec.structs.FieldInfo, text: str, policy: str) -> Value:
     try:
         return converted(text, field.type, f"policy {policy}, option {field.name}")
-    except ValueError as error:
-        raise ValueError(f"{error}; it may be {_choices(field.type)}") from None
+    except ValueError:
+        near = hint(text, [str(one) for one in get_args(field.type)])
+        may_be = f"it may be {_choices(field.type)}, and is {text!r}{near}"
+        raise ValueError(f"policy {policy}, option {field.name}: {may_be}") from None
 
 
 def described(kind: type[msgspec.Struct]) -> list[DescribedOption]:
@@ -60,7 +60,8 @@ def _choices(kind: Any) -> str:  # noqa: ANN401 - a field's type
     if get_origin(kind) is Literal:
         return ", ".join(map(str, get_args(kind)))
     plain, *metas = get_args(kind) or (kind,)
-    words = WORDS.get(plain, str(plain))
+    described = [meta.description for meta in metas if meta.description]
+    words = described[0] if described else WORDS.get(plain, str(plain))
     bounds = [
         f"{sign} {bound:g}"
         for meta in metas

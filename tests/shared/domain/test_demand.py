@@ -97,3 +97,11 @@ def test_gpu_types_are_sorted_and_none_means_any() -> None:
     types = [GpuType("v100"), GpuType("k80"), GpuType("v100")]
     assert job_spec(job_file(gpu_types=types)).gpu_types == ("k80", "v100")
     assert job_spec(job_file()).gpu_types == ()
+
+
+def test_a_command_is_words_or_a_line_for_the_shell() -> None:
+    assert job_spec(job_file(command=["python", "train.py"])).command == ("python", "train.py")
+    assert job_spec(job_file(command="python train.py | tee log")).command == (
+        "sh", "-c", "python train.py | tee log",
+    )  # fmt: skip
+    assert job_spec(job_file()).command == ()

@@ -27,7 +27,9 @@ LEAST = 1e-9
 
 
 class YarnOptions(RigidOptions, frozen=True, kw_only=True):
-    capacities: Annotated[str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$")] = ""
+    capacities: Annotated[
+        str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$", description="PROJECT=SHARE, between spaces")
+    ] = ""
     """relative capacities of the projects' queues, as `vision=3 speech=1`; those not named have 1"""
 
 

@@ -75,7 +75,9 @@ class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
     """the order of the queue, which decides between equals only"""
     types: str = ""
     """the order in which GPU types lend their curve to one of which nothing is known; then those not named"""
-    restart_s: Annotated[str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$")] = ""
+    restart_s: Annotated[
+        str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$", description="WORD=SECONDS, between spaces")
+    ] = ""
     """seconds that a restart costs jobs whose name contains a word, as `bert=120 imagenet=250`; any other
     costs what restarts of its workload were measured to take"""
 

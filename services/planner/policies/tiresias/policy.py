@@ -42,7 +42,9 @@ SOONEST_S = 1.0
 
 
 class TiresiasOptions(RigidOptions, frozen=True, kw_only=True):
-    thresholds: Annotated[str, Meta(pattern=r"^\d+(\.\d+)?( +\d+(\.\d+)?)*$")] = "3250 7200"
+    thresholds: Annotated[
+        str, Meta(pattern=r"^\d+(\.\d+)?( +\d+(\.\d+)?)*$", description="numbers, between spaces")
+    ] = "3250 7200"
     """where each queue but the last ends, ascending: GPU·s of attained service"""
     service: Literal["gpu-time", "time"] = "gpu-time"
     """what service is; with `time`, the thresholds are seconds"""

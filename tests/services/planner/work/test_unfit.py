@@ -43,7 +43,7 @@ NOT_FOUND = {
     "json:no_such_name": "AttributeError",
     "json:loads": "TypeError",
     "json:dumps+indent=2": "has no option indent; it has none",
-    "hops+window_factor=wide": "option window_factor: Expected `float`",
+    "hops+window_factor=wide": "option window_factor: it may be a number",
     HERE + "hangs:Policy": "no answer within 2 s",
     HERE + "dies:Policy": "the process ended with exit code 3",
 }
