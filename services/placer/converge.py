@@ -76,18 +76,20 @@ def _begin(state: State, placed: Placed, workers: Workers, at: float) -> Iterato
 
 def _fitting(state: State, waiting: list[Placed]) -> list[Placed]:
     """Waiting placements whose GPUs are free: measurements first, then older plans first."""
-    held = state.gpus_held() if waiting else {}
+    if not waiting:
+        return []
+    held = state.gpus_held({one.node for placed in waiting for one in placed.gang.members})
     fitting = []
     for placed in sorted(waiting, key=lambda placed: not placed.profile):
         fits = all(
-            held.get(one.node, 0) + one.gpus <= state.nodes[one.node].node.gpus for one in placed.gang.members
+            held[one.node] + one.gpus <= state.nodes[one.node].node.gpus for one in placed.gang.members
         )
         ready = fits and (placed.profile or not _trains(state, placed.job_id))
         if ready:
             fitting.append(placed)
         if ready or placed.profile:  # a measurement that waits keeps its place
             for one in placed.gang.members:
-                held[one.node] = held.get(one.node, 0) + one.gpus
+                held[one.node] += one.gpus
     return fitting
 
 

@@ -1,5 +1,7 @@
 """What the placer knows: nodes, unfinished jobs, and every placement that is not gone."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from schemas.events import PreemptReason
@@ -108,10 +110,12 @@ class State(msgspec.Struct, kw_only=True):
         while len(self.ended) > ENDED_REMEMBERED:
             del self.ended[next(iter(self.ended))]
 
-    def gpus_held(self) -> dict[NodeId, int]:
-        """GPUs that workers have, are ordered to take, or may still have, by node; without any, no entry."""
-        held = {node_id: sum(stale.values()) for node_id, stale in self.stale.items()}
+    def gpus_held(self, nodes: Collection[NodeId]) -> dict[NodeId, int]:
+        """GPUs that workers have, are ordered to take, or may still have, by node of those named."""
+        held = {node_id: sum(self.stale.get(node_id, {}).values()) for node_id in nodes}
         for placed in self.placements.values():
-            for node_id in workers_in(placed.phase):
-                held[node_id] = held.get(node_id, 0) + placed.gang.on(node_id)
+            phase = placed.phase
+            for node_id in () if isinstance(phase, Waiting) else phase.workers:
+                if node_id in held:
+                    held[node_id] += placed.gang.on(node_id)
         return held
