@@ -39,15 +39,20 @@ class Restart(msgspec.Struct, frozen=True, array_like=True):
 
 class RestartTimes(msgspec.Struct, kw_only=True):
     known: dict[Fingerprint, dict[GpuType, Restart]] = {}
+    longest_start_s: float = 0.0
+    """that was ever observed"""
+    longest_stop_s: float = 0.0
 
     def started(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
         own = self._own(workload)
+        self.longest_start_s = max(self.longest_start_s, seconds)
         for gpu_type in types:
             known = own.get(gpu_type, Restart())
             own[gpu_type] = Restart(known.start.with_one(seconds), known.stop)
 
     def stopped(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
         own = self._own(workload)
+        self.longest_stop_s = max(self.longest_stop_s, seconds)
         for gpu_type in types:
             known = own.get(gpu_type, Restart())
             own[gpu_type] = Restart(known.start, known.stop.with_one(seconds))
@@ -67,3 +72,7 @@ class RestartTimes(msgspec.Struct, kw_only=True):
         return max(
             (own.get(gpu_type, Restart()).expected_s(before_s) for gpu_type in types), default=before_s
         )
+
+    def at_most_s(self, before_s: float) -> float:
+        """No restart of any workload is expected to cost more."""
+        return before_s + self.longest_start_s + self.longest_stop_s

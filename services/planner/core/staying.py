@@ -33,9 +33,13 @@ def staying(state: State, at: float, settings: Settings) -> Stays:
     if paid_at <= at and not settings.minimum_run_restarts:
         return Stays()
     found, until = {}, math.inf
+    longest_s = settings.minimum_run_restarts * state.restarts.at_most_s(settings.restart_prior_s)
     for job_id, placement_id in state.claims.of_job.items():
-        job, placement = state.jobs.get(job_id), state.claims.planned[placement_id]
-        if job is None or not _may_stay(state, job, placement):
+        job = state.jobs.get(job_id)
+        if job is None or (paid_at <= at and job.running is not None and job.running_since + longest_s <= at):
+            continue  # most have run for long
+        placement = state.claims.planned[placement_id]
+        if not _may_stay(state, job, placement):
             continue
         grown_at = _grown_at(state, job, at, settings)
         free_at = max(grown_at, paid_at) if _is_in_budget(state, job, placement) else grown_at
