@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from hopyard.api.certificates import needed_for
 from hopyard.failures import Failure, Unreachable
 from schemas.base import Event, Message
 from schemas.codec import fact_of_json
@@ -86,7 +87,8 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
-        import aiohttp  # noqa: PLC0415 - costs a quarter of a second, which --help need not pay
+        with needed_for(self.url):
+            import aiohttp  # noqa: PLC0415 - costs a tenth of a second, which --help need not pay
 
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         self._session = aiohttp.ClientSession(timeout=timeout, headers=self._headers)

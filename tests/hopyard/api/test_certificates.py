@@ -1,0 +1,37 @@
+"""In new processes: whoever runs the tests has aiohttp already."""
+
+import subprocess
+import sys
+
+import pytest
+
+READ = """
+import os, ssl, sys
+from hopyard.api.certificates import needed_for
+before = dict(os.environ)
+with needed_for(sys.argv[1]):
+    from aiohttp import connector
+assert dict(os.environ) == before
+print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats() == ssl.create_default_context().cert_store_stats())
+print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509"])
+"""
+
+
+def read(url: str) -> list[str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", READ, url], capture_output=True, text=True, timeout=100, check=True
+    )
+    return ran.stdout.split()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://localhost:1/x", "http://[::1]:80"])
+def test_none_are_read_for_a_stack_of_this_machine(url: str) -> None:
+    assert read(url)[1] == "0"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://localhost", "http://cluster.example:8080", "http://127.0.0.1.example"]
+)
+def test_those_of_the_system_are_read_for_another(url: str) -> None:
+    """Plain HTTP may be redirected to what needs them."""
+    assert read(url)[0] == "True"
