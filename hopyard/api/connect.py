@@ -45,7 +45,7 @@ def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[
 
 
 def clock_here() -> ClockView | None:
-    """Of the cluster that `ask` reaches; None where its API does not answer, or need not be the same one's."""
+    """Of the cluster that `ask` reaches; None where its API is away, or may be that of another."""
     address = os.environ.get("HOPYARD_API_URL")
     if "HOPYARD_NATS_URL" in os.environ and not address:
         return None
