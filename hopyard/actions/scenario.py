@@ -82,7 +82,7 @@ def _traced(scenario: ScenarioFile, trace: Path, columns: TraceColumns | None) -
     arrivals = TraceWorkload(
         path=str(trace.absolute()), columns=columns, mix=workload.mix, seed=workload.seed
     )
-    return msgspec.structs.replace(scenario, workload=arrivals)
+    return msgspec.structs.replace(scenario, about=f"its cluster, jobs of {trace.name}", workload=arrivals)
 
 
 def cluster_of(scenario: ScenarioFile) -> ClusterFile:

@@ -20,6 +20,8 @@ LEGEND_PAD = 0.9 * 9.5 / 72
 """inches around a legend: 0.9 of the size of its letters"""
 CROWDED = 60.0
 """ratio of the ends of a logarithmic axis above which only decades are named"""
+DECADES = 4
+"""of a crowded axis, that are named"""
 APART = 0.1
 """of a logarithmic axis: how far two named places are apart at least"""
 
@@ -93,8 +95,8 @@ def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: Sequence[float] | N
     axes.set(**{f"{which}scale": "log"})
     if ticks is None:
         low, high = axis.get_view_interval()
-        between = (1.0,) if high > CROWDED * low else (1.0, 2.0, 5.0)
-        axis.set_major_locator(LogLocator(subs=between, numticks=8))
+        between, most = ((1.0,), DECADES) if high > CROWDED * low else ((1.0, 2.0, 5.0), 8)
+        axis.set_major_locator(LogLocator(subs=between, numticks=most))
     else:
         axis.set_ticks(apart(ticks))
     axis.set_minor_formatter(NullFormatter())

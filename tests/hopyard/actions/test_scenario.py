@@ -35,3 +35,9 @@ def test_a_fault_of_a_trace_is_found_before_anything_runs(tmp_path: Path) -> Non
     trace.write_text("a,b\n1,none\n")
     with pytest.raises(Invalid, match=r"jobs\.csv:2: b is not a number: none"):
         chosen_scenario("tiny", trace, "submit=a,gpus=b")
+
+
+def test_with_a_trace_a_scenario_does_not_claim_its_own_jobs(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("a,b\n1,2\n")
+    assert chosen_scenario("tiny", trace, "submit=a,gpus=b").about == "its cluster, jobs of jobs.csv"

@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from msgspec.structs import replace
 from PIL import Image
 
@@ -14,7 +15,7 @@ from hopyard.lab.experiments.paper import TABLE_3
 from hopyard.lab.experiments.suite import EXPERIMENTS
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Folded, Picture, Report, Table, Written, page, write
-from hopyard.lab.report.drawing import COLOURS, apart, colour
+from hopyard.lab.report.drawing import COLOURS, apart, colour, logarithmic
 from hopyard.lab.report.gantt import Box, boxes, gantt_svg
 from hopyard.lab.report.measures import figure
 from hopyard.lab.report.parquet import write as write_parquet
@@ -229,3 +230,12 @@ def test_every_experiment_makes_runs() -> None:
 def test_places_named_on_an_axis_keep_apart() -> None:
     assert apart([64, 128, 256, 512, 1000, 1500, 2048]) == [64, 128, 256, 512, 1000, 2048]
     assert apart([100.0]) == [100.0]
+
+
+@pytest.mark.parametrize("low", [1e-2, 1e-5, 1e-9])
+def test_a_logarithmic_axis_names_few_decades_however_many_there_are(low: float) -> None:
+    axes = Figure(figsize=(2.5, 2)).subplots()
+    axes.plot([low, 10.0], [0.0, 1.0])
+    logarithmic(axes, "x")
+    shown = [at for at in axes.get_xticks() if axes.get_xlim()[0] <= at <= axes.get_xlim()[1]]
+    assert 2 <= len(shown) <= 6
