@@ -3,6 +3,7 @@
 `python -m schemas.jsonschema` writes the files of `schemas/json/`; a test holds them up to date.
 """
 
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ def document(name: str) -> str:
     refs, components = msgspec.json.schema_components(DOCUMENTS[name], ref_template="#/$defs/{name}")
     top = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "$defs": components}
+    for described in components.values():
+        if "description" in described:
+            described["description"] = cleandoc(described["description"])  # as Python 3.13 keeps it
     return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2).decode() + "\n"
 
 
