@@ -75,6 +75,7 @@ PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "Laboratory": {
         "simulate": ("simulate", "scenarios"),
+        "catalogue": ("catalogue",),
         "experiment": ("experiment", "compare"),
         "solve": ("solve",),
         "bench": ("bench",),

@@ -290,6 +290,8 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined"):
     workers: tuple[PlacementId, ...] = ()
     modes: tuple[str, ...] = ONLY_LOCKSTEP
     """how gangs may synchronise that the node's runner runs, in alphabetical order"""
+    workloads: tuple[str, ...] = ()
+    """what can train there, each as `MODEL on DATASET`; empty: anything, as far as the node knows"""
 
     def __post_init__(self) -> None:
         if self.node.node_id != self.node_id:

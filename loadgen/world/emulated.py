@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from loadgen.catalogue.specs import models
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
 from loadgen.world.gang import ProcessTimes, Vector, timing
@@ -30,6 +31,7 @@ class EmulatedWorld:
     """Implements `services.agent.work.world.World`. Holds nothing but its seed."""
 
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
+    workloads: tuple[str, ...] = tuple(sorted(f"{model} on {dataset}" for model, dataset in models()))
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

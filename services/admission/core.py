@@ -151,7 +151,9 @@ class Admission:
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
             return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
         try:
-            spec = accepted_spec(asked.job, self._known_nodes(), self._settings.gpus_per_job_max)
+            spec = accepted_spec(
+                asked.job, self._known_nodes(), self._settings.gpus_per_job_max, self._workloads()
+            )
         except InvalidJob as invalid:
             return problems.invalid(invalid.field, invalid.reason), []
         fact = JobSubmitted(at=now, job_id=self._new_id(spec.name), spec=spec, key=asked.key)
@@ -162,6 +164,14 @@ class Admission:
         """Of the cluster file, and every node that ever joined: a lost one may return."""
         nodes = self._nodes | {node_id: known.node for node_id, known in self.state.nodes.items()}
         return [nodes[node_id] for node_id in sorted(nodes)]
+
+    def _workloads(self) -> frozenset[str]:
+        """What the nodes can train; empty where one of them trains anything, or has not said yet."""
+        known = self.state.nodes
+        named = [frozenset(known[node_id].workloads) for node_id in known]
+        if not all(named) or self._nodes.keys() - known.keys():
+            return frozenset()
+        return frozenset().union(*named)
 
     def _new_id(self, name: str) -> JobId:
         self._number = max(self._number, self.state.submissions)

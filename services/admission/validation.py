@@ -1,6 +1,7 @@
 """Which jobs are taken: within the limits, and within what the known nodes can ever give."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -13,21 +14,36 @@ SPEC_BYTES_MAX = 262_144
 """of an accepted job: it travels to every node it runs on, in messages of at most 1 MiB"""
 
 
-def accepted_spec(job: JobFile, nodes: Sequence[Node], gpus_max: int) -> JobSpec:
+def accepted_spec(
+    job: JobFile, nodes: Sequence[Node], gpus_max: int, workloads: Collection[str] = ()
+) -> JobSpec:
     """The job as the system schedules it. Raises InvalidJob, naming the field.
 
     The demand R stays as it was asked for, also where some of its counts are out of reach today: a node
     may join. Only a job none of whose counts can be had is refused. With no node known, GPU types
-    cannot be judged, and profiling decides.
+    cannot be judged, and profiling decides. `workloads`: those that the nodes can train; none: any.
     """
     spec = job_spec(job)
     if max(spec.demand) > gpus_max:
         raise InvalidJob(_largest(job), f"{max(spec.demand)} GPUs; a job may have at most {gpus_max}")
     if len(msgspec.msgpack.encode(spec)) > SPEC_BYTES_MAX:
         raise InvalidJob("$.command", f"the job is larger than {SPEC_BYTES_MAX} bytes")
+    if workloads:
+        _check_workload(spec, workloads)
     if nodes:
         _check_cluster(job, spec, nodes)
     return spec
+
+
+def _check_workload(spec: JobSpec, workloads: Collection[str]) -> None:
+    """Nodes that are emulated know some workloads only, and say which."""
+    asked = f"{spec.workload.model} on {spec.workload.dataset}"
+    if asked not in workloads:
+        names = sorted(workloads)
+        close = difflib.get_close_matches(asked, names, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        known = f"the emulated nodes know {', '.join(names)}"
+        raise InvalidJob("$.workload", f"no node can train {asked}{hint}; {known}")
 
 
 def _check_cluster(job: JobFile, spec: JobSpec, nodes: Sequence[Node]) -> None:

@@ -55,7 +55,7 @@ def build(
     )
     return Service(
         name=f"agent-{node.node_id}",
-        core=Agent(node, life, runner.modes),
+        core=Agent(node, life, runner.modes, getattr(runner, "workloads", ())),
         facts=subjects_of(FOLDS, node.node_id),
         answers=agent_of(node.node_id),
         workers=_workers(runner, output),

@@ -38,11 +38,17 @@ class Superseded(RuntimeError):
 
 
 class Agent:
-    """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs."""
+    """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs.
 
-    def __init__(self, node: Node, life: str, modes: frozenset[type[Mode]]) -> None:
+    `workloads`: those that it can train; none: any.
+    """
+
+    def __init__(
+        self, node: Node, life: str, modes: frozenset[type[Mode]], workloads: tuple[str, ...] = ()
+    ) -> None:
         self.state = State()
         self._modes = modes
+        self._workloads = workloads
         self._node = node
         self._life = life
 
@@ -74,6 +80,7 @@ class Agent:
             node=self._node,
             life=self._life,
             modes=tuple(sorted(mode.tag() for mode in self._modes)),
+            workloads=self._workloads,
         )
         return [Publish(joined)]
 

@@ -24,6 +24,8 @@ class KnownNode(msgspec.Struct, kw_only=True):
     """of its agent, as it joined last"""
     modes: tuple[str, ...] = ONLY_LOCKSTEP
     """how gangs may synchronise that it runs"""
+    workloads: tuple[str, ...] = ()
+    """what can train there, as `NodeJoined` has it; empty: anything"""
     alive: bool = True
     draining: bool = False
 
@@ -37,7 +39,7 @@ N = TypeVar("N", bound=KnownNode)
 
 
 def known_node(joined: NodeJoined) -> KnownNode:
-    return KnownNode(node=joined.node, life=joined.life, modes=joined.modes)
+    return KnownNode(node=joined.node, life=joined.life, modes=joined.modes, workloads=joined.workloads)
 
 
 def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined], N]) -> None:
@@ -54,6 +56,7 @@ def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined
 
 def _joined(known: KnownNode, fact: NodeJoined) -> None:
     known.node, known.life, known.modes, known.alive = fact.node, fact.life, fact.modes, True
+    known.workloads = fact.workloads
 
 
 def _lost(known: KnownNode, _: NodeLost) -> None:

@@ -11,14 +11,14 @@ from schemas.views import JobView, NodeView, PlanView, StatusView
 
 JOB_YAML = """\
 name: resnet
-workload: {model: resnet-50, dataset: imagenet, batch_size: 128}
+workload: {model: resnet50, dataset: imagenet, batch_size: 128}
 gpus: [1, 2, 4]
 samples: 100000
 """
 
 
 def job_view(job_id: str = "job-1", **fields: object) -> JobView:
-    workload = Workload(model="resnet-50", dataset="imagenet", batch_size=128)
+    workload = Workload(model="resnet50", dataset="imagenet", batch_size=128)
     spec = JobSpec(name="resnet", workload=workload, demand=(1, 2, 4), samples=1000.0)
     view = JobView(job_id=JobId(job_id), state="queued", spec=spec, submitted_at=0.0)
     return replace(view, **fields)

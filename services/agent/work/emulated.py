@@ -56,6 +56,7 @@ class EmulatedRunner:
         self, world: World, clock: Clock, *, startup_s: float, checkpoint_s: float, observe_every_s: float
     ) -> None:
         self.modes = world.modes
+        self.workloads: tuple[str, ...] = getattr(world, "workloads", ())
         self._world = world
         self._clock = clock
         self._startup_s = startup_s

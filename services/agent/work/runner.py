@@ -28,6 +28,8 @@ class Runner(Protocol):
 
     modes: frozenset[type[Mode]]
     """the modes of synchronisation that it can run; it gets no gangs in others"""
+    workloads: tuple[str, ...]
+    """what it can train, each as `MODEL on DATASET`; empty: anything"""
 
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
         """Run until cancelled, then end all workers. `write` takes what jobs print; None: nobody wants it."""

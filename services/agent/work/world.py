@@ -22,6 +22,8 @@ class World(Protocol):
 
     modes: frozenset[type[Mode]]
     """the modes of synchronisation that it knows; it is asked about no others"""
+    workloads: tuple[str, ...]
+    """those that it knows, each as `MODEL on DATASET`, in alphabetical order; empty: any"""
 
     def stretch(self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, *, key: str, index: int) -> Stretch:
         """The `index`-th stretch of a placement; `key` (its placement id) seeds its draws.

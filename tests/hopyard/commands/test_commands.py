@@ -100,7 +100,7 @@ def test_submit_sends_the_given_key_and_the_job(hopyard: Hopyard, api: CannedApi
     hopyard("submit", str(job_file), "--api", api.url, "--key", "nightly")
     _, _, headers, body = api.requests[0]
     assert headers["Idempotency-Key"] == "nightly"
-    assert json.loads(body)["workload"]["model"] == "resnet-50"
+    assert json.loads(body)["workload"]["model"] == "resnet50"
 
 
 def test_submit_makes_a_key_of_its_own_each_time(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
@@ -193,7 +193,7 @@ def test_show_and_why_ask_about_the_job(hopyard: Hopyard, api: CannedApi) -> Non
     api.says("GET /v1/jobs/job-1", job_view(moves=(move,)))
     api.says("GET /v1/jobs/job-1/why", why)
     shown = hopyard("show", "job-1", "--api", api.url).out
-    assert "resnet-50 on imagenet" in shown
+    assert "resnet50 on imagenet" in shown
     assert "00:00:30.0 to 00:01:30.0 on a:2, stopped at 0 samples: a node was lost" in shown
     assert "job-1 is queued and does not run." in hopyard("why", "job-1", "--api", api.url).out
     assert json.loads(hopyard("why", "job-1", "--json", "--api", api.url).out)["reason"] == "outweighed"

@@ -322,3 +322,23 @@ def test_the_core_has_no_timers() -> None:
     core = Driver().core
     assert core.next_wakeup() is None
     assert core.wake(1.0) == []
+
+
+def test_a_model_that_no_emulated_node_knows_is_refused_with_the_list() -> None:
+    driver = Driver()
+    known = ("resnet50 on imagenet", "vgg16 on cifar10")
+    driver.fold(msgspec.structs.replace(joined(), workloads=known))
+    refused = problem(driver.submit())
+    assert (refused.status, refused.field) == (422, "$.workload")
+    assert refused.detail == (
+        "no node can train resnet-50 on imagenet; did you mean resnet50 on imagenet?; "
+        "the emulated nodes know resnet50 on imagenet, vgg16 on cifar10"
+    )
+    workload = {"model": "vgg16", "dataset": "cifar10", "batch_size": 1}
+    assert isinstance(driver.submit(key="other", workload=workload), Submitted)
+
+
+def test_a_node_that_takes_any_job_is_enough() -> None:
+    driver = Driver()
+    driver.fold(msgspec.structs.replace(joined(), workloads=("vgg16 on cifar10",)), joined("n-1"))
+    assert isinstance(driver.submit(), Submitted)

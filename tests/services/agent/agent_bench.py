@@ -125,6 +125,7 @@ class FixedWorld:
     """Implements `World`: 2 samples/s a GPU, every module 0.1 s; a model named `huge` fits nowhere."""
 
     modes = MODES
+    workloads: tuple[str, ...] = ()
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

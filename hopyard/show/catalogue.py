@@ -1,0 +1,58 @@
+"""Tables of the emulated world's catalogue."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.table import Table
+
+from loadgen.catalogue import specs
+
+TERA, GIGA = 1e12, 1e9
+
+
+def catalogue_tables() -> Mapping[str, Table]:
+    """By kind."""
+    return {"models": _models(), "datasets": _datasets(), "gpus": _gpus(), "servers": _servers()}
+
+
+def _models() -> Table:
+    rows = (
+        (row.model, row.dataset, str(row.batch), row.optimizer, row.precision, f"{row.parameters / 1e6:.3g}")
+        for row in specs.models().values()
+    )
+    return _table(("model", "dataset", ">batch", "optimizer", "precision", ">parameters, M"), rows)
+
+
+def _datasets() -> Table:
+    rows = ((name, f"{row.samples:,}", row.loading) for name, row in specs.datasets().items())
+    return _table(("dataset", ">samples", "loading"), rows)
+
+
+def _gpus() -> Table:
+    rows = (
+        (
+            name,
+            f"{row.memory / GIGA:.3g}",
+            f"{row.bandwidth / GIGA:,.0f}",
+            *(f"{rate / TERA:,.3g}" if rate else "" for rate in (row.fp32, row.tf32, row.fp16)),
+        )
+        for name, row in specs.gpus().items()
+    )
+    return _table(("gpu", ">GB", ">GB/s", ">fp32, TFLOP/s", ">tf32", ">fp16"), rows)
+
+
+def _servers() -> Table:
+    rows = (
+        (name, str(row.cores), f"{row.speed:g}", f"{row.copy / GIGA:g}", f"{row.disk / GIGA:g}")
+        for name, row in specs.servers().items()
+    )
+    return _table(("server", ">cores", ">speed", ">copy, GB/s", ">disk, GB/s"), rows)
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    """A column whose name begins with > holds numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
