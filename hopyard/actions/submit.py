@@ -41,9 +41,11 @@ def read_job(file: Path) -> JobFile:
 
     Its user, where it names none, is whoever runs this command.
     """
-    from shared.runtime.files import fault, parse, text_of  # noqa: PLC0415 - brings the YAML parser
+    from shared.runtime.files import fault, parse, text_in, text_of  # noqa: PLC0415 - brings the YAML parser
 
-    name, text = ("stdin", sys.stdin.read()) if file == STDIN else (str(file), text_of(file))
+    name, text = (
+        ("stdin", text_in(sys.stdin.buffer, "stdin")) if file == STDIN else (str(file), text_of(file))
+    )
     job = parse(text, name, JobFile)
     try:
         job_spec(job)

@@ -274,6 +274,8 @@ class Client:
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         number = error.errno if isinstance(error, OSError) else None
+        if isinstance(error, TimeoutError) and not number:
+            return Unreachable(f"{self.url} took the call and did not answer in time")
         reason = os.strerror(number).lower() if number else str(error) or type(error).__name__
         return Unreachable(f"cannot reach {self.url}: {reason}")
 

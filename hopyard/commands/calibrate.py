@@ -41,7 +41,10 @@ def calibrate(
     """
     found = ask(Calibrate(measure=not only_show), Calibration, TIMEOUT_S)
     times = Times(clock_here())
-    show(found, calibration_table(found, times), as_json=as_json, out=out, times=times)
+    if only_show and not (found.rows or as_json or out):
+        say("nothing measured yet: predictions are made with the numbers of the cluster file")
+    else:
+        show(found, calibration_table(found, times), as_json=as_json, out=out, times=times)
     for node_id, reason in sorted(found.left_out.items()):
         say(f"{node_id} did not measure: {reason}")
     if not found.rows and not only_show:

@@ -7,7 +7,7 @@ import typer
 from hopyard.actions import completion
 from hopyard.api.client import Client, LoggedEvent
 from hopyard.api.connect import call
-from hopyard.commands.options import Api
+from hopyard.commands.options import Api, named
 from hopyard.failures import Invalid
 from hopyard.show.events import fact_line, plain_line
 from hopyard.show.terminal import console, say, show_line
@@ -28,6 +28,7 @@ def events(
         str | None,
         typer.Argument(
             metavar="[JOB]",
+            callback=named,
             help="Only facts about this job.",
             show_default=False,
             autocompletion=completion.jobs,

@@ -7,7 +7,7 @@ import typer
 from hopyard.actions import completion
 from hopyard.api.client import Client
 from hopyard.api.connect import call
-from hopyard.commands.options import Api
+from hopyard.commands.options import Api, named
 from hopyard.failures import Invalid
 from hopyard.show.terminal import console, say, show_line
 from schemas.ids import JobId
@@ -22,7 +22,11 @@ def logs(
     job: Annotated[
         str | None,
         typer.Argument(
-            metavar="JOB", help="Id of the job.", show_default=False, autocompletion=completion.jobs
+            metavar="JOB",
+            callback=named,
+            help="Id of the job.",
+            show_default=False,
+            autocompletion=completion.jobs,
         ),
     ] = None,
     *,

@@ -9,7 +9,17 @@ from hopyard.actions.watch import watch
 from hopyard.api.client import Client
 from hopyard.api.connect import timed
 from hopyard.commands.changing import change
-from hopyard.commands.options import Api, AsJson, ListColumns, Out, Quiet, Watching, chosen, one_or_more
+from hopyard.commands.options import (
+    Api,
+    AsJson,
+    ListColumns,
+    Out,
+    Quiet,
+    Watching,
+    chosen,
+    named,
+    one_or_more,
+)
 from hopyard.show.columns import Listing
 from hopyard.show.nodes import DEFAULT, node_columns
 from hopyard.show.tables import status_table
@@ -19,7 +29,8 @@ from schemas.ids import NodeId
 from schemas.views import NodeDrain, NodePage, NodeView
 
 NodeArgument = Annotated[
-    str, typer.Argument(metavar="NODE", help="Id of the node.", autocompletion=completion.nodes)
+    str,
+    typer.Argument(metavar="NODE", callback=named, help="Id of the node.", autocompletion=completion.nodes),
 ]
 STATES = ("alive", "draining", "lost")
 

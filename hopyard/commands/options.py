@@ -28,6 +28,13 @@ def _url(text: str | None) -> str | None:
     return text
 
 
+def named(identifier: str | None) -> str | None:
+    """Raises Invalid for an empty id, as an unset variable of a script leaves: no address is its own."""
+    if identifier == "":
+        raise Invalid("the id is empty")
+    return identifier
+
+
 def located(policy: str) -> str:
     """A policy named by its file, with that file's whole path: services may run in another folder."""
     file, colon, rest = policy.partition(".py:")
@@ -66,7 +73,8 @@ Out = Annotated[
     ),
 ]
 JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB", help="Id of the job.", autocompletion=completion.jobs)
+    str,
+    typer.Argument(metavar="JOB", callback=named, help="Id of the job.", autocompletion=completion.jobs),
 ]
 Scenario = Annotated[
     str,

@@ -62,9 +62,9 @@ def seconds_in(text: str) -> float | None:
 
 
 def brief(seconds: float | None) -> str:
-    """One unit and two digits, three from a hundred days on: 34s, 99s, 47m, 12h, 47h, 3d."""
+    """The nearest of one unit and two digits, three from a hundred days on: 34s, 99s, 47m, 12h, 47h, 3d."""
     if seconds is None or not math.isfinite(seconds):
         return ""
-    units = (unit for unit, below in SHOWN_BELOW.items() if seconds < below * UNITS_S[unit])
+    units = (unit for unit, below in SHOWN_BELOW.items() if round(seconds / UNITS_S[unit]) < below)
     unit = next(units, "d")
-    return f"{int(seconds // UNITS_S[unit])}{unit}"
+    return f"{round(seconds / UNITS_S[unit])}{unit}"

@@ -167,4 +167,6 @@ def _waited(why: WhyView) -> str:
     so_far = f"It has waited {duration(why.wait_s)} so far"
     if why.expected_wait_s is None:
         return f"{so_far}."
+    if why.wait_s > why.expected_wait_s:
+        return f"{so_far}, longer than the ~{duration(why.expected_wait_s)} that were expected."
     return f"{so_far}, of ~{duration(why.expected_wait_s)} expected in all."

@@ -1,5 +1,6 @@
 """The catalogue as typed specifications: read once from the files that ship with the package."""
 
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from typing import Annotated, Literal
@@ -98,7 +99,16 @@ def model_of(workload: Workload) -> Model:
     try:
         return models()[workload.model, workload.dataset]
     except KeyError:
-        raise UnknownWorkload(f"no facts about {workload.model} on {workload.dataset}") from None
+        raise UnknownWorkload(_unknown(workload)) from None
+
+
+def _unknown(workload: Workload) -> str:
+    """With what may have been meant: the same model on other data, or models of like names."""
+    text = f"the emulated world has no {workload.model} on {workload.dataset}"
+    names = sorted({model for model, _ in models()})
+    meant = get_close_matches(workload.model, names, n=1 if workload.model in names else 3)
+    there = [f"{model} on {dataset}" for model, dataset in models() if model in meant]
+    return f"{text}; it has {', '.join(there)}" if there else text
 
 
 def gpu_of(gpu_type: GpuType) -> Gpu:

@@ -8,7 +8,7 @@ is measured within the round too: when a job is submitted or a node comes, and a
 free, since what was planned there starts first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 
 import msgspec
@@ -252,8 +252,14 @@ class Profiler:
             if needs.usable:
                 yield Publish(_profiled(job_id, job, needs, now))
             elif needs.failed:
-                reason = "; ".join(f"{gpu_type}: {why}" for gpu_type, why in needs.out.items())
-                yield Publish(JobRejected(at=now, job_id=job_id, reason=f"it runs on no GPU type: {reason}"))
+                yield Publish(JobRejected(at=now, job_id=job_id, reason=_unusable(needs.out)))
+
+
+def _unusable(out: Mapping[GpuType, str]) -> str:
+    """What all types have against a job is said once."""
+    reasons = set(out.values())
+    said = reasons if len(reasons) == 1 else (f"{gpu_type}: {why}" for gpu_type, why in out.items())
+    return f"it runs on no GPU type: {'; '.join(said)}"
 
 
 def _about_loading(message: Asked | FittedTimes | WorkFailed) -> Effect:

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 import yaml
@@ -61,15 +61,21 @@ def fault(path: str | Path, field: str, reason: str, text: str | None = None) ->
 def text_of(path: str | Path) -> str:
     try:
         with Path(path).open("rb") as file:
-            data = file.read(BYTES_AT_MOST + 1)
-        if len(data) > BYTES_AT_MOST:
-            raise InvalidFile(str(path), None, None, f"is larger than {BYTES_AT_MOST} bytes")
-        return data.decode()
+            return text_in(file, str(path))
     except OSError as error:
         raise InvalidFile(str(path), None, None, error.strerror or str(error)) from None
+
+
+def text_in(file: BinaryIO, path: str) -> str:
+    """`path` names it in errors. Raises InvalidFile, and OSError where it cannot be read."""
+    data = file.read(BYTES_AT_MOST + 1)
+    if len(data) > BYTES_AT_MOST:
+        raise InvalidFile(path, None, None, f"is larger than {BYTES_AT_MOST} bytes")
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidFile(str(path), line, None, "is not UTF-8 text") from None
+        raise InvalidFile(path, line, None, "is not UTF-8 text") from None
 
 
 def parse(text: str, path: str, kind: type[T]) -> T:

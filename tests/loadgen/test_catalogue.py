@@ -86,6 +86,10 @@ def test_a_model_is_measured_only_on_gpus_that_hold_it() -> None:
 def test_what_is_not_in_the_catalogue_is_named() -> None:
     with pytest.raises(UnknownWorkload, match="mlp on mnist"):
         model_of(Workload(model="mlp", dataset="mnist", batch_size=1))
+    with pytest.raises(UnknownWorkload, match=r"no bert on squad; it has bert-base on squad"):
+        model_of(Workload(model="bert", dataset="squad", batch_size=1))
+    with pytest.raises(UnknownWorkload, match=r"it has resnet101 on cifar10$"):
+        model_of(Workload(model="resnet101", dataset="mnist", batch_size=1))
     with pytest.raises(UnknownWorkload, match="abacus"):
         gpu_of(GpuType("abacus"))
 

@@ -1,3 +1,4 @@
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -49,6 +50,16 @@ async def test_without_a_word_about_the_clock_it_is_not_known(api: CannedApi, sa
     async with Client(api.url) as client:
         await client.jobs()
         assert client.clock is None
+
+
+async def test_an_api_that_takes_a_call_and_does_not_answer_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hopyard.api.client.TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        async with Client(f"http://127.0.0.1:{mute.getsockname()[1]}") as client:
+            with pytest.raises(Unreachable, match=r"took the call and did not answer in time$"):
+                await client.jobs()
 
 
 def event_line(seq: int, padding: int = 0) -> bytes:

@@ -203,6 +203,15 @@ def test_a_calibration_says_how_long_ago_it_was_made(
     assert shown["rows"][0]["at_iso"] == "2026-11-22T10:50:00.000+00:00"
 
 
+def test_a_calibration_without_measurements_says_so(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hopyard.commands.calibrate.ask", asked(lambda: Calibration(rows=(), left_out={})))
+    nothing = hopyard("calibrate", "--show")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "nothing measured yet" in nothing.err
+
+
 def test_a_rejected_job_says_why(hopyard: Hopyard, api: CannedApi) -> None:
     answers(api)
     assert "no memory" in hopyard("show", "gpt2-3").out
@@ -320,10 +329,24 @@ def test_the_id_alone_is_for_scripts(hopyard: Hopyard, api: CannedApi) -> None:
 
 def test_a_job_comes_from_stdin(hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     api.says("POST /v1/jobs", Submitted(job_id=JobId("job-1"), created=True))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(JOB_YAML))
+    monkeypatch.setattr(sys, "stdin", stdin(JOB_YAML.encode()))
     assert hopyard("submit", "-q", "-").out == "job-1\n"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(JOB_YAML.replace("[1, 2, 4]", "{min: 4, max: 1}")))
+    monkeypatch.setattr(sys, "stdin", stdin(JOB_YAML.replace("[1, 2, 4]", "{min: 4, max: 1}").encode()))
     assert "stdin:3: $.gpus.max" in hopyard("submit", "-").err
+
+
+def stdin(data: bytes) -> io.TextIOWrapper:
+    """As the C locale opens it: what is no text is passed on."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
+
+
+def test_stdin_that_is_no_text_is_code_2(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", stdin(b"name: a\n\xff\xfe\n"))
+    ran = hopyard("submit", "-")
+    assert (ran.code, ran.err) == (2, "hopyard: stdin:2: is not UTF-8 text\n")
+    assert sent(api) == []
 
 
 def test_one_file_that_is_not_valid_stops_all(hopyard: Hopyard, api: CannedApi) -> None:

@@ -71,6 +71,11 @@ def test_a_waiting_job_says_its_place_who_holds_what_it_could_use_and_the_plan()
     ]
 
 
+def test_a_job_that_waits_for_longer_than_was_expected_says_so() -> None:
+    late = msgspec.structs.replace(WAITS, wait_s=130.0)
+    assert said(late)[-1] == "It has waited 2m 10s so far, longer than the ~1m 40s that were expected."
+
+
 def test_a_queue_without_figures_says_who_ran_already_or_came_when() -> None:
     plan = plan_view(policy="fifo", stage=Stage.QUEUE, gap=0.0, kind=PlanKind.FRAGMENT)
     holders = tuple(msgspec.structs.replace(one, standing=None) for one in WAITS.holders)

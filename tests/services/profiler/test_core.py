@@ -123,8 +123,16 @@ def test_a_job_that_runs_on_no_type_is_rejected_with_the_reasons() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
     driver.tell(*(failed(run) for run in driver.next_round()))
     [rejected] = driver.all(JobRejected)
-    assert rejected.reason == "it runs on no GPU type: A: out of memory; B: out of memory"
+    assert rejected.reason == "it runs on no GPU type: out of memory"
     assert not driver.core.state.jobs
+
+
+def test_types_that_fail_for_different_reasons_are_named_with_theirs() -> None:
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
+    first, second = driver.next_round()
+    driver.tell(failed(first, reason="no such model"), failed(second))
+    [rejected] = driver.all(JobRejected)
+    assert rejected.reason == "it runs on no GPU type: A: no such model; B: out of memory"
 
 
 def test_a_rejected_job_says_nothing_about_the_next_one_of_its_workload() -> None:
