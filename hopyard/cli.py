@@ -139,7 +139,7 @@ def _nothing(*, version: Version = False) -> None:
 
 def log_errors_alone(*, version: Version = False) -> None:  # noqa: ARG001 - as above
     """Before a command, which may choose otherwise. Logs go to stderr."""
-    from shared.runtime.logs import configure_logs  # noqa: PLC0415 - brings structlog, which --help need not
+    from shared.runtime.process.logs import configure_logs  # noqa: PLC0415 - brings structlog, which --help need not
 
     configure_logs(Settings(log_level="error", log_format="console"))
 

@@ -14,10 +14,10 @@ from schemas.scenarios import Arrival
 from schemas.settings import Settings
 from schemas.views import Submitted
 from services.admission.questions import Submit
-from shared.runtime.bus import Record, Unavailable
+from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.bus.memory import Faults
 from shared.runtime.conductor import Conductor
 from shared.runtime.conductor.log import Sink
-from shared.runtime.memory import Faults
 
 
 def ignored(_: Record) -> None:

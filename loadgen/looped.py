@@ -14,10 +14,10 @@ from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from schemas.views import Submitted
 from services.admission.questions import Submit
-from shared.runtime import virtual
-from shared.runtime.bus import Record, Unavailable
+from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import Faults, MemoryBus
+from shared.runtime.shell import virtual
 
 
 def run(

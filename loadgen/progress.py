@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from loadgen.stack import ENDINGS
-from shared.runtime.bus import Record
+from shared.runtime.bus.contract import Record
 
 
 class Progress(msgspec.Struct, frozen=True):

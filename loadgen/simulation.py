@@ -25,8 +25,8 @@ from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
 from services.planner.work.registry import Registry
 from shared.domain.cluster import nodes_of
-from shared.runtime.bus import Record
-from shared.runtime.memory import Faults
+from shared.runtime.bus.contract import Record
+from shared.runtime.bus.memory import Faults
 
 LEISURE: Mapping[str, str | float] = {
     "heartbeat_real_s": 86_400.0,

@@ -9,12 +9,12 @@ from schemas.subjects import FACT_SUBJECTS
 from services.agent.work.emulated import emulated
 from services.table import TABLE, ServiceEntry
 from shared.domain.states import ENDED, MOVES
-from shared.runtime.bus import Unavailable
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.memory import MemoryBus, MemoryClient
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus, MemoryClient
 from shared.runtime.service import Ports, Service
-from shared.runtime.shell import Shell
-from shared.runtime.virtual import LoopTurns
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import LoopTurns
 
 LONGEST_S = 365 * 24 * 3600.0
 """a simulation that is not over by then never will be"""

@@ -10,12 +10,12 @@ from nats.js.errors import NotFoundError
 
 from schemas.settings import Settings
 from schemas.subjects import DEAD_PREFIX, DEAD_STREAM
-from shared.runtime.bus import Bus
+from shared.runtime.bus.contract import Bus
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.streams import configs
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.jetstream import JetStreamBus
-from shared.runtime.jetstream.streams import configs
-from shared.runtime.memory import MemoryBus
-from shared.runtime.nats_server import NatsServer
+from shared.runtime.process.nats_server import NatsServer
 
 LISTENER_QUEUE = 50
 

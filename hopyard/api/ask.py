@@ -24,9 +24,9 @@ def ask(question: Question, kind: type[M], timeout_s: float) -> M:
 
 
 async def _ask(question: Question, kind: type[M], timeout_s: float) -> M:
-    from shared.runtime.bus import Unavailable  # noqa: PLC0415 - brings NATS, which --help need not wait for
-    from shared.runtime.jetstream.connection import Connection  # noqa: PLC0415 - as above
-    from shared.runtime.jetstream.questions import JetStreamQuestions  # noqa: PLC0415 - as above
+    from shared.runtime.bus.contract import Unavailable  # noqa: PLC0415 - brings NATS, which --help need not wait for
+    from shared.runtime.bus.jetstream.connection import Connection  # noqa: PLC0415 - as above
+    from shared.runtime.bus.jetstream.questions import JetStreamQuestions  # noqa: PLC0415 - as above
 
     connection = Connection(_settings(), "cli")
     try:

@@ -66,7 +66,7 @@ def simulate(
         simulated_scenario,
     )
     from shared.domain.audit import audit  # noqa: PLC0415 - brings every service
-    from shared.runtime.logs import configure_logs  # noqa: PLC0415 - as above
+    from shared.runtime.process.logs import configure_logs  # noqa: PLC0415 - as above
 
     configure_logs(Settings(log_level="warning", log_format="console"))
     check_policy(policy)

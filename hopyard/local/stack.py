@@ -22,7 +22,7 @@ from schemas.cluster import ClusterFile
 from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
-from shared.runtime.nats_server import NatsServer
+from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.settings import PREFIX, SOURCES_VARIABLE, load_settings
 
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)

@@ -1,7 +1,7 @@
 """`python -m services.agent`."""
 
 from services.agent.build import build_standing
-from shared.runtime.main import run
+from shared.runtime.process.main import run
 
 if __name__ == "__main__":
     run("agent", build_standing)

@@ -64,7 +64,7 @@ class ScaledClock:
 
 
 class LoopClock:
-    """The running event loop's own time: virtual under `shared.runtime.virtual`, starting at 0."""
+    """The running event loop's own time: virtual under `shared.runtime.shell.virtual`, starting at 0."""
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()

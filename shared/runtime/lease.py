@@ -6,7 +6,7 @@ The revision at which a lease is won is its fencing token: a later holder's is l
 for, how often it is renewed and what its loss means is for the holder to say. Times are real seconds.
 """
 
-from shared.runtime.bus import Conflict, State
+from shared.runtime.bus.contract import Conflict, State
 
 
 class Lease:

@@ -7,7 +7,7 @@ import msgspec
 
 from schemas.base import Sample
 from shared.domain.core import Core
-from shared.runtime.bus import Bus
+from shared.runtime.bus.contract import Bus
 from shared.runtime.clock import Clock
 from shared.runtime.offload import INLINE, Offload
 from shared.runtime.tasks import LOOP_TASKS, Tasks

@@ -19,7 +19,7 @@ from schemas.cluster import ClusterFile, GpuTypeFile, Node, NodeGroup
 from schemas.events import JobCompleted, WorkerStopped
 from schemas.ids import GpuType
 from shared.domain.cluster import nodes_of
-from shared.runtime.bus import Facts
+from shared.runtime.bus.contract import Facts
 from tests.browser.chromium import browser, complaints, js, text, until
 
 pytestmark = pytest.mark.browser

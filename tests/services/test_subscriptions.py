@@ -35,10 +35,10 @@ from services.profiler.build import build as build_profiler
 from services.profiler.folds import FOLDS as PROFILER
 from services.table import TABLE
 from shared.domain.core import Publish
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Ports, Service
-from shared.runtime.virtual import run
+from shared.runtime.shell.virtual import run
 from tests import fact_builders as build
 from tests.fact_builders import NODE, a_node, whole_life
 

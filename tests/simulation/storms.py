@@ -8,7 +8,7 @@ from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
 from schemas.ids import GpuType
 from schemas.jobs import Checkpoint, GpuRange, JobFile, Workload
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
-from shared.runtime.memory import Faults
+from shared.runtime.bus.memory import Faults
 
 XP, RTX = GpuType("titan-xp"), GpuType("rtx-3090")
 Gpus = int | list[int] | GpuRange

@@ -11,7 +11,7 @@ from schemas.base import Event
 from schemas.events import JobCancelled
 from schemas.ids import JobId
 from schemas.subjects import FACT_SUBJECTS
-from shared.runtime.bus import Facts, Record
+from shared.runtime.bus.contract import Facts, Record
 
 FACTS = 5_000
 ONE_BY_ONE = 300

@@ -32,7 +32,7 @@ from schemas.ids import JobId
 from schemas.jobs import JobFile
 from schemas.subjects import FACT_SUBJECTS
 from shared.domain.cluster import nodes_of
-from shared.runtime.bus import Record
+from shared.runtime.bus.contract import Record
 
 JOBS = 20
 CLUSTER = "tiny"

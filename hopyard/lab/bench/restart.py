@@ -16,8 +16,8 @@ from hopyard.local.stack import SERVICES, StackSpec
 from loadgen.scenarios import load_cluster
 from schemas.settings import Settings
 from shared.domain.cluster import nodes_of
-from shared.runtime.bus import State
-from shared.runtime.nats_server import NatsServer
+from shared.runtime.bus.contract import State
+from shared.runtime.process.nats_server import NatsServer
 
 JOBS = 10_000
 CLUSTER = "hops-64"

@@ -15,8 +15,8 @@ from hopyard.local.processes import Program, RunningProgram, kill_group, start, 
 from hopyard.local.stack import HOST, StackSpec, environment, free_ports, is_ready
 from schemas.base import Event
 from schemas.settings import Settings
-from shared.runtime.jetstream import JetStreamBus
-from shared.runtime.nats_server import NatsServer
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.process.nats_server import NatsServer
 
 LOOK_EVERY_S = 0.005
 READY_LIMIT_S = 120.0

@@ -21,8 +21,8 @@ from loadgen.scenarios import load_cluster
 from schemas.events import JobSubmitted
 from schemas.jobs import JobFile
 from schemas.subjects import facts_of
-from shared.runtime.bus import Facts
-from shared.runtime.nats_server import NatsServer
+from shared.runtime.bus.contract import Facts
+from shared.runtime.process.nats_server import NatsServer
 
 JOBS = 2_000
 IN_FLIGHT = 64

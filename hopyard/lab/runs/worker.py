@@ -16,7 +16,7 @@ from hopyard.lab.runs.trials import Outcome, Simulation, Solving, StoredOutcome,
 from loadgen.progress import Progress, Watch
 from schemas.settings import Settings
 from shared.domain.audit import audit
-from shared.runtime.logs import configure_logs
+from shared.runtime.process.logs import configure_logs
 
 PRINT_EVERY_S = 0.5
 

@@ -71,9 +71,9 @@ from services.admission.questions import (
     ShowPolicy,
     Submit,
 )
-from shared.runtime.bus import Record, Unavailable
+from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.clock import Clock
-from shared.runtime.reports import reports
+from shared.runtime.process.reports import reports
 
 KEY_LENGTH_MAX = 200
 FOLLOWERS_MAX = 64

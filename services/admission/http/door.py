@@ -15,7 +15,7 @@ from services.admission.core import Admission, CaughtUp
 from services.admission.problems import Refusal
 from services.admission.questions import OwnQuestion
 from services.admission.state import job_state
-from shared.runtime.bus import Facts, Questions, State, Unavailable
+from shared.runtime.bus.contract import Facts, Questions, State, Unavailable
 from shared.runtime.clock import Clock
 from shared.runtime.service import Inbox
 

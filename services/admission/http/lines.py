@@ -7,7 +7,7 @@ import msgspec
 
 from schemas.base import Event
 from schemas.subjects import FACT_SUBJECTS
-from shared.runtime.bus import Facts, Record
+from shared.runtime.bus.contract import Facts, Record
 
 Batch = list[Record] | None
 """None: the stream was closed"""

@@ -10,7 +10,7 @@ from schemas.output import OutputLine, OutputPage
 from schemas.questions import ReadOutput, Refused
 from schemas.views import JobView
 from shared.domain.states import ENDED
-from shared.runtime.bus import Questions, Unavailable
+from shared.runtime.bus.contract import Questions, Unavailable
 
 POLL_REAL_S = 1.0
 ASKED_AT_ONCE = 32

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import structlog
 
 from schemas.cluster import Node
-from shared.runtime.bus import Bus, Unavailable
+from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.clock import Clock
 from shared.runtime.lease import Lease
 from shared.runtime.service import Inbox

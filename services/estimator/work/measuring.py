@@ -7,7 +7,7 @@ from schemas.cluster import Node
 from schemas.ids import NodeId
 from schemas.questions import TimeAllReduce
 from services.estimator.theory.calibration import REPEATS, SIZES, Timing, between, inside
-from shared.runtime.bus import Questions, Unavailable
+from shared.runtime.bus.contract import Questions, Unavailable
 from shared.runtime.tasks import Tasks
 
 AT_ONCE = 16

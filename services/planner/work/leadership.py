@@ -12,7 +12,7 @@ import structlog
 
 from schemas.settings import Settings
 from services.planner.core.tasks import Leadership
-from shared.runtime.bus import State
+from shared.runtime.bus.contract import State
 from shared.runtime.clock import Clock
 from shared.runtime.lease import Lease
 from shared.runtime.service import Inbox

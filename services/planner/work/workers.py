@@ -21,7 +21,7 @@ from services.planner.policies.contract.view import View
 from services.planner.work.gauges import Fallbacks
 from services.planner.work.policy_process import Answer, Request
 from services.planner.work.steps import Decide, PolicyFailed, Want
-from shared.runtime.bus import Unavailable
+from shared.runtime.bus.contract import Unavailable
 from shared.runtime.offload import Crashed, HelperProcess
 from shared.runtime.service import Ports
 

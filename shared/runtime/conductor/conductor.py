@@ -6,17 +6,17 @@ from typing import Any
 
 from schemas.base import Question, Sample
 from schemas.settings import Settings
-from shared.runtime.bus import Answer, Unavailable
+from shared.runtime.bus.contract import Answer, Unavailable
+from shared.runtime.bus.memory import Faults
+from shared.runtime.bus.memory.state import Values
 from shared.runtime.conductor.faulty import FaultySeat
 from shared.runtime.conductor.log import ConductedLog
 from shared.runtime.conductor.ports import ConductedBus, ConductedClock, ConductedTasks
 from shared.runtime.conductor.seat import Kept, Seat
 from shared.runtime.conductor.strand import Strand, Until, Wake
 from shared.runtime.conductor.timers import Timers
-from shared.runtime.memory import Faults
-from shared.runtime.memory.state import Values
 from shared.runtime.service import Ports, Service
-from shared.runtime.virtual import RESOLUTION_S
+from shared.runtime.shell.virtual import RESOLUTION_S
 
 Make = Callable[[Ports, str], Service]
 """ports and the number of the life → service"""

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from schemas.settings import Settings
 from shared.domain.core import Effect, Publish
-from shared.runtime.bus import Record
+from shared.runtime.bus.contract import Record
+from shared.runtime.bus.memory import Faults
 from shared.runtime.conductor.seat import Kept, Seat, SeatHost
-from shared.runtime.handling import TIMER_SLACK_S
-from shared.runtime.memory import Faults
 from shared.runtime.service import Service
-from shared.runtime.shell import CURSOR_EVERY_REAL_S
+from shared.runtime.shell.handling import TIMER_SLACK_S
+from shared.runtime.shell.shell import CURSOR_EVERY_REAL_S
 
 
 class FaultySeat(Seat):

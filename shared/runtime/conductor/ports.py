@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from schemas.base import Event, Message, Question, Sample
-from shared.runtime.bus import Answer, Record, Unavailable
+from shared.runtime.bus.contract import Answer, Record, Unavailable
+from shared.runtime.bus.counts import Counts
+from shared.runtime.bus.memory.state import Values
 from shared.runtime.conductor.log import ConductedLog
 from shared.runtime.conductor.strand import Strand, Until, Wake
 from shared.runtime.conductor.timers import TimerAlarm, Timers
-from shared.runtime.counts import Counts
-from shared.runtime.memory.state import Values
 
 T = TypeVar("T")
 

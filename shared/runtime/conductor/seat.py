@@ -10,13 +10,13 @@ import msgspec
 from schemas.base import Question, Sample
 from schemas.settings import Settings
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
-from shared.runtime.bus import Record, Unavailable
+from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.conductor.log import ConductedLog
 from shared.runtime.conductor.strand import Strand, Until, Wake
 from shared.runtime.conductor.timers import TimerAlarm, Timers
-from shared.runtime.handling import Handling
 from shared.runtime.service import Inbox, Service
-from shared.runtime.snapshots import UnreadableSnapshot
+from shared.runtime.shell.handling import Handling
+from shared.runtime.shell.snapshots import UnreadableSnapshot
 
 BATCH = 256
 """messages handled in one turn, as in the asyncio shell"""

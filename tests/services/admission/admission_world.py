@@ -38,8 +38,8 @@ from services.admission.questions import OwnQuestion, Submit
 from shared.domain.core import Asked, Publish, Reply
 from shared.domain.demand import job_spec
 from shared.domain.policy_names import Accepted
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Inbox
 from shared.runtime.settings import describe
 

@@ -16,11 +16,11 @@ from schemas.views import PolicyChoice, Problem, Submitted
 from services.admission.build import build
 from services.admission.core import Admission
 from services.admission.questions import SetPolicy, Submit
+from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.files import InvalidFile
-from shared.runtime.memory import Faults, MemoryBus
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
+from shared.runtime.shell.shell import Shell
 from tests.services.admission.admission_world import job_file, node
 
 

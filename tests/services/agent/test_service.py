@@ -16,13 +16,13 @@ from schemas.subjects import facts_of
 from services.agent.build import build, build_standing
 from services.agent.work.emulated import EmulatedRunner
 from services.agent.work.nodes import UnknownNode
+from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.files import InvalidFile
-from shared.runtime.memory import Faults, MemoryBus
 from shared.runtime.plugins import WORLDS, UnknownPlugin
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
-from shared.runtime.virtual import run
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import run
 from tests.services.agent.agent_bench import HERE, formed, node, start, stop
 
 SETTINGS = Settings(world="tests.services.agent.agent_bench:FixedWorld", heartbeat_real_s=1.0)

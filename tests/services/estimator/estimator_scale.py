@@ -8,7 +8,7 @@ import numpy.typing as npt
 from schemas.base import Message
 from schemas.ids import JobId, NodeId
 from schemas.questions import EstimateQuestion, Estimates
-from shared.runtime.bus import Bus
+from shared.runtime.bus.contract import Bus
 from tests.services.estimator.estimator_builders import workload
 
 JOBS, WORKLOADS = 500, 25

@@ -20,7 +20,7 @@ from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
+from shared.runtime.shell.shell import Shell
 from tests.bus_nets import JetStreamNet
 from tests.services.estimator.estimator_builders import joined, mode, modules, node, observed, workload
 from tests.services.estimator.estimator_scale import GPU_TYPES, NODES, WORKLOADS, answered, question, whole

@@ -16,7 +16,7 @@ from services.estimator.build import build
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
+from shared.runtime.shell.shell import Shell
 from tests.bus_nets import JetStreamNet
 from tests.fact_builders import whole_life
 from tests.services.estimator.estimator_builders import joined, modules, node, observed, workload

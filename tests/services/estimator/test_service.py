@@ -18,13 +18,13 @@ from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.theory.refinement import FIRST_AT
 from services.profiler.build import build as build_profiler
-from shared.runtime.bus import Bus
+from shared.runtime.bus.contract import Bus
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.offload import INLINE, Beside, Offload
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
-from shared.runtime.virtual import run
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import run
 from tests.services.estimator.estimator_builders import (
     joined,
     node,

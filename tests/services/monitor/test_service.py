@@ -14,11 +14,11 @@ from services.monitor.build import build
 from services.monitor.core import BusAway
 from services.monitor.state import State
 from shared.domain.core import Asked, Reply
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock, ScaledClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Inbox, Ports, Service
-from shared.runtime.shell import Shell
-from shared.runtime.virtual import run
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import run
 from tests.fact_builders import (
     JOB,
     in_queue,

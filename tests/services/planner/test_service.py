@@ -8,13 +8,13 @@ from schemas.events import PlanPublished
 from schemas.questions import ESTIMATOR
 from schemas.settings import Settings
 from services.planner.build import build
-from shared.runtime import virtual
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.offload import INLINE, Beside, Offload
 from shared.runtime.plugins import UnknownPlugin
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
+from shared.runtime.shell import virtual
+from shared.runtime.shell.shell import Shell
 from tests.fact_builders import config, in_queue, joined, opened
 from tests.services.planner.work.workers_builders import answer
 

@@ -10,13 +10,13 @@ from schemas.events import JobProfiled, ProfilingAdded, ProfilingPlanned
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from services.profiler.build import build
-from shared.runtime.bus import Bus
+from shared.runtime.bus.contract import Bus
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.offload import INLINE, Beside, Offload
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
-from shared.runtime.virtual import run
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import run
 from tests.services.profiler.profiler_builders import ROUND_S, joined, measured, submitted
 
 LIMIT_S = 2 * ROUND_S

@@ -23,7 +23,7 @@ from schemas.views import (
     WhyView,
 )
 from shared.domain.states import JobState
-from shared.runtime.reports import reported
+from shared.runtime.process.reports import reported
 from tests.services.admission.admission_world import Served, job_body, joined, node, serving, spec
 
 VIEW = JobView(job_id=JobId("train-1"), state="running", spec=spec(), submitted_at=1.0)

@@ -9,8 +9,8 @@ from aiohttp import ClientResponse
 
 from schemas.settings import Settings
 from services.admission.http.door import Door
+from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import Faults, MemoryBus
 from shared.runtime.service import Inbox
 from tests.services.admission.admission_world import (
     Driver,

@@ -12,12 +12,12 @@ from schemas.ids import NodeId
 from schemas.settings import Settings
 from services.agent.build import build_standing
 from services.agent.work.claim import Claim, ClaimLost, claim
-from shared.runtime.bus import Unavailable
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.plugins import UnknownPlugin
 from shared.runtime.service import Inbox, Ports
-from shared.runtime.virtual import run
+from shared.runtime.shell.virtual import run
 from tests.services.agent.agent_bench import node
 
 NODES = (node(NodeId("n-0")), node(NodeId("n-1")))

@@ -21,7 +21,7 @@ from services.agent.tasks import (
 from services.agent.work.emulated import EmulatedRunner
 from services.agent.work.printed import saved
 from shared.runtime.clock import LoopClock
-from shared.runtime.virtual import run
+from shared.runtime.shell.virtual import run
 from tests.services.agent.agent_bench import HERE, THERE, FixedWorld, job, node, start
 
 P1, JOB, BEFORE = PlacementId("p1"), JobId("job-of-p1"), NodeId("a")

@@ -18,11 +18,11 @@ from services.estimator.build import build
 from services.estimator.store.contract import Bandwidth
 from services.estimator.theory.calibration import REPEATS, SIZES, Timing, bandwidths, between, inside, merged
 from services.estimator.theory.paths import exchange, paths_of
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.service import Ports, Service
-from shared.runtime.shell import Shell
-from shared.runtime.virtual import run
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import run
 from tests.services.estimator.estimator_builders import GIGA, joined, node, profiled, question, submitted
 
 LINK, NETWORK = 4e9, 5e8

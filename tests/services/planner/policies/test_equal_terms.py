@@ -16,8 +16,8 @@ from services.planner.work.steps import looked_at
 from services.planner.work.workers import Workers
 from services.profiler.build import build as build_profiler
 from shared.domain.core import Effects, Work
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.offload import INLINE
 from shared.runtime.service import Ports
 from tests.fact_builders import in_queue, joined, opened, placement, plan, profile_run, queued, submitted

@@ -8,11 +8,11 @@ from typing import Any
 from schemas.settings import Settings
 from services.planner.core.tasks import Leadership
 from services.planner.work.leadership import LEASE, Candidate
-from shared.runtime import virtual
-from shared.runtime.bus import State, Unavailable
+from shared.runtime.bus.contract import State, Unavailable
+from shared.runtime.bus.memory import MemoryBus, MemoryClient
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus, MemoryClient
 from shared.runtime.service import Inbox
+from shared.runtime.shell import virtual
 
 
 class Flaky:

@@ -18,11 +18,11 @@ from services.planner.solver import BACKENDS
 from services.planner.solver.effort import Effort
 from services.planner.work.policy_process import policy_process
 from services.planner.work.workers import Workers
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.offload import INLINE, Beside, HelperProcess
 from shared.runtime.service import Ports
-from shared.runtime.shell import Shell
+from shared.runtime.shell.shell import Shell
 from tests.fact_builders import config, in_queue, joined, opened
 from tests.services.planner.work.workers_builders import SEEN, answer, planned
 

@@ -14,8 +14,8 @@ from services.planner.solver.effort import Effort
 from services.planner.work.gauges import gauges
 from services.planner.work.policy_process import policy_process
 from services.planner.work.workers import Workers
+from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import MemoryBus
 from shared.runtime.offload import INLINE, Beside, HelperProcess
 from shared.runtime.service import Ports
 from tests.services.planner.planner_builders import chosen, place_on

@@ -7,7 +7,7 @@ from schemas.events import JobCancelled, NodeDrained, ProfilingPlanned
 from schemas.ids import JobId, NodeId
 from schemas.samples import Heartbeat
 from schemas.subjects import FACT_SUBJECTS
-from shared.runtime.bus import Bus, Record
+from shared.runtime.bus.contract import Bus, Record
 
 LIMIT_S = 5.0
 

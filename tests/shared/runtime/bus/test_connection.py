@@ -7,9 +7,9 @@ from schemas.base import Message, Question
 from schemas.questions import MONITOR, Refused
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
-from shared.runtime.bus import Unavailable
-from shared.runtime.jetstream import JetStreamBus
-from shared.runtime.nats_server import NatsServer
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import JetStreamNet, LiveNats
 from tests.shared.runtime.bus.bus_build import cancelled, until
 

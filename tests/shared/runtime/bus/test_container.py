@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.settings import Settings
-from shared.runtime import nats_server
-from shared.runtime.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.process import nats_server
 from tests.bus_nets import LISTENER_QUEUE, JetStreamNet
 from tests.shared.runtime.bus import test_connection, test_facts, test_questions, test_samples, test_state
 

@@ -6,8 +6,8 @@ from schemas.codec import encode
 from schemas.events import JobCancelled, JobFailed, NodeDrained, NodeLost, WorkerStarted
 from schemas.ids import JobId, PlacementId
 from schemas.subjects import FACT_SUBJECTS, facts_of, subjects_of
-from shared.runtime.bus import Bus, Unavailable
-from shared.runtime.jetstream import consumer
+from shared.runtime.bus.contract import Bus, Unavailable
+from shared.runtime.bus.jetstream import consumer
 from tests.bus_nets import JetStreamNet, LiveNats, Net
 from tests.shared.runtime.bus.bus_build import cancelled, drained, jobs, next_records, opened, read_all, until
 

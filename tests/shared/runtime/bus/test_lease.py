@@ -2,7 +2,7 @@
 
 import asyncio
 
-from shared.runtime.bus import Bus, Unavailable
+from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.lease import Lease
 from tests.bus_nets import Net
 

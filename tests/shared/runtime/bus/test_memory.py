@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from schemas.samples import Heartbeat
 from schemas.subjects import FACT_SUBJECTS
-from shared.runtime.bus import Record, Unavailable
+from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.bus.memory import Faults, MemoryBus
+from shared.runtime.bus.memory.log import DUE_LIMIT
+from shared.runtime.bus.memory.routes import Routes
 from shared.runtime.clock import LoopClock
-from shared.runtime.memory import Faults, MemoryBus
-from shared.runtime.memory.log import DUE_LIMIT
-from shared.runtime.memory.routes import Routes
-from shared.runtime.virtual import run
+from shared.runtime.shell.virtual import run
 from tests.shared.runtime.bus.bus_build import cancelled, drained, heartbeat, jobs, next_records
 
 

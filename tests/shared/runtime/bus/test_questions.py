@@ -6,8 +6,8 @@ import pytest
 from schemas.base import Message, Question
 from schemas.questions import ESTIMATOR, MONITOR, EstimateQuestion, Estimates, ListJobs, ListNodes, Refused
 from schemas.views import JobPage
-from shared.runtime.bus import Bus, Unavailable
-from shared.runtime.limits import QUESTION_MAX_BYTES
+from shared.runtime.bus.contract import Bus, Unavailable
+from shared.runtime.bus.limits import QUESTION_MAX_BYTES
 from tests.bus_nets import JetStreamNet, LiveNats, Net
 
 PAGE = JobPage(jobs=(), next="7")

@@ -3,7 +3,7 @@ import asyncio
 from schemas.base import Sample
 from schemas.samples import Heartbeat, ThroughputObserved
 from schemas.subjects import SAMPLE_PREFIX
-from shared.runtime.bus import Bus
+from shared.runtime.bus.contract import Bus
 from tests.bus_nets import LISTENER_QUEUE, JetStreamNet, LiveNats, Net
 from tests.shared.runtime.bus.bus_build import heartbeat, until
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from shared.runtime.bus import Conflict, Unavailable
+from shared.runtime.bus.contract import Conflict, Unavailable
 from tests.bus_nets import JetStreamNet, LiveNats, Net
 from tests.shared.runtime.bus.bus_build import cancelled, until
 

@@ -1,0 +1,1 @@
+"""What services speak over: the contract, NATS JetStream, and memory for tests and simulations."""

@@ -1,0 +1,124 @@
+"""The bus as a service sees it: four small ports, each with a JetStream and an in-memory implementation.
+
+Nothing here acts. `shared.runtime.bus.jetstream` and `shared.runtime.bus.memory` implement it; one contract
+suite holds both.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from schemas.base import Event, Message, Question, Sample
+from shared.runtime.bus.counts import Counts
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A fact as the stream holds it."""
+
+    seq: int
+    event: Event
+
+
+class Unavailable(ConnectionError):
+    """The bus, or whoever should answer, is not there within the time limit."""
+
+
+class Conflict(Exception):
+    """A compare-and-set found another revision than expected."""
+
+
+class Facts(Protocol):
+    """The stream of facts. Its order is the same for every reader."""
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        """Store the facts, in this order, and return when all are stored.
+
+        A fact whose id the stream knows is dropped. Retries with backoff for as long as the bus is
+        gone; cancelling is the way out. Raises ValueError for a fact above the size limit.
+        """
+        ...
+
+    def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
+        """Facts with a sequence above `after`, in stream order, in batches, as they come, without end.
+
+        Survives reconnects without a gap; in rare cases a batch comes twice, so skip what is not above
+        the last sequence. A malformed message goes to the dead letters. Raises Unavailable once the
+        bus is closed.
+        """
+        ...
+
+    async def last_seq(self) -> int:
+        """Sequence of the newest fact; 0 for an empty stream. Raises Unavailable."""
+        ...
+
+
+class Samples(Protocol):
+    """Measurements: many and lossy."""
+
+    async def send(self, sample: Sample) -> None:
+        """Emit; lost silently when the bus is gone."""
+        ...
+
+    def listen(self, kinds: Sequence[type[Sample]]) -> AsyncIterator[Sample]:
+        """Samples of some kinds from now on. A slow listener loses the oldest."""
+        ...
+
+
+Answer = Callable[[Question], Awaitable[Message]]
+
+
+class Questions(Protocol):
+    """Request and reply."""
+
+    async def ask(self, question: Question, timeout_s: float) -> Message:
+        """The reply. Raises Unavailable when none came within `timeout_s` real seconds."""
+        ...
+
+    async def serve(self, service: str, subject: str, answer: Answer) -> None:
+        """Answer questions on a subject, many at once, until the bus closes. Returns once they can come.
+
+        An `answer` that raises is logged and replied to as `Refused`. Of several that serve a subject,
+        one gets the question.
+        """
+        ...
+
+
+class State(Protocol):
+    """Small named values with revisions: cursors, leases; and blobs: snapshots."""
+
+    async def get(self, key: str) -> tuple[bytes, int] | None:
+        """Value and revision, or None. Raises Unavailable."""
+        ...
+
+    async def put(
+        self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
+    ) -> int:
+        """Write; the new revision.
+
+        `expected` 0: only if the key is absent; n: only at that revision; else raises Conflict. Revisions
+        grow with every write of any key, so a later holder of a key has a larger one. `ttl_s` (real
+        seconds; a server makes it at least 1): the value goes away that long after this write, so a
+        lease is renewed by writing it again, at its revision, with its `ttl_s`. Raises Unavailable;
+        the write may have happened all the same.
+        """
+        ...
+
+    async def delete(self, key: str) -> None: ...
+
+    async def save(self, name: str, blob: bytes) -> None:
+        """Write a blob of any size."""
+        ...
+
+    async def load(self, name: str) -> bytes | None: ...
+
+
+class Bus(Facts, Samples, Questions, State, Protocol):
+    """All four ports, and the connection behind them."""
+
+    @property
+    def counts(self) -> Counts: ...
+
+    async def close(self) -> None: ...
+
+    def connected(self) -> bool: ...

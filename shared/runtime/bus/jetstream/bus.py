@@ -1,0 +1,48 @@
+"""The four ports over one connection."""
+
+from schemas.settings import Settings
+from shared.runtime.bus.counts import Counts
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.facts import JetStreamFacts
+from shared.runtime.bus.jetstream.questions import JetStreamQuestions
+from shared.runtime.bus.jetstream.samples import JetStreamSamples
+from shared.runtime.bus.jetstream.state import JetStreamState
+from shared.runtime.bus.jetstream.streams import ensure
+
+
+class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStreamState):
+    """One service's connection to the servers. Make it with `connect`."""
+
+    def __init__(self, connection: Connection) -> None:
+        JetStreamFacts.__init__(self, connection)
+        JetStreamQuestions.__init__(self, connection)
+
+    @property
+    def counts(self) -> Counts:
+        return self._connection.counts
+
+    @classmethod
+    async def connect(cls, settings: Settings, name: str, timeout_s: float | None = None) -> "JetStreamBus":
+        """Connect and see to it that the streams exist, trying again until the server is there.
+
+        Raises Unavailable after `timeout_s` real seconds (None: never), PermissionError for credentials
+        that the server refuses, ValueError for a `nats_url` that is none, RuntimeError for a stream that
+        exists and cannot be given our settings.
+        """
+        connection = Connection(settings, name)
+        try:
+            await connection.open(timeout_s)
+            await ensure(connection, timeout_s)
+            bus = cls(connection)
+            await bus.open()
+        except BaseException:
+            await connection.close()
+            raise
+        return bus
+
+    def connected(self) -> bool:
+        return self._connection.connected()
+
+    async def close(self) -> None:
+        await self.stop_answering()
+        await self._connection.close()

@@ -1,0 +1,216 @@
+"""The connection: opened with patience, kept through restarts of the server, closed once."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from nats.aio.client import Client, Server
+from nats.errors import Error
+from nats.js.errors import APIError, ServerError, ServiceUnavailableError
+
+from schemas.settings import Settings
+from schemas.subjects import DEAD_PREFIX
+from shared.runtime.bus.backoff import pause_s, pauses
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.counts import Counts
+from shared.runtime.bus.limits import REASON_CHARS
+
+CONNECT_TIMEOUT_S = 2
+PING_EVERY_S = 5
+"""two pings without an answer, and the connection counts as lost"""
+FLUSH_TIMEOUT_S = 1
+DEAD_LETTER_HEADER_BYTES = 4_096
+
+
+class Connection:
+    """One connection of one service, and who wants to know when it is lost or closed."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.settings = settings
+        self.name = name
+        self.counts = Counts()
+        self.log = structlog.get_logger().bind(bus=name)
+        self.when_lost: set[Callable[[], None]] = set()
+        self.when_closed: set[Callable[[], None]] = set()
+        self._servers = _servers(settings.nats_url)
+        self._changed = asyncio.Event()
+        """set while connected, and once closed"""
+        self._attach(Client())
+
+    # ---- opening
+
+    async def open(self, timeout_s: float | None) -> None:
+        """Connect; raises Unavailable when no server took us in time, PermissionError if it refused."""
+        reason: Exception | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                for pause in pauses():
+                    first = reason is None
+                    reason = await self._try_to_open()
+                    if reason is None:
+                        return
+                    if first:
+                        self.log.warning("waiting for NATS", servers=self._where, reason=repr(reason))
+                    await asyncio.sleep(pause)
+        except TimeoutError:
+            raise Unavailable(f"no NATS server at {self._where} within {timeout_s} s: {reason}") from None
+
+    async def _try_to_open(self) -> Exception | None:
+        """One attempt, with a client of its own. Why it failed, or None."""
+        client = Client()
+        try:
+            await self._connect(client)
+        except BaseException as error:
+            await _discard(client)
+            if not isinstance(error, (Error, OSError)):
+                raise
+            if "authorization" in str(error).lower():
+                raise PermissionError(f"NATS at {self._where} refuses these credentials: {error}") from None
+            return error
+        # Only a first attempt is limited: from here on the client comes back by itself.
+        client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
+        self._attach(client)
+        self._changed.set()
+        return None
+
+    async def _connect(self, client: Client) -> None:
+        await client.connect(
+            self._servers,
+            name=self.name,
+            **self._credentials(),
+            error_cb=self._on_error,
+            disconnected_cb=self._on_lost,
+            reconnected_cb=self._on_back,
+            closed_cb=self._on_closed,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            ping_interval=PING_EVERY_S,
+            reconnect_to_server_handler=_next_server,
+            pending_size=0,  # publishing while the connection is lost is an error at once
+        )
+
+    def _attach(self, client: Client) -> None:
+        self.nats = client
+        self.js = client.jetstream(timeout=self.settings.publish_timeout_real_s)
+
+    def _credentials(self) -> dict[str, Any]:
+        settings = self.settings
+        if settings.nats_token:
+            return {"token": settings.nats_token}
+        if settings.nats_user:
+            return {"user": settings.nats_user, "password": settings.nats_password}
+        return {}
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(urlsplit(server).netloc.rpartition("@")[2] for server in self._servers)
+
+    # ---- while it lasts
+
+    def connected(self) -> bool:
+        return bool(self.nats.is_connected)
+
+    async def up(self) -> None:
+        """Wait for the connection. Raises Unavailable once it is closed."""
+        await self._changed.wait()
+        if self.nats.is_closed:
+            raise Unavailable("the bus is closed")
+
+    @contextmanager
+    def notifying(self, listeners: set[Callable[[], None]], callback: Callable[[], None]) -> Iterator[None]:
+        """Within, a change of the connection calls `callback`."""
+        listeners.add(callback)
+        try:
+            yield
+        finally:
+            listeners.discard(callback)
+
+    async def dead_letter(self, subject: str, data: bytes, reason: str, seq: int = 0) -> None:
+        """Put a message that nobody can read to the dead letters; lost when the bus is gone."""
+        self.counts.malformed += 1
+        self.log.warning("malformed message", subject=subject, seq=seq, reason=reason)
+        headers = {
+            "Hopyard-Reason": reason[:REASON_CHARS],
+            "Hopyard-Subject": subject,
+            "Hopyard-Seq": str(seq),
+        }
+        if seq:
+            headers["Nats-Msg-Id"] = f"{self.name}/{seq}"
+        room = self.nats.max_payload - DEAD_LETTER_HEADER_BYTES
+        with suppress(Error):
+            await self.nats.publish(f"{DEAD_PREFIX}.{self.name}", data[:room], headers=headers)
+
+    async def _on_error(self, error: Exception) -> None:
+        self.log.debug("connection", reason=repr(error))
+
+    async def _on_lost(self) -> None:
+        self._changed.clear()
+        # What was not on the socket yet would go out after the reconnect, before what was lost with the
+        # socket is published again: facts would change their order.
+        self.nats._pending.clear()  # noqa: SLF001
+        self.nats._pending_data_size = 0  # noqa: SLF001
+        self.log.warning("connection lost")
+        _call(self.when_lost)
+
+    async def _on_back(self) -> None:
+        self.counts.reconnects += 1
+        self.log.info("connection back")
+        self._changed.set()
+
+    async def _on_closed(self) -> None:
+        self._changed.set()
+        _call(self.when_closed)
+
+    async def close(self) -> None:
+        if self.connected():
+            with suppress(Error):
+                await self.nats.flush(timeout=FLUSH_TIMEOUT_S)
+        await _discard(self.nats)
+        await self._on_closed()
+
+
+async def _discard(client: Client) -> None:
+    """Close a client without a word to its callbacks: what we end ourselves is no loss."""
+    client._disconnected_cb = client._closed_cb = None  # noqa: SLF001
+    if client._flush_queue is not None:  # noqa: SLF001 - a client that never tried to connect cannot close
+        await client.close()
+
+
+@contextmanager
+def unavailable(what: str) -> Iterator[None]:
+    """Within, whatever says that the bus does not answer raises Unavailable."""
+    try:
+        yield
+    except APIError as error:
+        if isinstance(error, (ServiceUnavailableError, ServerError)):
+            raise Unavailable(f"{what}: {error}") from error
+        raise
+    except Unavailable:
+        raise
+    except (Error, OSError) as error:
+        raise Unavailable(f"{what}: {error!r}") from error
+
+
+def _next_server(servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
+    """Where to reconnect, and after how long: the server that failed least."""
+    server = min(servers, key=lambda server: server.reconnects)
+    return server, pause_s(server.reconnects)
+
+
+def _servers(urls: str) -> list[str]:
+    servers = [url.strip() for url in urls.split(",")]
+    for url in servers:
+        parts = urlsplit(url)
+        if parts.scheme not in {"nats", "tls", "ws", "wss"} or not parts.hostname:
+            raise ValueError(f"nats_url: not the address of a NATS server: {url!r}")
+    return servers
+
+
+def _call(callbacks: set[Callable[[], None]]) -> None:
+    for callback in tuple(callbacks):
+        callback()

@@ -1,0 +1,183 @@
+"""One ordered consumer of the stream of facts: its messages without a gap, or `Lost`.
+
+It asks for a batch of messages at a time, so a slow reader holds a bounded number of them; the server
+sends each as soon as it has it, so a single fact does not wait for others.
+
+A reader of several kinds of fact is sent all facts, and those of other kinds are dropped here. With one
+filter for each kind the server (2.15) would go through all subjects of a block for every message: a
+millisecond each where there are ten thousand subjects, so minutes for a long log.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import BadRequestError
+
+from schemas.subjects import FACTS_STREAM, Filter, coarser
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.limits import READ_BATCH
+
+if TYPE_CHECKING:
+    from nats.aio.subscription import Subscription
+
+PULL_S = 10.0
+"""how long one request for messages stands"""
+GRACE_S = 2.0
+"""how late the server may say that the request is over"""
+PULL_BYTES = 8 * 1024 * 1024
+IDLE_S = 60.0
+"""after this long without a request the server forgets the consumer"""
+REQUEST_OVER = ("408", "409 Message Size Exceeds MaxBytes")
+"""the server will send no more for the standing request: its time, or its room, is used up"""
+HARMLESS = ("100", "409 Batch Completed")
+"""a heartbeat, and the end of a batch: that end is known already from counting the batch's messages"""
+
+
+class Lost(Exception):
+    """The consumer is of no more use: begin a new one after the last message seen."""
+
+
+class Raw(NamedTuple):
+    seq: int
+    subject: str
+    data: bytes
+
+
+class Consumer:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._name = f"{connection.name}-{token_hex(6)}"
+        self._arrived: deque[Msg] = deque()
+        self._ready = asyncio.Event()
+        self._lost = ""
+        self._due = 0
+        """messages that the standing request may still bring"""
+        self._next = 1
+        """number of the consumer's next message"""
+        self._inbox = ""
+        self._filter: Filter | None = None
+        """what is passed on; None: all that comes"""
+        self._subscription: Subscription
+
+    async def open(self, after: int, subjects: Sequence[str]) -> None:
+        """Raises Lost, or RuntimeError for a place or a filter that the stream does not have."""
+        try:
+            self._inbox = self._connection.nats.new_inbox()
+            self._subscription = await self._connection.nats.subscribe(self._inbox, cb=self._receive)
+            await self._check_place(after)
+            await self._connection.js.add_consumer(FACTS_STREAM, self._config(after, self._filters(subjects)))
+        except BadRequestError as error:
+            raise RuntimeError(f"cannot read {', '.join(subjects)}: {error.description}") from error
+        except (Error, OSError) as error:
+            raise Lost(repr(error)) from error
+
+    def _filters(self, subjects: Sequence[str]) -> list[str]:
+        """What the server is asked for."""
+        filters = coarser(subjects)
+        self._filter = None if set(filters) == set(subjects) else Filter(subjects)
+        return list(filters)
+
+    def _config(self, after: int, filters: list[str]) -> ConsumerConfig:
+        return ConsumerConfig(
+            name=self._name,
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=after + 1,
+            filter_subjects=filters,
+            ack_policy=AckPolicy.NONE,
+            inactive_threshold=IDLE_S,
+            mem_storage=True,
+            num_replicas=1,
+        )
+
+    async def _check_place(self, after: int) -> None:
+        state = (await self._connection.js.stream_info(FACTS_STREAM)).state
+        if state.last_seq < after:
+            raise RuntimeError(
+                f"{FACTS_STREAM} ends at {state.last_seq}, and {self._connection.name} has read it up to "
+                f"{after}: this is another stream than the one it knows"
+            )
+        forgotten = min(state.first_seq, state.last_seq + 1) - 1 - after
+        if forgotten > 0:
+            self._connection.counts.facts_forgotten += forgotten
+            self._connection.log.error("facts are gone from the stream", after=after, count=forgotten)
+
+    def interrupt(self) -> None:
+        """The connection changed: what was asked for will not come."""
+        self._lost = "the connection was lost"
+        self._ready.set()
+
+    async def take(self) -> list[Raw]:
+        """The next messages, at least one. Raises Lost."""
+        while True:
+            if not self._due:
+                await self._ask_for_more()
+            if not self._arrived and not self._lost:
+                await self._wait()
+            batch = self._sort_out()
+            if batch:
+                return batch
+
+    async def close(self) -> None:
+        with suppress(Error):
+            await self._subscription.unsubscribe()
+            await self._connection.nats.publish(f"$JS.API.CONSUMER.DELETE.{FACTS_STREAM}.{self._name}")
+
+    async def _receive(self, msg: Msg) -> None:
+        self._arrived.append(msg)
+        self._ready.set()
+
+    async def _ask_for_more(self) -> None:
+        request = {"batch": READ_BATCH, "max_bytes": PULL_BYTES, "expires": int(PULL_S * 1e9)}
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{FACTS_STREAM}.{self._name}"
+        try:
+            await self._connection.nats.publish(subject, msgspec.json.encode(request), reply=self._inbox)
+        except Error as error:
+            raise Lost(repr(error)) from error
+        self._due = READ_BATCH
+
+    async def _wait(self) -> None:
+        self._ready.clear()
+        try:
+            async with asyncio.timeout(PULL_S + GRACE_S):
+                await self._ready.wait()
+        except TimeoutError:
+            raise Lost("the server went silent") from None
+
+    def _sort_out(self) -> list[Raw]:
+        batch: list[Raw] = []
+        while self._arrived:
+            msg = self._arrived.popleft()
+            status = msg.headers.get("Status") if msg.headers else None
+            if status is not None and not msg.data:
+                self._note_status(status, msg)
+                continue
+            raw = self._in_order(msg)
+            if self._filter is None or self._filter.passes(raw.subject):
+                batch.append(raw)
+        if not batch and self._lost:
+            raise Lost(self._lost)
+        return batch
+
+    def _in_order(self, msg: Msg) -> Raw:
+        sequence = msg.metadata.sequence
+        if sequence.consumer != self._next:
+            raise Lost(f"message {self._next} of the consumer is missing")
+        self._next += 1
+        self._due -= 1
+        return Raw(sequence.stream, msg.subject, msg.data)
+
+    def _note_status(self, status: str, msg: Msg) -> None:
+        """What the server says about the standing request."""
+        said = f"{status} {(msg.headers or {}).get('Description', '')}"
+        if said.startswith(REQUEST_OVER):
+            self._due = 0
+        elif not said.startswith(HARMLESS):
+            self._lost = said

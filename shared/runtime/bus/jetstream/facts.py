@@ -1,0 +1,152 @@
+"""The stream of facts over JetStream."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+from nats.errors import Error
+
+from schemas.base import Event
+from schemas.codec import Malformed, decode_fact, encode
+from schemas.subjects import FACTS_STREAM
+from shared.runtime.bus.backoff import pauses
+from shared.runtime.bus.contract import Record
+from shared.runtime.bus.jetstream.acks import Ack, Acks
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Raw
+from shared.runtime.bus.limits import check_size
+
+
+class _Letter(NamedTuple):
+    subject: str
+    data: bytes
+    headers: dict[str, str]
+
+
+class JetStreamFacts:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._acks = Acks(connection)
+        self._publishing = asyncio.Lock()
+
+    async def open(self) -> None:
+        with unavailable("subscribe"):
+            await self._acks.open()
+
+    async def last_seq(self) -> int:
+        with unavailable("last_seq"):
+            return int((await self._connection.js.stream_info(FACTS_STREAM)).state.last_seq)
+
+    # ---- publishing
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        letters = [self._letter(event) for event in events]
+        at_once = self._connection.settings.publish_in_flight
+        async with self._publishing:
+            for first in range(0, len(letters), at_once):
+                await self._store(letters[first : first + at_once])
+        self._connection.counts.facts_published += len(letters)
+
+    def _letter(self, event: Event) -> _Letter:
+        event_id = event.event_id
+        limit = self._connection.nats.max_payload
+        data = check_size(event_id, encode(event), limit, message_id=event_id)
+        return _Letter(event.subject, data, {"Nats-Msg-Id": event_id})
+
+    async def _store(self, letters: Sequence[_Letter]) -> None:
+        """Publish until all are stored. From the first that was not, all are published again, in order."""
+        for pause in pauses():
+            await self._connection.up()
+            stored = await self._send(letters)
+            letters = letters[stored:]
+            if not letters:
+                return
+            self._connection.counts.facts_republished += len(letters)
+            self._connection.log.warning("facts are published again", count=len(letters))
+            await asyncio.sleep(pause)
+
+    async def _send(self, letters: Sequence[_Letter]) -> int:
+        """Publish facts once; how many of them, from the first on, are stored."""
+        acks: list[asyncio.Future[Ack]] = []
+        try:
+            for letter in letters:
+                acks.append(await self._acks.send(*letter))  # noqa: PERF401 - those sent count, too
+        except Error as error:
+            self._connection.log.debug("publishing broke off", reason=repr(error))
+        try:
+            if acks:
+                await asyncio.wait(acks, timeout=self._connection.settings.publish_timeout_real_s)
+        finally:
+            for ack in acks:
+                ack.cancel()
+        return _stored(acks)
+
+    # ---- reading
+
+    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
+        last = after
+        attempts = pauses()
+        while True:
+            await self._connection.up()
+            try:
+                async with aclosing(self._follow(last, subjects)) as batches:
+                    async for batch in batches:
+                        attempts = pauses()
+                        last = batch[-1].seq
+                        records = await self._records(batch)
+                        if records:
+                            yield records
+            except Lost as error:
+                self._connection.counts.readers_restarted += 1
+                self._connection.log.info("reading begins again", after=last, reason=str(error))
+            await asyncio.sleep(next(attempts))
+
+    async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[list[Raw], None]:
+        """What one consumer brings. Raises Lost."""
+        consumer = Consumer(self._connection)
+        connection = self._connection
+        with (
+            connection.notifying(connection.when_lost, consumer.interrupt),
+            connection.notifying(connection.when_closed, consumer.interrupt),
+        ):
+            try:
+                await consumer.open(after, subjects)
+                while True:
+                    yield await consumer.take()
+            finally:
+                await consumer.close()
+
+    async def _records(self, batch: Sequence[Raw]) -> list[Record]:
+        records = []
+        for raw in batch:
+            event = await self._event(raw)
+            if event is not None:
+                records.append(Record(raw.seq, event))
+        self._connection.counts.facts_read += len(records)
+        return records
+
+    async def _event(self, raw: Raw) -> Event | None:
+        try:
+            event = decode_fact(raw.data)
+        except Malformed as error:
+            await self._connection.dead_letter(raw.subject, raw.data, str(error), raw.seq)
+            return None
+        self._connection.counts.facts_unknown += event is None
+        return event
+
+
+def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:
+    """How many acknowledgements, from the first on, are good.
+
+    Raises ValueError for a fact that the server will never take.
+    """
+    for place, ack in enumerate(acks):
+        if ack.cancelled():
+            return place
+        error = ack.result().error
+        if error is not None and 400 <= error.code < 500:  # noqa: PLR2004 - as in HTTP: our fault
+            raise ValueError(f"the stream refuses a fact: {error.description}")
+        if error is not None:
+            return place
+    return len(acks)

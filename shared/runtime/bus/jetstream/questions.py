@@ -1,0 +1,102 @@
+"""Questions over NATS request and reply, as a micro service that the ordinary NATS tools list.
+
+What does not fit one message travels in parts (see `large_messages`), uncompressed: the columns of a million
+estimates are copied in milliseconds, and compressing them would hold up everything else for a second.
+"""
+
+import asyncio
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from nats import micro
+from nats.errors import Error
+from nats.micro.request import Request
+
+from schemas.base import Message, Question
+from schemas.codec import decode_reply, encode_plain
+from shared.runtime.bus.answering import reply_to
+from shared.runtime.bus.contract import Answer, Unavailable
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.large_messages import fetched, offered
+from shared.runtime.bus.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
+
+if TYPE_CHECKING:
+    from nats.micro.service import Service
+
+STOP_TIMEOUT_S = 1.0
+PART_TIMEOUT_S = 5.0
+LARGE_HELD_S = 30.0
+"""how long a large reply is held for the asker"""
+
+
+class JetStreamQuestions:
+    _connection: Connection
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._answering: set[asyncio.Task[None]] = set()
+        self._served: list[Service] = []
+
+    async def ask(self, question: Question, timeout_s: float) -> Message:
+        data = check_size("the question", encode_plain(question), QUESTION_MAX_BYTES)
+        self._connection.counts.questions_asked += 1
+        try:
+            with unavailable(question.subject):
+                async with asyncio.timeout(timeout_s):
+                    await self._connection.up()
+                    reply = await self._request(question.subject, data, timeout_s)
+        except Unavailable:
+            self._connection.counts.questions_unanswered += 1
+            raise
+        return decode_reply(question, reply)
+
+    async def _request(self, subject: str, data: bytes, timeout_s: float) -> bytes:
+        nats = self._connection.nats
+        if len(data) <= nats.max_payload:
+            reply = await nats.request(subject, data, timeout=timeout_s)
+        else:
+            async with offered(nats, data) as large:
+                reply = await nats.request(subject, timeout=timeout_s, headers=large.headers)
+        return await fetched(nats, reply.data, reply.headers, timeout_s)
+
+    async def serve(self, service: str, subject: str, answer: Answer) -> None:
+        slots = asyncio.Semaphore(ANSWERS_AT_ONCE)
+
+        async def take(request: Request) -> None:
+            """Requests come one after the other: hand each over to a task, and wait while all are busy."""
+            await slots.acquire()
+            task = asyncio.get_running_loop().create_task(self._answer(request, answer))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+            task.add_done_callback(lambda _: slots.release())
+
+        with unavailable(f"serve {subject}"):
+            served = await micro.add_service(self._connection.nats, name=service, version=version("hopyard"))
+            self._served.append(served)
+            await served.add_endpoint(name="ask", subject=subject, handler=take, queue_group=service)
+            await self._connection.nats.flush()  # its ping overtakes the queued subscription
+            await self._connection.nats.flush()
+
+    async def _answer(self, request: Request, answer: Answer) -> None:
+        connection, nats = self._connection, self._connection.nats
+        with suppress(Error, TimeoutError):  # gone meanwhile: whoever asked has a time limit
+            data = await fetched(nats, request.data, request.headers, PART_TIMEOUT_S)
+            reply = await reply_to(data, answer, counts=connection.counts, log=connection.log)
+            if len(reply) <= nats.max_payload:
+                await request.respond(reply)
+                return
+            async with offered(nats, reply) as large, asyncio.timeout(LARGE_HELD_S):
+                await request.respond(headers=large.headers)
+                await large.taken.wait()
+
+    async def stop_answering(self) -> None:
+        """Take no more questions, and drop those in work."""
+        if self._connection.connected():
+            with suppress(Error, OSError):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    for served in self._served:
+                        await served.stop()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)

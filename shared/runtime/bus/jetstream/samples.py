@@ -1,0 +1,61 @@
+"""Samples over NATS: sent without an acknowledgement, heard from a bounded queue."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from nats.aio.msg import Msg
+from nats.errors import Error
+
+from schemas.base import Sample
+from schemas.codec import Malformed, decode_sample, encode
+from schemas.subjects import SAMPLE_PREFIX
+from shared.runtime.bus.backlog import Backlog
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.limits import check_size
+
+
+class JetStreamSamples:
+    _connection: Connection
+
+    async def send(self, sample: Sample) -> None:
+        data = check_size("the sample", encode(sample), self._connection.nats.max_payload)
+        try:
+            await self._connection.nats.publish(_subject(type(sample)), data)
+        except Error:
+            self._connection.counts.samples_lost += 1
+        else:
+            self._connection.counts.samples_sent += 1
+
+    async def listen(self, kinds: Sequence[type[Sample]]) -> AsyncIterator[Sample]:
+        connection = self._connection
+        backlog: Backlog[Msg] = Backlog(connection.settings.listener_queue)
+
+        async def hear(msg: Msg) -> None:
+            connection.counts.samples_lost += backlog.put(msg)
+
+        await connection.up()
+        with unavailable("listen"):
+            subscriptions = [await connection.nats.subscribe(_subject(kind), cb=hear) for kind in kinds]
+        try:
+            with connection.notifying(connection.when_closed, backlog.end):
+                while True:
+                    sample = await self._sample(await backlog.take())
+                    if sample is not None:
+                        yield sample
+        finally:
+            with suppress(Error):
+                for subscription in subscriptions:
+                    await subscription.unsubscribe()
+
+    async def _sample(self, msg: Msg) -> Sample | None:
+        try:
+            sample = decode_sample(msg.data)
+        except Malformed as error:
+            await self._connection.dead_letter(msg.subject, msg.data, str(error))
+            return None
+        self._connection.counts.samples_received += 1
+        return sample
+
+
+def _subject(kind: type[Sample]) -> str:
+    return f"{SAMPLE_PREFIX}.{kind.__struct_config__.tag}"

@@ -1,0 +1,82 @@
+"""Named values in a JetStream KV bucket, and blobs in an object store."""
+
+import asyncio
+import math
+
+from nats.js.errors import APIError, NotFoundError
+from nats.js.object_store import ObjectStore
+
+from schemas.subjects import SNAPSHOT_BUCKET
+from shared.runtime.bus.contract import Conflict
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM, STATE_SUBJECT
+from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
+
+WRONG_REVISION = (10071, 10164)
+"""JetStream's codes: the subject's last sequence is not the expected one"""
+BLOB_TIMEOUT_S = 60.0
+HEADER_ROOM_BYTES = 512
+
+
+class JetStreamState:
+    """A value is the last message of its subject, so the server compares, sets and expires.
+
+    Deleting removes the message and leaves no marker, so that an absent key has revision 0. The client's
+    own KV class cannot renew a time to live, hence the plain headers.
+    """
+
+    _connection: Connection
+
+    async def get(self, key: str) -> tuple[bytes, int] | None:
+        with unavailable(f"get {key}"):
+            try:
+                subject = f"{STATE_SUBJECT}.{check_key(key)}"
+                message = await self._connection.js.get_last_msg(STATE_STREAM, subject)
+            except NotFoundError:
+                return None
+        assert message.seq is not None
+        return message.data or b"", message.seq
+
+    async def put(
+        self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
+    ) -> int:
+        limit = self._connection.nats.max_payload - HEADER_ROOM_BYTES
+        check_size(key, value, limit)
+        subject = f"{STATE_SUBJECT}.{check_key(key)}"
+        with unavailable(f"put {key}"):
+            try:
+                ack = await self._connection.js.publish(subject, value, headers=_headers(expected, ttl_s))
+            except APIError as error:
+                if error.err_code in WRONG_REVISION:
+                    raise Conflict(f"{key} is not at revision {expected}") from None
+                raise
+        return int(ack.seq)
+
+    async def delete(self, key: str) -> None:
+        with unavailable(f"delete {key}"):
+            await self._connection.js.purge_stream(STATE_STREAM, subject=f"{STATE_SUBJECT}.{check_key(key)}")
+
+    async def save(self, name: str, blob: bytes) -> None:
+        with unavailable(f"save {name}"):
+            async with asyncio.timeout(BLOB_TIMEOUT_S):
+                await self._blobs().put(name, blob)
+
+    async def load(self, name: str) -> bytes | None:
+        with unavailable(f"load {name}"):
+            try:
+                async with asyncio.timeout(BLOB_TIMEOUT_S):
+                    return (await self._blobs().get(name)).data or b""
+            except NotFoundError:
+                return None
+
+    def _blobs(self) -> ObjectStore:
+        return ObjectStore(name=SNAPSHOT_BUCKET, stream=SNAPSHOT_STREAM, js=self._connection.js)
+
+
+def _headers(expected: int | None, ttl_s: float | None) -> dict[str, str]:
+    headers = {}
+    if expected is not None:
+        headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+    if ttl_s is not None:
+        headers["Nats-TTL"] = f"{math.ceil(max(ttl_s, TTL_MIN_S) * 1000)}ms"
+    return headers

@@ -1,0 +1,126 @@
+"""The streams and buckets, and that they exist with our settings."""
+
+import asyncio
+from typing import Any
+
+from nats.errors import Error
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
+from nats.js.errors import BadRequestError
+
+from schemas.settings import Settings
+from schemas.subjects import (
+    DEAD_PREFIX,
+    DEAD_STREAM,
+    FACT_SUBJECTS,
+    FACTS_STREAM,
+    SAMPLE_PREFIX,
+    SAMPLES_STREAM,
+    SNAPSHOT_BUCKET,
+    STATE_BUCKET,
+)
+from shared.runtime.bus.backoff import pauses
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.limits import DEAD_LETTERS
+
+EXISTS_OTHERWISE = 10058
+"""JetStream's code: a stream of this name exists with another configuration"""
+NOT_CLUSTERED = 10074
+"""and: more copies are wanted than there are servers"""
+STATE_STREAM = f"KV_{STATE_BUCKET}"
+STATE_SUBJECT = f"$KV.{STATE_BUCKET}"
+SNAPSHOT_STREAM = f"OBJ_{SNAPSHOT_BUCKET}"
+DEAD_MAX_BYTES = 64 * 1024 * 1024
+
+
+async def ensure(connection: Connection, timeout_s: float | None) -> None:
+    """Create or update all streams. Harmless when ten processes do it at once. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            for config in configs(connection.settings):
+                await _ensure(connection, config)
+    except TimeoutError:
+        raise Unavailable(f"JetStream is not ready within {timeout_s} s") from None
+
+
+async def _ensure(connection: Connection, config: StreamConfig) -> None:
+    log = connection.log.warning
+    for pause in pauses():
+        try:
+            return await _create_or_update(connection, config)
+        except (Error, OSError) as error:  # no leader yet, no room, or the connection went
+            _raise_if_final(config, error)
+            log("waiting for JetStream", stream=config.name, reason=str(error))
+            log = connection.log.debug
+        await asyncio.sleep(pause)
+        await connection.up()
+    return None
+
+
+def _raise_if_final(config: StreamConfig, error: Exception) -> None:
+    """RuntimeError for an answer that no patience changes."""
+    if isinstance(error, BadRequestError) or getattr(error, "err_code", None) == NOT_CLUSTERED:
+        raise RuntimeError(f"stream {config.name}: {error}") from error
+
+
+async def _create_or_update(connection: Connection, config: StreamConfig) -> None:
+    try:
+        await connection.js.add_stream(config)
+    except BadRequestError as error:
+        if error.err_code != EXISTS_OTHERWISE:
+            raise
+        await connection.js.update_stream(config)
+
+
+def configs(settings: Settings) -> list[StreamConfig]:
+    """Facts survive everything; samples live in memory, where writing them costs the disk nothing."""
+    return [
+        _stream(
+            settings,
+            name=FACTS_STREAM,
+            subjects=list(FACT_SUBJECTS),
+            max_bytes=settings.stream_max_bytes,
+            duplicate_window=settings.duplicate_window_real_s,
+        ),
+        _stream(
+            settings,
+            name=SAMPLES_STREAM,
+            subjects=[f"{SAMPLE_PREFIX}.>"],
+            storage=StorageType.MEMORY,
+            max_bytes=settings.sample_max_bytes,
+            max_age=settings.sample_max_age_real_s,
+        ),
+        _stream(
+            settings,
+            name=DEAD_STREAM,
+            subjects=[f"{DEAD_PREFIX}.>"],
+            max_msgs=DEAD_LETTERS,
+            max_bytes=DEAD_MAX_BYTES,
+        ),
+        _stream(
+            settings,
+            name=STATE_STREAM,
+            subjects=[f"{STATE_SUBJECT}.>"],
+            max_msgs_per_subject=1,
+            discard=DiscardPolicy.NEW,
+            allow_rollup_hdrs=True,
+            allow_msg_ttl=True,
+        ),
+        _stream(
+            settings,
+            name=SNAPSHOT_STREAM,
+            subjects=[f"$O.{SNAPSHOT_BUCKET}.C.>", f"$O.{SNAPSHOT_BUCKET}.M.>"],
+            discard=DiscardPolicy.NEW,
+            allow_rollup_hdrs=True,
+        ),
+    ]
+
+
+def _stream(settings: Settings, **options: Any) -> StreamConfig:  # noqa: ANN401 - fields of StreamConfig
+    defaults: dict[str, Any] = {
+        "retention": RetentionPolicy.LIMITS,
+        "storage": StorageType.FILE,
+        "discard": DiscardPolicy.OLD,
+        "num_replicas": settings.nats_replicas,
+    }
+    return StreamConfig(**(defaults | options))

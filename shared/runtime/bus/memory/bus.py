@@ -1,0 +1,300 @@
+"""The four ports over one broker that all clients of a process share."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from schemas.base import Event, Message, Question, Sample
+from schemas.codec import Malformed, decode_fact, decode_reply, decode_sample, encode, encode_plain
+from shared.runtime.bus.answering import reply_to
+from shared.runtime.bus.backlog import Backlog
+from shared.runtime.bus.contract import Answer, Record, Unavailable
+from shared.runtime.bus.counts import Counts
+from shared.runtime.bus.limits import (
+    ANSWERS_AT_ONCE,
+    DEAD_LETTERS,
+    MAX_PAYLOAD_BYTES,
+    QUESTION_MAX_BYTES,
+    READ_AGAIN,
+    check_size,
+)
+from shared.runtime.bus.memory.log import FactLog, Faults
+from shared.runtime.bus.memory.state import Values
+from shared.runtime.clock import Clock
+
+log = structlog.get_logger()
+
+_read = lru_cache(READ_AGAIN)(decode_fact)
+"""facts are frozen, so that all who read one at about the same time may share it"""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    service: str
+    """who could not read it"""
+    subject: str
+    seq: int
+    reason: str
+    data: bytes
+
+
+class _Server(NamedTuple):
+    client: "MemoryClient"
+    answer: Answer
+    slots: asyncio.Semaphore
+
+
+class _Broker:
+    """What all clients share."""
+
+    def __init__(self, clock: Clock, faults: Faults, listener_queue: int) -> None:
+        self.log = FactLog(faults)
+        self.values = Values(clock)
+        self.blobs: dict[str, bytes] = {}
+        self.dead: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS)
+        self.listener_queue = listener_queue
+        self.listeners: dict[str, list[Callable[[bytes], None]]] = {}
+        self.servers: dict[str, deque[_Server]] = {}
+
+
+class MemoryClient:
+    """One service's bus. Closing it ends what the service reads and answers, and nothing else."""
+
+    def __init__(self, broker: _Broker, name: str) -> None:
+        self.counts = Counts()
+        self._broker = broker
+        self._name = name
+        self._closed = False
+        self._joined = asyncio.Event()
+        self._joined.set()
+        self._ends: list[Callable[[], None]] = []
+        self._answering: set[asyncio.Task[bytes]] = set()
+
+    # ---- facts
+
+    async def publish(self, events: Sequence[Event]) -> None:
+        letters = [_letter(event) for event in events]
+        await self._wait_connected()
+        for event_id, subject, data in letters:
+            self._broker.log.publish(event_id, subject, data)
+            if self._broker.log.faults.one_by_one:
+                await self._wait_connected()
+        self.counts.facts_published += len(letters)
+
+    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
+        self._check_open()
+        reader = self._broker.log.follow(self._name, after, subjects)
+        try:
+            with self._ending(reader.end):
+                while True:
+                    records = self._records(await reader.take())
+                    await self._joined.wait()
+                    if records:
+                        yield records
+                        if reader.comes_again():
+                            yield list(records)
+        finally:
+            self._broker.log.forget(reader)
+
+    async def last_seq(self) -> int:
+        await self._turn()
+        return self._broker.log.last_seq
+
+    def _records(self, seqs: Sequence[int]) -> list[Record]:
+        events = ((seq, self._event(seq)) for seq in seqs)
+        records = [Record(seq, event) for seq, event in events if event is not None]
+        self.counts.facts_read += len(records)
+        return records
+
+    def _event(self, seq: int) -> Event | None:
+        subject, data = self._broker.log.at(seq)
+        try:
+            event = _read(data)
+        except Malformed as error:
+            self._dead_letter(subject, seq, data, str(error))
+            return None
+        self.counts.facts_unknown += event is None
+        return event
+
+    def _dead_letter(self, subject: str, seq: int, data: bytes, reason: str) -> None:
+        self.counts.malformed += 1
+        log.warning("malformed message", service=self._name, subject=subject, seq=seq, reason=reason)
+        self._broker.dead.append(DeadLetter(self._name, subject, seq, reason, data))
+
+    # ---- samples
+
+    async def send(self, sample: Sample) -> None:
+        data = check_size("the sample", encode(sample), MAX_PAYLOAD_BYTES)
+        self.counts.samples_sent += 1
+        if not self._joined.is_set():
+            return
+        for hear in self._broker.listeners.get(_kind(type(sample)), ()):
+            hear(data)
+
+    async def listen(self, kinds: Sequence[type[Sample]]) -> AsyncIterator[Sample]:
+        self._check_open()
+        backlog: Backlog[bytes] = Backlog(self._broker.listener_queue)
+
+        def hear(data: bytes) -> None:
+            if self._joined.is_set():
+                self.counts.samples_lost += backlog.put(data)
+
+        lists = [self._broker.listeners.setdefault(_kind(kind), []) for kind in kinds]
+        for listeners in lists:
+            listeners.append(hear)
+        try:
+            with self._ending(backlog.end):
+                while True:
+                    sample = decode_sample(await backlog.take())
+                    self.counts.samples_received += 1
+                    yield sample
+        finally:
+            for listeners in lists:
+                listeners.remove(hear)
+
+    # ---- questions
+
+    async def ask(self, question: Question, timeout_s: float) -> Message:
+        data = check_size("the question", encode_plain(question), QUESTION_MAX_BYTES)
+        await self._turn()
+        self.counts.questions_asked += 1
+        servers = self._broker.servers.get(question.subject)
+        if not servers:
+            self.counts.questions_unanswered += 1
+            raise Unavailable(f"nobody answers {question.subject}")
+        servers.rotate(-1)
+        answering = servers[0].client.start_answer(servers[0], data)
+        await asyncio.wait({answering}, timeout=timeout_s)
+        if not answering.done() or answering.cancelled():
+            self.counts.questions_unanswered += 1
+            raise Unavailable(f"no answer from {question.subject} within {timeout_s} s")
+        return decode_reply(question, answering.result())
+
+    async def serve(self, service: str, subject: str, answer: Answer) -> None:
+        self._check_open()
+        server = _Server(self, answer, asyncio.Semaphore(ANSWERS_AT_ONCE))
+        servers = self._broker.servers.setdefault(subject, deque())
+        servers.append(server)
+        self._ends.append(lambda: servers.remove(server))
+        log.debug("serving", service=service, subject=subject)
+
+    def start_answer(self, server: _Server, data: bytes) -> asyncio.Task[bytes]:
+        """Work on a question for as long as this client, not its asker, is there."""
+        task = asyncio.get_running_loop().create_task(self._answer(server, data))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        return task
+
+    async def _answer(self, server: _Server, data: bytes) -> bytes:
+        await self._joined.wait()
+        async with server.slots:
+            bound = log.bind(service=self._name)
+            return await reply_to(data, server.answer, counts=self.counts, log=bound)
+
+    # ---- state
+
+    async def get(self, key: str) -> tuple[bytes, int] | None:
+        await self._turn()
+        return self._broker.values.get(key)
+
+    async def put(
+        self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
+    ) -> int:
+        await self._turn()
+        return self._broker.values.put(key, value, expected, ttl_s)
+
+    async def delete(self, key: str) -> None:
+        await self._turn()
+        self._broker.values.delete(key)
+
+    async def save(self, name: str, blob: bytes) -> None:
+        await self._turn()
+        self._broker.blobs[name] = bytes(blob)
+
+    async def load(self, name: str) -> bytes | None:
+        await self._turn()
+        return self._broker.blobs.get(name)
+
+    # ---- the connection
+
+    def connected(self) -> bool:
+        return self._joined.is_set() and not self._closed
+
+    def cut(self) -> None:
+        """Part it from the others, as a broken network would: facts wait on either side, samples are lost."""
+        self._joined.clear()
+
+    def mend(self) -> None:
+        self._joined.set()
+
+    async def close(self) -> None:
+        self._closed = True
+        self._joined.set()
+        for end in self._ends:
+            end()
+        self._ends.clear()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _wait_connected(self) -> None:
+        """Let the others have their turn, as a real connection would, and wait while there is none."""
+        await asyncio.sleep(0)
+        await self._joined.wait()
+        self._check_open()
+
+    async def _turn(self) -> None:
+        """As `_wait_connected`, but for what is not worth waiting for. Raises Unavailable."""
+        self._check_open()
+        await asyncio.sleep(0)
+        if not self._joined.is_set():
+            raise Unavailable("the bus is out of reach")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the bus is closed")
+
+    @contextmanager
+    def _ending(self, end: Callable[[], None]) -> Iterator[None]:
+        """Within, `close` calls `end`."""
+        self._ends.append(end)
+        try:
+            yield
+        finally:
+            if end in self._ends:
+                self._ends.remove(end)
+
+
+class MemoryBus(MemoryClient):
+    """A bus of its own; `client` gives every service of a simulation its share of it."""
+
+    def __init__(self, clock: Clock, faults: Faults | None = None, *, listener_queue: int = 10_000) -> None:
+        super().__init__(_Broker(clock, faults or Faults(), listener_queue), "memory")
+
+    def client(self, name: str) -> MemoryClient:
+        return MemoryClient(self._broker, name)
+
+    def store(self, subject: str, data: bytes) -> int:
+        """Put any bytes into the stream of facts, as a broken program would; their sequence."""
+        return self._broker.log.store(subject, data)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        return list(self._broker.dead)
+
+
+def _letter(event: Event) -> tuple[str, str, bytes]:
+    event_id = event.event_id
+    return (
+        event_id,
+        event.subject,
+        check_size(event_id, encode(event), MAX_PAYLOAD_BYTES, message_id=event_id),
+    )
+
+
+def _kind(sample: type[Sample]) -> str:
+    return str(sample.__struct_config__.tag)

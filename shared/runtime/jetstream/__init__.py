@@ -1,5 +1,0 @@
-"""The bus over NATS JetStream. The only door to the NATS client library."""
-
-from shared.runtime.jetstream.bus import JetStreamBus
-
-__all__ = ["JetStreamBus"]

@@ -1,0 +1,107 @@
+"""From a `build` function to a process: settings, logs, bus, clock, web server, shell, signals."""
+
+import asyncio
+import contextlib
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+import msgspec
+import structlog
+
+from schemas.settings import Settings
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.clock import ScaledClock
+from shared.runtime.offload import Beside
+from shared.runtime.process.logs import configure_logs
+from shared.runtime.process.reports import Reporter, reported
+from shared.runtime.process.web import serve
+from shared.runtime.service import Ports, Service
+from shared.runtime.settings import load_settings, sources_of
+from shared.runtime.shell.shell import Shell
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+Build = Callable[[Settings, Ports], Service | Awaitable[Service]]
+
+
+def run(name: str, build: Build) -> None:
+    """Run one service as this process, until SIGTERM or SIGINT."""
+    try:
+        settings = load_settings(os.environ)
+    except ValueError as error:
+        sys.exit(f"hopyard {name}: {error}")
+    configure_logs(settings, service=name)
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        asyncio.run(_run(name, build, settings))
+
+
+async def _run(name: str, build: Build, settings: Settings) -> None:
+    """Until cancelled; also while it still waits for NATS, or for a node to stand for."""
+    _cancel_at_signals(asyncio.current_task())
+    with _starting(name):
+        bus = await JetStreamBus.connect(settings, name)
+    try:
+        async with reported(bus, name) as reporter:
+            await _serve(name, build, settings, bus, reporter)
+    finally:
+        await bus.close()
+
+
+async def _serve(
+    name: str, build: Build, settings: Settings, bus: JetStreamBus, reporter: Reporter | None
+) -> None:
+    clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
+    ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ))
+    with _starting(name):
+        built = build(settings, ports)
+        service = await built if inspect.isawaitable(built) else built
+        shell = Shell(service, ports, settings)
+        web = await serve(settings, service, _Announced(shell, reporter), bus)
+    structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
+    renewing = None
+    if reporter is not None:
+        renewing = asyncio.create_task(reporter.renew(ready=shell.ready, troubles=service.troubles))
+    try:
+        await shell.run()
+    finally:
+        if renewing is not None:
+            renewing.cancel()
+        await web.close()
+        if service.close is not None:
+            await service.close()
+
+
+class _Announced:
+    """A shell that is ready once its report says so, so that whoever waited for it finds both agree."""
+
+    def __init__(self, shell: Shell, reporter: Reporter | None) -> None:
+        self._shell = shell
+        self._reporter = reporter
+
+    @property
+    def counts(self) -> msgspec.Struct:
+        return self._shell.counts
+
+    def ready(self) -> bool:
+        return self._shell.ready() and (self._reporter is None or self._reporter.up())
+
+
+@contextlib.contextmanager
+def _starting(name: str) -> Iterator[None]:
+    """Within, what the outside makes impossible ends the process with one line that says what it was."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError) as error:
+        structlog.get_logger().debug("cannot start", exc_info=True)
+        raise SystemExit(f"hopyard {name}: {error}") from None
+
+
+def _cancel_at_signals(task: asyncio.Task[None] | None) -> None:
+    """Cancel the task at the first signal: what follows must not cut its clean-up short."""
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    for number in STOPPING:
+        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())

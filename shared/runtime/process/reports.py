@@ -1,0 +1,147 @@
+"""The state of the services: each writes a report to the bus's key-value store, and each can read all.
+
+A report says since when the service runs, how often it restarted after an end that was not ordered, its last
+error, and its troubles: what of its settings is not in effect. Times here are Unix seconds. A service whose
+report is not renewed counts as gone. Agents write none, since the monitor follows the nodes.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+
+from schemas.views import ServiceState, ServiceView
+from shared.runtime.bus.contract import Conflict, State
+
+NAMES = ("admission", "profiler", "estimator", "planner", "placer", "monitor")
+"""the services that report"""
+RENEW_REAL_S = 2.0
+LOOK_REAL_S = 0.05
+"""between two looks whether the service has become ready"""
+GONE_AFTER_REAL_S = 10.0
+WRITE_LIMIT_REAL_S = 1.0
+ERROR_CHARS = 500
+KILLED = "it ended without reporting an error: killed, or its machine failed"
+
+Troubles = Callable[[], Sequence[str]]
+
+
+class Reporter:
+    """Writes the reports of one life of a service."""
+
+    def __init__(self, bus: State, name: str, now: Callable[[], float] = time.time) -> None:
+        self._bus = bus
+        self._now = now
+        self.report = ServiceView(name=name, state=ServiceState.STARTING, since=now(), at=now())
+        self._written = ServiceState.STARTING
+
+    def up(self) -> bool:
+        """Whether everybody can read that the service is up."""
+        return self._written is ServiceState.UP
+
+    async def begin(self) -> None:
+        """Report a start, with restarts and the last error from the report of the life before."""
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(WRITE_LIMIT_REAL_S):
+                self._follow(await _read(self._bus, self.report.name))
+        await self._write(state=ServiceState.STARTING)
+
+    async def renew(self, *, ready: Callable[[], bool], troubles: Troubles) -> None:
+        """Report again and again until cancelled, and at once when the service becomes ready."""
+        while True:
+            state = ServiceState.UP if ready() else ServiceState.STARTING
+            await self._write(state=state, troubles=tuple(troubles()))
+            await _elapsed_or(lambda: ready() and not self.up())
+
+    async def fail(self, error: BaseException) -> None:
+        words = str(error) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        await self._write(
+            state=ServiceState.FAILED, last_error=words[:ERROR_CHARS], last_error_at=self._now(), troubles=()
+        )
+
+    async def end(self) -> None:
+        """Report an end that was ordered."""
+        await self._write(state=ServiceState.ENDED, troubles=())
+
+    def _follow(self, before: ServiceView | None) -> None:
+        if before is None or before.state is ServiceState.ENDED:
+            return
+        failed = before.state is ServiceState.FAILED
+        self.report = msgspec.structs.replace(
+            self.report,
+            restarts=before.restarts + 1,
+            last_error=before.last_error if failed else KILLED,
+            last_error_at=before.last_error_at if failed else before.at,
+        )
+
+    async def _write(self, **changes: object) -> None:
+        """Changes that cannot be written at the moment are in the next report."""
+        self.report = msgspec.structs.replace(self.report, at=self._now(), **changes)
+        with contextlib.suppress(OSError, Conflict):
+            async with asyncio.timeout(WRITE_LIMIT_REAL_S):
+                await self._bus.put(_key(self.report.name), msgspec.json.encode(self.report))
+                self._written = self.report.state
+
+
+async def _elapsed_or(changed: Callable[[], bool]) -> None:
+    """Wait for the next renewal, or until something has changed."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(RENEW_REAL_S):
+            await asyncio.sleep(LOOK_REAL_S)
+            while not changed():  # noqa: ASYNC110 - the shell's readiness depends on the bus, which tells nobody
+                await asyncio.sleep(LOOK_REAL_S)
+
+
+@contextlib.asynccontextmanager
+async def reported(bus: State, name: str) -> AsyncIterator[Reporter | None]:
+    """Reports a life from its start to its end, failures included.
+
+    None for a service that does not report.
+    """
+    if name not in NAMES:
+        yield None
+        return
+    reporter = Reporter(bus, name)
+    await reporter.begin()
+    try:
+        yield reporter
+    except asyncio.CancelledError:
+        await asyncio.shield(reporter.end())
+        raise
+    except BaseException as error:
+        await reporter.fail(_cause(error))
+        raise
+    await reporter.end()
+
+
+async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[ServiceView, ...]:
+    """Of every service that ever reported. Raises Unavailable."""
+    found = [await _read(bus, name) for name in NAMES]
+    return tuple(_judged(report, now()) for report in found if report is not None)
+
+
+def _judged(report: ServiceView, now: float) -> ServiceView:
+    """A report of a living service that has not been renewed becomes one of a service that is gone."""
+    lives = report.state in {ServiceState.UP, ServiceState.STARTING}
+    silent = now - report.at > GONE_AFTER_REAL_S
+    return msgspec.structs.replace(report, state=ServiceState.GONE) if lives and silent else report
+
+
+async def _read(bus: State, name: str) -> ServiceView | None:
+    stored = await bus.get(_key(name))
+    if stored is None:
+        return None
+    try:
+        return msgspec.json.decode(stored[0], type=ServiceView)
+    except msgspec.DecodeError:
+        return None
+
+
+def _cause(error: BaseException) -> BaseException:
+    return _cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _key(name: str) -> str:
+    return f"service/{name}"

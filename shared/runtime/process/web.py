@@ -1,0 +1,175 @@
+"""The small web server of every service: health, readiness, metrics, and the service's own routes.
+
+Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded. A handler refuses with `Refusal`.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from http import HTTPStatus
+from typing import Protocol
+
+import msgspec
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from schemas.settings import Settings
+from schemas.views import Problem, Readiness, ServiceView
+from shared.runtime.bus.contract import Bus, Unavailable
+from shared.runtime.process.metrics import CountsCollector, GaugesCollector
+from shared.runtime.process.reports import reports
+from shared.runtime.service import Service
+
+SHUTDOWN_S = 2.0
+
+log = structlog.get_logger()
+
+
+CLUSTER = "Hopyard-Cluster"
+"""header: name of the cluster that answers"""
+
+
+class Refusal(Exception):
+    """A handler's no: what is wrong, and in which field."""
+
+    def __init__(self, status: int, detail: str, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.problem = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, field=field)
+
+
+class ShellStatus(Protocol):
+    """What the server shows of the shell."""
+
+    @property
+    def counts(self) -> msgspec.Struct: ...
+
+    def ready(self) -> bool: ...
+
+
+class Site(msgspec.Struct, frozen=True):
+    """A server that listens."""
+
+    port: int
+    close: Callable[[], Awaitable[None]]
+
+
+async def serve(settings: Settings, service: Service, shell: ShellStatus, bus: Bus) -> Site:
+    """Listen on the service's address. Raises OSError when the port is taken."""
+    registry = CollectorRegistry()
+    counts = {"bus": bus.counts, "shell": shell.counts}
+    registry.register(CountsCollector(counts, {"ready": shell.ready, "bus_connected": bus.connected}))
+    if service.gauges is not None:
+        registry.register(GaugesCollector(service.gauges))
+    app = application(
+        settings,
+        ready=shell.ready,
+        services=lambda: reports(bus),
+        registry=registry,
+        routes=service.routes() if service.routes else (),
+    )
+    return await listen(app, settings.web_host, settings.web_port)
+
+
+async def listen(app: web.Application, host: str, port: int) -> Site:
+    """Serve an application; port 0 takes any free one."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    return Site(port=int(runner.addresses[0][1]), close=runner.cleanup)
+
+
+def application(
+    settings: Settings,
+    *,
+    ready: Callable[[], bool],
+    services: Callable[[], Awaitable[Sequence[ServiceView]]],
+    registry: CollectorRegistry,
+    routes: Iterable[web.AbstractRouteDef] = (),
+) -> web.Application:
+    app = web.Application(
+        client_max_size=settings.web_max_body_bytes, middlewares=[_measured(registry), _problems]
+    )
+    app.add_routes([*_own_routes(ready, services, registry), *routes])
+    app.on_response_prepare.append(_named(settings.cluster_name))
+    return app
+
+
+def json_response(body: object, status: int = 200, content_type: str = "application/json") -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type=content_type)
+
+
+def _named(cluster: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Every answer says of which cluster it is, where that has a name."""
+
+    async def name(_: web.Request, response: web.StreamResponse) -> None:
+        if cluster:
+            response.headers[CLUSTER] = cluster
+
+    return name
+
+
+def _own_routes(
+    ready: Callable[[], bool],
+    services: Callable[[], Awaitable[Sequence[ServiceView]]],
+    registry: CollectorRegistry,
+) -> list[web.RouteDef]:
+    async def healthz(_: web.Request) -> web.Response:
+        return json_response({"status": "alive"})
+
+    async def readyz(_: web.Request) -> web.Response:
+        if not ready():
+            raise Refusal(503, "not caught up with the stream, or the bus is gone")
+        return json_response(Readiness(services=tuple(await services())))
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
+
+
+def _measured(registry: CollectorRegistry) -> Middleware:
+    seconds = Histogram(
+        "hopyard_http_request_seconds",
+        "Time to answer a request.",
+        ["method", "route", "status"],
+        registry=registry,
+    )
+
+    @web.middleware
+    async def measure(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = time.perf_counter()
+        response = await handler(request)
+        resource = request.match_info.route.resource
+        # The route's pattern, not the path: a label for every job would never stop growing.
+        route = resource.canonical if resource is not None else "unknown"
+        seconds.labels(request.method, route, response.status).observe(time.perf_counter() - began)
+        return response
+
+    return measure
+
+
+@web.middleware
+async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except Refusal as refusal:
+        return _problem(refusal.problem)
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        return _problem(Problem(title=error.reason, status=error.status, detail=error.text or ""))
+    except Unavailable as error:
+        return _problem(Refusal(503, str(error)).problem)
+    except Exception:
+        log.exception("request failed", method=request.method, path=request.path)
+        return _problem(Refusal(500, "the service failed; its log says how").problem)
+
+
+def _problem(problem: Problem) -> web.Response:
+    return json_response(problem, problem.status, "application/problem+json")

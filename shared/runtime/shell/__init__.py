@@ -1,0 +1,1 @@
+"""What drives a core with asyncio, live or on virtual time."""

@@ -1,0 +1,126 @@
+"""What a core makes of its messages: the half of a shell that needs no I/O, the same in every shell."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from schemas.base import Event
+from shared.domain.core import Effect, Publish
+from shared.runtime.bus.contract import Record
+from shared.runtime.bus.recent import Recent
+from shared.runtime.service import Service
+from shared.runtime.shell.snapshots import packed, unpacked
+
+TIMER_SLACK_S = 1e-4
+"""a timer counts as due this much early: coarser than the clock's resolution, finer than anything meant"""
+
+
+class ShellCounts(msgspec.Struct):
+    """For the metrics endpoint."""
+
+    facts: int = 0
+    repeated: int = 0
+    inputs: int = 0
+    published: int = 0
+    work: int = 0
+    work_failed: int = 0
+    snapshots: int = 0
+    replay_s: float = 0.0
+    handle_s: float = 0.0
+
+
+class Handling:
+    """Hands messages to a core, each fact once, and remembers how far it has come.
+
+    `remembered_ids`: facts that are known again when they are published twice. `once`: the stream itself
+    holds each fact once, in its order, and drops what is published again.
+    """
+
+    def __init__(self, service: Service, remembered_ids: int, *, once: bool = False) -> None:
+        self._once = once
+        self.core = service.core
+        self.counts = ShellCounts()
+        self.seq = 0
+        """of the last fact it was handed"""
+        self._name = service.name
+        self._known = Recent(remembered_ids)
+        self._published = Recent(remembered_ids)
+        self._notes_seq = hasattr(service.core.state, "seq")
+
+    def turn(self, batch: Sequence[object], now: float) -> list[Effect]:
+        """What follows from some messages, and from a timer that is due."""
+        began = time.perf_counter()
+        effects: list[Effect] = []
+        for item in batch:
+            effects += self._fact(item, now) if isinstance(item, Record) else self._input(item, now)
+        effects += self._wake(now)
+        self.counts.handle_s += time.perf_counter() - began
+        return effects
+
+    def replay(self, record: Record) -> None:
+        """A fact from before the cursor: its effects went out in an earlier life."""
+        self._fact(record, record.event.at)
+
+    def is_fresh(self, event: Event) -> bool:
+        """Whether the fact was neither read nor published before; from now on it was."""
+        if self._once:
+            return True
+        event_id = event.event_id
+        if event_id in self._known or event_id in self._published:
+            return False
+        self._published.add(event_id)
+        return True
+
+    def fresh(self, effects: Sequence[Effect]) -> list[Event]:
+        """The facts to publish, in their order."""
+        return [
+            effect.event for effect in effects if isinstance(effect, Publish) and self.is_fresh(effect.event)
+        ]
+
+    # ---- snapshots
+
+    def snapshot(self) -> bytes:
+        self.counts.snapshots += 1
+        return packed(self.seq, self.core.state, self._known)
+
+    def restore(self, blob: bytes) -> None:
+        """Raises UnreadableSnapshot."""
+        self.seq, self.core.state, ids = unpacked(blob, type(self.core.state))
+        for event_id in ids:
+            self._known.add(event_id)
+
+    # ---- messages
+
+    def _fact(self, record: Record, now: float) -> Sequence[Effect]:
+        if record.seq <= self.seq:
+            self.counts.repeated += 1
+            return ()
+        self.seq = record.seq
+        if not self._once and self._is_known(record.event.event_id):
+            self.counts.repeated += 1
+            return ()
+        self.counts.facts += 1
+        if self._notes_seq:
+            self.core.state.seq = record.seq
+        return self.core.handle(record.event, now)
+
+    def _is_known(self, event_id: str) -> bool:
+        """Whether a fact of this id was read before; from now on it was."""
+        known = event_id in self._known
+        self._known.add(event_id)
+        return known
+
+    def _input(self, item: Any, now: float) -> Sequence[Effect]:  # noqa: ANN401 - a sample, an answer, a question
+        self.counts.inputs += 1
+        return self.core.handle(item, now)
+
+    def _wake(self, now: float) -> Sequence[Effect]:
+        due = self.core.next_wakeup()
+        if due is None or due > now + TIMER_SLACK_S:
+            return ()
+        effects = self.core.wake(max(now, due))
+        after = self.core.next_wakeup()
+        assert after is None or after > due, f"{self._name} wakes for {due} again and again"
+        return effects

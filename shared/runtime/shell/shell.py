@@ -1,0 +1,234 @@
+"""The one shell around every core: it receives, calls, publishes, and only then moves its cursor.
+
+Recovery is a replay: the last snapshot, then every fact up to the cursor with the effects dropped (they
+were out before the cursor moved), then `resume`, then the present. Between the cursor and a crash effects may
+go out twice; facts carry ids that derive from their cause, so publishing them again changes nothing.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from schemas.base import Message, Question
+from schemas.settings import Settings
+from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
+from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.service import Inbox, Ports, Service
+from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
+from shared.runtime.shell.mailbox import Mailbox
+from shared.runtime.shell.snapshots import UnreadableSnapshot
+from shared.runtime.shell.turns import AT_ONCE, Turns
+
+BATCH = 256
+"""messages handled between two rounds of publishing"""
+MAILBOX_LIMIT = 2_000
+CURSOR_EVERY_REAL_S = 0.25
+
+log = structlog.get_logger()
+
+
+class Shell:
+    """Drives one service. `run` returns only by being cancelled, or by raising."""
+
+    def __init__(self, service: Service, ports: Ports, settings: Settings, turns: Turns = AT_ONCE) -> None:
+        self._service = service
+        self._core = service.core
+        self._handling = Handling(service, settings.remembered_ids)
+        self._turns = turns
+        self._bus = ports.bus
+        self._clock = ports.clock
+        self._settings = settings
+        self._mailbox = Mailbox(MAILBOX_LIMIT)
+        self._tickets = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._snapshot_seq = 0
+        self._cursor = 0
+        self._cursor_at = 0.0
+        self._ready = False
+        self._group: asyncio.TaskGroup
+        self._inbox = Inbox(put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready)
+
+    @property
+    def counts(self) -> ShellCounts:
+        return self._handling.counts
+
+    def ready(self) -> bool:
+        """Whether the replay is over and the bus is there."""
+        return self._ready and self._bus.connected()
+
+    async def run(self) -> None:
+        try:
+            facts = await self._recover()
+            await self._turns.mine()
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._begin(facts)
+                await self._live()
+        finally:
+            self._ready = False
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(Unavailable(f"{self._service.name} has ended"))
+
+    async def _begin(self, facts: AsyncIterator[list[Record]]) -> None:
+        """Make good what the last life left undone, then open every way in."""
+        await self._perform(self._core.resume(self._clock.now()))
+        self._group.create_task(self._read(facts))
+        if self._service.samples:
+            self._group.create_task(self._listen())
+        if self._service.answers:
+            await self._bus.serve(self._service.name, self._service.answers, self.ask)
+        for task in self._service.tasks:
+            self._group.create_task(_forever(task, self._inbox))
+        self._ready = True
+        log.info(
+            "service ready", service=self._service.name, seq=self._handling.seq, replay_s=self.counts.replay_s
+        )
+
+    # ---- recovery
+
+    async def _recover(self) -> AsyncIterator[list[Record]]:
+        """Bring the core to the cursor; the facts beyond it."""
+        began = time.perf_counter()
+        stored = await self._bus.get(f"cursor/{self._service.name}")
+        self._cursor = int(stored[0]) if stored else 0
+        await self._load_snapshot()
+        facts = self._bus.read(self._handling.seq, self._service.facts)
+        while self._handling.seq < self._cursor:
+            batch = await anext(facts)
+            replayed = [record for record in batch if record.seq <= self._cursor]
+            for record in replayed:
+                self._handling.replay(record)
+            beyond = batch[len(replayed) :]
+            if beyond:
+                facts = _chained(beyond, facts)
+                break
+        self.counts.replay_s = time.perf_counter() - began
+        return facts
+
+    async def _load_snapshot(self) -> None:
+        blob = await self._bus.load(self._service.name)
+        if blob is None:
+            return
+        try:
+            self._handling.restore(blob)
+        except UnreadableSnapshot as error:
+            log.warning("snapshot of another version, replaying the stream", reason=str(error))
+            return
+        self._snapshot_seq = self._handling.seq
+        self._cursor = max(self._cursor, self._snapshot_seq)  # a crash may come between snapshot and cursor
+
+    # ---- life
+
+    async def _live(self) -> None:
+        while True:
+            timer = self._set_timer()
+            await self._mailbox.something()
+            await self._turns.mine()
+            if timer is not None:
+                timer.cancel()
+            batch = self._mailbox.take(BATCH)
+            await self._perform(self._handling.turn(batch, self._clock.now()))
+            await self._move_cursor()
+
+    def _set_timer(self) -> asyncio.TimerHandle | None:
+        """Ring when the core wants to be woken, or the cursor is due, whichever is first."""
+        due = self._core.next_wakeup()
+        if self._handling.seq != self._cursor:
+            cursor_due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
+            due = cursor_due if due is None else min(due, cursor_due)
+        if due is None:
+            return None
+        real_s = max(due - self._clock.now(), 0.0) / self._clock.cluster_s(1.0)
+        return asyncio.get_running_loop().call_later(real_s, self._mailbox.ring)
+
+    # ---- effects
+
+    async def _perform(self, effects: Sequence[Effect]) -> None:
+        facts = self._handling.fresh(effects)
+        if facts:
+            await self._bus.publish(facts)
+            self.counts.published += len(facts)
+            await self._turns.settled()
+        for effect in effects:
+            match effect:
+                case Send(sample):
+                    await self._bus.send(sample)
+                case Reply(ticket, message):
+                    waiting = self._waiting.pop(ticket, None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(message)
+                case Work(task):
+                    self._group.create_task(self._work(task))
+                case Publish():
+                    pass
+
+    async def _work(self, task: msgspec.Struct) -> None:
+        self.counts.work += 1
+        worker = self._service.workers[type(task)]
+        try:
+            async with self._clock.within(self._settings.work_timeout_real_s):
+                answer = await worker(task)
+        except OSError as error:  # TimeoutError and Unavailable among them
+            self.counts.work_failed += 1
+            self._mailbox.put(WorkFailed(task, f"{type(error).__name__}: {error}"))
+        else:
+            if answer is not None:
+                self._mailbox.put(answer)
+
+    async def ask(self, question: Question) -> Message:
+        ticket = next(self._tickets)
+        waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = waiting
+        self._mailbox.put(Asked(ticket, question))
+        try:
+            return await waiting
+        finally:
+            self._waiting.pop(ticket, None)
+
+    # ---- the stream
+
+    async def _read(self, facts: AsyncIterator[list[Record]]) -> None:
+        async for batch in facts:
+            for record in batch:
+                await self._mailbox.offer(record)
+        raise RuntimeError("the stream of facts ended")
+
+    async def _listen(self) -> None:
+        async for sample in self._bus.listen(self._service.samples):
+            await self._mailbox.offer(sample)
+
+    async def _move_cursor(self) -> None:
+        """Acknowledge what was handled, a few times a second, and now and then take a snapshot."""
+        now = self._clock.now()
+        due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
+        if self._handling.seq == self._cursor or now < due - TIMER_SLACK_S:
+            return
+        self._cursor_at, seq = now, self._handling.seq
+        try:
+            if self._handling.seq - self._snapshot_seq >= self._settings.snapshot_every:
+                await self._save_snapshot()
+            await self._bus.put(f"cursor/{self._service.name}", str(seq).encode())
+        except Unavailable as error:  # the bus is away; an older cursor only means a longer replay
+            log.warning("cursor not moved", service=self._service.name, seq=seq, reason=str(error))
+        else:
+            self._cursor = seq
+
+    async def _save_snapshot(self) -> None:
+        await self._bus.save(self._service.name, self._handling.snapshot())
+        self._snapshot_seq = self._handling.seq
+
+
+async def _forever(task: Any, inbox: Inbox) -> None:  # noqa: ANN401 - any of Service.tasks
+    await task(inbox)
+
+
+async def _chained(first: list[Record], rest: AsyncIterator[list[Record]]) -> AsyncIterator[list[Record]]:
+    yield first
+    async for batch in rest:
+        yield batch

@@ -1,0 +1,71 @@
+import logging
+
+import msgspec
+import pytest
+import structlog
+
+from schemas.settings import Settings
+from shared.runtime.process.logs import configure_logs
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [msgspec.json.decode(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_an_event_is_one_line_of_json_with_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings(), service="placer")
+    structlog.get_logger().info("job started", job="j-1", gpus=4)
+    [line] = _lines(capsys)
+    assert list(line)[:3] == ["timestamp", "level", "event"]
+    assert {key: line[key] for key in ("level", "event", "job", "gpus", "service")} == {
+        "level": "info",
+        "event": "job started",
+        "job": "j-1",
+        "gpus": 4,
+        "service": "placer",
+    }
+
+
+def test_a_named_service_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings(), service="up")
+    structlog.get_logger().info("ready", service="planner")
+    assert [line["service"] for line in _lines(capsys)] == ["planner"]
+
+
+def test_what_json_does_not_know_is_shown_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings())
+    structlog.get_logger().info("odd", value=1 + 2j, error=KeyError("x"))
+    [line] = _lines(capsys)
+    assert (line["value"], line["error"]) == ("(1+2j)", "KeyError('x')")
+
+
+def test_an_exception_carries_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings())
+    try:
+        int("bad")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    [line] = _lines(capsys)
+    assert "ValueError: invalid literal" in str(line["exception"])
+
+
+def test_the_level_holds_back_what_is_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings(log_level="warning"))
+    structlog.get_logger().info("quiet")
+    structlog.get_logger().warning("loud")
+    assert [line["event"] for line in _lines(capsys)] == ["loud"]
+
+
+def test_warnings_of_libraries_come_along(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings())
+    logging.getLogger("asyncio").info("chatter")
+    logging.getLogger("asyncio").warning("slow callback: %s", "x")
+    [line] = _lines(capsys)
+    assert (line["event"], line["logger"]) == ("slow callback: x", "asyncio")
+
+
+def test_the_console_format_is_for_the_eye(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings(log_format="console"))
+    structlog.get_logger().info("job started", job="j-1")
+    assert "job started" in (text := capsys.readouterr().err)
+    assert "job=j-1" in text

@@ -1,0 +1,56 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shared.runtime.process.nats_server import NatsServer
+
+PARENT = """
+import asyncio, sys, time
+from pathlib import Path
+from shared.runtime.process.nats_server import NatsServer
+server = NatsServer(Path(sys.argv[1]))
+asyncio.run(server.start())
+print(server.port, flush=True)
+time.sleep(60)
+"""
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+def test_the_server_dies_with_its_parent(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        port = int(parent.stdout.readline())
+        assert _listens(port)
+        os.kill(parent.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5.0
+    while _listens(port) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _listens(port)
+
+
+async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        server = NatsServer(tmp_path, port=taken.getsockname()[1])
+        with pytest.raises(RuntimeError, match="address already in use"):
+            await server.start()
+    assert not server.running()
+
+
+async def test_the_password_is_not_for_everybody_to_read(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path, token="secret")
+    await server.start()
+    await server.stop()
+    assert (tmp_path / "nats-server.conf").stat().st_mode & 0o077 == 0

@@ -1,0 +1,118 @@
+"""How services report themselves: a life, its end, what the next one knows of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from schemas.views import ServiceState, ServiceView
+from services.table import OF_CLUSTER
+from shared.runtime.bus.memory import MemoryBus
+from shared.runtime.clock import LoopClock
+from shared.runtime.process.reports import (
+    GONE_AFTER_REAL_S,
+    KILLED,
+    LOOK_REAL_S,
+    NAMES,
+    RENEW_REAL_S,
+    Reporter,
+    reported,
+    reports,
+)
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[MemoryBus]:
+    bus = MemoryBus(LoopClock())
+    yield bus
+    await bus.close()
+
+
+async def planner(bus: MemoryBus) -> ServiceView:
+    [found] = await reports(bus)
+    return found
+
+
+def test_the_services_of_the_cluster_report() -> None:
+    assert tuple(entry.name for entry in OF_CLUSTER) == NAMES
+
+
+async def test_a_service_says_when_it_is_up_and_what_troubles_it(bus: MemoryBus) -> None:
+    async with reported(bus, "planner") as reporter:
+        assert reporter is not None
+        assert (await planner(bus)).state is ServiceState.STARTING
+        renewing = asyncio.create_task(reporter.renew(ready=lambda: True, troubles=lambda: ["no policy"]))
+        while (await planner(bus)).state is not ServiceState.UP:
+            await asyncio.sleep(0)
+        assert (await planner(bus)).troubles == ("no policy",)
+        renewing.cancel()
+    assert (await planner(bus)).state is ServiceState.ENDED
+
+
+async def test_an_error_is_there_until_the_service_is_ended_on_purpose(bus: MemoryBus) -> None:
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup):
+            async with reported(bus, "planner"):
+                raise ExceptionGroup("several", [KeyError("policy")])
+    failed = await planner(bus)
+    assert (failed.state, failed.restarts) == (ServiceState.FAILED, 1)
+    assert failed.last_error == "KeyError: 'policy'"
+    async with reported(bus, "planner"):
+        again = await planner(bus)
+        assert (again.state, again.restarts) == (ServiceState.STARTING, 2)
+        assert (again.last_error, again.last_error_at) == (failed.last_error, failed.last_error_at)
+    async with reported(bus, "planner"):
+        assert ((await planner(bus)).restarts, (await planner(bus)).last_error) == (0, "")
+
+
+async def test_what_cannot_start_reports_its_one_line(bus: MemoryBus) -> None:
+    with pytest.raises(SystemExit):
+        async with reported(bus, "estimator"):
+            raise SystemExit("hopyard estimator: the file is locked")
+    assert (await planner(bus)).last_error == "hopyard estimator: the file is locked"
+
+
+async def test_a_signal_ends_it_on_purpose(bus: MemoryBus) -> None:
+    async def life() -> None:
+        async with reported(bus, "planner"):
+            await asyncio.sleep(1e6)
+
+    task = asyncio.create_task(life())
+    while not await reports(bus):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert (await planner(bus)).state is ServiceState.ENDED
+
+
+async def test_one_that_was_killed_is_gone_and_its_next_life_says_so(bus: MemoryBus) -> None:
+    now = 1000.0
+    await Reporter(bus, "planner", now=lambda: now).begin()
+    [soon] = await reports(bus, now=lambda: now + 1.0)
+    [later] = await reports(bus, now=lambda: now + GONE_AFTER_REAL_S + 1.0)
+    assert (soon.state, later.state) == (ServiceState.STARTING, ServiceState.GONE)
+    await Reporter(bus, "planner", now=lambda: now + 20.0).begin()
+    [back] = await reports(bus, now=lambda: now + 20.0)
+    assert (back.state, back.restarts) == (ServiceState.STARTING, 1)
+    assert (back.last_error, back.last_error_at) == (KILLED, now)
+
+
+async def test_agents_report_as_nodes(bus: MemoryBus) -> None:
+    async with reported(bus, "agent") as reporter:
+        assert reporter is None
+    assert await reports(bus) == ()
+
+
+async def test_a_service_that_becomes_ready_reports_it_before_the_next_renewal(bus: MemoryBus) -> None:
+    reporter, ready = Reporter(bus, "planner"), asyncio.Event()
+    renewing = asyncio.create_task(reporter.renew(ready=ready.is_set, troubles=tuple))
+    while not await reports(bus):
+        await asyncio.sleep(0)
+    assert not reporter.up()
+    ready.set()
+    async with asyncio.timeout(RENEW_REAL_S / 2):
+        while not reporter.up():
+            await asyncio.sleep(LOOK_REAL_S)
+    [found] = await reports(bus)
+    assert found.state is ServiceState.UP
+    renewing.cancel()

@@ -1,0 +1,40 @@
+"""What a service's next life reads is what the last one packed, or an error says that it cannot be read."""
+
+import msgspec
+import pytest
+
+from shared.runtime.shell.snapshots import UnreadableSnapshot, packed, unpacked
+
+
+class Now(msgspec.Struct):
+    seen: list[str]
+
+
+class Later(msgspec.Struct):
+    seen: int
+
+
+BLOB = packed(7, Now(["a", "b"]), iter(["id-1", "id-2"]))
+
+
+def test_what_was_packed_comes_back() -> None:
+    assert unpacked(BLOB, Now) == (7, Now(["a", "b"]), ["id-1", "id-2"])
+
+
+@pytest.mark.parametrize("blob", [b"", b"garbage", BLOB[:-4], packed(7, 1, [])])
+def test_what_is_damaged_cannot_be_read(blob: bytes) -> None:
+    with pytest.raises(UnreadableSnapshot):
+        unpacked(blob, Now)
+
+
+def test_the_state_of_another_version_cannot_be_read() -> None:
+    with pytest.raises(UnreadableSnapshot, match="other fields"):
+        unpacked(BLOB, Later)
+
+
+def test_a_renamed_field_is_not_read_as_an_absent_one() -> None:
+    class Renamed(msgspec.Struct):
+        heard: list[str] = []
+
+    with pytest.raises(UnreadableSnapshot, match="other fields"):
+        unpacked(BLOB, Renamed)
