@@ -37,7 +37,7 @@ from schemas.views import (
 if TYPE_CHECKING:
     import aiohttp
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 10.0
 CLOCK = "Hopyard-Clock"
 CLUSTER = "Hopyard-Cluster"
 PAGE = 100

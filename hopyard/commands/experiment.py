@@ -107,7 +107,7 @@ def experiment(
 
 def compare(
     *,
-    scenario: Scenario = "hops-512",
+    scenario: Scenario = "hops-64",
     policies: Annotated[
         str, typer.Option("--policies", metavar="A,B,…", help=POLICIES_HELP)
     ] = "hops,sia,gavel",

@@ -117,7 +117,7 @@ def configurations_for(
     """All configurations of `jobs` on the idle GPUs of `nodes`; `threshold` is σ.
 
     With `stay`, a job's present configuration is among them even if it is one that nothing above
-    generates (twice, if something does).
+    generates.
     """
     pools = _pools(nodes)
     counter = count()
@@ -127,12 +127,12 @@ def configurations_for(
     served: list[tuple[int, _Menu]] = []
     """positions of jobs, and what each of them may choose from"""
     for index, job in enumerate(jobs):
-        held_now = _present(job, nodes, position) if stay else None
-        if held_now is not None:
-            served.append((index, _menu({next(counter): held_now})))
         shape = _shape(job, threshold)
         if shape not in menus:
             menus[shape] = _menu(_offered(shape, pools, numbers, counter))
+        held_now = _present(job, nodes, position) if stay else None
+        if held_now is not None and not _offers(menus[shape], held_now):
+            served.append((index, _menu({next(counter): held_now})))
         served.append((index, menus[shape]))
     return _joined(jobs, nodes, served)
 
@@ -276,6 +276,19 @@ def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, 
         order = sorted(found)
         return _Block(_ints(order), _ints(found[index] for index in order), _ints([len(found)]))
     return None
+
+
+def _offers(menu: _Menu, one: _Block) -> bool:
+    """Whether a block of a single configuration is among the rows of a menu; cells in order of position."""
+    columns, length = menu.columns, len(one.node)
+    first = np.cumsum(columns.cells) - columns.cells
+    alike = first[columns.cells == length]
+    alike = alike[columns.node[alike] == one.node[0]]
+    return any(
+        np.array_equal(columns.node[begin : begin + length], one.node)
+        and np.array_equal(columns.gpus[begin : begin + length], one.gpus)
+        for begin in alike.tolist()
+    )
 
 
 def _ints(values: Iterable[int]) -> Ints:

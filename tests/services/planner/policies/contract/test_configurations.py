@@ -94,6 +94,13 @@ def test_a_spread_job_may_stay_where_it_is() -> None:
     assert place_on(a0=2, a2=2) not in found(one, nodes(8, 8, 8))
 
 
+def test_where_it_is_stands_there_once() -> None:
+    """Spread over two nodes that are neighbours and otherwise empty, it is offered that place anyway."""
+    one = job(demand=(4,), sensitivity=LOW, present=present(a0=2, a1=2))
+    assert len(configurations_for([one], nodes(2, 2), 1.4, stay=True)) == 1
+    assert len(configurations_for([one], nodes(2, 2), 1.4)) == 1
+
+
 def test_it_may_not_stay_where_its_gpus_or_nodes_are_gone() -> None:
     one = job(demand=(4,), sensitivity=SENSITIVE, present=present(a0=2, a2=2))
     assert found(one, nodes(8, 8, 1), stay=True) == found(one, nodes(8, 8, 1))
