@@ -3,10 +3,11 @@
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from itertools import chain, pairwise
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -157,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except typer.TyperException as misuse:
         complain(_misused(misuse, words), INVALID, as_json=as_json)
     except typer.Abort:
-        complain("interrupted", INTERRUPTED, as_json=as_json)
+        _interrupted(as_json=as_json)
     except ModuleNotFoundError as error:
         lacking = not_installed(error)
         if lacking is None:
@@ -171,8 +172,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         complain(error, INVALID, as_json=as_json)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # what typer makes of a Ctrl-C that no command took
-            complain("interrupted", INTERRUPTED, as_json=as_json)
+            _interrupted(as_json=as_json)
         raise
+
+
+def _interrupted(*, as_json: bool) -> NoReturn:
+    """That some coroutines of a simulation had not begun is no news to whoever stopped it."""
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    complain("interrupted", INTERRUPTED, as_json=as_json)
 
 
 def _typed() -> list[str]:

@@ -6,6 +6,7 @@ the session lives once in each process.
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,10 @@ hypothesis.settings.load_profile("any machine")
 # Hundreds of processes begin in these tests: what one has compiled serves the next.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell without job control has what it starts in the background ignore it, and so would all these start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MORE_WORKERS_THAN_CORES = 2
 """Tests of whole stacks mostly wait for a clock."""
