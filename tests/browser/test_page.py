@@ -156,10 +156,10 @@ def test_a_plan_says_what_it_placed_and_left_out(page: Chrome) -> None:
 
 def test_hostile_text_stays_text(cluster: RunningStack, page: Chrome) -> None:
     with cluster.drained():
-        name = cluster.submit("hostile", model=HOSTILE)
-        until(page, lambda: name in jobs_listed(page) and HOSTILE in jobs_listed(page), "the job")
+        name = cluster.submit("hostile", user=HOSTILE, optimizer=HOSTILE)
+        until(page, lambda: name in jobs_listed(page), "the job")
     go(page, f"#/jobs/{name}")
-    until(page, lambda: HOSTILE in text(page, "#job dl"), "its model")
+    until(page, lambda: HOSTILE in text(page, "#job dl"), "its user")
     go(page, "#/jobs/" + js(page, "return encodeURIComponent(arguments[0])", HOSTILE))
     until(page, lambda: text(page, "#job-title") == HOSTILE, "a page about a hostile id")
     assert "owned" not in page.title

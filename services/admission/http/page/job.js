@@ -121,6 +121,7 @@ export class JobPage {
       ["GPUs it can use", job.spec.demand.join(", ")],
       ["GPU types", job.spec.gpu_types.join(", ") || "any"],
       ["Project", job.spec.project],
+      ["User", job.spec.user || "unknown"],
       ["Priority", number(job.spec.priority)],
       ["Submitted", moment(job.submitted_at)],
       ["First start", moment(job.started_at)],
