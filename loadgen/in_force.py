@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from loadgen.scenarios import extended
 from schemas.scenarios import ScenarioFile
 from shared.runtime.settings import FILE_VARIABLE, PREFIX, Value, in_environment, in_file
 
@@ -42,10 +43,19 @@ def given_in(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def catalogue_path(environ: Mapping[str, str]) -> str:
+    """Of the file that the setting `catalogue` names; empty: none. Raises ValueError for a bad setting."""
+    return str((in_file(environ) | in_environment(environ)).get("catalogue", ""))
+
+
 def in_force(
     scenario: ScenarioFile, environ: Mapping[str, str], decided: Mapping[str, str] | None = None
 ) -> InForce:
-    """`decided`: settings that an option decides, and which. Raises ValueError for a bad setting."""
+    """`decided`: settings that an option decides, and which. Raises ValueError for a bad setting.
+
+    The entries of the file that the setting `catalogue` names are put into the scenario: no path is left that
+    a run would read.
+    """
     by = decided or {}
     written, environment = in_file(environ), in_environment(environ)
     given = {name: value for name, value in written.items() if name not in scenario.settings} | environment
@@ -55,7 +65,8 @@ def in_force(
         for name, label in given_in(environ).items()
         if name in by or name in LIVE_ONLY
     )
-    settings = {**scenario.settings, **given}
+    scenario = extended(scenario, str(given.get("catalogue", "")))
+    settings = {**scenario.settings, **{name: value for name, value in given.items() if name != "catalogue"}}
     return InForce(
         scenario=msgspec.structs.replace(scenario, settings=settings), given=given, idle=tuple(idle)
     )

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from loadgen.disturbance import Disturb
 from loadgen.replay import replay
 from loadgen.stack import ENDINGS, LONGEST_S, RETRY_S, MemoryStack
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
 from schemas.events import JobEvent
 from schemas.ids import JobId
@@ -26,9 +27,11 @@ def run(
     arrivals: Sequence[Arrival],
     faults: Faults | None,
     disturb: Sequence[Disturb],
+    *,
+    catalogue: CatalogueFile = NOTHING_MORE,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once."""
-    return virtual.run(lambda: _run(settings, nodes, arrivals, faults, disturb))
+    return virtual.run(lambda: _run(settings, nodes, arrivals, faults, disturb, catalogue=catalogue))
 
 
 async def _run(
@@ -37,9 +40,11 @@ async def _run(
     arrivals: Sequence[Arrival],
     faults: Faults | None,
     disturb: Sequence[Disturb],
+    *,
+    catalogue: CatalogueFile,
 ) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
-    stack = MemoryStack(bus, settings, nodes)
+    stack = MemoryStack(bus, settings, nodes, catalogue)
     for name in stack.names:
         stack.start(name)
     tasks = [asyncio.create_task(stack.watch())]

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import msgspec
 
+from loadgen.catalogue.files import check_catalogue, read_catalogue
 from loadgen.catalogue.reference import FitsNowhere
-from loadgen.catalogue.specs import UnknownWorkload
+from loadgen.catalogue.specs import Catalogue, UnknownWorkload, catalogue_with
 from loadgen.workloads.mixes import UnknownMix, mix_named
 from loadgen.workloads.poisson import poisson_arrivals
 from loadgen.workloads.trace import trace_arrivals
 from schemas.cluster import ClusterFile
 from schemas.scenarios import Arrival, ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload
 from schemas.settings import Settings
+from shared.domain.catalogue import merged
 from shared.domain.cluster import InvalidCluster, nodes_of
 from shared.domain.demand import InvalidJob, job_spec
 from shared.runtime.files import InvalidFile, T, fault, parse, read_file
@@ -44,6 +46,7 @@ def load_scenario(name_or_path: str | Path) -> ScenarioFile:
         _check_cluster(scenario.cluster, path, "$.cluster.nodes")
     elif scenario.cluster not in cluster_names():
         raise fault(path, "$.cluster", f"not one of {', '.join(cluster_names())}")
+    check_catalogue(scenario.catalogue, path, "$.catalogue")
     match scenario.workload:
         case ListedWorkload() as workload:
             _check_jobs(workload, path)
@@ -53,7 +56,30 @@ def load_scenario(name_or_path: str | Path) -> ScenarioFile:
             _check_mix(workload.mix, path)
             meant = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
             scenario = msgspec.structs.replace(scenario, workload=meant)
-    return scenario
+    return _with_its_file(scenario, Path(path).parent)
+
+
+def _with_its_file(scenario: ScenarioFile, folder: Path) -> ScenarioFile:
+    """With the entries of the file that its setting `catalogue` names, from where the scenario stands."""
+    settings = dict(scenario.settings)
+    named = str(settings.pop("catalogue", ""))
+    without = msgspec.structs.replace(scenario, settings=settings)
+    return extended(without, str(folder / Path(named).expanduser())) if named else without
+
+
+def extended(scenario: ScenarioFile, path: str) -> ScenarioFile:
+    """With the entries of a file in its catalogue, before its own of the same name. Raises InvalidFile.
+
+    An empty path names no file.
+    """
+    if not path:
+        return scenario
+    return msgspec.structs.replace(scenario, catalogue=merged(scenario.catalogue, read_catalogue(path)))
+
+
+def catalogue_of(scenario: ScenarioFile) -> Catalogue:
+    """The shipped entries and the scenario's."""
+    return catalogue_with(scenario.catalogue)
 
 
 def load_cluster(name_or_path: str | Path) -> ClusterFile:
@@ -70,14 +96,19 @@ def cluster_of(scenario: ScenarioFile) -> ClusterFile:
 
 def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
     """The scenario's jobs in order of arrival; `seed` in place of the workload's own. Raises InvalidFile."""
+    known = catalogue_of(scenario)
     match scenario.workload:
         case ListedWorkload(jobs=jobs):
             listed = [Arrival(at_s=one.at_s, job=one.job) for one in jobs]
             return sorted(listed, key=lambda arrival: arrival.at_s)
         case PoissonWorkload() as drawn:
-            return _drawn(scenario, lambda cluster: poisson_arrivals(drawn, cluster, _seed(seed, drawn.seed)))
+            return _drawn(
+                scenario, lambda cluster: poisson_arrivals(drawn, cluster, _seed(seed, drawn.seed), known)
+            )
         case TraceWorkload() as traced:
-            return _drawn(scenario, lambda cluster: trace_arrivals(traced, cluster, _seed(seed, traced.seed)))
+            return _drawn(
+                scenario, lambda cluster: trace_arrivals(traced, cluster, _seed(seed, traced.seed), known)
+            )
 
 
 def _drawn(scenario: ScenarioFile, draw: Callable[[ClusterFile], list[Arrival]]) -> list[Arrival]:

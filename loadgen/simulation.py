@@ -17,7 +17,7 @@ from loadgen.disturbance import Disturb
 from loadgen.progress import Watch, watched
 from loadgen.results import Tally, run_result
 from loadgen.scenarios import arrivals as arrivals_of
-from loadgen.scenarios import load_cluster
+from loadgen.scenarios import extended, load_cluster
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.results import RunResult
@@ -62,14 +62,15 @@ def simulate(
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
-    `watch`: is shown how far it has come, by the conductor. Raises UnfitPolicy.
+    `watch`: is shown how far it has come, by the conductor. Raises UnfitPolicy, InvalidFile.
     """
     began = time.perf_counter()
     settings = _settings(scenario, policy, seed, overrides)
+    scenario = extended(scenario, settings.catalogue)
     arrivals = arrivals_of(scenario, seed=seed)
     hear = conducted.ignored if watch is None else watched(len(arrivals), watch)
     run = partial(conducted.run, hear=hear) if engine == "conductor" else looped.run
-    records = run(settings, _nodes(scenario), arrivals, faults, disturb)
+    records = run(settings, _nodes(scenario), arrivals, faults, disturb, catalogue=scenario.catalogue)
     events = [record.event for record in records]
     result = run_result(
         events,
@@ -98,6 +99,7 @@ def simulate_streaming(
     """
     began, tally = time.perf_counter(), Tally()
     settings = _settings(scenario, policy, seed, overrides)
+    scenario = extended(scenario, settings.catalogue)
     arrivals = arrivals_of(scenario, seed=seed)
     heed = conducted.ignored if watch is None else watched(len(arrivals), watch)
 
@@ -106,7 +108,7 @@ def simulate_streaming(
         hear(record.event)
         heed(record)
 
-    conducted.stream(settings, _nodes(scenario), arrivals, sink)
+    conducted.stream(settings, _nodes(scenario), arrivals, sink, catalogue=scenario.catalogue)
     return tally.result(
         scenario=scenario.name,
         policy=settings.policy,

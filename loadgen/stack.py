@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
-from services.agent.work.emulated import emulated
+from services.agent.work.emulated import emulated_with
 from services.table import TABLE, ServiceEntry
 from shared.domain.states import ENDED, MOVES
 from shared.runtime.bus.contract import Unavailable
@@ -30,10 +31,16 @@ Maker = Callable[[Ports, str], Service]
 class MemoryStack:
     """Services by name, as tasks of the running loop."""
 
-    def __init__(self, bus: MemoryBus, settings: Settings, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        bus: MemoryBus,
+        settings: Settings,
+        nodes: Sequence[Node],
+        catalogue: CatalogueFile = NOTHING_MORE,
+    ) -> None:
         self.bus = bus
         self._settings = settings
-        self._makers = makers(settings, nodes)
+        self._makers = makers(settings, nodes, catalogue)
         self._ranks = {name: rank for rank, name in enumerate(self._makers)}
         self._clients: dict[str, MemoryClient] = {}
         self._lives = dict.fromkeys(self._makers, 0)
@@ -117,12 +124,19 @@ class MemoryStack:
                 await service.close()
 
 
-def makers(settings: Settings, nodes: Sequence[Node]) -> Mapping[str, Maker]:
-    """By name, in the order in which services that are ready at the same instant take their turns."""
+def makers(
+    settings: Settings, nodes: Sequence[Node], catalogue: CatalogueFile = NOTHING_MORE
+) -> Mapping[str, Maker]:
+    """By name, in the order in which services that are ready at the same instant take their turns.
+
+    `catalogue`: of the emulated world, beside the shipped entries.
+    """
     found: dict[str, Maker] = {}
     for entry in sorted(TABLE, key=lambda entry: entry.turn):
         if entry.on_every_node:
-            found |= {f"{entry.name}-{node.node_id}": _of_node(entry, settings, node) for node in nodes}
+            found |= {
+                f"{entry.name}-{node.node_id}": _of_node(entry, settings, node, catalogue) for node in nodes
+            }
         else:
             found[entry.name] = _of_cluster(entry, settings, nodes)
     return found
@@ -134,11 +148,12 @@ def _of_cluster(entry: ServiceEntry, settings: Settings, nodes: Sequence[Node]) 
     return lambda ports, _: build(settings, ports, **known)
 
 
-def _of_node(entry: ServiceEntry, settings: Settings, node: Node) -> Maker:
+def _of_node(entry: ServiceEntry, settings: Settings, node: Node, catalogue: CatalogueFile) -> Maker:
     """An agent in memory stands for an emulated node, whatever the settings say of live ones."""
     build = entry.build()
 
     def make(ports: Ports, life: str) -> Service:
-        return build(settings, ports, node=node, life=life, runner=emulated(settings, ports.clock))
+        runner = emulated_with(catalogue, settings, ports.clock)
+        return build(settings, ports, node=node, life=life, runner=runner)
 
     return make

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from schemas.base import File, Message
+from schemas.catalogue import CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, Name, Positive
 
@@ -74,6 +75,8 @@ class ScenarioFile(File, frozen=True, kw_only=True):
     workload: WorkloadSource
     settings: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     """settings of the services, by the names that `hopyard config show` prints"""
+    catalogue: CatalogueFile = CatalogueFile()
+    """models, data sets, GPUs and servers of the emulated world, beside those that ship with the product"""
 
 
 class Arrival(Message, frozen=True, kw_only=True):

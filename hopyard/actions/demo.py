@@ -83,6 +83,7 @@ def _stack_spec(spec: DemoSpec) -> StackSpec:
     return StackSpec(
         data=spec.data,
         cluster=cluster_of(spec.scenario),
+        catalogue=spec.scenario.catalogue,
         clock_origin=time.time(),
         speed=spec.speed,
         scenario=spec.scenario.name,

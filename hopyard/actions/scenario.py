@@ -10,7 +10,9 @@ import msgspec
 from hopyard.failures import Invalid, not_installed
 from hopyard.local.processes import Say
 from loadgen import scenarios
-from loadgen.in_force import InForce, in_force
+from loadgen.catalogue.files import read_catalogue
+from loadgen.in_force import InForce, catalogue_path, in_force
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ListedWorkload, ScenarioFile, TraceColumns, TraceWorkload
 from services.planner.work.registry import Registry, UnfitPolicy, names, options_kind
@@ -20,8 +22,11 @@ T = TypeVar("T")
 
 
 def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = None) -> ScenarioFile:
-    """A scenario whose jobs can be drawn. `columns`: of the trace, as they are typed. Raises Invalid."""
-    scenario = valid(lambda: scenarios.load_scenario(name))
+    """A scenario whose jobs can be drawn, with the catalogue of this shell.
+
+    `columns`: of the trace, as they are typed. Raises Invalid.
+    """
+    scenario = _with_catalogue(valid(lambda: scenarios.load_scenario(name)))
     if trace is not None:
         scenario = _traced(scenario, trace, None if columns is None else named_columns(columns))
     elif columns is not None:
@@ -30,18 +35,29 @@ def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = 
     return scenario
 
 
+def chosen_catalogue(scenario: str | None) -> CatalogueFile:
+    """Entries beside the shipped ones: of a scenario, and of the file that the settings of this shell name.
+
+    Raises Invalid.
+    """
+    if scenario is not None:
+        return _with_catalogue(valid(lambda: scenarios.load_scenario(scenario))).catalogue
+    path = _set(lambda: catalogue_path(os.environ))
+    return valid(lambda: read_catalogue(path)) if path else NOTHING_MORE
+
+
+def _with_catalogue(scenario: ScenarioFile) -> ScenarioFile:
+    path = _set(lambda: catalogue_path(os.environ))
+    return valid(lambda: scenarios.extended(scenario, path))
+
+
 def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, str]) -> InForce:
     """The scenario with the settings of this shell and of its settings file, as a live stack has them.
 
     `decided`: settings that an option decides, and which. Says what holds and what does nothing here.
     Raises Invalid.
     """
-    try:
-        found = in_force(scenario, os.environ, decided)
-    except UnknownSetting as error:
-        raise Invalid(f"{error}{_as_option(error.name)}") from None
-    except ValueError as error:
-        raise Invalid(str(error)) from None
+    found = _set(lambda: in_force(scenario, os.environ, decided))
     if found.given:
         values = ", ".join(f"{name}={value}" for name, value in sorted(found.given.items()))
         say(f"with settings of this shell: {values}")
@@ -49,6 +65,16 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
         say(f"without effect in a simulation: {', '.join(found.idle)}")
     check_policy(str(found.given["policy"]) if "policy" in found.given else None)
     return found
+
+
+def _set(load: Callable[[], T]) -> T:
+    """What `load` makes of the settings of this shell. Raises Invalid."""
+    try:
+        return load()
+    except UnknownSetting as error:
+        raise Invalid(f"{error}{_as_option(error.name)}") from None
+    except ValueError as error:
+        raise Invalid(str(error)) from None
 
 
 def _as_option(name: str) -> str:

@@ -10,6 +10,7 @@ from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stac
 from hopyard.local.processes import Restarts, Say
 from hopyard.local.stack import Stack, StackSpec, Value, running_stack
 from hopyard.local.stacks import listed
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 
 LOOK_EVERY_S = 1.0
@@ -18,6 +19,8 @@ RESTARTS = Restarts(most=6, within_s=120.0)
 
 class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterFile
+    catalogue: CatalogueFile = NOTHING_MORE
+    """of the emulated world, beside the shipped entries"""
     scenario: str
     """its name; empty without one"""
     settings: dict[str, Value]
@@ -47,6 +50,7 @@ def _stack_spec(spec: UpSpec) -> StackSpec:
     return StackSpec(
         data=spec.data,
         cluster=spec.cluster,
+        catalogue=spec.catalogue,
         clock_origin=clock_origin(spec.data, spec.speed, time.time()),
         speed=spec.speed,
         scenario=spec.scenario,

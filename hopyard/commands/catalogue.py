@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from hopyard.actions import completion
 from hopyard.commands.options import AsJson
 from hopyard.show.terminal import console, show_json
 
@@ -21,30 +22,44 @@ def catalogue(
         Kind | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}; left out: all.")
     ] = None,
     *,
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            "--scenario",
+            metavar="NAME|FILE",
+            help="With the entries of this scenario.",
+            autocompletion=completion.scenarios,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the models, data sets, GPUs and servers of the emulated world.
 
     Emulated nodes train these models and no others; a job of another is refused
-    when it is submitted. With --json every figure, and where it is from.
+    when it is submitted. Entries of your own are listed too: those of a scenario,
+    and those of the file that the setting catalogue names. With --json every
+    figure, and where it is from.
 
     $ hopyard catalogue models
     $ hopyard catalogue gpus --json
+    $ hopyard catalogue --scenario mine.yaml
     """
+    from hopyard.actions.scenario import chosen_catalogue  # noqa: PLC0415 - brings numpy
     from hopyard.show.catalogue import catalogue_tables  # noqa: PLC0415 - brings the catalogue
-    from loadgen.catalogue import specs  # noqa: PLC0415 - as above
+    from loadgen.catalogue.specs import catalogue_with  # noqa: PLC0415 - as above
 
+    known = catalogue_with(chosen_catalogue(scenario))
     found = {
-        Kind.MODELS: list(specs.models().values()),
-        Kind.DATASETS: specs.datasets(),
-        Kind.GPUS: specs.gpus(),
-        Kind.SERVERS: specs.servers(),
+        Kind.MODELS: list(known.models.values()),
+        Kind.DATASETS: known.datasets,
+        Kind.GPUS: known.gpus,
+        Kind.SERVERS: known.servers,
     }
     kinds = list(Kind) if kind is None else [kind]
     if as_json:
         show_json({each: found[each] for each in kinds})
         return
-    tables = catalogue_tables()
+    tables = catalogue_tables(known)
     for number, each in enumerate(kinds):
         if number:
             console().print()

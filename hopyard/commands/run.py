@@ -83,6 +83,7 @@ def up(
     """
     from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
         check_policy,
+        chosen_catalogue,
         chosen_cluster,
         chosen_scenario,
         cluster_of,
@@ -93,6 +94,7 @@ def up(
     chosen = None if cluster else chosen_scenario(scenario)
     spec = UpSpec(
         cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster or ""),
+        catalogue=chosen.catalogue if chosen else chosen_catalogue(None),
         scenario=chosen.name if chosen else "",
         settings=chosen.settings if chosen else {},
         data=data,

@@ -18,6 +18,7 @@ import msgspec
 from hopyard.failures import Died, Invalid, NotReady
 from hopyard.local.data_folder import StackFile
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
@@ -40,6 +41,8 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     data: Path
     cluster: ClusterFile
+    catalogue: CatalogueFile = NOTHING_MORE
+    """of the emulated world, beside the shipped entries; with none, the file that the settings name"""
     clock_origin: float
     speed: float = 1.0
     scenario: str = ""
@@ -140,7 +143,7 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
-    (spec.data / "cluster.json").write_bytes(msgspec.json.encode(spec.cluster))
+    write_files(spec)
     environ = environment(spec, stack.nats.url)
     logs = spec.data / "logs"
     return [
@@ -152,6 +155,13 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
         )
         for name, port in stack.ports.items()
     ]
+
+
+def write_files(spec: StackSpec) -> None:
+    """Those that the settings of all services name."""
+    (spec.data / "cluster.json").write_bytes(msgspec.json.encode(spec.cluster))
+    if spec.catalogue != NOTHING_MORE:
+        _catalogue_of(spec).write_bytes(msgspec.json.encode(spec.catalogue))
 
 
 def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
@@ -169,6 +179,8 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
     }
+    if spec.catalogue != NOTHING_MORE:
+        ours["catalogue"] = str(_catalogue_of(spec).absolute())
     sources = {
         **{
             name: f"scenario {spec.scenario}".strip()
@@ -180,6 +192,10 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
     }
     handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
     return _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours) | handed_on
+
+
+def _catalogue_of(spec: StackSpec) -> Path:
+    return spec.data / "catalogue.json"
 
 
 def _own(name: str, port: int) -> dict[str, str]:

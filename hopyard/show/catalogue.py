@@ -4,30 +4,35 @@ from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
-from loadgen.catalogue import specs
+from loadgen.catalogue.specs import Catalogue
 
 TERA, GIGA = 1e12, 1e9
 
 
-def catalogue_tables() -> Mapping[str, Table]:
+def catalogue_tables(known: Catalogue) -> Mapping[str, Table]:
     """By kind."""
-    return {"models": _models(), "datasets": _datasets(), "gpus": _gpus(), "servers": _servers()}
+    return {
+        "models": _models(known),
+        "datasets": _datasets(known),
+        "gpus": _gpus(known),
+        "servers": _servers(known),
+    }
 
 
-def _models() -> Table:
+def _models(known: Catalogue) -> Table:
     rows = (
         (row.model, row.dataset, str(row.batch), row.optimizer, row.precision, f"{row.parameters / 1e6:.3g}")
-        for row in specs.models().values()
+        for row in known.models.values()
     )
     return _table(("model", "dataset", ">batch", "optimizer", "precision", ">parameters, M"), rows)
 
 
-def _datasets() -> Table:
-    rows = ((name, f"{row.samples:,}", row.loading) for name, row in specs.datasets().items())
+def _datasets(known: Catalogue) -> Table:
+    rows = ((name, f"{row.samples:,}", row.loading) for name, row in known.datasets.items())
     return _table(("dataset", ">samples", "loading"), rows)
 
 
-def _gpus() -> Table:
+def _gpus(known: Catalogue) -> Table:
     rows = (
         (
             name,
@@ -35,15 +40,15 @@ def _gpus() -> Table:
             f"{row.bandwidth / GIGA:,.0f}",
             *(f"{rate / TERA:,.3g}" if rate else "" for rate in (row.fp32, row.tf32, row.fp16)),
         )
-        for name, row in specs.gpus().items()
+        for name, row in known.gpus.items()
     )
     return _table(("gpu", ">GB", ">GB/s", ">fp32, TFLOP/s", ">tf32", ">fp16"), rows)
 
 
-def _servers() -> Table:
+def _servers(known: Catalogue) -> Table:
     rows = (
         (name, str(row.cores), f"{row.speed:g}", f"{row.copy / GIGA:g}", f"{row.disk / GIGA:g}")
-        for name, row in specs.servers().items()
+        for name, row in known.servers.items()
     )
     return _table(("server", ">cores", ">speed", ">copy, GB/s", ">disk, GB/s"), rows)
 

@@ -1,7 +1,8 @@
 """How fast a model trains on one GPU of a cluster, by public facts alone: the measure of a job's size."""
 
-from loadgen.catalogue.specs import Model, datasets, gpu_of, server_of
+from loadgen.catalogue.specs import Catalogue
 from loadgen.catalogue.timing import compute, fits, iteration_s, loading
+from schemas.catalogue import Model
 from schemas.cluster import ClusterFile, NodeGroup
 
 
@@ -9,32 +10,32 @@ class FitsNowhere(ValueError):
     """No GPU of the cluster has the memory."""
 
 
-def reference_throughput(model: Model, cluster: ClusterFile) -> float:
+def reference_throughput(model: Model, cluster: ClusterFile, catalogue: Catalogue) -> float:
     """Samples/s on one GPU: the mean over the cluster's GPUs on which the model fits. Raises FitsNowhere."""
     rates = [
-        (group.count * group.gpus, _throughput(model, group))
+        (group.count * group.gpus, _throughput(model, group, catalogue))
         for group in cluster.nodes
-        if fits(model, gpu_of(group.gpu_type), model.batch)
+        if fits(model, catalogue.gpu_of(group.gpu_type), model.batch)
     ]
     if not rates:
         raise FitsNowhere(f"{model.model} with batch {model.batch} fits on no GPU of {cluster.name}")
     return sum(gpus * rate for gpus, rate in rates) / sum(gpus for gpus, _ in rates)
 
 
-def largest_gang(model: Model, cluster: ClusterFile) -> int:
+def largest_gang(model: Model, cluster: ClusterFile, catalogue: Catalogue) -> int:
     """GPUs of the most numerous type on which the model fits; 0 where it fits on none."""
     counts: dict[str, int] = {}
     for group in cluster.nodes:
-        if fits(model, gpu_of(group.gpu_type), model.batch):
+        if fits(model, catalogue.gpu_of(group.gpu_type), model.batch):
             counts[group.gpu_type] = counts.get(group.gpu_type, 0) + group.count * group.gpus
     return max(counts.values(), default=0)
 
 
-def _throughput(model: Model, group: NodeGroup) -> float:
-    server = server_of(group.server)
-    times = compute(model, gpu_of(group.gpu_type), model.batch, server.speed)
+def _throughput(model: Model, group: NodeGroup, catalogue: Catalogue) -> float:
+    server = catalogue.server_of(group.server)
+    times = compute(model, catalogue.gpu_of(group.gpu_type), model.batch, server.speed)
     data = loading(
-        datasets()[model.dataset],
+        catalogue.dataset_of(model),
         server,
         batch=model.batch,
         gpus=group.gpus,

@@ -1,127 +1,106 @@
-"""The catalogue as typed specifications: read once from the files that ship with the package."""
+"""The catalogue as a value: the entries of the files that ship with the package, and perhaps a user's own."""
 
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
-from typing import Annotated, Literal
 
-from msgspec import Meta
+import msgspec
 
-from schemas.base import File
+from schemas.catalogue import NOTHING_MORE, CatalogueFile, Dataset, Gpu, Model, Server
 from schemas.ids import GpuType
-from schemas.jobs import Count, Positive, Workload
+from schemas.jobs import Workload
+from shared.domain.catalogue import InvalidCatalogue, merged
 from shared.runtime.files import T, parse
-
-Portion = Annotated[float, Meta(gt=0, le=1)]
-
-
-class Model(File, frozen=True, kw_only=True):
-    """A model on a data set. Units stand at the top of `models.yaml`."""
-
-    model: str
-    dataset: str
-    batch: Count
-    optimizer: Literal["sgd", "adam", "adamw"]
-    learning_rate: Positive
-    parameters: Positive
-    forward: Positive
-    activations: Positive
-    kernels: Count
-    efficiency: Portion
-    precision: Literal["fp32", "tf32", "fp16"]
-    pattern: Literal[1, 2]
-    source: str
-
-    @property
-    def gradient_bytes(self) -> float:
-        """Gradients are reduced at 32 bit, whatever the precision of the arithmetic."""
-        return 4.0 * self.parameters
-
-
-class Dataset(File, frozen=True, kw_only=True):
-    samples: Count | Annotated[int, Meta(ge=1, le=1_000_000_000)]
-    disk: Positive
-    input: Positive
-    decode: Positive
-    loading: Literal["stable", "unstable"]
-    source: str
-
-
-class Gpu(File, frozen=True, kw_only=True):
-    fp32: Positive
-    tf32: Positive | None = None
-    fp16: Positive | None = None
-    memory: Positive
-    bandwidth: Positive
-    sustained: Portion
-    source: str
-
-    def peak(self, precision: str) -> float:
-        """FLOP/s at a precision; 32 bit where the card has no better."""
-        return {"tf32": self.tf32, "fp16": self.fp16}.get(precision) or self.fp32
-
-
-class Server(File, frozen=True, kw_only=True):
-    cores: Count
-    speed: Positive
-    copy: Positive
-    disk: Positive
-    source: str
+from shared.runtime.wording import hint, listed
 
 
 class UnknownWorkload(LookupError):
     """The catalogue has no such model, data set or GPU; the text says which."""
 
 
-@cache
-def models() -> dict[tuple[str, str], Model]:
-    """By model and data set."""
-    return {(row.model, row.dataset): row for row in _read("models.yaml", list[Model])}
+class Catalogue(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Compared by identity, so that what is computed from one can be kept: ask `catalogue_with` for it."""
+
+    models: dict[tuple[str, str], Model]
+    """by model and data set"""
+    datasets: dict[str, Dataset]
+    gpus: dict[GpuType, Gpu]
+    servers: dict[str, Server]
+    workloads: tuple[str, ...]
+    """its models, each as `MODEL on DATASET`, in alphabetical order"""
+
+    def dataset_of(self, model: Model) -> Dataset:
+        return self.datasets[model.dataset]
+
+    def model_of(self, workload: Workload) -> Model:
+        """Raises UnknownWorkload."""
+        try:
+            return self.models[workload.model, workload.dataset]
+        except KeyError:
+            raise UnknownWorkload(self._unknown(workload)) from None
+
+    def _unknown(self, workload: Workload) -> str:
+        """With what may have been meant: the same model on other data, or models of like names."""
+        text = f"the emulated world has no {workload.model} on {workload.dataset}"
+        names = sorted({model for model, _ in self.models})
+        meant = get_close_matches(workload.model, names, n=1 if workload.model in names else 3)
+        there = [f"{model} on {dataset}" for model, dataset in self.models if model in meant]
+        return f"{text}; it has {', '.join(there)}" if there else text
+
+    def gpu_of(self, gpu_type: GpuType) -> Gpu:
+        """Raises UnknownWorkload."""
+        try:
+            return self.gpus[gpu_type]
+        except KeyError:
+            raise UnknownWorkload(f"no facts about the GPU type {gpu_type}") from None
+
+    def server_of(self, name: str) -> Server:
+        """A server model nobody described is like the generic one."""
+        return self.servers.get(name) or self.servers["generic"]
+
+
+def shipped() -> Catalogue:
+    return catalogue_with(NOTHING_MORE)
+
+
+def catalogue_with(more: CatalogueFile) -> Catalogue:
+    """The shipped entries and more; the same object for equal additions. Raises InvalidCatalogue."""
+    return _catalogue(msgspec.json.encode(more))
+
+
+@lru_cache(maxsize=64)
+def _catalogue(more: bytes) -> Catalogue:
+    whole = merged(_shipped(), msgspec.json.decode(more, type=CatalogueFile))
+    _check(msgspec.json.decode(more, type=CatalogueFile), whole)
+    return Catalogue(
+        models={(row.model, row.dataset): row for row in whole.models},
+        datasets=whole.datasets,
+        gpus=whole.gpus,
+        servers=whole.servers,
+        workloads=tuple(sorted(f"{row.model} on {row.dataset}" for row in whole.models)),
+    )
+
+
+def _check(more: CatalogueFile, whole: CatalogueFile) -> None:
+    seen: set[tuple[str, str]] = set()
+    for index, row in enumerate(more.models):
+        if row.dataset not in whole.datasets:
+            known = sorted(whole.datasets)
+            reason = f"{row.dataset} is none of {listed(known)}{hint(row.dataset, known)}"
+            raise InvalidCatalogue(f"$.models[{index}].dataset", reason)
+        if (row.model, row.dataset) in seen:
+            raise InvalidCatalogue(f"$.models[{index}]", f"{row.model} on {row.dataset} is given twice")
+        seen.add((row.model, row.dataset))
 
 
 @cache
-def datasets() -> dict[str, Dataset]:
-    return _read("datasets.yaml", dict[str, Dataset])
-
-
-@cache
-def gpus() -> dict[GpuType, Gpu]:
-    return _read("gpus.yaml", dict[GpuType, Gpu])
-
-
-@cache
-def servers() -> dict[str, Server]:
-    return _read("servers.yaml", dict[str, Server])
-
-
-def model_of(workload: Workload) -> Model:
-    """Raises UnknownWorkload."""
-    try:
-        return models()[workload.model, workload.dataset]
-    except KeyError:
-        raise UnknownWorkload(_unknown(workload)) from None
-
-
-def _unknown(workload: Workload) -> str:
-    """With what may have been meant: the same model on other data, or models of like names."""
-    text = f"the emulated world has no {workload.model} on {workload.dataset}"
-    names = sorted({model for model, _ in models()})
-    meant = get_close_matches(workload.model, names, n=1 if workload.model in names else 3)
-    there = [f"{model} on {dataset}" for model, dataset in models() if model in meant]
-    return f"{text}; it has {', '.join(there)}" if there else text
-
-
-def gpu_of(gpu_type: GpuType) -> Gpu:
-    """Raises UnknownWorkload."""
-    try:
-        return gpus()[gpu_type]
-    except KeyError:
-        raise UnknownWorkload(f"no facts about the GPU type {gpu_type}") from None
-
-
-def server_of(name: str) -> Server:
-    """A server model nobody described is like the generic one."""
-    return servers().get(name) or servers()["generic"]
+def _shipped() -> CatalogueFile:
+    return CatalogueFile(
+        models=_read("models.yaml", list[Model]),
+        datasets=_read("datasets.yaml", dict[str, Dataset]),
+        gpus=_read("gpus.yaml", dict[GpuType, Gpu]),
+        servers=_read("servers.yaml", dict[str, Server]),
+    )
 
 
 def _read(name: str, kind: type[T]) -> T:

@@ -10,7 +10,7 @@ The backward pass does twice the work of the forward pass.
 
 import msgspec
 
-from loadgen.catalogue.specs import Dataset, Gpu, Model, Server
+from schemas.catalogue import Dataset, Gpu, Model, Server
 
 TRAFFIC = 2.0
 """bytes that a forward pass moves per byte of activations it keeps: each is written once and read once"""

@@ -6,8 +6,9 @@ from typing import Literal
 import numpy as np
 
 from loadgen.catalogue.reference import largest_gang, reference_throughput
-from loadgen.catalogue.specs import Model, datasets
+from loadgen.catalogue.specs import Catalogue, shipped
 from loadgen.workloads.mixes import Mix, MixEntry
+from schemas.catalogue import Model
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, LearningRate, Workload
 
@@ -19,20 +20,25 @@ RULES: dict[str, Literal["linear", "sqrt"]] = {"sgd": "linear", "adam": "sqrt", 
 class ReferenceCache:
     """Reference throughput and largest gang of each model on one cluster, each computed once."""
 
-    def __init__(self, cluster: ClusterFile) -> None:
+    def __init__(self, cluster: ClusterFile, catalogue: Catalogue | None = None) -> None:
+        """`catalogue`: by default the shipped one."""
+        self.catalogue = catalogue or shipped()
         self._cluster = cluster
         self._rates: dict[Model, float] = {}
         self._gangs: dict[Model, int] = {}
 
+    def spec(self, entry: MixEntry) -> Model:
+        return self.catalogue.models[entry.model, entry.dataset]
+
     def rate(self, model: Model) -> float:
         """Samples/s on one GPU, mean over the cluster. Raises FitsNowhere."""
         if model not in self._rates:
-            self._rates[model] = reference_throughput(model, self._cluster)
+            self._rates[model] = reference_throughput(model, self._cluster, self.catalogue)
         return self._rates[model]
 
     def largest_gang(self, model: Model) -> int:
         if model not in self._gangs:
-            self._gangs[model] = largest_gang(model, self._cluster)
+            self._gangs[model] = largest_gang(model, self._cluster, self.catalogue)
         return self._gangs[model]
 
 
@@ -47,7 +53,7 @@ def job_file(
             dataset=model.dataset,
             batch_size=model.batch,
             optimizer=model.optimizer,
-            dataset_samples=min(datasets()[model.dataset].samples, 100_000_000),
+            dataset_samples=min(reference.catalogue.dataset_of(model).samples, 100_000_000),
         ),
         gpus=gpus,
         samples=max(float(round(gpu_hours * HOUR_S * reference.rate(model))), 1.0),
@@ -59,7 +65,7 @@ def demand(
     mix: Mix, entry: MixEntry, gpu_hours: float, reference: ReferenceCache, random: np.random.Generator
 ) -> list[int]:
     """Some of the GPU counts of the job's class, enough of them that it need not run for ever."""
-    limit = max(reference.largest_gang(entry.spec), 1)
+    limit = max(reference.largest_gang(reference.spec(entry)), 1)
     size = mix.size_of(entry)
     low, high = (min(bound, limit) for bound in size.gpus)
     fewest, most = (min(bound, high - low + 1) for bound in size.choices)

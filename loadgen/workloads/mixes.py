@@ -8,7 +8,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from loadgen.catalogue.specs import Model, models
 from schemas.base import File
 from schemas.jobs import Count, Positive
 from shared.runtime.files import parse
@@ -29,10 +28,6 @@ class MixEntry(File, frozen=True, kw_only=True):
     dataset: str
     size: str
     weight: Positive = 1.0
-
-    @property
-    def spec(self) -> Model:
-        return models()[self.model, self.dataset]
 
 
 class Mix(File, frozen=True, kw_only=True):

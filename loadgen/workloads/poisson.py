@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from loadgen.catalogue.specs import Catalogue
 from loadgen.draws import generator
 from loadgen.workloads.jobs import HOUR_S, ReferenceCache, demand, job_file, named
 from loadgen.workloads.mixes import Mix, MixEntry, dealt, mix_named
@@ -10,9 +11,11 @@ from schemas.cluster import ClusterFile
 from schemas.scenarios import Arrival, PoissonWorkload
 
 
-def poisson_arrivals(workload: PoissonWorkload, cluster: ClusterFile, seed: int) -> list[Arrival]:
+def poisson_arrivals(
+    workload: PoissonWorkload, cluster: ClusterFile, seed: int, catalogue: Catalogue | None = None
+) -> list[Arrival]:
     """`workload.count` jobs in order of arrival. Raises UnknownMix, FitsNowhere."""
-    mix, reference = mix_named(workload.mix), ReferenceCache(cluster)
+    mix, reference = mix_named(workload.mix), ReferenceCache(cluster, catalogue)
     entries = _entries(mix, workload.count, generator(seed, "models"))
     sizes = gpu_hours(
         [mix.size_of(entry) for entry in entries],
@@ -26,8 +29,8 @@ def poisson_arrivals(workload: PoissonWorkload, cluster: ClusterFile, seed: int)
         Arrival(
             at_s=float(at_s),
             job=job_file(
-                named(entry.spec, index),
-                entry.spec,
+                named(reference.spec(entry), index),
+                reference.spec(entry),
                 gpu_hours=float(hours),
                 gpus=demand(mix, entry, float(hours), reference, random),
                 reference=reference,

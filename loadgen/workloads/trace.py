@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from loadgen.catalogue.reference import FitsNowhere
-from loadgen.catalogue.specs import models
+from loadgen.catalogue.specs import Catalogue
 from loadgen.draws import generator
 from loadgen.workloads.jobs import HOUR_S, ReferenceCache, job_file, named
 from loadgen.workloads.mixes import Mix, MixEntry, dealt, hints, mix_named
@@ -85,9 +85,11 @@ def _format(first: str, path: str) -> str:
     raise InvalidFile(path, 1, None, f"{said}; --columns {NAMING} reads any CSV file")
 
 
-def trace_arrivals(workload: TraceWorkload, cluster: ClusterFile, seed: int) -> list[Arrival]:
+def trace_arrivals(
+    workload: TraceWorkload, cluster: ClusterFile, seed: int, catalogue: Catalogue | None = None
+) -> list[Arrival]:
     """The first `limit` jobs, from the first arrival on. Raises MalformedRow, UnknownMix, FitsNowhere."""
-    mix, reference = mix_named(workload.mix), ReferenceCache(cluster)
+    mix, reference = mix_named(workload.mix), ReferenceCache(cluster, catalogue)
     jobs = read_trace(workload.path, workload.format, workload.columns).jobs[: workload.limit]
     return [
         Arrival(
@@ -111,8 +113,9 @@ def _assigned(
     if hours is None:
         hours = float(gpu_hours([mix.size_of(entry)], np.array([position]), None)[0])
     # More GPUs than the cluster has of a type that will do: the job keeps its work and runs on fewer.
-    gpus = min(job.gpus, max(reference.largest_gang(entry.spec), 1))
-    return job_file(named(entry.spec, index), entry.spec, gpu_hours=hours, gpus=[gpus], reference=reference)
+    model = reference.spec(entry)
+    gpus = min(job.gpus, max(reference.largest_gang(model), 1))
+    return job_file(named(model, index), model, gpu_hours=hours, gpus=[gpus], reference=reference)
 
 
 def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
@@ -120,13 +123,13 @@ def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
     named_so = hints().get(job.model or "")
     if named_so:
         return mix.entry(*named_so)
-    return next((entry for entry in mix.jobs if entry.spec.model == job.model), None)
+    return next((entry for entry in mix.jobs if entry.model == job.model), None)
 
 
 def _gpu_hours(job: TraceJob, reference: ReferenceCache) -> float | None:
     if job.duration_s is not None:
         return job.duration_s * job.gpus / HOUR_S
-    model = models().get(hints().get(job.model or "", ("", "")))
+    model = reference.catalogue.models.get(hints().get(job.model or "", ("", "")))
     if job.samples is None or model is None:
         return None
     try:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loadgen.catalogue.specs import models
+from loadgen.catalogue.specs import catalogue_with
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
 from loadgen.world.gang import ProcessTimes, Vector, timing
 from loadgen.world.iterations import STEP_NOISE, draw, draw_rounds
 from loadgen.world.servers import traits
 from schemas.calibration import Ring
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
 from schemas.jobs import JobSpec
 from schemas.measurements import Measured, Stretch
@@ -28,13 +29,15 @@ _Times = tuple[list[list[float]], list[list[float]], float]
 
 
 class EmulatedWorld:
-    """Implements `services.agent.work.world.World`. Holds nothing but its seed."""
+    """Implements `services.agent.work.world.World`. Holds nothing but its seed and catalogue."""
 
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
-    workloads: tuple[str, ...] = tuple(sorted(f"{model} on {dataset}" for model, dataset in models()))
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, catalogue: CatalogueFile = NOTHING_MORE) -> None:
+        """`catalogue`: entries beside the shipped ones. Raises InvalidCatalogue."""
         self._seed = seed
+        self._catalogue = catalogue_with(catalogue)
+        self.workloads: tuple[str, ...] = self._catalogue.workloads
 
     def stretch(self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, *, key: str, index: int) -> Stretch:
         """Raises DoesNotFit."""
@@ -55,7 +58,8 @@ class EmulatedWorld:
         self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, random: np.random.Generator
     ) -> _Times:
         """All processes at once, and an exchange in every iteration."""
-        parts = timing(self._seed, spec.workload, tuple(nodes), gangs.batches(gang, spec.workload.batch_size))
+        batches = gangs.batches(gang, spec.workload.batch_size)
+        parts = timing(self._catalogue, self._seed, spec.workload, tuple(nodes), batches)
         ring = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
         communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
         drawn = draw(parts, communication_s, _count(len(parts.node)), random)
@@ -70,7 +74,7 @@ class EmulatedWorld:
     ) -> _Times:
         """Some tasks a process, one after another, and an exchange of those that have any at the end."""
         each = tuple((spec.workload.batch_size,) * len(one) for one in tasks)
-        parts = timing(self._seed, spec.workload, tuple(nodes), each)
+        parts = timing(self._catalogue, self._seed, spec.workload, tuple(nodes), each)
         ring = [(node, len(one) - one.count(0)) for node, one in zip(nodes, tasks, strict=True)]
         communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
         count = [number for one in tasks for number in one]
@@ -79,7 +83,7 @@ class EmulatedWorld:
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""
-        parts = timing(self._seed, spec.workload, (node,), ((spec.workload.batch_size,),))
+        parts = timing(self._catalogue, self._seed, spec.workload, (node,), ((spec.workload.batch_size,),))
         drawn = draw(parts, 0.0, iterations, generator(self._seed, "profile", key))
         return Measured(
             data_s=tuple(drawn.data_s[:, 0].tolist()),

@@ -6,9 +6,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.catalogue.specs import Model, UnknownWorkload, datasets, gpu_of, model_of, server_of
+from loadgen.catalogue.specs import Catalogue, UnknownWorkload
 from loadgen.catalogue.timing import Compute, DataTimes, compute, fits, loading, memory_bytes
 from loadgen.world.servers import traits
+from schemas.catalogue import Model
 from schemas.cluster import Node
 from schemas.jobs import Workload
 from services.agent.work.world import DoesNotFit
@@ -45,10 +46,10 @@ class ProcessTimes(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=65_536)
-def member(seed: int, workload: Workload, node: Node, batch: int) -> GpuProcess:
+def member(catalogue: Catalogue, seed: int, workload: Workload, node: Node, batch: int) -> GpuProcess:
     """`batch`: samples of the GPU in an iteration. Raises DoesNotFit."""
     try:
-        model, gpu = model_of(workload), gpu_of(node.gpu_type)
+        model, gpu = catalogue.model_of(workload), catalogue.gpu_of(node.gpu_type)
     except UnknownWorkload as error:
         raise DoesNotFit(str(error)) from None
     if not fits(model, gpu, batch):
@@ -57,7 +58,7 @@ def member(seed: int, workload: Workload, node: Node, batch: int) -> GpuProcess:
             f"out of memory: {workload.model} with batch {batch} needs {needed / 1e9:.1f} GB, "
             f"a {node.gpu_type} has {gpu.memory / 1e9:.1f} GB"
         )
-    own, server = traits(seed, node.node_id), server_of(node.server)
+    own, server = traits(seed, node.node_id), catalogue.server_of(node.server)
     speed = server.speed * own.host
     own_server = msgspec.structs.replace(server, disk=server.disk * own.disk)
     own_gpu = msgspec.structs.replace(
@@ -65,7 +66,7 @@ def member(seed: int, workload: Workload, node: Node, batch: int) -> GpuProcess:
     )
     times = compute(model, own_gpu, batch, speed)
     data = loading(
-        datasets()[model.dataset],
+        catalogue.dataset_of(model),
         own_server,
         batch=batch,
         gpus=node.gpus,
@@ -76,10 +77,12 @@ def member(seed: int, workload: Workload, node: Node, batch: int) -> GpuProcess:
 
 
 @lru_cache(maxsize=4_096)
-def timing(seed: int, workload: Workload, nodes: tuple[Node, ...], batches: Batches) -> ProcessTimes:
+def timing(
+    catalogue: Catalogue, seed: int, workload: Workload, nodes: tuple[Node, ...], batches: Batches
+) -> ProcessTimes:
     """`batches`: samples of an iteration by node and GPU. Raises DoesNotFit."""
     pairs = list(zip(nodes, batches, strict=True))
-    members = [member(seed, workload, node, batch) for node, taken in pairs for batch in taken]
+    members = [member(catalogue, seed, workload, node, batch) for node, taken in pairs for batch in taken]
     gpus = [len(taken) for taken in batches]
 
     return ProcessTimes(

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from loadgen.catalogue.reference import reference_throughput
-from loadgen.catalogue.specs import model_of
+from loadgen.catalogue.specs import shipped
 from loadgen.scenarios import arrivals, cluster_names, cluster_of, load_cluster, load_scenario, scenario_names
 from schemas.settings import Settings
 from shared.domain.cluster import gpus_by_type, nodes_of, satisfiable
@@ -36,7 +36,9 @@ def gpu_hours(name: str) -> float:
     scenario = load_scenario(name)
     cluster = cluster_of(scenario)
     jobs = [job_spec(arrival.job) for arrival in arrivals(scenario)]
-    return sum(job.samples / reference_throughput(model_of(job.workload), cluster) for job in jobs) / 3600
+    known = shipped()
+    rates = [reference_throughput(known.model_of(job.workload), cluster, known) for job in jobs]
+    return sum(job.samples / rate for job, rate in zip(jobs, rates, strict=True)) / 3600
 
 
 def test_what_ships_is_what_the_papers_name() -> None:

@@ -28,7 +28,8 @@ def hours(arrival: Arrival) -> float:
     entry = MIX.entry(arrival.job.workload.model, arrival.job.workload.dataset)
     assert entry is not None
     assert arrival.job.samples is not None
-    return arrival.job.samples / ReferenceCache(CLUSTER).rate(entry.spec) / 3600
+    reference = ReferenceCache(CLUSTER)
+    return arrival.job.samples / reference.rate(reference.spec(entry)) / 3600
 
 
 def test_arrivals_come_at_the_rate_asked_for_and_in_order() -> None:

@@ -6,7 +6,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from loadgen.catalogue.specs import models
+from loadgen.catalogue.specs import shipped
 from loadgen.world import EmulatedWorld
 from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
@@ -18,7 +18,7 @@ from shared.domain import gangs
 
 
 def spec(model: str = "vit-b16", dataset: str = "food-101", batch_size: int | None = None) -> JobSpec:
-    known = models().get((model, dataset))
+    known = shipped().models.get((model, dataset))
     batch = batch_size or (known.batch if known else 32)
     workload = Workload(model=model, dataset=dataset, batch_size=batch)
     return JobSpec(name="job", workload=workload, demand=(1,), samples=1e6)
@@ -148,7 +148,7 @@ def test_spreading_a_job_that_computes_long_costs_little() -> None:
     assert throughput(job, gang) > 0.93 * throughput(job, [(node("a"), 1)])
 
 
-@pytest.mark.parametrize("workload", list(models())[:21], ids="-".join)
+@pytest.mark.parametrize("workload", list(shipped().models)[:21], ids="-".join)
 def test_more_gpus_are_faster_together_and_slower_each(workload: tuple[str, str]) -> None:
     job = spec(*workload)
     one, eight = (throughput(job, [(node(), gpus)]) for gpus in (1, 8))
@@ -173,14 +173,14 @@ def test_a_profile_has_one_number_an_iteration() -> None:
 
     assert {len(part) for part in parts} == {17}
     assert all(seconds > 0 for part in parts for seconds in part)
-    assert answer.parameters == models()["vit-b16", "food-101"].parameters
+    assert answer.parameters == shipped().models["vit-b16", "food-101"].parameters
 
 
 @pytest.mark.parametrize(("model", "dataset"), [("resnet50", "imagenet"), ("vit-b16", "food-101")])
 def test_a_profile_follows_the_pattern_of_the_model(model: str, dataset: str) -> None:
     answer = EmulatedWorld(1).profile(spec(model, dataset), node(), iterations=50, key="pr")
     parts = zip(answer.data_s, answer.forward_s, answer.backward_s, answer.update_s, strict=True)
-    overlap = models()[model, dataset].pattern == 1
+    overlap = shipped().models[model, dataset].pattern == 1
     predicted = [
         forward + (max(data, backward + update) if overlap else data + backward + update)
         for data, forward, backward, update in parts

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from loadgen.catalogue.specs import shipped
 from loadgen.world.gang import member
 from loadgen.world.servers import traits
 from schemas.cluster import Node
@@ -105,14 +106,14 @@ class WorldSpeeds:
 
     def _fits(self, workload: Workload, index: int) -> bool:
         try:
-            member(self._seed, workload, self._nodes[index], workload.batch_size)
+            member(shipped(), self._seed, workload, self._nodes[index], workload.batch_size)
         except DoesNotFit:
             return False
         return True
 
     def _parts(self, workload: Workload, index: int) -> tuple[float, ...]:
         """T_d, T_f, T_b, T_u, parameters and pattern of a process on a node, alone."""
-        one = member(self._seed, workload, self._nodes[index], workload.batch_size)
+        one = member(shipped(), self._seed, workload, self._nodes[index], workload.batch_size)
         times, model = one.times, one.model
         parts = times.forward_s, times.backward_s, times.update_s, model.parameters, float(model.pattern)
         return (one.data.mean_s, *parts)

@@ -13,9 +13,10 @@ from hopyard.lab.experiments.options import Options
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Overrides, Simulation
 from loadgen.catalogue.reference import FitsNowhere, reference_throughput
-from loadgen.catalogue.specs import Model, datasets
-from loadgen.scenarios import cluster_of
+from loadgen.catalogue.specs import Catalogue
+from loadgen.scenarios import catalogue_of, cluster_of
 from loadgen.workloads.mixes import mix_named
+from schemas.catalogue import Model
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, Workload
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
@@ -45,17 +46,18 @@ def cases(options: Options) -> Iterator[Case]:
         (QUICK_COUNTS, QUICK_COUNTS, 3) if options.quick else (COUNTS, REPEATED, REPEATS)
     )
     chosen = setup_of(PAPER, options.policies[0]).overrides
-    models = [entry.spec for entry in mix_named(MIX).jobs]
+    known = catalogue_of(options.scenario)
+    models = [known.models[entry.model, entry.dataset] for entry in mix_named(MIX).jobs]
     models = models[-5:] if options.quick else models
     theory = _listed(options.scenario, "theory", models, counts, 1)
     yield from _seeded(options, THEORY, theory, {**chosen, **NO_EVIDENCE}, "fifo")
-    learning_models = [model for model in models if model.model in REPEATED_MODELS and unstable(model)]
+    learning_models = [model for model in models if model.model in REPEATED_MODELS and unstable(model, known)]
     learning = _listed(options.scenario, "repeated", learning_models, repeated, repeats)
     yield from _seeded(options, LEARNING, learning, chosen, "fifo")
 
 
-def unstable(model: Model) -> bool:
-    return datasets()[model.dataset].loading == "unstable"
+def unstable(model: Model, known: Catalogue) -> bool:
+    return known.dataset_of(model).loading == "unstable"
 
 
 def _seeded(
@@ -70,28 +72,29 @@ def _listed(
     scenario: ScenarioFile, name: str, models: Sequence[Model], counts: Sequence[int], repeats: int
 ) -> ScenarioFile:
     """A job for every repeat, model, count and GPU type that it fits, all there from the start."""
-    cluster = cluster_of(scenario)
+    cluster, known = cluster_of(scenario), catalogue_of(scenario)
     jobs = [
         ArrivingJob(at_s=0.0, job=job)
         for repeat in range(repeats)
         for model in models
         for gpus in counts
-        for job in _jobs(model, gpus, cluster, repeat)
+        for job in _jobs(model, gpus, cluster, known, repeat)
     ]
     return ScenarioFile(
         name=f"{scenario.name}-{name}",
         cluster=cluster,
         workload=ListedWorkload(jobs=jobs),
         settings=scenario.settings,
+        catalogue=scenario.catalogue,
     )
 
 
-def _jobs(model: Model, gpus: int, cluster: ClusterFile, repeat: int) -> Iterator[JobFile]:
+def _jobs(model: Model, gpus: int, cluster: ClusterFile, known: Catalogue, repeat: int) -> Iterator[JobFile]:
     for gpu_type in cluster.gpu_types:
         groups = [group for group in cluster.nodes if group.gpu_type == gpu_type]
         alone = ClusterFile(name=cluster.name, gpu_types=cluster.gpu_types, nodes=groups)
         try:
-            rate = reference_throughput(model, alone)
+            rate = reference_throughput(model, alone, known)
         except FitsNowhere:
             continue
         if gpus <= sum(group.count * group.gpus for group in groups):

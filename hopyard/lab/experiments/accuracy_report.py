@@ -8,7 +8,7 @@ from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
 from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Finished
-from loadgen.catalogue.specs import datasets
+from loadgen.scenarios import catalogue_of
 from schemas.accuracy import Execution
 
 SHOWN = (("vit-b16", "food-101"), ("vgg13", "cifar10"))
@@ -21,7 +21,7 @@ Seeded = Sequence[tuple[int, Execution]]
 def report(finished: Sequence[Finished]) -> Iterator[Part]:
     by_group = {group: _executions(finished, group) for group in (THEORY, LEARNING, TRACE)}
     if by_group[THEORY]:
-        yield from _theory(by_group[THEORY])
+        yield from _theory(by_group[THEORY], _loads(finished))
     if by_group[LEARNING]:
         yield from _learning(by_group[LEARNING], finished)
     if by_group[TRACE]:
@@ -32,8 +32,9 @@ def report(finished: Sequence[Finished]) -> Iterator[Part]:
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
     """Accuracies over seeds, of stable and unstable loading, aggregated and distributed, by group."""
     found = []
+    loads = _loads(finished)
     for group in (THEORY, LEARNING, TRACE):
-        for arm, chosen in _kinds(_executions(finished, group)).items():
+        for arm, chosen in _kinds(_executions(finished, group), loads).items():
             value = _accuracy(chosen)
             if value is not None:
                 stated = ACCURACY_STABLE if group == THEORY and arm.startswith("stable") else None
@@ -61,10 +62,10 @@ def _executions(finished: Sequence[Finished], group: str) -> Seeded:
     ]
 
 
-def _kinds(executions: Seeded) -> dict[str, Seeded]:
+def _kinds(executions: Seeded, loads: Callable[[Execution], str]) -> dict[str, Seeded]:
     kinds: dict[str, list[tuple[int, Execution]]] = {}
     for seed, one in executions:
-        loading = _loads(one)
+        loading = loads(one)
         place = "distributed" if one.distributed else "aggregated"
         kinds.setdefault(f"{loading}, {place}", []).append((seed, one))
     return dict(sorted(kinds.items()))
@@ -78,14 +79,14 @@ def _accuracy(executions: Seeded) -> Summary | None:
     return summary([1 - sum(errors) / len(errors) for errors in by_seed.values()]) if by_seed else None
 
 
-def _theory(executions: Seeded) -> Iterator[Part]:
+def _theory(executions: Seeded, loads: Callable[[Execution], str]) -> Iterator[Part]:
     yield (
         "## Figure 6: the theory layer alone\n\nThroughput predicted when a job was placed against what it "
         "then did. The store answers nothing here: every prediction comes from the profile and the formulas. "
         f"The paper reports accuracies above {ACCURACY_STABLE:.0%} for stable data loading. "
         "Accuracy is 1 − mean of |predicted − measured| / measured."
     )
-    yield _table(executions, _loads, "data loading")
+    yield _table(executions, loads, "data loading")
     shown = _shown(executions)
     if shown:
         caption = "Predicted and measured throughput by GPU type and nodes × GPUs of each; mean over seeds."
@@ -171,10 +172,17 @@ def _share(executions: Seeded) -> str:
     return f"{value.mean:.1%}" + ("" if value.half_width is None else f" ± {value.half_width:.1%}")
 
 
-def _loads(one: Execution) -> str:
-    """How its data set loads, as the catalogue has it; the profiler sees only what some iterations show."""
-    dataset = one.fingerprint.split("|")[1]
-    return datasets()[dataset].loading
+def _loads(finished: Sequence[Finished]) -> Callable[[Execution], str]:
+    """How an execution's data set loads, as the catalogue of the runs has it.
+
+    The profiler sees only what some iterations show.
+    """
+    loading = {
+        name: dataset.loading
+        for one in finished
+        for name, dataset in catalogue_of(one.case.trial.scenario).datasets.items()
+    }
+    return lambda one: loading[one.fingerprint.split("|")[1]]
 
 
 def _workload(one: Execution) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from schemas.calibration import AllReduceTimes
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
 from schemas.questions import TimeAllReduce
@@ -27,8 +28,10 @@ from services.agent.tasks import (
 from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
 from services.agent.work.runner import Write
-from services.agent.work.world import DoesNotFit, World
+from services.agent.work.world import DoesNotFit, World, WorldFactory
+from shared.domain.catalogue import InvalidCatalogue
 from shared.runtime.clock import Alarm, Clock
+from shared.runtime.files import fault, read_file
 from shared.runtime.plugins import WORLDS
 
 V = TypeVar("V")
@@ -214,10 +217,19 @@ class EmulatedRunner:
 
 
 def emulated(settings: Settings, clock: Clock) -> EmulatedRunner:
-    """A `RunnerFactory`: on the world that the settings name. Raises UnknownPlugin."""
-    world: World = WORLDS.load(settings.world)(settings.seed)
+    """A `RunnerFactory`: on the world that the settings name. Raises UnknownPlugin, InvalidFile."""
+    more = read_file(settings.catalogue, CatalogueFile) if settings.catalogue else NOTHING_MORE
+    try:
+        return emulated_with(more, settings, clock)
+    except InvalidCatalogue as error:
+        raise fault(settings.catalogue, error.field, error.reason) from None
+
+
+def emulated_with(catalogue: CatalogueFile, settings: Settings, clock: Clock) -> EmulatedRunner:
+    """As `emulated`, with these entries and those of no file. Raises UnknownPlugin, InvalidCatalogue."""
+    make: WorldFactory = WORLDS.load(settings.world)
     return EmulatedRunner(
-        world,
+        make(settings.seed, catalogue),
         clock,
         startup_s=settings.startup_s,
         checkpoint_s=settings.checkpoint_s,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from schemas.calibration import Ring
+from schemas.catalogue import CatalogueFile
 from schemas.cluster import Node
 from schemas.jobs import JobSpec
 from schemas.measurements import Measured, Stretch
@@ -44,4 +45,6 @@ class World(Protocol):
 class WorldFactory(Protocol):
     """What `HOPYARD_WORLD` names."""
 
-    def __call__(self, seed: int) -> World: ...
+    def __call__(self, seed: int, catalogue: CatalogueFile) -> World:
+        """`catalogue`: what the user added to what the world knows by itself. Raises InvalidCatalogue."""
+        ...

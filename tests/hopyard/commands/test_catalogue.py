@@ -1,10 +1,11 @@
 """The catalogue, as it is shown."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from loadgen.catalogue.specs import models
+from loadgen.catalogue.specs import shipped
 from loadgen.world.emulated import EmulatedWorld
 from tests.hopyard.cli_line import Hopyard, command_line
 
@@ -18,7 +19,7 @@ def test_it_lists_what_the_emulated_world_knows(hopyard: Hopyard) -> None:
     shown = hopyard("catalogue", "--json")
     found = json.loads(shown.out)
     pairs = {(row["model"], row["dataset"]) for row in found["models"]}
-    assert pairs == set(models())
+    assert pairs == set(shipped().models)
     assert {f"{model} on {dataset}" for model, dataset in pairs} == set(EmulatedWorld(1).workloads)
     assert {"h100", "h200", "a10", "l4", "l40s", "mi300x"} <= set(found["gpus"])
     assert all(row["source"] for row in found["gpus"].values())
@@ -29,3 +30,36 @@ def test_one_kind_is_a_table(hopyard: Hopyard) -> None:
     assert "h100" in shown.out
     assert "resnet18" not in shown.out
     assert hopyard("catalogue", "gpuss").code == 2
+
+
+OWN = "{fp32: 75e12, memory: 180e9, bandwidth: 7.7e12, sustained: 0.8}"
+
+
+def test_entries_of_a_scenario_and_of_the_setting_are_listed(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, own = tmp_path / "mine.yaml", tmp_path / "own.yaml"
+    scenario.write_text(
+        "name: mine\ncluster: tiny\nworkload: {arrivals: poisson, count: 1, mix: short}\n"
+        f"catalogue: {{gpus: {{b200: {OWN}}}}}\n"
+    )
+    own.write_text(f"gpus: {{b300: {OWN}}}\n")
+    shown = hopyard("catalogue", "gpus", "--scenario", str(scenario)).out
+    assert "b200" in shown
+    assert "b300" not in shown
+    monkeypatch.setenv("HOPYARD_CATALOGUE", str(own))
+    assert "b300" in hopyard("catalogue", "gpus").out
+    assert {"b200", "b300", "h100"} <= set(
+        json.loads(hopyard("catalogue", "gpus", "--scenario", str(scenario), "--json").out)["gpus"]
+    )
+
+
+def test_a_fault_of_the_file_that_the_setting_names_is_said(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(f"gpus:\n  b300: {OWN.replace('memory', 'memroy')}\n")
+    monkeypatch.setenv("HOPYARD_CATALOGUE", str(own))
+    refused = hopyard("catalogue", "gpus")
+    assert refused.code == 2
+    assert "own.yaml:2: $.gpus[...].memroy: there is no such field; did you mean memory?" in refused.err

@@ -6,7 +6,9 @@ from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
 from hopyard.failures import Invalid, Unreachable
-from hopyard.local.stack import StackSpec, environment, free_ports, settings_of
+from hopyard.local.stack import StackSpec, environment, free_ports, settings_of, write_files
+from schemas.catalogue import CatalogueFile, Server
+from shared.runtime.files import read_file
 from shared.runtime.settings import sources_of
 from tests.hopyard.cli_builders import cluster
 
@@ -27,6 +29,17 @@ def test_services_are_configured_as_the_scenario_says(tmp_path: Path) -> None:
     assert variables["HOPYARD_ROUND_S"] == "120.0"
     assert variables["HOPYARD_CLOCK_ORIGIN"] == "1000.5"
     assert variables["HOPYARD_NATS_URL"] == "nats://127.0.0.1:1"
+
+
+def test_agents_find_the_entries_of_the_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_CATALOGUE", "another.yaml")
+    more = CatalogueFile(servers={"attic": Server(cores=4, speed=1.0, copy=1e9, disk=1e9)})
+    own = replace(spec(tmp_path), catalogue=more)
+    write_files(own)
+    path = Path(environment(own, "")["HOPYARD_CATALOGUE"])
+    assert path.parent == tmp_path
+    assert read_file(path, CatalogueFile) == more
+    assert environment(spec(tmp_path), "")["HOPYARD_CATALOGUE"] == "another.yaml"
 
 
 def test_the_environment_wins_over_the_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

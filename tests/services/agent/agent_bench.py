@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from schemas.base import Event
 from schemas.calibration import Ring
+from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
 from schemas.events import GangFormed, NodeJoined, StartOrdered, StopOrdered
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
@@ -127,8 +128,9 @@ class FixedWorld:
     modes = MODES
     workloads: tuple[str, ...] = ()
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, catalogue: CatalogueFile = NOTHING_MORE) -> None:
         self.seed = seed
+        self.catalogue = catalogue
 
     def stretch(
         self,

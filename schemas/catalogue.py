@@ -1,0 +1,103 @@
+"""What an emulated world knows of models, data sets, GPUs and servers: also the form of a user's own file.
+
+Units stand at the top of the files in `loadgen/catalogue/`.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from schemas.base import File
+from schemas.ids import GpuType
+from schemas.jobs import Count, Positive
+
+Portion = Annotated[float, Meta(gt=0, le=1)]
+Title = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Model(File, frozen=True, kw_only=True):
+    """A model on a data set."""
+
+    model: Title
+    dataset: Title
+    batch: Count
+    """samples per GPU"""
+    optimizer: Literal["sgd", "adam", "adamw"]
+    learning_rate: Positive
+    parameters: Positive
+    forward: Positive
+    """FLOPs per sample of a forward pass"""
+    activations: Positive
+    """bytes per sample that are kept for the backward pass, at 32 bit"""
+    kernels: Count
+    """launched in a forward pass"""
+    efficiency: Portion
+    """of what a GPU sustains that this model's large kernels reach"""
+    precision: Literal["fp32", "tf32", "fp16"]
+    pattern: Literal[1, 2]
+    """1 overlaps loading with the backward pass, 2 does not"""
+    source: str = ""
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Gradients are reduced at 32 bit, whatever the precision of the arithmetic."""
+        return 4.0 * self.parameters
+
+
+class Dataset(File, frozen=True, kw_only=True):
+    samples: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    """in an epoch"""
+    disk: Positive
+    """bytes read per sample"""
+    input: Positive
+    """bytes per sample that go to the GPU"""
+    decode: Positive
+    """seconds of a reference core per sample"""
+    loading: Literal["stable", "unstable"]
+    source: str = ""
+
+
+class Gpu(File, frozen=True, kw_only=True):
+    fp32: Positive
+    """FLOP/s, as `tf32` and `fp16`"""
+    tf32: Positive | None = None
+    fp16: Positive | None = None
+    memory: Positive
+    """bytes"""
+    bandwidth: Positive
+    """bytes/s"""
+    sustained: Portion
+    """of the peak that long kernels hold"""
+    source: str = ""
+
+    def peak(self, precision: str) -> float:
+        """FLOP/s at a precision; 32 bit where the card has no better."""
+        return {"tf32": self.tf32, "fp16": self.fp16}.get(precision) or self.fp32
+
+
+class Server(File, frozen=True, kw_only=True):
+    cores: Count
+    speed: Positive
+    """of a core, relative to the reference"""
+    copy: Positive
+    """bytes/s from host memory to a GPU"""
+    disk: Positive
+    """bytes/s"""
+    source: str = ""
+
+
+class CatalogueFile(File, frozen=True, kw_only=True):
+    """Entries beside those that ship with the product; one of a known name replaces it."""
+
+    models: list[Model] = msgspec.field(default_factory=list)
+    """one of the same model and data set replaces it"""
+    datasets: dict[Title, Dataset] = msgspec.field(default_factory=dict)
+    gpus: dict[GpuType, Gpu] = msgspec.field(default_factory=dict)
+    """by the type that a cluster file names"""
+    servers: dict[Title, Server] = msgspec.field(default_factory=dict)
+    """by the server that a cluster file names"""
+
+
+NOTHING_MORE = CatalogueFile()
+"""the shipped entries alone"""
