@@ -175,6 +175,8 @@ class Settings(File, frozen=True, kw_only=True):
     """agent: what finds the node it stands for; an entry point of `hopyard.nodes`, or `module:attribute`"""
     world: str = "emulated"
     """of the emulated runner: an entry point of `hopyard.worlds`, or `module:attribute`"""
+    learnt_from: str = ""
+    """of the world `learnt`: path of what another stack knows, as `hopyard store export` writes it"""
     catalogue: str = ""
     """path of a file with models, data sets, GPUs and servers of the emulated world, beside those that ship
     with the product; an entry of a known name replaces it"""

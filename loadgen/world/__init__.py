@@ -6,5 +6,18 @@ latency and saturate slowly; every iteration has noise. Parameters come from `lo
 """
 
 from loadgen.world.emulated import EmulatedWorld
+from loadgen.world.learnt import LearntWorld
+from schemas.catalogue import CatalogueFile
+from schemas.settings import Settings
 
-__all__ = ["EmulatedWorld"]
+__all__ = ["EmulatedWorld", "LearntWorld", "emulated", "learnt"]
+
+
+def emulated(settings: Settings, catalogue: CatalogueFile) -> EmulatedWorld:
+    """A `WorldFactory`. Raises InvalidCatalogue."""
+    return EmulatedWorld(settings.seed, catalogue)
+
+
+def learnt(settings: Settings, catalogue: CatalogueFile) -> LearntWorld:  # noqa: ARG001 - it knows what was measured
+    """A `WorldFactory`: of the file that the setting `learnt_from` names. Raises InvalidFile."""
+    return LearntWorld.of_file(settings.learnt_from, seed=settings.seed)

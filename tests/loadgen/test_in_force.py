@@ -4,12 +4,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from loadgen import simulation
 from loadgen.in_force import LIVE_ONLY, in_force
 from loadgen.scenarios import load_scenario
 from schemas.settings import Settings
+from shared.runtime.files import InvalidFile
 from tests.hopyard.lab.experiment_builders import small
 
 READ: set[str] = set()
@@ -31,6 +33,9 @@ def test_a_setting_that_no_simulation_reads_is_named_as_one(monkeypatch: pytest.
     READ.clear()
     monkeypatch.setattr(simulation, "Settings", Noted)
     simulation.simulate(small(), policy="fifo")
+    learnt = msgspec.structs.replace(small(), settings={**small().settings, "world": "learnt"})
+    with pytest.raises(InvalidFile, match="learnt_from"):
+        simulation.simulate(learnt, policy="fifo")
     assert set(Settings.__struct_fields__) - READ <= LIVE_ONLY
 
 

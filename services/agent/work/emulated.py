@@ -229,7 +229,7 @@ def emulated_with(catalogue: CatalogueFile, settings: Settings, clock: Clock) ->
     """As `emulated`, with these entries and those of no file. Raises UnknownPlugin, InvalidCatalogue."""
     make: WorldFactory = WORLDS.load(settings.world)
     return EmulatedRunner(
-        make(settings.seed, catalogue),
+        make(settings, catalogue),
         clock,
         startup_s=settings.startup_s,
         checkpoint_s=settings.checkpoint_s,

@@ -12,6 +12,7 @@ from schemas.cluster import Node
 from schemas.jobs import JobSpec
 from schemas.measurements import Measured, Stretch
 from schemas.placement import Gang, Mode
+from schemas.settings import Settings
 
 
 class DoesNotFit(RuntimeError):
@@ -45,6 +46,9 @@ class World(Protocol):
 class WorldFactory(Protocol):
     """What `HOPYARD_WORLD` names."""
 
-    def __call__(self, seed: int, catalogue: CatalogueFile) -> World:
-        """`catalogue`: what the user added to what the world knows by itself. Raises InvalidCatalogue."""
+    def __call__(self, settings: Settings, catalogue: CatalogueFile) -> World:
+        """`catalogue`: what the user added to what the world knows by itself.
+
+        Raises InvalidCatalogue, InvalidFile.
+        """
         ...

@@ -12,6 +12,7 @@ from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured, Stretch
 from schemas.placement import LOCKSTEP, Gang, Lockstep, Mode, Relaxed, Sync
+from schemas.settings import Settings
 from services.agent.core import Agent
 from services.agent.tasks import Report
 from services.agent.work.world import DoesNotFit
@@ -128,8 +129,8 @@ class FixedWorld:
     modes = MODES
     workloads: tuple[str, ...] = ()
 
-    def __init__(self, seed: int = 0, catalogue: CatalogueFile = NOTHING_MORE) -> None:
-        self.seed = seed
+    def __init__(self, settings: Settings | None = None, catalogue: CatalogueFile = NOTHING_MORE) -> None:
+        self.settings = settings
         self.catalogue = catalogue
 
     def stretch(

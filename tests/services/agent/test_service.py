@@ -211,9 +211,8 @@ def test_an_unknown_world_is_refused_by_name(name: str) -> None:
 
 
 def test_a_runner_of_ones_own_takes_the_emulated_ones_place() -> None:
-    runner = EmulatedRunner(
-        WORLDS.load(SETTINGS.world)(1), LoopClock(), startup_s=0.0, checkpoint_s=0.0, observe_every_s=60.0
-    )
+    world = WORLDS.load(SETTINGS.world)(SETTINGS)
+    runner = EmulatedRunner(world, LoopClock(), startup_s=0.0, checkpoint_s=0.0, observe_every_s=60.0)
     ports = Ports(bus=MemoryBus(LoopClock()), clock=LoopClock())
     assert build(Settings(world="atlantis"), ports, node(), runner=runner).name == f"agent-{HERE}"
 

@@ -14,8 +14,8 @@ def test_names_are_listed_without_importing_anything() -> None:
 
 
 def test_an_installed_name_stands_for_its_entry_point() -> None:
-    assert WORLDS.target("emulated") == "loadgen.world:EmulatedWorld"
-    assert WORLDS.load("emulated").__name__ == "EmulatedWorld"
+    assert WORLDS.target("emulated") == "loadgen.world:emulated"
+    assert WORLDS.load("emulated").__name__ == "emulated"
 
 
 def test_a_module_and_attribute_need_not_be_installed() -> None:

@@ -1,0 +1,89 @@
+"""What an exported store knows, without a service around it: a library for worlds that go by it."""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+
+from schemas.archive import header_of, workload_of
+from schemas.calibration import Ring
+from schemas.cluster import Node
+from schemas.events import TimeModules
+from schemas.ids import GpuType
+from schemas.jobs import Workload
+from schemas.placement import Gang
+from schemas.questions import ImportStore
+from services.estimator.lookup.columns import Wanted
+from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.store.archive import enter
+from services.estimator.store.contract import Store
+from services.estimator.store.memory_store import MemoryStore
+from services.estimator.theory.paths import exchange, paths_of
+
+NO_AGEING_S = 1e12
+"""half-life of what was observed: an export is what it is"""
+ENOUGH = Enough(observations=1, seconds=0.0)
+LINES_AT_ONCE = 10_000
+
+
+class UnreadableExport(ValueError):
+    """`line` counts from 1."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+class Recall:
+    """Observations first, theory beneath, as the estimator answers."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def workloads(self) -> list[Workload]:
+        """Those whose time modules are known."""
+        return [workload_of(fingerprint) for fingerprint in self._store.workloads()]
+
+    def throughput(self, workload: Workload, nodes: Sequence[Node], gang: Gang) -> float:
+        """samples/s of the whole gang; `nodes`: of its members, in their order. NaN: nothing is known."""
+        wanted = Wanted(
+            fingerprints=(workload.fingerprint,),
+            nodes=tuple(nodes),
+            job=np.zeros(1, dtype=np.int64),
+            start=np.array([0, len(nodes)]),
+            node=np.arange(len(nodes)),
+            gpus=np.array([one.gpus for one in gang.members]),
+        )
+        return float(estimate(wanted, self._store, ENOUGH).throughput[0])
+
+    def modules(self, workload: Workload, gpu_type: GpuType) -> TimeModules | None:
+        known = self._store.theory([workload.fingerprint]).get(workload.fingerprint)
+        return known.modules.get(gpu_type) if known else None
+
+    def all_reduce_s(self, ring: Ring, size: float) -> float:
+        """Of `size` bytes, by the path measured for the type of the ring's first node (Hops eq. 2)."""
+        node = ring.members[0][0]
+        latency_s, bandwidth = exchange(
+            [paths_of(node, self._store.bandwidths().get(node.gpu_type))],
+            np.zeros(1, dtype=np.int64),
+            np.array([ring.distributed]),
+            np.array([ring.gpus / len(ring.members)]),
+        )
+        moved = size if ring.distributed else size * (ring.gpus - 1) / ring.gpus
+        return float(latency_s[0] + moved / bandwidth[0])
+
+
+def recalled(export: Iterable[bytes]) -> Recall:
+    """`export`: its lines, the header first. Raises UnreadableExport."""
+    lines = iter(export)
+    try:
+        header_of(next(lines, b""))
+    except ValueError as error:
+        raise UnreadableExport(1, str(error)) from None
+    store, first = MemoryStore(NO_AGEING_S), 2
+    while page := tuple(islice(lines, LINES_AT_ONCE)):
+        taken = enter(store, ImportStore(lines=page))
+        if taken.wrong is not None:
+            raise UnreadableExport(first + taken.wrong[0], taken.wrong[1])
+        first += len(page)
+    return Recall(store)

@@ -1,0 +1,92 @@
+"""The world that is what a store has learnt."""
+
+from pathlib import Path
+
+import pytest
+
+from loadgen.world import LearntWorld
+from schemas.archive import Header, encoded
+from schemas.calibration import Ring
+from schemas.placement import Gang
+from schemas.questions import ExportStore
+from schemas.settings import Settings
+from services.agent.work.world import DoesNotFit
+from services.estimator.recall import Recall
+from services.estimator.store.archive import page
+from services.estimator.store.memory_store import MemoryStore
+from shared.runtime.files import InvalidFile
+from shared.runtime.plugins import WORLDS
+from tests.services.estimator.estimator_builders import GIGA, modules, node, observed, spec, workload
+
+HERE = node("a0", gpus=8)
+
+
+def store() -> MemoryStore:
+    """A second an iteration of 100 samples on type A; on a0, one GPU did 50 samples/s."""
+    made = MemoryStore(half_life_s=1e9)
+    made.keep(workload(), {HERE.gpu_type: modules()})
+    made.add([observed("a0", throughput=50.0)])
+    return made
+
+
+def export(folder: Path) -> Path:
+    file = folder / "lab.jsonl"
+    lines = [encoded(Header(version=2)), *page(store(), ExportStore()).lines]
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    return file
+
+
+def rate(world: LearntWorld, gang: dict[str, int]) -> float:
+    nodes = [node(name, gpus=8) for name in gang]
+    members = Gang.of({one.node_id: gang[one.node_id] for one in nodes})
+    return world.stretch(spec(), nodes, members, key="p", index=0).throughput
+
+
+def test_what_was_observed_wins_over_what_theory_says() -> None:
+    world = LearntWorld(Recall(store()), seed=1)
+    assert rate(world, {"a0": 1}) == pytest.approx(50.0)
+    assert rate(world, {"a0": 2}) == pytest.approx(2 * 100.0, rel=0.02)  # theory: 1 s an iteration
+    assert rate(world, {"a1": 1}) == pytest.approx(50.0)  # the type's
+
+
+def test_it_profiles_as_the_modules_are_and_reduces_as_the_paths_are() -> None:
+    world = LearntWorld(Recall(store()), seed=1)
+    measured = world.profile(spec(), HERE, iterations=12, key="p")
+    assert measured.iteration_s == pytest.approx([1.0] * 12)
+    assert measured.parameters == modules().parameters
+    ring = Ring(members=((HERE, 4),))
+    assert world.all_reduce(ring, size=10 * GIGA, repeats=2, key="p") == pytest.approx((0.75, 0.75))
+
+
+def test_what_the_store_never_saw_does_not_fit() -> None:
+    world = LearntWorld(Recall(store()), seed=1)
+    with pytest.raises(DoesNotFit, match="nothing about vgg on imagenet on A"):
+        world.stretch(spec("vgg"), [HERE], Gang.of({HERE.node_id: 1}), key="p", index=0)
+    with pytest.raises(DoesNotFit, match="on B"):
+        world.profile(spec(), node("b0", "B"), iterations=10, key="p")
+
+
+def test_it_is_read_from_an_export_by_name(tmp_path: Path) -> None:
+    make = WORLDS.load("learnt")
+    world = make(Settings(learnt_from=str(export(tmp_path))), None)
+    assert world.workloads == ("resnet18 on imagenet",)
+    assert rate(world, {"a0": 1}) == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "lab.jsonl:1: not an exported store"),
+        (b'{"kind":"hopyard-store","version":99}\n', "lab.jsonl:1: an export of version 99"),
+        (encoded(Header(version=2)) + b'\n{"kind":"theory"}\n', "lab.jsonl:2: "),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_its_line(text: bytes, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / "lab.jsonl"
+    file.write_bytes(text)
+    with pytest.raises(InvalidFile, match=reason):
+        LearntWorld.of_file(str(file), seed=1)
+    with pytest.raises(InvalidFile, match="learnt_from"):
+        LearntWorld.of_file("", seed=1)
+    with pytest.raises(InvalidFile, match="No such file"):
+        LearntWorld.of_file(str(tmp_path / "none"), seed=1)
