@@ -1,9 +1,17 @@
 """The few struct bases that all messages share: what travels, what happened, what a user wrote."""
 
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
+
+V = TypeVar("V")
+
+
+def written(default: V) -> V:
+    """The default of a field that is written even where it holds it, though its struct omits defaults."""
+    field: V = msgspec.field(default_factory=lambda: default)
+    return field
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

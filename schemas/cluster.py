@@ -35,7 +35,7 @@ class ClusterFile(File, frozen=True, kw_only=True):
     nodes: Annotated[list[NodeGroup], Meta(min_length=1)]
 
 
-class Node(Message, frozen=True, kw_only=True):
+class Node(Message, frozen=True, kw_only=True, omit_defaults=True):
     """A server as its agent announces it. Nodes of one type are neighbours in the order of their ids."""
 
     node_id: NodeId
@@ -46,3 +46,7 @@ class Node(Message, frozen=True, kw_only=True):
     """bytes/s, inside the node"""
     network_bandwidth: float
     """bytes/s, between nodes"""
+    address: str = ""
+    """host name or IP by which other nodes reach it; empty: they need not, its jobs are emulated"""
+    until: float | None = None
+    """cluster time at which the node goes away; null: not known to go"""

@@ -9,7 +9,7 @@ import re
 from enum import StrEnum
 from typing import ClassVar
 
-from schemas.base import Event, Message
+from schemas.base import Event, Message, written
 from schemas.cluster import Node
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
@@ -81,6 +81,10 @@ class PreemptReason(StrEnum):
     PLAN = "plan"
     NODE_LOST = "node-lost"
     AGENT_RESTARTED = "agent-restarted"
+    INTERRUPTED = "interrupted"
+    """its processes ended by no fault of the job: a lost peer, a foreign signal, a faulty GPU"""
+    FAILED = "failed"
+    """its processes failed, and it has retries left"""
 
 
 class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
@@ -310,10 +314,13 @@ class NodeReturned(NodeEvent, frozen=True, kw_only=True, tag="node.returned"):
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
 
-class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained"):
+class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit_defaults=True):
     """Nothing new starts on the node; what runs leaves it at the next round."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+    reason: str = ""
+    """why, in a few words; empty: nobody said"""
 
 
 class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored"):
@@ -354,17 +361,27 @@ class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ord
             raise ValueError("the nodes of an order are those of its gang")
 
 
-class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed"):
-    """An order to the leader: every worker of the gang is up, training begins."""
+class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed", omit_defaults=True):
+    """An order: every worker of the gang is up, training begins.
+
+    With a `meeting` it goes to every node of the gang, without one to its leaders alone.
+    """
+
+    meeting: str = ""
+    """`host:port` where the processes of the gang meet; empty: they need not"""
 
 
 class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-ordered"):
     """The processes shall checkpoint and end. Harmless when they are already gone."""
 
 
-class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started"):
+class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started", omit_defaults=True):
     gpu_indices: tuple[int, ...]
     """the GPUs it owns on the node"""
+    meeting: str = ""
+    """`host:port` where the gang's processes meet; from the node of rank 0 alone"""
+    samples_restored: float | None = None
+    """in the checkpoint that it found and restored; null: the one that was ordered"""
 
     def __post_init__(self) -> None:
         if not self.gpu_indices or len(set(self.gpu_indices)) < len(self.gpu_indices):
@@ -384,18 +401,25 @@ class Outcome(StrEnum):
     """stopped on order, its work saved"""
     COMPLETED = "completed"
     FAILED = "failed"
+    """ended by a fault of the job's own: an exit code, an exception"""
     REFUSED = "refused"
     """never started: the node had not the GPUs"""
+    INTERRUPTED = "interrupted"
+    """ended by what is no fault of the job: a lost peer, a signal not ours, the node out of memory, a GPU"""
 
 
-class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"):
+class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped", omit_defaults=True):
     """The processes are gone and their GPUs free."""
 
     outcome: Outcome
     samples_done: float
     leads: bool
     """whether this node leads the gang: only the leader's samples count"""
-    reason: str = ""
+    reason: str = written("")
+    exit_code: int | None = None
+    """of the process that ended first; null: it did not exit by itself, or has no processes"""
+    signal: int | None = None
+    """that ended that process"""
 
 
 # ---- the tables ---------------------------------------------------------------------------------------

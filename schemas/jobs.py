@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from schemas.base import File, Message
+from schemas.base import File, Message, written
 from schemas.ids import Fingerprint, GpuType
 
 Name = Annotated[
@@ -80,21 +80,41 @@ class JobFile(File, frozen=True, kw_only=True):
     checkpoint: Checkpoint = Checkpoint()
 
 
-class JobSpec(Message, frozen=True, kw_only=True):
+class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
     """An accepted job: every choice made, every default filled in."""
 
     name: str
     workload: Workload
     demand: tuple[int, ...]
     """GPU counts the job can run with, ascending: the paper's R"""
-    gpu_types: tuple[GpuType, ...] = ()
+    gpu_types: tuple[GpuType, ...] = written(())
     """types it may use; empty: any"""
     samples: float
     """training samples until the job is complete"""
-    learning_rates: dict[int, float] = {}
+    learning_rates: dict[int, float] = written({})
     """by GPU count"""
-    priority: float = 1.0
-    project: str = "default"
-    command: tuple[str, ...] = ()
-    checkpoint_interval_s: float = 600.0
-    user: str = ""
+    priority: float = written(1.0)
+    project: str = written("default")
+    command: tuple[str, ...] = written(())
+    checkpoint_interval_s: float = written(600.0)
+    user: str = written("")
+    working_directory: str = ""
+    """of its processes; empty: the agent's"""
+    environment: dict[str, str] = {}
+    """variables of its processes"""
+    image: str = ""
+    """container image its processes run in; empty: none"""
+    cpus: float | None = None
+    """CPU cores per GPU; null: no limit"""
+    memory: float | None = None
+    """bytes of main memory per GPU; null: no limit"""
+    time_limit_s: float | None = None
+    """seconds of running, all its placements together, after which it fails; null: none"""
+    retries: int = 0
+    """how often it is started again after its own processes failed"""
+    checkpoint_folder: str = ""
+    """shared by all nodes; empty: one of its own under the setting `jobs_folder`"""
+    grace_s: float = 30.0
+    """what its processes get to save and end, before they are killed"""
+    preemptible: bool = True
+    """false: once it runs, no plan takes its place away"""

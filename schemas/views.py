@@ -33,6 +33,18 @@ class JobView(Message, frozen=True, kw_only=True):
     """why it failed or was rejected"""
     moves: tuple["MoveView", ...] = ()
     """where one job is asked for: the last times it was stopped and not over, oldest first"""
+    interruptions: int = 0
+    """how often a run ended by what was no fault of the job"""
+    failures: int = 0
+    """how often its own processes failed"""
+    exit_code: int | None = None
+    """of the process that failed or was interrupted last"""
+    signal: int | None = None
+    """that ended that process"""
+    checkpoints: int = 0
+    """written so far, when it was stopped as well"""
+    running_s: float = 0.0
+    """all its runs together; counted against `spec.time_limit_s`"""
     nodes: tuple[NodeId, ...] = ()
     """where one job is asked for: nodes where its processes were ordered to start, to be measured too"""
 
@@ -48,6 +60,10 @@ class MoveView(Message, frozen=True, kw_only=True):
     """in logs of earlier versions nobody knows"""
     samples_done: float = 0.0
     """in the checkpoint"""
+    detail: str = ""
+    """of a run that was interrupted or failed: the last words of its processes"""
+    exit_code: int | None = None
+    signal: int | None = None
 
 
 class JobSorting(StrEnum):

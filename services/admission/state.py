@@ -54,9 +54,10 @@ def keyed(fact: JobSubmitted) -> Keyed:
 def digest_of(spec: JobSpec) -> bytes:
     """The same for the same spec, whoever submits it.
 
-    A later version may turn the same job file into another spec.
+    A later version may turn the same job file into another spec, but not by fields that hold their default.
     """
-    job = {name: getattr(spec, name) for name in spec.__struct_fields__ if name != "user"}
+    job = msgspec.to_builtins(spec)
+    del job["user"]
     return blake2b(msgspec.msgpack.encode(job), digest_size=8).digest()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
 from schemas.cluster import Node
+from schemas.ids import PlacementId
 from schemas.questions import Refused, agent_of
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
@@ -35,12 +36,13 @@ def build(
     life: str | None = None,
     *,
     runner: Runner | None = None,
+    adopted: tuple[PlacementId, ...] = (),
     keep: Task | None = None,
 ) -> Service:
     """`node`: by default the one the settings name; `runner`: by default of the kind they name.
 
-    `keep`: what holds the node for as long as the service runs. Raises InvalidFile, InvalidCluster,
-    UnknownNode, UnknownPlugin.
+    `adopted`: what the runner found of an earlier life. `keep`: what holds the node for as long as the
+    service runs. Raises InvalidFile, InvalidCluster, UnknownNode, UnknownPlugin.
     """
     node = node or named_node(settings)
     life = life or uuid4().hex
@@ -55,7 +57,7 @@ def build(
     )
     return Service(
         name=f"agent-{node.node_id}",
-        core=Agent(node, life, runner.modes, getattr(runner, "workloads", ())),
+        core=Agent(node, life, runner.modes, getattr(runner, "workloads", ()), adopted=adopted),
         facts=subjects_of(FOLDS, node.node_id),
         answers=agent_of(node.node_id),
         workers=_workers(runner, output),
@@ -66,9 +68,18 @@ def build(
 async def build_standing(settings: Settings, ports: Ports) -> Service:
     """`build` for the node that the provider of nodes finds. Raises as `build` does."""
     provide: NodeProvider = NODES.load(settings.nodes)
-    runner = _runner(settings, ports)  # first: it may take longer to load than a claim on a node lasts
+    runner = _runner(settings, ports)  # first: this and the next may take longer than a claim on a node lasts
+    adopted = await runner.adopt()
     standing = await provide(settings, ports)
-    return build(settings, ports, standing.node, standing.life, runner=runner, keep=standing.keep)
+    return build(
+        settings,
+        ports,
+        standing.node,
+        standing.life,
+        runner=runner,
+        adopted=adopted,
+        keep=standing.keep,
+    )
 
 
 def _runner(settings: Settings, ports: Ports) -> Runner:
@@ -92,7 +103,7 @@ def _workers(runner: Runner, output: OutputFiles | None) -> dict[type, Worker]:
         runner.start(task.order, task.gpu_indices)
 
     async def train(task: TrainWorker) -> None:
-        runner.train(task.placement_id)
+        runner.train(task.placement_id, task.meeting)
 
     async def stop(task: StopWorker) -> None:
         runner.stop(task.placement_id)

@@ -1,7 +1,8 @@
 """The agent's decisions: orders in, work for the runner out; the runner's reports in, facts out.
 
 An agent's life begins with NodeJoined. What stands before it in the stream was addressed to an
-earlier life: it is folded and has no effects.
+earlier life: it is folded and has no effects. Workers that the runner adopted live on into the new life:
+what it has to do with them follows from the state at its beginning.
 """
 
 from schemas.base import Event
@@ -15,12 +16,14 @@ from schemas.events import (
     WorkerEvent,
     WorkerStopped,
 )
+from schemas.ids import PlacementId
 from schemas.placement import Mode
 from schemas.questions import ReadOutput, Refused, TimeAllReduce
 from services.agent.folds import FOLDS, fold, gpus_wanted
 from services.agent.reports import effects_of
-from services.agent.state import State
+from services.agent.state import State, WorkerState
 from services.agent.tasks import (
+    Interrupted,
     LinesRead,
     ReadLines,
     Report,
@@ -40,17 +43,27 @@ class Superseded(RuntimeError):
 class Agent:
     """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs.
 
-    `workloads`: those that it can train; none: any.
+    `workloads`: those that it can train; none: any. `adopted`: workers of an earlier life, as the runner
+    found them.
     """
 
     def __init__(
-        self, node: Node, life: str, modes: frozenset[type[Mode]], workloads: tuple[str, ...] = ()
+        self,
+        node: Node,
+        life: str,
+        modes: frozenset[type[Mode]],
+        workloads: tuple[str, ...] = (),
+        *,
+        adopted: tuple[PlacementId, ...] = (),
     ) -> None:
         self.state = State()
         self._modes = modes
         self._workloads = workloads
         self._node = node
         self._life = life
+        self._adopted = adopted
+        self._early: list[Report] = []
+        """reports from before the life began: what they are about is not known yet"""
 
     def handle(self, message: Input, now: float) -> Effects:
         """Raises Superseded."""
@@ -61,9 +74,10 @@ class Agent:
                 return [self._asked(message)]
             case Timed() | LinesRead() | WorkFailed(TimePaths() | ReadLines()):
                 return [_reply(message)]
+            case WorkFailed(StartWorker(order=order), reason):
+                return self._report(Interrupted(order.placement_id, f"could not be started: {reason}"), now)
             case _ if isinstance(message, Report):
-                worker = self.state.workers.get(message.placement_id)
-                return effects_of(worker, message, now) if worker else []
+                return self._report(message, now)
             case _:
                 return []
 
@@ -79,10 +93,20 @@ class Agent:
             node_id=self._node.node_id,
             node=self._node,
             life=self._life,
+            workers=self._adopted,
             modes=tuple(sorted(mode.tag() for mode in self._modes)),
             workloads=self._workloads,
         )
         return [Publish(joined)]
+
+    # ---- reports
+
+    def _report(self, report: Report, now: float) -> Effects:
+        if self.state.life != self._life:
+            self._early.append(report)
+            return []
+        worker = self.state.workers.get(report.placement_id)
+        return effects_of(worker, report, now) if worker else []
 
     # ---- questions
 
@@ -110,14 +134,31 @@ class Agent:
                 raise Superseded(f"another agent stands for {self._node.node_id}")
             return []
         match fact:
+            case NodeJoined() if changed:
+                return self._begin(now)
             case StartOrdered():
                 return self._start(fact, now, claimed=changed)
             case GangFormed() if changed:
-                return [Work(TrainWorker(fact.placement_id))]
+                return [Work(TrainWorker(fact.placement_id, fact.meeting))]
             case StopOrdered():
                 return self._stop(fact, now, changed=changed)
             case _:
                 return []
+
+    def _begin(self, now: float) -> Effects:
+        """Give adopted workers the orders that came while the agent was away, or that its last life lost."""
+        orders = [self._order_now(placement_id) for placement_id in self._adopted]
+        early, self._early = self._early, []
+        reported = [effect for report in early for effect in self._report(report, now)]
+        return [*(Work(order) for order in orders if order is not None), *reported]
+
+    def _order_now(self, placement_id: PlacementId) -> TrainWorker | StopWorker | None:
+        worker = self.state.workers.get(placement_id)
+        if worker is None or worker.state is WorkerState.STOPPING:  # None: its end was published
+            return StopWorker(placement_id)
+        if worker.state is WorkerState.TRAINING:
+            return TrainWorker(placement_id, worker.meeting)
+        return None
 
     def _start(self, order: StartOrdered, now: float, *, claimed: bool) -> Effects:
         if claimed:

@@ -56,6 +56,13 @@ def _moved(state: State, fact: WorkerStarted | GangFormed | StopOrdered, _: int)
     if worker is None or worker.state not in before:
         return False
     worker.state = after
+    match fact:
+        case WorkerStarted(samples_restored=samples):
+            worker.samples_restored = samples
+        case GangFormed(meeting=meeting):
+            worker.meeting = meeting
+        case _:
+            pass
     return True
 
 

@@ -1,5 +1,7 @@
 """From the runner's reports about a worker to the facts and samples for the bus."""
 
+from msgspec import structs
+
 from schemas.cluster import Node
 from schemas.events import (
     Outcome,
@@ -16,6 +18,8 @@ from services.agent.state import Worker, WorkerState
 from services.agent.tasks import (
     Completed,
     Failed,
+    Interrupted,
+    LastReport,
     Observed,
     Profiled,
     Report,
@@ -26,50 +30,52 @@ from services.agent.tasks import (
 from shared.domain import gangs
 from shared.domain.core import Effects, Publish, Send
 
-OUTCOMES: dict[type, Outcome] = {Stopped: Outcome.CHECKPOINTED, Completed: Outcome.COMPLETED}
+OUTCOMES: dict[type[LastReport], Outcome] = {
+    Stopped: Outcome.CHECKPOINTED,
+    Completed: Outcome.COMPLETED,
+    Failed: Outcome.FAILED,
+    Interrupted: Outcome.INTERRUPTED,
+}
+"""of workers that train; one that measures always ends as `COMPLETED`"""
 
 
 def effects_of(worker: Worker, report: Report, now: float) -> Effects:
     match report:
         case Started():
-            return [Publish(_started(worker, now))] if worker.state is WorkerState.STARTING else []
+            return [Publish(_started(worker, report, now))] if worker.state is WorkerState.STARTING else []
         case Observed():
             return [Send(sample) for sample in _samples(worker.order, report, now)]
         case Saved(samples_done=samples_done):
             return [Publish(_checkpointed(worker.order, samples_done, now))]
         case Profiled(measured=measured):
-            done = _stopped(worker, now, Outcome.COMPLETED, 0.0)
-            return [Publish(_measured(worker.order, measured, now)), Publish(done)]
-        case Stopped() | Completed():
-            return [Publish(_stopped(worker, now, OUTCOMES[type(report)], report.samples_done))]
-        case Failed():
-            return _failed(worker, report, now)
+            return [Publish(_measured(worker.order, measured, now)), Publish(_stopped(worker, report, now))]
+        case Failed() | Interrupted() if worker.profiles:
+            return [Publish(_not_measured(worker.order, report, now)), Publish(_stopped(worker, report, now))]
+        case Stopped() | Completed() | Failed() | Interrupted():
+            return [Publish(_stopped(worker, report, now))]
 
 
-def _failed(worker: Worker, report: Failed, now: float) -> Effects:
-    """A measurement that fails says so; its worker's end is an ordinary one, the job does not fail."""
-    order = worker.order
-    if not worker.profiles:
-        return [Publish(_stopped(worker, now, Outcome.FAILED, order.samples_done, report.reason))]
-    failure = ProfileFailed(
+def _not_measured(order: StartOrdered, report: Failed | Interrupted, now: float) -> ProfileFailed:
+    return ProfileFailed(
         at=now,
         job_id=order.job_id,
         placement_id=order.placement_id,
         gpu_type=order.nodes[0].gpu_type,
         node_id=order.node_id,
         reason=report.reason,
-        final=report.lasting,
+        final=isinstance(report, Failed) and report.lasting,
     )
-    return [Publish(failure), Publish(_stopped(worker, now, Outcome.COMPLETED, 0.0))]
 
 
-def _started(worker: Worker, now: float) -> WorkerStarted:
+def _started(worker: Worker, report: Started, now: float) -> WorkerStarted:
     return WorkerStarted(
         at=now,
         node_id=worker.order.node_id,
         placement_id=worker.order.placement_id,
         job_id=worker.order.job_id,
         gpu_indices=worker.gpu_indices,
+        meeting=report.meeting,
+        samples_restored=report.samples_restored,
     )
 
 
@@ -83,19 +89,32 @@ def _checkpointed(order: StartOrdered, samples_done: float, now: float) -> Worke
     )
 
 
-def _stopped(
-    worker: Worker, now: float, outcome: Outcome, samples_done: float, reason: str = ""
-) -> WorkerStopped:
-    return WorkerStopped(
+def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
+    """A measurement fails no job: whatever came of it, its worker's end is an ordinary one."""
+    order = worker.order
+    end = WorkerStopped(
         at=now,
-        node_id=worker.order.node_id,
-        placement_id=worker.order.placement_id,
-        job_id=worker.order.job_id,
-        outcome=outcome,
-        samples_done=samples_done,
+        node_id=order.node_id,
+        placement_id=order.placement_id,
+        job_id=order.job_id,
+        outcome=Outcome.COMPLETED if worker.profiles else OUTCOMES[type(report)],
+        samples_done=0.0 if worker.profiles else _samples_done(worker, report),
         leads=worker.leads,
-        reason=reason,
     )
+    if worker.profiles or not isinstance(report, Failed | Interrupted):
+        return end
+    return structs.replace(end, reason=report.reason, exit_code=report.exit_code, signal=report.signal)
+
+
+def _samples_done(worker: Worker, report: LastReport) -> float:
+    """In its last checkpoint, as far as it is known."""
+    match report:
+        case Stopped(samples_done=samples) | Completed(samples_done=samples):
+            return samples
+        case Interrupted(samples_done=float(samples)):
+            return samples
+        case _:
+            return worker.samples_from
 
 
 def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMeasured:

@@ -19,9 +19,9 @@ class WorkerState(StrEnum):
     STARTING = "starting"
     """ordered: it owns its GPUs, its processes come up"""
     UP = "up"
-    """waits for its gang, measures, or follows the gang's leader"""
+    """waits for its gang, measures, or follows the gang's leader without having to meet it"""
     TRAINING = "training"
-    """leads a gang that is whole"""
+    """its gang is whole, and it was ordered to train"""
     STOPPING = "stopping"
 
 
@@ -39,6 +39,10 @@ class Worker(msgspec.Struct, kw_only=True):
     order: StartOrdered
     gpu_indices: tuple[int, ...]
     state: WorkerState = WorkerState.STARTING
+    meeting: str = ""
+    """`host:port`, once it was ordered to train"""
+    samples_restored: float | None = None
+    """as it reported; None: not yet, or what was ordered"""
 
     @property
     def profiles(self) -> bool:
@@ -48,6 +52,11 @@ class Worker(msgspec.Struct, kw_only=True):
     def leads(self) -> bool:
         """Whether its samples count."""
         return not self.profiles and self.order.node_id in gangs.leaders(self.order.gang)
+
+    @property
+    def samples_from(self) -> float:
+        """In the checkpoint that it began with."""
+        return self.order.samples_done if self.samples_restored is None else self.samples_restored
 
 
 class State(msgspec.Struct, kw_only=True):

@@ -18,9 +18,10 @@ class StartWorker(msgspec.Struct, frozen=True):
 
 
 class TrainWorker(msgspec.Struct, frozen=True):
-    """The gang is whole: its leader's training begins."""
+    """The gang is whole: its training begins. `meeting`: `host:port` where its processes meet."""
 
     placement_id: PlacementId
+    meeting: str = ""
 
 
 class StopWorker(msgspec.Struct, frozen=True):
@@ -57,9 +58,15 @@ class Timed(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The processes are up and restored."""
+    """The processes are up and restored.
+
+    `meeting`: `host:port` where the gang's processes will meet, of the node of rank 0. `samples_restored`: in
+    the checkpoint that they found; None: the one that was ordered.
+    """
 
     placement_id: PlacementId
+    meeting: str = ""
+    samples_restored: float | None = None
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -104,6 +111,23 @@ class Failed(msgspec.Struct, frozen=True):
     placement_id: PlacementId
     reason: str
     lasting: bool = False
+    exit_code: int | None = None
+    signal: int | None = None
 
 
-Report = Started | Observed | Saved | Profiled | Stopped | Completed | Failed
+class Interrupted(msgspec.Struct, frozen=True):
+    """Gone by no fault of its own: a peer lost, a signal of others, the node out of memory, a faulty GPU.
+
+    `samples_done`: in its last checkpoint; None: the runner does not know.
+    """
+
+    placement_id: PlacementId
+    reason: str
+    samples_done: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+LastReport = Profiled | Stopped | Completed | Failed | Interrupted
+"""its worker is gone, and its GPUs are free"""
+Report = Started | Observed | Saved | LastReport

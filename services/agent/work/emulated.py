@@ -69,6 +69,10 @@ class EmulatedRunner:
         self._report: Callable[[Report], None]
         self._write: Write | None = None
 
+    async def adopt(self) -> tuple[PlacementId, ...]:
+        """None: what is emulated ends with its agent."""
+        return ()
+
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
         self._report, self._write = report, write
         try:
@@ -84,7 +88,7 @@ class EmulatedRunner:
         self._print(worker, started, gpu_indices)
         self._wait(worker, self._clock.now() + self._startup_s, self._be_up)
 
-    def train(self, placement_id: PlacementId) -> None:
+    def train(self, placement_id: PlacementId, meeting: str) -> None:  # noqa: ARG002 - nobody has to meet
         worker = self._workers.get(placement_id)
         if worker is None or worker.stopping:
             return

@@ -20,10 +20,11 @@ Write = Callable[[JobId, int, str], None]
 
 
 class Runner(Protocol):
-    """Runs workers. Every call returns at once; what comes of it is reported.
+    """Runs workers. Every call but `adopt` and `all_reduces` returns at once; what comes of it is reported.
 
-    The last report about a worker is one of Profiled, Stopped, Completed, Failed. A call about a worker
-    that is not there changes nothing: its last report is on the way.
+    Whatever goes wrong with a worker is a report, and no call raises for it. The last report about a worker
+    is a `LastReport`, and there is one for every worker that was started. A call about a worker that is not
+    there changes nothing: its last report is on the way. Nor does a call that repeats an earlier one.
     """
 
     modes: frozenset[type[Mode]]
@@ -31,16 +32,31 @@ class Runner(Protocol):
     workloads: tuple[str, ...]
     """what it can train, each as `MODEL on DATASET`; empty: anything"""
 
+    async def adopt(self) -> tuple[PlacementId, ...]:
+        """Find the workers of an earlier life, those too that ended while nobody looked; called before `run`.
+
+        `run` then reports about them as about its own, beginning with Started where they are up: a report
+        that the earlier life made already may come again. One that nobody wants any more is stopped.
+        """
+        ...
+
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
         """Run until cancelled, then end all workers. `write` takes what jobs print; None: nobody wants it."""
         ...
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
-        """Bring the processes up; with `order.profile_iterations`, measure."""
+        """Bring the processes up; with `order.profile_iterations`, measure.
+
+        Processes of others that still end on these GPUs are waited for.
+        """
         ...
 
-    def train(self, placement_id: PlacementId) -> None:
-        """Called for a gang's leader alone."""
+    def train(self, placement_id: PlacementId, meeting: str) -> None:
+        """Every worker of the gang is up: its processes may meet and train.
+
+        `meeting`: `host:port`, as the gang's rank 0 reported it; this is called on every node then. Empty:
+        they need not meet, and this is called on the nodes of the gang's leaders alone.
+        """
         ...
 
     def stop(self, placement_id: PlacementId) -> None:

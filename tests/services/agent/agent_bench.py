@@ -76,8 +76,14 @@ def stop(name: str = "p1", at: float = 0.0) -> StopOrdered:
     return StopOrdered(at=at, node_id=HERE, placement_id=PlacementId(name), job_id=JobId(f"job-of-{name}"))
 
 
-def formed(name: str = "p1", at: float = 0.0) -> GangFormed:
-    return GangFormed(at=at, node_id=HERE, placement_id=PlacementId(name), job_id=JobId(f"job-of-{name}"))
+def formed(name: str = "p1", at: float = 0.0, meeting: str = "") -> GangFormed:
+    return GangFormed(
+        at=at,
+        node_id=HERE,
+        placement_id=PlacementId(name),
+        job_id=JobId(f"job-of-{name}"),
+        meeting=meeting,
+    )
 
 
 def joined(life: str = LIFE, at: float = 0.0, gpus: int = 4) -> NodeJoined:
@@ -85,10 +91,22 @@ def joined(life: str = LIFE, at: float = 0.0, gpus: int = 4) -> NodeJoined:
 
 
 class Bench:
-    """An agent in its life, whose own facts come straight back; its orders to the runner pile up."""
+    """An agent in its life, whose own facts come straight back; its orders to the runner pile up.
 
-    def __init__(self, *, gpus: int = 4, life: str = LIFE) -> None:
-        self.core = Agent(node(gpus=gpus), life, MODES)
+    `adopted`: what its runner found. `before`: what it replays of earlier lives.
+    """
+
+    def __init__(
+        self,
+        *,
+        gpus: int = 4,
+        life: str = LIFE,
+        adopted: Sequence[str] = (),
+        before: Sequence[Event] = (),
+    ) -> None:
+        self.core = Agent(node(gpus=gpus), life, MODES, adopted=tuple(map(PlacementId, adopted)))
+        for fact in before:
+            self.core.handle(fact, fact.at)
         self.log: list[Event] = []
         self.work: list[object] = []
         self.sent: list[object] = []

@@ -27,6 +27,7 @@ from services.agent.state import State, WorkerState
 from services.agent.tasks import (
     Completed,
     Failed,
+    Interrupted,
     LinesRead,
     Observed,
     Profiled,
@@ -131,6 +132,15 @@ def test_the_leader_trains_once_the_gang_has_formed() -> None:
     assert bench.work[-1] == TrainWorker(P1)
 
 
+def test_processes_that_have_to_meet_are_ordered_to_where() -> None:
+    bench = Bench()
+    bench.tell(start(gpus=2))
+    fact = only(bench.tell(Started(P1, meeting="10.0.0.1:29500", samples_restored=400.0)), WorkerStarted)
+    assert (fact.meeting, fact.samples_restored) == ("10.0.0.1:29500", 400.0)
+    bench.tell(formed(meeting=fact.meeting))
+    assert bench.work[-1] == TrainWorker(P1, "10.0.0.1:29500")
+
+
 def test_a_gang_forms_once() -> None:
     bench = Bench()
     up(bench)
@@ -212,8 +222,36 @@ def test_a_complete_job_says_so() -> None:
 def test_a_process_that_fails_says_why() -> None:
     bench = Bench()
     up(bench)
-    fact = only(bench.tell(Failed(P1, "exit code 1")), WorkerStopped)
-    assert (fact.outcome, fact.reason) == (Outcome.FAILED, "exit code 1")
+    fact = only(bench.tell(Failed(P1, "exit code 1", exit_code=1)), WorkerStopped)
+    assert (fact.outcome, fact.reason, fact.exit_code) == (Outcome.FAILED, "exit code 1", 1)
+
+
+def test_a_process_that_is_interrupted_says_by_what() -> None:
+    bench = Bench()
+    up(bench)
+    fact = only(bench.tell(Interrupted(P1, "killed", samples_done=70.0, signal=9)), WorkerStopped)
+    assert (fact.outcome, fact.reason, fact.signal) == (Outcome.INTERRUPTED, "killed", 9)
+    assert fact.samples_done == 70.0
+
+
+@pytest.mark.parametrize(("restored", "counted"), [(None, 500.0), (400.0, 400.0)])
+def test_without_a_checkpoint_of_its_own_a_run_ends_where_it_began(
+    restored: float | None, counted: float
+) -> None:
+    bench = Bench()
+    bench.tell(start(samples_done=500.0))
+    bench.tell(Started(P1, samples_restored=restored))
+    assert only(bench.tell(Interrupted(P1, "killed")), WorkerStopped).samples_done == counted
+
+
+def test_processes_that_cannot_be_started_are_interrupted() -> None:
+    bench = Bench()
+    order = start()
+    bench.tell(order)
+    fact = only(
+        bench.perform(bench.core.handle(WorkFailed(StartWorker(order, (0,)), "EMFILE"), 0.0)), WorkerStopped
+    )
+    assert (fact.outcome, fact.reason) == (Outcome.INTERRUPTED, "could not be started: EMFILE")
 
 
 def test_a_periodic_checkpoint_is_published() -> None:

@@ -58,7 +58,7 @@ class Play:
         self.runner.start(order, (0,))
         await asyncio.sleep(STARTUP_S)
         await asyncio.sleep(0)
-        self.runner.train(order.placement_id)
+        self.runner.train(order.placement_id, "")
 
     def of(self, kind: type[Report]) -> list[tuple[float, Report]]:
         return [(at, report) for at, report in self.reports if isinstance(report, kind)]
@@ -92,7 +92,7 @@ def test_nothing_trains_before_the_gang_has_formed() -> None:
         play.runner.start(start(), (0,))
         await asyncio.sleep(500.0)
         assert play.runner.progress() == {}
-        play.runner.train(P1)
+        play.runner.train(P1, "")
 
     assert played(scene).of(Completed) == [(500.0 + 1_000.0 / 2.0, Completed(P1, 1_000.0))]
 
@@ -179,7 +179,7 @@ def test_a_job_that_is_gone_cannot_be_stopped_or_trained() -> None:
         await play.trained(start(spec=job(10.0)))
         await asyncio.sleep(100.0)
         play.runner.stop(P1)
-        play.runner.train(P1)
+        play.runner.train(P1, "")
         assert play.runner.running() == ()
 
     assert [type(report) for _, report in played(scene).reports] == [Started, Completed]
@@ -245,8 +245,8 @@ def test_two_jobs_run_side_by_side() -> None:
         play.runner.start(start("p1", spec=job(100.0)), (0,))
         play.runner.start(start("p2", spec=job(200.0)), (1,))
         await asyncio.sleep(20.0)
-        play.runner.train(PlacementId("p1"))
-        play.runner.train(PlacementId("p2"))
+        play.runner.train(PlacementId("p1"), "")
+        play.runner.train(PlacementId("p2"), "")
 
     ends = [(at, report.placement_id) for at, report in played(scene).of(Completed)]
     assert ends == [(70.0, "p1"), (120.0, "p2")]

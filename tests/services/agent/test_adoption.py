@@ -1,0 +1,82 @@
+"""An agent's new life with workers of an earlier one: what it lists, orders anew, and passes on."""
+
+import pytest
+from msgspec import structs
+
+from schemas.base import Event
+from schemas.events import NodeJoined, Outcome, WorkerStarted, WorkerStopped
+from schemas.ids import JobId, PlacementId
+from services.agent.core import Agent
+from services.agent.state import WorkerState
+from services.agent.tasks import Completed, Started, StopWorker, TrainWorker
+from shared.domain.core import Publish
+from tests.services.agent.agent_bench import HERE, LIFE, MODES, Bench, formed, joined, node, start, stop
+
+P1 = PlacementId("p1")
+MEETING = "10.0.0.1:29500"
+
+
+def up(name: str = "p1") -> WorkerStarted:
+    return WorkerStarted(
+        at=1.0,
+        node_id=HERE,
+        placement_id=PlacementId(name),
+        job_id=JobId(f"job-of-{name}"),
+        gpu_indices=(0,),
+    )
+
+
+def earlier(*facts: Event) -> list[Event]:
+    return [joined("life-0"), *facts]
+
+
+def test_the_node_joins_with_what_was_adopted() -> None:
+    bench = Bench(adopted=["p1"], before=earlier(start(), up(), start("p2")))
+    [fact] = bench.log
+    assert isinstance(fact, NodeJoined)
+    assert fact.workers == (P1,)
+    assert bench.owners() == {0: P1}  # of p2 there is nothing left
+
+
+@pytest.mark.parametrize(
+    ("facts", "orders"),
+    [
+        ([start()], []),
+        ([start(), up()], []),
+        ([start(), up(), formed(meeting=MEETING)], [TrainWorker(P1, MEETING)]),
+        ([start(), up(), formed(meeting=MEETING), stop()], [StopWorker(P1)]),
+        ([start(), stop()], [StopWorker(P1)]),
+        ([], [StopWorker(P1)]),
+    ],
+    ids=["starting", "up", "training", "to be stopped", "stopped before it was up", "nobody's"],
+)
+def test_orders_that_came_while_the_agent_was_away_are_given_at_the_beginning(
+    facts: list[Event], orders: list[object]
+) -> None:
+    assert Bench(adopted=["p1"], before=earlier(*facts)).work == orders
+
+
+def test_a_worker_that_came_up_while_the_agent_was_away_has_started_now() -> None:
+    bench = Bench(adopted=["p1"], before=earlier(start()))
+    [fact] = bench.tell(Started(P1, meeting=MEETING), at=9.0)
+    assert isinstance(fact, WorkerStarted)
+    assert (fact.meeting, fact.at) == (MEETING, 9.0)
+
+
+def test_a_start_that_was_reported_before_is_not_published_again() -> None:
+    bench = Bench(adopted=["p1"], before=earlier(start(), up(), formed()))
+    assert bench.tell(Started(P1)) == []
+    assert bench.core.state.workers[P1].state is WorkerState.TRAINING
+
+
+def test_reports_wait_until_what_they_are_about_is_known() -> None:
+    """The runner begins to report before the facts beyond the cursor are read."""
+    agent = Agent(node(), LIFE, MODES, adopted=(P1,))
+    agent.resume(1.5)
+    assert agent.handle(Completed(P1, 1_000.0), 2.0) == []
+    for fact in earlier(start(), up(), formed()):
+        assert agent.handle(fact, 3.0) == []
+    effects = agent.handle(structs.replace(joined(LIFE), workers=(P1,)), 3.0)
+    [end] = [effect.event for effect in effects if isinstance(effect, Publish)]
+    assert isinstance(end, WorkerStopped)
+    assert (end.outcome, end.samples_done) == (Outcome.COMPLETED, 1_000.0)
