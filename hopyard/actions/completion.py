@@ -1,6 +1,5 @@
 """What a shell completes: ids of a stack that answers in time, and names. Never an error or a word beside."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 import typer
@@ -51,17 +50,12 @@ def states(incomplete: str) -> list[str]:
 
 
 def _asked(context: typer.Context, ask: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
+    from hopyard.api.connect import call  # noqa: PLC0415 - only here
+
     try:
-        return asyncio.run(_in_time(context.params.get("api"), ask))
-    except (Failure, TimeoutError):
+        return call(context.params.get("api"), ask, limit_s=PATIENCE_S)
+    except Failure:
         return []
-
-
-async def _in_time(given: str | None, ask: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
-    from hopyard.api.connect import api_url, connect  # noqa: PLC0415 - only here
-
-    async with connect(api_url(given)) as client, asyncio.timeout(PATIENCE_S):
-        return await ask(client)
 
 
 def _matching(names: Iterable[str], incomplete: str) -> list[str]:

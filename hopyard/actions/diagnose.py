@@ -13,7 +13,7 @@ from hopyard.api.client import Client, LoggedEvent
 from hopyard.api.connect import connect
 from hopyard.failures import Failure
 from hopyard.local.data_folder import StackFile
-from hopyard.local.processes import alive
+from hopyard.local.pids import alive
 from hopyard.local.stack import is_ready
 from hopyard.show.tables import service_text, status_facts
 from schemas.base import Event, Message

@@ -1,6 +1,5 @@
 """From a command to a service over NATS: for questions that the HTTP API does not serve."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +19,8 @@ CONNECT_TIMEOUT_S = 5.0
 
 def ask(question: Question, kind: type[M], timeout_s: float) -> M:
     """The answer. Raises Unreachable when nobody answers, Failure when the answer is no."""
+    import asyncio  # noqa: PLC0415 - --help need not wait for it
+
     return asyncio.run(_ask(question, kind, timeout_s))
 
 

@@ -1,15 +1,14 @@
 """The HTTP API of admission, from the client's side: one method a route, typed answers, two errors."""
 
 import contextlib
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
-from urllib.parse import quote
+from typing import Self, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
-from hopyard.api.certificates import needed_for
+from hopyard.api.transport import Headers, Late, Lost, Request, Response, Transport
 from hopyard.failures import Failure, Unreachable
 from schemas.base import Event, Message
 from schemas.codec import fact_of_json
@@ -34,10 +33,6 @@ from schemas.views import (
     WhyView,
 )
 
-if TYPE_CHECKING:
-    import aiohttp
-
-TIMEOUT_S = 10.0
 CLOCK = "Hopyard-Clock"
 CLUSTER = "Hopyard-Cluster"
 PAGE = 100
@@ -74,30 +69,25 @@ class LoggedEvent(Message, frozen=True, kw_only=True):
 
 
 class Client:
-    """A connection to the API: `async with Client(url) as client`. Raises ApiRefusal and Unreachable."""
+    """The API at `url`: `async with Client(url, transport) as client`. Raises ApiRefusal and Unreachable."""
 
-    _session: "aiohttp.ClientSession"
-
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, transport: Transport, token: str = "") -> None:
         self.url = url.rstrip("/")
         self.clock: ClockView | None = None
         """of the cluster, as the last answer said; None: none has"""
         self.cluster = ""
         """name of the cluster, as the last answer gave it"""
+        self._transport = transport
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
-        with needed_for(self.url):
-            import aiohttp  # noqa: PLC0415 - costs a tenth of a second, which --help need not pay
-
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        self._session = aiohttp.ClientSession(timeout=timeout, headers=self._headers)
+        await self._transport.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._session.close()
+        await self._transport.close()
 
     # ---- jobs
 
@@ -216,68 +206,48 @@ class Client:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> M:
-        answer = await self._bytes(method, path, query=query, headers=headers, body=body)
-        return self._decode(answer, kind)
-
-    async def _bytes(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str | None] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> bytes:
-        import aiohttp  # noqa: PLC0415 - as above
-
+        sent = Request(method, self._address(path, query), self._headers | dict(headers or {}), body)
         try:
-            async with self._session.request(
-                method, self._address(path), params=_given(query), headers=headers, data=body
-            ) as response:
-                answer = await response.read()
+            async with self._transport.sent(sent) as response:
                 self._hear(response.headers)
-        except (aiohttp.ClientError, OSError) as error:
+                answer = await _whole(response)
+        except Lost as error:
             raise self._unreachable(error) from None
         self._raise_for(response.status, answer)
-        return answer
+        return self._decode(answer, kind)
 
     async def _lines(self, path: str, query: Mapping[str, str | None]) -> AsyncIterator[bytes]:
-        """Lines of any length: aiohttp's own reader gives up at 64 KiB, and a plan can be longer."""
-        import aiohttp  # noqa: PLC0415 - as above
-
-        endless = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_S)
+        """Lines of any length."""
+        sent = Request("GET", self._address(path, query), self._headers)
         try:
-            async with self._session.get(
-                self._address(path), params=_given(query), timeout=endless
-            ) as response:
+            async with self._transport.sent(sent, endless=True) as response:
                 self._hear(response.headers)
                 if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-                    self._raise_for(response.status, await response.read())
+                    self._raise_for(response.status, await _whole(response))
                 rest = b""
-                async for chunk in response.content.iter_any():
+                async for chunk in response.chunks:
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in filter(None, lines):
                         yield line
                 if rest:  # cut short, or without its newline: decoding shows which
                     yield rest
-        except (aiohttp.ClientError, OSError) as error:
+        except Lost as error:
             raise self._unreachable(error) from None
 
-    def _hear(self, headers: Mapping[str, str]) -> None:
+    def _hear(self, headers: Headers) -> None:
         """The clock is what somebody may have passed on wrongly: then it is not known."""
         self.cluster = headers.get(CLUSTER, "")
         with contextlib.suppress(msgspec.DecodeError):
             self.clock = msgspec.json.decode(headers.get(CLOCK, "").encode(), type=ClockView)
 
-    def _address(self, path: str) -> str:
-        return self.url + path
+    def _address(self, path: str, query: Mapping[str, str | None] | None) -> str:
+        given = urlencode({name: value for name, value in (query or {}).items() if value is not None})
+        return f"{self.url}{path}?{given}" if given else self.url + path
 
-    def _unreachable(self, error: BaseException) -> Unreachable:
-        number = error.errno if isinstance(error, OSError) else None
-        if isinstance(error, TimeoutError) and not number:
+    def _unreachable(self, error: Lost) -> Unreachable:
+        if isinstance(error, Late):
             return Unreachable(f"{self.url} took the call and did not answer in time")
-        reason = os.strerror(number).lower() if number else str(error) or type(error).__name__
-        return Unreachable(f"cannot reach {self.url}: {reason}")
+        return Unreachable(f"cannot reach {self.url}: {error}")
 
     def _raise_for(self, status: int, answer: bytes) -> None:
         if status < 400:  # noqa: PLR2004 - where HTTP's errors begin
@@ -294,8 +264,8 @@ class Client:
             raise Unreachable(f"what answers at {self.url} is not this API: {error}") from None
 
 
-def _given(query: Mapping[str, str | None] | None) -> dict[str, str]:
-    return {name: value for name, value in (query or {}).items() if value is not None}
+async def _whole(response: Response) -> bytes:
+    return b"".join([chunk async for chunk in response.chunks])
 
 
 def _problem(status: int, answer: bytes) -> Problem:

@@ -1,13 +1,15 @@
 """From a command to the API: which address, and the one place where a coroutine is run to its end."""
 
-import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from hopyard.api.blocking import Blocking
 from hopyard.api.client import ApiRefusal, Client
+from hopyard.api.session import Session
+from hopyard.api.transport import Transport
 from hopyard.failures import Failure, Unreachable
 from hopyard.local.stacks import my_stack
 from schemas.views import ClockView
@@ -30,9 +32,13 @@ def call(
     given: str | None,
     action: Callable[[Client], Awaitable[T]],
     afterwards: Callable[[Client], None] = lambda _: None,
+    limit_s: float | None = None,
 ) -> T:
-    """Run `action` with a client of the API, and `afterwards` if it went well."""
-    return asyncio.run(_call(api_url(given), action, afterwards))
+    """Run `action` with a client of the API, and `afterwards` if it went well.
+
+    One request after the other, without an event loop: `action` awaits the client and nothing else.
+    """
+    return _driven(_call(_client(api_url(given), Blocking(limit_s)), action, afterwards))
 
 
 def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[T, ClockView | None]:
@@ -56,20 +62,38 @@ def clock_here() -> ClockView | None:
 
 
 async def _call(
-    url: str, action: Callable[[Client], Awaitable[T]], afterwards: Callable[[Client], None]
+    connection: Client, action: Callable[[Client], Awaitable[T]], afterwards: Callable[[Client], None]
 ) -> T:
-    async with connect(url) as client:
+    async with connection as client:
         done = await action(client)
         afterwards(client)
         return done
 
 
+def _driven(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of one that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise RuntimeError("who awaits more than the API uses `connect`, in an event loop")
+
+
 def connect(url: str) -> Client:
-    return Client(url, token=os.environ.get("HOPYARD_API_TOKEN", ""))
+    """For an event loop in which other things go on."""
+    return _client(url, Session(url))
+
+
+def _client(url: str, transport: Transport) -> Client:
+    return Client(url, transport, token=os.environ.get("HOPYARD_API_TOKEN", ""))
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask again while the API is gone or wants fewer requests. Raises what it raised last."""
+    import asyncio  # noqa: PLC0415 - whoever waits has it already, and a short command never needs it
+
     until = time.monotonic() + SILENT_LIMIT_S
     delay_s = BACKOFF_S
     while True:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +34,8 @@ config = typer.Typer(help="The settings of the services.", no_args_is_help=True)
 
 def versions() -> dict[str, str]:
     """hopyard, Python, and the libraries that decide anything; what is not installed is left out."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - brings the parser of e-mail
+
     found = {"hopyard": "", "python": platform.python_version()}
     for part in PARTS:
         try:

@@ -1,6 +1,5 @@
 """diag."""
 
-import asyncio
 from pathlib import Path
 
 import typer
@@ -24,6 +23,8 @@ def diag(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     $ hopyard diag
     $ hopyard diag --out for-the-bug-report.json
     """
+    import asyncio  # noqa: PLC0415 - --help need not wait for it
+
     from hopyard.actions.diagnose import diagnose  # noqa: PLC0415 - brings aiohttp
 
     url, here = api_url(api), stack_near(Path.cwd())

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from hopyard.actions import completion
 from hopyard.actions.submit import read_job, show_outcomes, submit_all, this_user
-from hopyard.actions.watch import watch
 from hopyard.api.client import Client
 from hopyard.api.connect import timed
 from hopyard.commands.changing import change
@@ -128,6 +127,8 @@ def ps(
 
     chosen(columns, job_columns(Times(None)), DEFAULT)
     if watching:
+        from hopyard.actions.watch import watch  # noqa: PLC0415 - brings an event loop and moving pictures
+
         watch(api, look, picture, as_json=as_json)
         return
     page, clock = timed(api, look)

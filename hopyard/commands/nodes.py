@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from hopyard.actions import completion
-from hopyard.actions.watch import watch
 from hopyard.api.client import Client
 from hopyard.api.connect import timed
 from hopyard.commands.changing import change
@@ -81,6 +80,8 @@ def nodes(
         return Listing(there, page.nodes, whole=columns is not None)
 
     if watching:
+        from hopyard.actions.watch import watch  # noqa: PLC0415 - brings an event loop and moving pictures
+
         watch(api, look, picture, as_json=as_json)
         return
     page, clock = timed(api, look)

@@ -7,7 +7,6 @@ import typer
 from hopyard.api.connect import api_url
 from hopyard.commands.options import Api, AsJson, Columns, Out, Scenario, Seed, Trace
 from hopyard.failures import Failure, Interrupted
-from hopyard.local.signals import run_until_stopped
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import say, show
 from hopyard.show.units import duration
@@ -36,6 +35,7 @@ def replay(
     """
     from hopyard.actions.replay import ReplaySpec, run_replay  # noqa: PLC0415 - brings aiohttp
     from hopyard.actions.scenario import chosen_scenario, valid  # noqa: PLC0415 - brings numpy
+    from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - brings asyncio
     from loadgen.scenarios import arrivals  # noqa: PLC0415 - as above
 
     chosen = chosen_scenario(scenario, trace, columns)

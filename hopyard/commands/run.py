@@ -8,7 +8,6 @@ import typer
 from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Speed, Trace
 from hopyard.failures import Failure, Interrupted
 from hopyard.local.data_folder import empty_folder
-from hopyard.local.signals import run_until_stopped
 from hopyard.show.terminal import complain_of, say, show_result
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ def demo(
     """
     from hopyard.actions.demo import DemoSpec, run_demo  # noqa: PLC0415 - brings what the whole system needs
     from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
+    from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
     from hopyard.show.progress import progress  # noqa: PLC0415 - as above
 
     check_policy(policy)
@@ -89,6 +89,7 @@ def up(
         cluster_of,
     )
     from hopyard.actions.up import UpSpec, run_up  # noqa: PLC0415 - as above
+    from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
 
     check_policy(policy)
     chosen = None if cluster else chosen_scenario(scenario)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import Claimed, Invalid
-from hopyard.local.processes import alive
+from hopyard.local.pids import alive
 from schemas.base import Message
 
 DEFAULT = Path(".hopyard")

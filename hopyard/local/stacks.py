@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hopyard.failures import Unreachable
 from hopyard.local.data_folder import DEFAULT, StackFile, read_stack_file
-from hopyard.local.processes import alive
+from hopyard.local.pids import alive
 
 OTHERWISE = "--api or HOPYARD_API_URL names another"
 

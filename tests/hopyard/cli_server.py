@@ -1,6 +1,7 @@
 """A real HTTP server that speaks admission's API with canned answers, in a thread of its own."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ class CannedApi:
         self.requests: list[tuple[str, dict[str, str], dict[str, str], bytes]] = []
         self.url = ""
         self.cluster = ""
+        self.moved: dict[str, str] = {}
+        """where answers say that what was asked for is"""
         self.clock: bytes | None = None
         """what it says about the cluster's clock"""
 
@@ -45,16 +48,17 @@ class CannedApi:
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
         headers = {} if self.clock is None else {"Hopyard-Clock": self.clock.decode()}
         headers |= {"Hopyard-Cluster": self.cluster} if self.cluster else {}
+        headers |= {"Location": self.moved[name]} if name in self.moved else {}
         return web.Response(status=status, body=answer, headers=headers)
 
 
 @contextmanager
-def canned_api() -> Iterator[CannedApi]:
+def canned_api(tls: ssl.SSLContext | None = None) -> Iterator[CannedApi]:
     api = CannedApi()
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    runner = asyncio.run_coroutine_threadsafe(_serve(api), loop).result(10)
+    runner = asyncio.run_coroutine_threadsafe(_serve(api, tls), loop).result(10)
     try:
         yield api
     finally:
@@ -64,13 +68,13 @@ def canned_api() -> Iterator[CannedApi]:
         loop.close()
 
 
-async def _serve(api: CannedApi) -> web.AppRunner:
+async def _serve(api: CannedApi, tls: ssl.SSLContext | None) -> web.AppRunner:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     addresses: list[Any] = runner.addresses
-    api.url = f"http://127.0.0.1:{addresses[0][1]}"
+    api.url = f"{'https' if tls else 'http'}://127.0.0.1:{addresses[0][1]}"
     return runner

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hopyard.local.data_folder import StackFile, read_stack_file
-from hopyard.local.processes import alive
+from hopyard.local.pids import alive
 from tests.hopyard.cli_builders import JOB_YAML
 
 START_LIMIT_S = 90.0

@@ -38,7 +38,7 @@ def ran_without(library: str, *words: str, cwd: Path) -> tuple[int, str]:
         ("matplotlib", ["compare", "--scenario", "tiny"], '"hopyard[lab]"'),
         ("matplotlib", ["experiment", "table3", "--quick"], '"hopyard[lab]"'),
         ("highspy", ["simulate", "--scenario", "tiny", "--policy", "gavel"], "hopyard"),
-        ("aiohttp", ["ps", "--api", "http://127.0.0.1:9"], "hopyard"),
+        ("aiohttp", ["ps", "--watch", "--api", "http://127.0.0.1:9"], "hopyard"),
     ],
 )
 def test_a_command_says_what_to_install(library: str, words: list[str], source: str, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hopyard.failures import Died
-from hopyard.local.processes import Allowance, Program, Restarts, alive, keep, start, stop
+from hopyard.local.pids import alive
+from hopyard.local.processes import Allowance, Program, Restarts, keep, start, stop
 
 SLEEPS = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

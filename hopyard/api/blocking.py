@@ -1,0 +1,119 @@
+"""Requests one after the other, by the standard library: nothing else of the process goes on meanwhile.
+
+Its import takes a fifth of aiohttp's, which is what a short command would wait for longest.
+"""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+from hopyard.api.transport import TIMEOUT_S, Request, Response, broken_off, lost
+
+REDIRECTS_MAX = 10
+AS_BEFORE = frozenset({307, 308})
+"""redirects of a request as it is; others make it a GET"""
+REDIRECTS = frozenset({301, 302, 303}) | AS_BEFORE
+CHUNK = 2**16
+
+
+class Blocking:
+    """A Transport whose coroutines never suspend. One connection is kept: the last."""
+
+    def __init__(self, limit_s: float | None = None) -> None:
+        self._limit_s = TIMEOUT_S if limit_s is None else limit_s
+        self._origin = ("", "")
+        self._connection: HTTPConnection | None = None
+
+    async def open(self) -> None:
+        """When the first request needs it."""
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    @asynccontextmanager
+    async def sent(self, request: Request, *, endless: bool = False) -> AsyncIterator[Response]:
+        try:
+            answer = self._answer(request, endless=endless)
+            yield Response(answer.status, answer.headers, _chunks(answer))
+            if not answer.isclosed():  # nobody wanted the rest, and the next answer would come after it
+                await self.close()
+        except IncompleteRead:
+            raise broken_off() from None
+        except (HTTPException, OSError, ValueError) as error:  # ValueError: what is no address
+            raise lost(error) from None
+
+    def _answer(self, request: Request, *, endless: bool) -> HTTPResponse:
+        for _ in range(REDIRECTS_MAX):
+            answer = self._sent(request, endless=endless)
+            there = answer.headers.get("Location")
+            if answer.status not in REDIRECTS or there is None:
+                return answer
+            answer.read()
+            request = _redirected(request, answer.status, there)
+        raise HTTPException(f"it redirects more than {REDIRECTS_MAX} times")
+
+    def _sent(self, request: Request, *, endless: bool) -> HTTPResponse:
+        """Again where a connection kept from before was closed meanwhile: every request may come twice."""
+        parts = urlsplit(request.url)
+        connection, kept = self._connected(parts)
+        assert connection.sock is not None
+        connection.sock.settimeout(None if endless else self._limit_s)
+        try:
+            connection.request(
+                request.method, _target(parts), request.body, {**_login(parts), **request.headers}
+            )
+            return connection.getresponse()
+        except ConnectionError:
+            connection.close()
+            if not kept:
+                raise
+            return self._sent(request, endless=endless)
+
+    def _connected(self, parts: SplitResult) -> tuple[HTTPConnection, bool]:
+        """And whether it was before."""
+        origin = (parts.scheme, parts.netloc)
+        if self._connection is None or self._origin != origin:
+            if self._connection is not None:
+                self._connection.close()
+            kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+            self._connection = kind(parts.hostname or "", parts.port, timeout=self._limit_s)
+            self._origin = origin
+        if self._connection.sock is not None:
+            return self._connection, True
+        self._connection.connect()
+        return self._connection, False
+
+
+async def _chunks(answer: HTTPResponse) -> AsyncIterator[bytes]:
+    while chunk := answer.read1(CHUNK):
+        yield chunk
+    if answer.length:
+        raise IncompleteRead(b"", answer.length)
+    answer.close()
+
+
+def _target(parts: SplitResult) -> str:
+    return f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+
+
+def _login(parts: SplitResult) -> Mapping[str, str]:
+    """Of an address such as http://name:password@host."""
+    if parts.username is None:
+        return {}
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+
+
+def _redirected(request: Request, status: int, there: str) -> Request:
+    """The token goes to nobody else; a body goes only where it was asked for again."""
+    url = urljoin(request.url, there)
+    same = urlsplit(url)[:2] == urlsplit(request.url)[:2]
+    headers = {
+        name: value for name, value in request.headers.items() if same or name.lower() != "authorization"
+    }
+    if status in AS_BEFORE:
+        return request._replace(url=url, headers=headers)
+    return Request("GET", url, headers)

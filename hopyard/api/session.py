@@ -1,0 +1,50 @@
+"""Requests while other things go on in the same event loop, by aiohttp."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hopyard.api.certificates import needed_for
+from hopyard.api.transport import TIMEOUT_S, Request, Response, broken_off, lost
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+class Session:
+    """A Transport that keeps its connections to `url`, where the certificates of the system may be needed."""
+
+    _session: "aiohttp.ClientSession"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def open(self) -> None:
+        with needed_for(self._url):
+            import aiohttp  # noqa: PLC0415 - costs a tenth of a second, which short commands need not pay
+
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    @asynccontextmanager
+    async def sent(self, request: Request, *, endless: bool = False) -> AsyncIterator[Response]:
+        import aiohttp  # noqa: PLC0415 - as above
+
+        limit = aiohttp.ClientTimeout(total=None if endless else TIMEOUT_S, sock_connect=TIMEOUT_S)
+        method, url, headers, body = request
+        try:
+            async with self._session.request(
+                method, url, headers=headers, data=body, timeout=limit
+            ) as response:
+                yield Response(response.status, response.headers, response.content.iter_any())
+        except aiohttp.ClientPayloadError:
+            raise broken_off() from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise lost(_cause(error)) from None
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What aiohttp wraps."""
+    return getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error

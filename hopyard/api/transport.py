@@ -1,0 +1,77 @@
+"""How a request travels: what both ways of sending one agree on, and in words why none arrived.
+
+`blocking` is the standard library's, for a command that does one thing after the other; `session` is
+aiohttp's, for whoever does something else meanwhile.
+"""
+
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+TIMEOUT_S = 10.0
+"""between two signs of life of the other side, and for a whole answer where somebody looks at the clock"""
+
+
+class Request(NamedTuple):
+    """`url` has its query in it."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
+class Headers(Protocol):
+    def get(self, name: str, otherwise: str, /) -> str:
+        """The name in any case."""
+        ...
+
+
+class Response(NamedTuple):
+    """`chunks` are of any length."""
+
+    status: int
+    headers: Headers
+    chunks: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def sent(self, request: Request, *, endless: bool = False) -> AbstractAsyncContextManager[Response]:
+        """The response, of which the chunks are still to come; follows redirects.
+
+        Raises Lost, also while the chunks are read. Only what is `endless` may be silent for long.
+        """
+        ...
+
+
+class Lost(Exception):
+    """There is no answer, or no end of it; the text says why."""
+
+
+class Late(Lost):
+    """Somebody took the call and did not answer in time."""
+
+
+def broken_off() -> Lost:
+    return Lost("its answer breaks off")
+
+
+def lost(error: BaseException) -> Lost:
+    """In the words of whoever knows the cause: the resolver, TLS, the system."""
+    if isinstance(error, TimeoutError) and not error.errno:
+        return Late(str(error))
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Lost(f"its certificate is not valid here: {error.verify_message}")
+    if isinstance(error, ssl.SSLError):
+        return Lost(f"no TLS with it: {(error.reason or str(error)).replace('_', ' ').lower()}")
+    if isinstance(error, socket.gaierror):
+        return Lost((error.strerror or str(error)).lower())
+    number = error.errno if isinstance(error, OSError) else None
+    return Lost(os.strerror(number).lower() if number else str(error) or type(error).__name__)

@@ -1,0 +1,13 @@
+"""Whether a process is there, of whomever. Brings no event loop."""
+
+import os
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
