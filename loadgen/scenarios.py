@@ -18,7 +18,8 @@ from schemas.scenarios import Arrival, ListedWorkload, PoissonWorkload, Scenario
 from schemas.settings import Settings
 from shared.domain.catalogue import merged
 from shared.domain.cluster import InvalidCluster, nodes_of
-from shared.domain.demand import InvalidJob, job_spec
+from shared.domain.demand import job_spec
+from shared.domain.invalid_job import InvalidJob
 from shared.runtime.files import InvalidFile, T, fault, parse, read_file
 
 

@@ -11,12 +11,48 @@ from schemas.ids import Fingerprint, GpuType
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)",  # in Python alone $ also ends before a newline
         description="up to 63 lower-case letters, digits and dashes, no dash at either end",
     ),
 ]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 Positive = Annotated[float, Meta(gt=0, le=1e18)]
+Folder = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!.*/\.\.(/|$))(/[^\x00-\x1f\x7f]*)?$(?!\n)",
+        max_length=4096,
+        description="an absolute path without .. and without control characters",
+    ),
+]
+Image = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._/:@-]*)?$(?!\n)",
+        max_length=500,
+        description="the name of a container's image, such as pytorch/pytorch:2.6.0",
+    ),
+]
+Duration = (
+    Annotated[float, Meta(ge=1, le=1e8)]
+    | Annotated[
+        str,
+        Meta(
+            pattern=r"^([0-9]{1,9}(\.[0-9]{1,6})?[smhd]|([0-9]{1,5}:)?[0-9]{1,5}:[0-9]{2})$(?!\n)",
+            description="seconds, or a length of time such as 90m, 2h, 1.5d or 02:30:00",
+        ),
+    ]
+)
+Bytes = (
+    Annotated[float, Meta(ge=0, le=1e15)]
+    | Annotated[
+        str,
+        Meta(
+            pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?([kKMGT]i?)?B$(?!\n)",
+            description="bytes, or an amount such as 500MB, 8GB or 8GiB",
+        ),
+    ]
+)
 
 
 class Workload(File, frozen=True, kw_only=True):
@@ -56,6 +92,10 @@ class LearningRate(File, frozen=True, kw_only=True):
 class Checkpoint(File, frozen=True, kw_only=True):
     interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0
     """seconds of running between two periodic checkpoints"""
+    folder: Folder = ""
+    """where they are, for all nodes; empty: a folder of the job's own in the cluster's `jobs_folder`"""
+    grace_s: Annotated[float, Meta(ge=1, le=86_400)] = 30.0
+    """seconds that the job has to save, once it is ordered to stop, before it is killed"""
 
 
 class JobFile(File, frozen=True, kw_only=True):
@@ -78,6 +118,22 @@ class JobFile(File, frozen=True, kw_only=True):
     command: str | Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """words; or a line for the shell, which is `sh -c` and the line"""
     checkpoint: Checkpoint = Checkpoint()
+    working_directory: Folder = ""
+    """of its processes, on every node; empty: one of the agent's choice"""
+    environment: dict[str, str] = {}
+    """variables for its processes, beside those of the agent's own environment"""
+    image: Image = ""
+    """of a container in which its processes run; empty: none"""
+    cpus: Annotated[float, Meta(gt=0, le=1024)] | None = None
+    """CPU cores per GPU; null: no limit"""
+    memory: Bytes | None = None
+    """of the machine, per GPU; null: no limit"""
+    time_limit: Duration | None = None
+    """of running, all placements together; null: none"""
+    retries: Annotated[int, Meta(ge=0, le=100)] = 0
+    """how often it is started again after it failed by itself"""
+    preemptible: bool = True
+    """false: once it runs, no plan moves it"""
 
 
 class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):

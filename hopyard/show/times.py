@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from hopyard.show.units import brief, clock, duration, number, seconds_in
+from hopyard.show.units import brief, clock, duration, number
 from schemas.views import ClockView
+from shared.domain.quantities import seconds_in
 
 UNIX = ClockView(now=0.0, origin=0.0, speed=1.0)
 IN_UNIX_TIME = frozenset({"services"})

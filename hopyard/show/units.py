@@ -1,16 +1,13 @@
-"""Quantities as people read them. What is not known is an empty text."""
+"""Quantities, and texts of others, as people read them. What is not known is an empty text."""
 
 import math
-import re
 
-MINUTE_S = 60
-HOUR_S = 3600
-DAY_S = 86_400
+from shared.domain.quantities import UNITS_S
+
+MINUTE_S, HOUR_S, DAY_S = UNITS_S["m"], UNITS_S["h"], UNITS_S["d"]
 WHOLE_ABOVE = 100
-UNITS_S = {"s": 1, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
 """of a unit, before `brief` takes the next"""
-_LENGTH = re.compile(r"(?P<count>\d{1,9}(\.\d{1,6})?)(?P<unit>[smhd])?", re.ASCII)
 
 
 def duration(seconds: float | None) -> str:
@@ -55,12 +52,6 @@ def clock(seconds: float) -> str:
     return f"{day}{hours:02d}:{minutes:02d}:{rest / 10:04.1f}"
 
 
-def seconds_in(text: str) -> float | None:
-    """Seconds of a length of time such as 90s, 30m, 2h or 1.5d; None for anything else."""
-    found = _LENGTH.fullmatch(text.strip())
-    return float(found["count"]) * UNITS_S[found["unit"] or "s"] if found else None
-
-
 def brief(seconds: float | None) -> str:
     """The nearest of one unit and two digits, three from a hundred days on: 34s, 99s, 47m, 12h, 47h, 3d."""
     if seconds is None or not math.isfinite(seconds):
@@ -68,3 +59,14 @@ def brief(seconds: float | None) -> str:
     units = (unit for unit, below in SHOWN_BELOW.items() if round(seconds / UNITS_S[unit]) < below)
     unit = next(units, "d")
     return f"{round(seconds / UNITS_S[unit])}{unit}"
+
+
+def legible(text: str) -> str:
+    """Without what gives a terminal orders, as a job's last words may have it. Lines stay."""
+    return "".join(each for each in text if each.isprintable() or each == "\n")
+
+
+def in_a_line(text: str) -> str:
+    """Its first line; where it has more the last one too, which says what went wrong at the end of a log."""
+    lines = [line.strip() for line in legible(text).split("\n") if line.strip()]
+    return " … ".join([lines[0], lines[-1]] if len(lines) > 1 else lines)

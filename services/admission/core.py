@@ -35,7 +35,8 @@ from services.admission.questions import (
 from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed
 from services.admission.validation import accepted_spec
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
-from shared.domain.demand import InvalidJob, job_spec
+from shared.domain.demand import job_spec
+from shared.domain.invalid_job import InvalidJob
 from shared.domain.policy_names import Accepted, parted
 from shared.domain.states import ENDED, JobState
 

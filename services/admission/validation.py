@@ -8,7 +8,8 @@ import msgspec
 from schemas.cluster import Node
 from schemas.jobs import GpuRange, JobFile, JobSpec
 from shared.domain.cluster import gpus_by_type, satisfiable
-from shared.domain.demand import InvalidJob, job_spec
+from shared.domain.demand import job_spec
+from shared.domain.invalid_job import InvalidJob
 
 SPEC_BYTES_MAX = 262_144
 """of an accepted job: it travels to every node it runs on, in messages of at most 1 MiB"""

@@ -3,15 +3,8 @@
 import math
 
 from schemas.jobs import GpuRange, JobFile, JobSpec, LearningRate
-
-
-class InvalidJob(ValueError):
-    """A job file whose fields are well-formed and make no sense together."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
-        self.reason = reason
+from shared.domain.invalid_job import InvalidJob
+from shared.domain.launch import checked_environment, command_words, memory_bytes, time_limit_s
 
 
 def job_spec(job: JobFile) -> JobSpec:
@@ -27,13 +20,19 @@ def job_spec(job: JobFile) -> JobSpec:
         priority=float(job.priority),
         project=job.project,
         user=job.user,
-        command=_command(job.command),
+        command=command_words(job.command),
         checkpoint_interval_s=float(job.checkpoint.interval_s),
+        checkpoint_folder=job.checkpoint.folder,
+        grace_s=float(job.checkpoint.grace_s),
+        working_directory=job.working_directory,
+        environment=checked_environment(job.environment),
+        image=job.image,
+        cpus=None if job.cpus is None else float(job.cpus),
+        memory=memory_bytes(job.memory),
+        time_limit_s=time_limit_s(job.time_limit),
+        retries=job.retries,
+        preemptible=job.preemptible,
     )
-
-
-def _command(command: str | list[str]) -> tuple[str, ...]:
-    return ("sh", "-c", command) if isinstance(command, str) else tuple(command)
 
 
 def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:

@@ -24,6 +24,9 @@ WORDS = {
     "array": "a list",
     "null": "nothing",
 }
+PLAIN = frozenset({"int", "float", "bool", "null"})
+"""what a YAML parser may take a text for"""
+QUOTED = "; in quotes it is text"
 LISTED_AT_MOST = 40
 QUOTE = "'"
 
@@ -44,7 +47,8 @@ def worded(reason: str, kind: object, path: str) -> str:
     if found := _EXPECTED.match(reason):
         kinds = [WORDS.get(each, each) for each in found["kinds"].split(" | ")]
         got = f", and is {WORDS.get(found['got'], found['got'])}" if found["got"] else ""
-        return f"it may be {_either(kinds)}{found['bound']}{got}"
+        quoted = QUOTED if kinds == [WORDS["str"]] and found["got"] in PLAIN else ""
+        return f"it may be {_either(kinds)}{found['bound']}{got}{quoted}"
     return reason
 
 

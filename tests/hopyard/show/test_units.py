@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hopyard.show.units import clock, duration, number, seconds_in, share
+from hopyard.show.units import clock, duration, number, share
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,3 @@ def test_a_share_is_per_cent() -> None:
 )
 def test_an_instant_is_days_hours_minutes_and_seconds(seconds: float, text: str) -> None:
     assert clock(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90.0), ("90s", 90.0), ("1.5m", 90.0), ("2h", 7200.0), (" 1d ", 86400.0)]
-    + [(text, None) for text in ("", "h", "-1h", "1e9", "2 h", "yesterday", "1w", "٣h")],
-)
-def test_a_length_of_time_is_a_number_and_a_unit(text: str, seconds: float | None) -> None:
-    assert seconds_in(text) == seconds

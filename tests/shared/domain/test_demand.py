@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from schemas.ids import GpuType
 from schemas.jobs import GpuRange, JobFile, LearningRate, Workload
-from shared.domain.demand import InvalidJob, expand_demand, job_spec
+from shared.domain.demand import expand_demand, job_spec
+from shared.domain.invalid_job import InvalidJob
 
 
 def job_file(**fields: Any) -> JobFile:  # noqa: ANN401 - any field of the file
