@@ -4,17 +4,30 @@
 1  refused: understood, and the answer is no; or a run that did not go well
 2  bad usage, or a file that is not valid
 3  nobody answers
+4  a job that was waited for failed
+5  it was cancelled
+6  it was rejected: no GPU type can run it
 130  interrupted
 """
 
 import os
-from typing import ClassVar
 
 REFUSED = 1
 INVALID = 2
 UNREACHABLE = 3
+FAILED = 4
+CANCELLED = 5
+REJECTED = 6
 INTERRUPTED = 130
-KINDS = {REFUSED: "refused", INVALID: "invalid", UNREACHABLE: "unreachable", INTERRUPTED: "interrupted"}
+KINDS = {
+    REFUSED: "refused",
+    INVALID: "invalid",
+    UNREACHABLE: "unreachable",
+    FAILED: "failed",
+    CANCELLED: "cancelled",
+    REJECTED: "rejected",
+    INTERRUPTED: "interrupted",
+}
 """of failures, as they are called in JSON"""
 
 
@@ -31,7 +44,7 @@ WHERE_FROM = {
 class Failure(Exception):
     """The command ends here, with a line for the user."""
 
-    code: ClassVar[int] = REFUSED
+    code: int = REFUSED
 
 
 class Invalid(Failure):
@@ -44,6 +57,14 @@ class Unreachable(Failure):
     """Nobody that speaks the API answers."""
 
     code = UNREACHABLE
+
+
+class JobEnded(Failure):
+    """A job that was waited for did not complete."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Interrupted(Failure):

@@ -17,7 +17,8 @@ from hopyard.show.tables import facts_table
 from hopyard.show.terminal import Complaint, complaint, put, say, show_ids, show_json
 from schemas.jobs import JobFile
 from schemas.views import Submitted
-from shared.domain.demand import InvalidJob, job_spec
+from shared.domain.demand import job_spec
+from shared.domain.invalid_job import InvalidJob
 
 STDIN = Path("-")
 
@@ -54,6 +55,26 @@ def read_job(file: Path) -> JobFile:
     return job if job.user else msgspec.structs.replace(job, user=this_user())
 
 
+Named = tuple[str, JobFile]
+"""the name of a file, and the job in it"""
+
+
+def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
+    """With this command's folder for the processes of jobs that name none, which is said. Raises Failure."""
+    without = [job for _, job in jobs if job.command and not job.working_directory]
+    if not without:
+        return list(jobs)
+    try:
+        folder = str(Path.cwd())
+    except OSError as error:
+        raise Failure(f"the current folder: {(error.strerror or str(error)).lower()}") from None
+    say(f"to be run in {folder}; `working_directory` in the job file names another folder")
+    return [
+        (file, msgspec.structs.replace(job, working_directory=folder) if job in without else job)
+        for file, job in jobs
+    ]
+
+
 def this_user() -> str:
     """The login name; the number of a user who has none."""
     try:
@@ -62,7 +83,7 @@ def this_user() -> str:
         return str(os.getuid())
 
 
-async def submit_all(client: Client, jobs: Sequence[tuple[str, JobFile]], key: str | None) -> list[Answered]:
+async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> list[Answered]:
     """One after the other. A refusal stops no other job; an API that is gone stops all that follow."""
     outcomes: list[Answered] = []
     for file, job in jobs:
@@ -80,18 +101,28 @@ async def submit_all(client: Client, jobs: Sequence[tuple[str, JobFile]], key: s
 
 def show_outcomes(outcomes: Sequence[Answered], *, quiet: bool, as_json: bool) -> None:
     """Raises Failure when a job was not submitted: its own where it is the only one."""
-    errors = [(outcome.file, outcome.error) for outcome in outcomes if outcome.error is not None]
+    errors = refusals(outcomes)
     done = [(outcome.file, outcome.submitted) for outcome in outcomes if outcome.submitted is not None]
     if len(outcomes) == 1 and errors:
-        raise errors[0][1]
+        raise errors[0]
     if as_json:
         show_json(done[0][1] if len(outcomes) == 1 else [outcome.plain() for outcome in outcomes])
     else:
         _show(done, alone=len(outcomes) == 1, quiet=quiet)
-        for file, error in errors:
-            say(f"{file}: {error}")
+    say_refusals(outcomes, as_json=as_json)
     if errors:
-        raise _summary(errors, len(outcomes))
+        raise failure_of(errors, len(outcomes))
+
+
+def refusals(outcomes: Sequence[Answered]) -> list[Failure]:
+    return [outcome.error for outcome in outcomes if outcome.error is not None]
+
+
+def say_refusals(outcomes: Sequence[Answered], *, as_json: bool) -> None:
+    """In JSON they stand with their files."""
+    for outcome in outcomes:
+        if outcome.error is not None and not as_json:
+            say(f"{outcome.file}: {outcome.error}")
 
 
 def _show(done: Sequence[tuple[str, Submitted]], *, alone: bool, quiet: bool) -> None:
@@ -110,6 +141,6 @@ def _show(done: Sequence[tuple[str, Submitted]], *, alone: bool, quiet: bool) ->
         put(Listing(columns, done))
 
 
-def _summary(errors: Sequence[tuple[str, Failure]], of: int) -> Failure:
-    kind = Unreachable if any(isinstance(error, Unreachable) for _, error in errors) else Failure
+def failure_of(errors: Sequence[Failure], of: int) -> Failure:
+    kind = Unreachable if any(isinstance(error, Unreachable) for error in errors) else Failure
     return kind(f"{len(errors)} of {of} jobs were not submitted")

@@ -90,11 +90,11 @@ def _client(url: str, transport: Transport) -> Client:
     return Client(url, transport, token=os.environ.get("HOPYARD_API_TOKEN", ""))
 
 
-async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+async def patiently(ask: Callable[[], Awaitable[T]], limit_s: float = SILENT_LIMIT_S) -> T:
     """Ask again while the API is gone or wants fewer requests. Raises what it raised last."""
     import asyncio  # noqa: PLC0415 - whoever waits has it already, and a short command never needs it
 
-    until = time.monotonic() + SILENT_LIMIT_S
+    until = time.monotonic() + limit_s
     delay_s = BACKOFF_S
     while True:
         try:
@@ -108,3 +108,8 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 def _passing(error: Unreachable | ApiRefusal) -> bool:
     return isinstance(error, Unreachable) or error.problem.status == TOO_MANY_REQUESTS
+
+
+def on(client: Client) -> str:
+    """Which cluster it was that answered."""
+    return f"on cluster {client.cluster}, {client.url}" if client.cluster else f"on {client.url}"

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from hopyard.api.client import Client
-from hopyard.api.connect import call
+from hopyard.api.connect import call, on
 from hopyard.show.terminal import say
 
 T = TypeVar("T")
@@ -13,7 +13,3 @@ T = TypeVar("T")
 def change(api: str | None, action: Callable[[Client], Awaitable[T]]) -> T:
     """As `call`; names the cluster on stderr when it is done."""
     return call(api, action, afterwards=lambda client: say(on(client)))
-
-
-def on(client: Client) -> str:
-    return f"on cluster {client.cluster}, {client.url}" if client.cluster else f"on {client.url}"

@@ -10,7 +10,7 @@ from hopyard.api.connect import call
 from hopyard.commands.options import Api, named
 from hopyard.failures import Invalid
 from hopyard.show.events import fact_line, plain_line
-from hopyard.show.terminal import console, say, show_line
+from hopyard.show.terminal import put_line, say, show_line
 from hopyard.show.times import Times
 from schemas.codec import Malformed
 from schemas.views import ClockView
@@ -63,8 +63,7 @@ def events(
             if as_json:
                 show_line(line)
             else:
-                text = readable(line, Times(client.clock))
-                console().print(text, markup=False, emoji=False, soft_wrap=True)
+                put_line(readable(line, Times(client.clock)))
         if (note := Times(client.clock).note()) and not as_json:
             say(note)
 

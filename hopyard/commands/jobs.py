@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from hopyard.actions import completion
-from hopyard.actions.submit import read_job, show_outcomes, submit_all, this_user
+from hopyard.actions.submit import in_this_folder, read_job, show_outcomes, submit_all, this_user
 from hopyard.api.client import Client
 from hopyard.api.connect import timed
 from hopyard.commands.changing import change
@@ -53,6 +53,12 @@ def submit(
             metavar="TEXT",
         ),
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Go on until the jobs have ended, and end as they did.")
+    ] = False,
+    with_logs: Annotated[
+        bool, typer.Option("--logs", help="With --wait: print what they print; with -q or --json on stderr.")
+    ] = False,
     quiet: Quiet = False,
     api: Api = None,
     as_json: AsJson = False,
@@ -63,14 +69,30 @@ def submit(
     is not valid stops all, with its line and field. A job that the cluster
     refuses stops no other; the exit code is 1.
 
+    A job with a command runs in the folder that it names, else in this one;
+    nothing of this shell's environment goes with it.
+
+    With --wait the exit code says how the job ended: 0 completed, 4 failed,
+    5 cancelled, 6 rejected; of several jobs the lowest that is not 0. Ctrl-C
+    leaves them running.
+
     $ hopyard submit resnet.yaml
+    $ hopyard submit train.yaml --wait --logs && hopyard submit next.yaml
     $ hopyard submit resnet.yaml --key nightly-2026-11-20
     $ for lr in 0.1 0.2; do sed s/LR/$lr/ job.yaml | hopyard submit -q -; done
     $ hopyard submit sweep/*.yaml --json
     """
     if key is not None and len(files) > 1:
         raise Invalid("--key is of one job; submit these one by one")
-    jobs = [(str(file), read_job(file)) for file in files]
+    if with_logs and not wait:
+        raise Invalid("--logs goes with --wait; `hopyard logs JOB -f` follows a job that is submitted")
+    jobs = in_this_folder([(str(file), read_job(file)) for file in files])
+    if wait:
+        from hopyard.actions.wait import Wait, printer  # noqa: PLC0415 - brings an event loop
+
+        show_lines = printer(with_id=len(files) > 1, beside=quiet or as_json) if with_logs else None
+        Wait(quiet=quiet, as_json=as_json, show=show_lines).run(api, jobs, key)
+        return
     outcomes = change(api, lambda client: submit_all(client, jobs, key))
     show_outcomes(outcomes, quiet=quiet, as_json=as_json)
 

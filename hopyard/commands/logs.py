@@ -9,9 +9,9 @@ from hopyard.api.client import Client
 from hopyard.api.connect import call
 from hopyard.commands.options import Api, named
 from hopyard.failures import Invalid
-from hopyard.show.terminal import console, say, show_line
+from hopyard.show.output import show_output
+from hopyard.show.terminal import show_line
 from schemas.ids import JobId
-from schemas.output import OutputLine
 
 NEWEST = 1_000
 NEWEST_MAX = 10_000
@@ -56,17 +56,10 @@ def logs(
         async for line in client.output(JobId(job), newest=tail, rank=rank, follow=follow):
             if as_json:
                 show_line(line)
-            elif line.problem:
-                say(f"{_source(line)}: {line.problem}")
             else:
-                text = line.text if plain else f"{_source(line)}  {line.text}"
-                console().print(text, markup=False, emoji=False, soft_wrap=True)
+                show_output(line, plain=plain)
 
     call(api, print_all)
-
-
-def _source(line: OutputLine) -> str:
-    return line.node if line.rank is None else f"{line.node}/{line.rank}"
 
 
 def register(app: typer.Typer) -> None:

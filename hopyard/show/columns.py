@@ -8,6 +8,8 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from hopyard.show.units import legible
+
 GAP = "  "
 T = TypeVar("T")
 Shown = str | Text | tuple[str, ...]
@@ -96,7 +98,7 @@ def _text(cell: Shown, wide: int | None = None, parts: str = "") -> Text:
     if isinstance(cell, Text):
         return cell
     if isinstance(cell, str):
-        text = Text(cell)
+        text = Text(legible(cell))
         if wide is not None:
             text.truncate(wide, overflow="ellipsis")
         return text

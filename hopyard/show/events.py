@@ -5,7 +5,7 @@ from typing import Any
 
 from hopyard.show.causes import cause_text
 from hopyard.show.times import Times
-from hopyard.show.units import duration, number, share
+from hopyard.show.units import duration, in_a_line, number, share
 from schemas import events as facts
 from schemas.base import Event
 from schemas.placement import LOCKSTEP, Gang
@@ -108,7 +108,7 @@ def _measured(fact: facts.ProfileMeasured) -> str:
 
 def _unmeasured(fact: facts.ProfileFailed) -> str:
     end = "for good" if fact.final else "and again in the next round"
-    return f"not measured on {fact.gpu_type} ({fact.node_id}), {end}: {fact.reason}"
+    return f"not measured on {fact.gpu_type} ({fact.node_id}), {end}: {in_a_line(fact.reason)}"
 
 
 def _plan(fact: facts.PlanPublished) -> str:
@@ -142,7 +142,7 @@ def _start_ordered(fact: facts.StartOrdered) -> str:
 
 
 def _stopped(fact: facts.WorkerStopped) -> str:
-    reason = f": {fact.reason}" if fact.reason else ""
+    reason = f": {in_a_line(fact.reason)}" if fact.reason else ""
     at = f" at {number(fact.samples_done)} samples" if fact.leads else ""
     return f"gone from {fact.node_id}, {fact.outcome}{at}{reason}"
 
@@ -161,11 +161,11 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.JobSubmitted: _submitted,
     facts.JobProfiled: _profiled,
     facts.JobQueued: _queued,
-    facts.JobRejected: lambda fact: f"rejected: {fact.reason}",
+    facts.JobRejected: lambda fact: f"rejected: {in_a_line(fact.reason)}",
     facts.JobStarted: _started,
     facts.JobPreempted: _preempted,
     facts.JobCompleted: lambda fact: f"completed, {number(fact.samples_done)} samples",
-    facts.JobFailed: lambda fact: f"failed: {fact.reason}",
+    facts.JobFailed: lambda fact: f"failed: {in_a_line(fact.reason)}",
     facts.JobCancelled: lambda _: "cancelled",
     facts.ProfilingPlanned: _round,
     facts.ProfilingAdded: lambda fact: f"measurements besides: {_runs(fact.runs)}",

@@ -8,7 +8,7 @@ from rich.text import Text
 from hopyard.show.columns import Column
 from hopyard.show.tables import facts_table, state_text
 from hopyard.show.times import Times
-from hopyard.show.units import brief, duration, number, share
+from hopyard.show.units import brief, duration, in_a_line, number, share
 from schemas.placement import LOCKSTEP, Gang
 from schemas.views import JobView
 
@@ -35,7 +35,7 @@ def job_columns(times: Times) -> Mapping[str, Column[JobView]]:
         "priority": Column("priority", lambda job: number(job.spec.priority), right=True),
         "restarts": Column("restarts", lambda job: str(job.restarts), right=True),
         "lr": Column("LR", lambda job: number(job.latency_ratio), right=True),
-        "reason": Column("reason", lambda job: job.reason),
+        "reason": Column("reason", lambda job: in_a_line(job.reason)),
     }
 
 
@@ -80,7 +80,7 @@ def _places(gang: Gang | None) -> tuple[str, ...]:
 
 def _note(job: JobView) -> str | tuple[str, ...]:
     """Why it failed or was rejected; of others, where they run."""
-    return job.reason or _places(job.gang)
+    return in_a_line(job.reason) or _places(job.gang)
 
 
 def _done(job: JobView) -> str:

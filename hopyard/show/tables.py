@@ -8,7 +8,7 @@ from rich.text import Text
 
 from hopyard.show.columns import Column, Listing
 from hopyard.show.times import Times
-from hopyard.show.units import duration, number, share
+from hopyard.show.units import duration, legible, number, share
 from schemas.results import RunResult
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
 from schemas.views import (
@@ -171,7 +171,7 @@ def _table(*columns: str) -> Table:
 
 def _add(table: Table, *cells: str | Text) -> None:
     """A row. What looks like markup in a user's text is text."""
-    table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+    table.add_row(*(cell if isinstance(cell, Text) else Text(legible(cell)) for cell in cells))
 
 
 def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:

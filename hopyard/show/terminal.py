@@ -40,6 +40,11 @@ def put(table: RenderableType) -> None:
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n"))
 
 
+def put_line(text: str) -> None:
+    """A line of somebody else's text on stdout, neither folded nor cut."""
+    console().print(text, markup=False, emoji=False, soft_wrap=True)
+
+
 def show(
     message: object,
     table: RenderableType,

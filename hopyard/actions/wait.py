@@ -1,0 +1,174 @@
+"""Following submitted jobs to their end, with what they print where that is wanted."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from hopyard.actions.submit import Answered, Named, failure_of, refusals, say_refusals, submit_all
+from hopyard.api.client import Client
+from hopyard.api.connect import api_url, connect, on, patiently
+from hopyard.failures import CANCELLED, FAILED, REJECTED, Failure, Interrupted, JobEnded
+from hopyard.show.columns import Column, Listing
+from hopyard.show.jobs import job_table
+from hopyard.show.output import show_output
+from hopyard.show.tables import state_text
+from hopyard.show.terminal import put, say, show_ids, show_json
+from hopyard.show.times import Times, dated
+from hopyard.show.units import in_a_line
+from schemas.ids import JobId
+from schemas.output import OutputLine
+from schemas.views import JobView
+from shared.domain.states import ENDED, JobState
+
+LOOK_EVERY_REAL_S = 1.0
+SILENT_LIMIT_REAL_S = 600.0
+"""an API that is away for longer is given up; jobs run on without it"""
+LINES_AT_FIRST = 10_000
+"""of what a job printed before it is followed"""
+CODES = {JobState.FAILED: FAILED, JobState.CANCELLED: CANCELLED, JobState.REJECTED: REJECTED}
+"""exit codes of the command, by the end of a job"""
+
+Print = Callable[[JobId, OutputLine], None]
+Ends = Mapping[JobId, JobView]
+
+
+class Wait:
+    """One `submit --wait`: the jobs go out, are followed to their ends, and these are shown."""
+
+    def __init__(self, *, quiet: bool, as_json: bool, show: Print | None) -> None:
+        self._quiet = quiet
+        self._as_json = as_json
+        self._show = show
+        self._answered: list[Answered] = []
+
+    def run(self, api: str | None, jobs: Sequence[Named], key: str | None) -> None:
+        """Raises Failure unless all jobs completed."""
+
+        async def submit_and_follow() -> tuple[Ends, Times]:
+            async with connect(api_url(api)) as client:
+                self._answered = await submit_all(client, jobs, key)
+                say(on(client))
+                self._show_submitted()
+                ends = await wait_all(client, self._jobs(), self._show)
+                return ends, Times(client.clock)
+
+        try:
+            ends, times = asyncio.run(submit_and_follow())
+        except KeyboardInterrupt:
+            raise Interrupted(self._interrupted()) from None
+        self._show_ends(ends, times)
+        if errors := refusals(self._answered):
+            raise failure_of(errors, len(self._answered))
+        judge(ends)
+
+    def _jobs(self) -> list[JobId]:
+        return [one.submitted.job_id for one in self._answered if one.submitted is not None]
+
+    def _show_submitted(self) -> None:
+        if len(self._answered) == 1 and self._answered[0].error is not None:
+            raise self._answered[0].error
+        say_refusals(self._answered, as_json=self._as_json)
+        if self._quiet and not self._as_json:
+            show_ids(self._jobs())
+        elif jobs := self._jobs():
+            it = "it" if len(jobs) == 1 else "them"
+            say(f"waiting for {', '.join(jobs)}; Ctrl-C leaves {it} running")
+
+    def _interrupted(self) -> str:
+        """Before the answer nobody knows whether the jobs were taken."""
+        jobs = self._jobs()
+        if not jobs:
+            return "interrupted; `hopyard ps --mine` shows what was submitted"
+        if len(jobs) == 1:
+            return f"{jobs[0]} is left as it is; `hopyard cancel {jobs[0]}` would stop it"
+        return f"{', '.join(jobs)} are left as they are; `hopyard cancel JOB` would stop one"
+
+    def _show_ends(self, ends: Ends, times: Times) -> None:
+        if self._as_json:
+            found = [_plain(one, ends, times) for one in self._answered]
+            show_json(found[0] if len(found) == 1 else found)
+        elif self._quiet:
+            return
+        elif len(self._answered) == 1:
+            put(job_table(next(iter(ends.values())), times))
+        elif ends:
+            put(
+                Listing(
+                    _COLUMNS,
+                    [(one.file, ends[one.submitted.job_id]) for one in self._answered if one.submitted],
+                )
+            )
+
+
+async def wait_all(client: Client, jobs: Sequence[JobId], show: Print | None) -> Ends:
+    """Each job as it ended; `show` gets what they print. Raises Failure."""
+    return dict(zip(jobs, await asyncio.gather(*[_wait(client, job, show) for job in jobs]), strict=True))
+
+
+async def _wait(client: Client, job_id: JobId, show: Print | None) -> JobView:
+    printing = asyncio.ensure_future(_print(client, job_id, show)) if show is not None else None
+    try:
+        ended = await _end_of(client, job_id)
+        if printing is not None:
+            await printing  # it ends by itself soon after the job
+    finally:
+        if printing is not None:
+            printing.cancel()
+    return ended
+
+
+async def _end_of(client: Client, job_id: JobId) -> JobView:
+    while True:
+        view = await patiently(lambda: client.job(job_id), SILENT_LIMIT_REAL_S)
+        if view.state in ENDED:
+            return view
+        await asyncio.sleep(LOOK_EVERY_REAL_S)
+
+
+async def _print(client: Client, job_id: JobId, show: Print) -> None:
+    """What cannot be followed any more is no reason to give up the wait."""
+    try:
+        async for line in client.output(job_id, newest=LINES_AT_FIRST, follow=True):
+            show(job_id, line)
+    except Failure as error:
+        say(f"the output of {job_id} breaks off, `hopyard logs {job_id}` has it: {error}")
+
+
+def printer(*, with_id: bool, beside: bool) -> Print:
+    def show(job_id: JobId, line: OutputLine) -> None:
+        show_output(line, job=job_id if with_id else "", beside=beside)
+
+    return show
+
+
+# ---- what is said of it
+
+
+def _plain(answered: Answered, ends: Ends, times: Times) -> dict[str, object]:
+    """The job stands beside what was answered at once."""
+    if answered.submitted is None:
+        return {**answered.plain()}
+    return {**answered.plain(), "job": dated(ends[answered.submitted.job_id], times)}
+
+
+_Row = tuple[str, JobView]
+_COLUMNS = (
+    Column[_Row]("job", lambda row: row[1].job_id),
+    Column[_Row]("outcome", lambda row: state_text(row[1].state)),
+    Column[_Row]("file", lambda row: row[0], spare=2),
+    Column[_Row]("reason", lambda row: in_a_line(row[1].reason), spare=1, cut=20),
+)
+
+
+def judge(ends: Ends) -> None:
+    """Raises JobEnded where a job ended otherwise than complete: with the lowest of their codes."""
+    bad = sorted(
+        (CODES[JobState(view.state)], job_id) for job_id, view in ends.items() if view.state in CODES
+    )
+    if not bad:
+        return
+    code, job_id = bad[0]
+    if len(ends) > 1:
+        raise JobEnded(f"{len(bad)} of {len(ends)} jobs did not complete", code)
+    view = ends[job_id]
+    because = f": {in_a_line(view.reason)}" if view.reason else ""
+    raise JobEnded(f"{job_id} is {view.state}{because}", code)

@@ -1,0 +1,263 @@
+"""`submit --wait`: the command ends as the job does; and where a job's processes start."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hopyard.actions import wait
+from hopyard.api import connect
+from schemas.ids import JobId, NodeId
+from schemas.output import OutputLine
+from schemas.views import JobView, Submitted
+from tests.hopyard.cli_builders import JOB_YAML, job_view
+from tests.hopyard.cli_line import Hopyard, command_line
+from tests.hopyard.cli_server import CannedApi, canned_api
+
+TRACEBACK = "exit code 1\nTraceback (most recent call last):\n  File x\nValueError: \x1b[31mno data"
+
+
+@pytest.fixture
+def api() -> Iterator[CannedApi]:
+    with canned_api() as server:
+        server.keeps_time(now=1000.0, origin=0.0)
+        server.says("POST /v1/jobs", Submitted(job_id=JobId("job-1"), created=True))
+        server.says_bytes("GET /v1/jobs/job-1/output", b"")
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: CannedApi) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("HOPYARD_API_URL", api.url)
+    monkeypatch.setattr(wait, "LOOK_EVERY_REAL_S", 0.01)
+    monkeypatch.setattr(connect, "BACKOFF_S", 0.01)
+    for name in ("HOPYARD_API_TOKEN", "HOPYARD_SETTINGS"):
+        monkeypatch.delenv(name, raising=False)
+    Path("job.yaml").write_text(JOB_YAML)
+
+
+@pytest.fixture
+def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
+    return command_line(capsys)
+
+
+def goes(api: CannedApi, *views: JobView) -> None:
+    api.says(f"GET /v1/jobs/{views[0].job_id}", *views)
+
+
+def ended(state: str, reason: str = "", job_id: str = "job-1") -> JobView:
+    return job_view(job_id, state=state, reason=reason, ended_at=900.0)
+
+
+# ---- how it ends
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [("completed", 0), ("failed", 4), ("cancelled", 5), ("rejected", 6)]
+)
+def test_the_exit_code_is_how_the_job_ended(hopyard: Hopyard, api: CannedApi, state: str, code: int) -> None:
+    goes(api, job_view(), job_view(state="running"), ended(state))
+    ran = hopyard("submit", "job.yaml", "--wait")
+    assert ran.code == code
+    assert ["state", state] in [line.split() for line in ran.out.splitlines()]
+    assert "waiting for job-1; Ctrl-C leaves it running" in ran.err
+
+
+def test_the_reason_of_a_failure_is_its_first_and_last_line(hopyard: Hopyard, api: CannedApi) -> None:
+    goes(api, ended("failed", TRACEBACK))
+    ran = hopyard("submit", "job.yaml", "--wait")
+    last = ran.err.splitlines()[-1]
+    assert last == "hopyard: job-1 is failed: exit code 1 … ValueError: [31mno data"
+    assert "\x1b" not in ran.out + ran.err, "a job's output gives the terminal no orders"
+    assert "Traceback" in ran.out
+
+
+def test_a_wait_outlasts_an_api_that_is_away(hopyard: Hopyard, api: CannedApi) -> None:
+    busy = (503, b'{"title": "no", "status": 503, "detail": "the monitor does not answer"}')
+    goes(api, job_view(), ended("completed"))
+    api.answers["GET /v1/jobs/job-1"].insert(1, busy)
+    assert hopyard("submit", "job.yaml", "--wait").code == 0
+
+
+def test_one_that_goes_away_for_good_ends_the_wait_with_3(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait, "SILENT_LIMIT_REAL_S", 0.05)
+    api.refuses("GET /v1/jobs/job-1", 503, "the monitor does not answer")
+    ran = hopyard("submit", "job.yaml", "--wait")
+    assert ran.code == 3
+
+
+def test_scripts_get_the_id_alone(hopyard: Hopyard, api: CannedApi) -> None:
+    goes(api, ended("failed", "no data"))
+    ran = hopyard("submit", "-q", "job.yaml", "--wait")
+    assert (ran.code, ran.out) == (4, "job-1\n")
+
+
+def test_json_is_one_document_with_the_job_as_it_ended(hopyard: Hopyard, api: CannedApi) -> None:
+    goes(api, job_view(), ended("failed", "no data"))
+    ran = hopyard("submit", "job.yaml", "--wait", "--json")
+    answer = json.loads(ran.out)
+    assert (answer["job_id"], answer["created"], answer["file"]) == ("job-1", True, "job.yaml")
+    assert (answer["job"]["state"], answer["job"]["reason"]) == ("failed", "no data")
+    assert answer["job"]["ended_at_iso"].startswith("1970-01-01T")
+    error = json.loads(ran.err.splitlines()[-1])["error"]
+    assert (error["kind"], error["code"], ran.code) == ("failed", 4, 4)
+
+
+# ---- several
+
+
+def three(api: CannedApi) -> tuple[str, str, str]:
+    api.says("POST /v1/jobs", *[Submitted(job_id=JobId(f"job-{n}"), created=True) for n in (1, 2, 3)])
+    for name in "abc":
+        Path(f"{name}.yaml").write_text(JOB_YAML)
+    return "a.yaml", "b.yaml", "c.yaml"
+
+
+def test_of_several_jobs_the_lowest_code_counts(hopyard: Hopyard, api: CannedApi) -> None:
+    files = three(api)
+    goes(api, job_view("job-1"), ended("completed"))
+    goes(api, ended("cancelled", job_id="job-2"))
+    goes(api, ended("failed", TRACEBACK, job_id="job-3"))
+    ran = hopyard("submit", *files, "--wait")
+    assert ran.code == 4
+    rows = [line.split()[:2] for line in ran.out.splitlines()]
+    assert rows == [["job", "outcome"], ["job-1", "completed"], ["job-2", "cancelled"], ["job-3", "failed"]]
+    assert ran.err.splitlines()[-1] == "hopyard: 2 of 3 jobs did not complete"
+
+
+def test_one_that_is_refused_keeps_nobody_from_waiting_for_the_others(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    files = three(api)
+    refusal = (422, b'{"title": "no", "status": 422, "detail": "too many GPUs", "field": "$.gpus"}')
+    api.answers["POST /v1/jobs"][1] = refusal
+    goes(api, ended("completed", job_id="job-1"))
+    goes(api, ended("completed", job_id="job-3"))
+    ran = hopyard("submit", *files, "--wait", "--json")
+    assert ran.code == 1
+    found = json.loads(ran.out)
+    assert [one.get("job", {}).get("state") for one in found] == ["completed", None, "completed"]
+    assert found[1]["error"]["field"] == "$.gpus"
+
+
+def test_one_that_is_refused_alone_is_not_waited_for(hopyard: Hopyard, api: CannedApi) -> None:
+    api.refuses("POST /v1/jobs", 422, "too many GPUs", "$.gpus")
+    ran = hopyard("submit", "job.yaml", "--wait")
+    assert (ran.code, ran.out) == (1, "")
+    assert "too many GPUs" in ran.err
+
+
+# ---- what they print
+
+
+def prints(api: CannedApi, *lines: str, job_id: str = "job-1") -> None:
+    found = [OutputLine(node=NodeId("n-0"), rank=0, at=1.0, text=text) for text in lines]
+    encoded = b"\n".join(map(msgspec.json.encode, found))
+    api.says_bytes(f"GET /v1/jobs/{job_id}/output", encoded)
+
+
+def test_what_the_job_prints_comes_before_how_it_ended(hopyard: Hopyard, api: CannedApi) -> None:
+    goes(api, job_view(state="running"), ended("completed"))
+    prints(api, "epoch 1", "epoch 2")
+    ran = hopyard("submit", "job.yaml", "--wait", "--logs")
+    assert ran.out.splitlines()[:2] == ["n-0/0  epoch 1", "n-0/0  epoch 2"]
+    assert "completed" in ran.out
+    asked = [query for name, query, _, _ in api.requests if name.endswith("/output")]
+    assert [one["follow"] for one in asked] == ["true"]
+
+
+@pytest.mark.parametrize("form", ["-q", "--json"])
+def test_beside_a_result_for_programs_it_goes_to_stderr(hopyard: Hopyard, api: CannedApi, form: str) -> None:
+    goes(api, ended("completed"))
+    prints(api, "epoch 1")
+    ran = hopyard("submit", "job.yaml", "--wait", "--logs", form)
+    assert "n-0/0  epoch 1" in ran.err
+    assert "epoch" not in ran.out
+
+
+def test_among_several_each_line_says_whose_it_is(hopyard: Hopyard, api: CannedApi) -> None:
+    files = three(api)
+    for number in (1, 2, 3):
+        goes(api, ended("completed", job_id=f"job-{number}"))
+        prints(api, "hello", job_id=f"job-{number}")
+    ran = hopyard("submit", *files, "--wait", "--logs")
+    assert {f"job-{number} n-0/0  hello" for number in (1, 2, 3)} <= set(ran.out.splitlines())
+
+
+def test_output_that_breaks_off_does_not_end_the_wait(hopyard: Hopyard, api: CannedApi) -> None:
+    goes(api, job_view(), ended("completed"))
+    api.refuses("GET /v1/jobs/job-1/output", 429, "64 are followed already")
+    ran = hopyard("submit", "job.yaml", "--wait", "--logs")
+    assert ran.code == 0
+    assert "the output of job-1 breaks off" in ran.err
+
+
+def test_logs_alone_say_what_they_go_with(hopyard: Hopyard, api: CannedApi) -> None:
+    ran = hopyard("submit", "job.yaml", "--logs")
+    assert (ran.code, api.requests) == (2, [])
+    assert "--logs goes with --wait" in ran.err
+
+
+# ---- Ctrl-C
+
+
+def test_ctrl_c_leaves_the_job_running_and_says_so(api: CannedApi) -> None:
+    goes(api, job_view(state="running"))
+    words = [sys.executable, "-m", "hopyard.cli", "submit", "job.yaml", "--wait"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as command:
+        assert command.stderr is not None
+        while "waiting for job-1" not in command.stderr.readline():
+            pass
+        os.kill(command.pid, signal.SIGINT)
+        out, err = command.communicate(timeout=60)
+    assert (command.returncode, out) == (130, "")
+    assert err == "hopyard: job-1 is left as it is; `hopyard cancel job-1` would stop it\n"
+    assert not [name for name, *_ in api.requests if name.startswith("DELETE")]
+
+
+# ---- where its processes start
+
+
+def sent(api: CannedApi) -> list[dict[str, object]]:
+    return [json.loads(body) for name, _, _, body in api.requests if name == "POST /v1/jobs"]
+
+
+def test_a_command_runs_in_the_folder_it_was_submitted_from(hopyard: Hopyard, api: CannedApi) -> None:
+    Path("job.yaml").write_text(JOB_YAML + "command: [python, train.py]\n")
+    ran = hopyard("submit", "job.yaml")
+    assert [job["working_directory"] for job in sent(api)] == [str(Path.cwd())]
+    assert [job["environment"] for job in sent(api)] == [{}], "nothing of this shell goes with it"
+    assert f"to be run in {Path.cwd()}" in ran.err
+
+
+@pytest.mark.parametrize("more", ["", "command: [x]\nworking_directory: /data\n"])
+def test_a_folder_that_is_named_or_not_needed_is_left_alone(
+    hopyard: Hopyard, api: CannedApi, more: str
+) -> None:
+    Path("job.yaml").write_text(JOB_YAML + more)
+    ran = hopyard("submit", "job.yaml")
+    assert [job["working_directory"] for job in sent(api)] == ["/data" if more else ""]
+    assert "to be run in" not in ran.err
+
+
+def test_a_folder_that_is_gone_is_said_in_a_line(hopyard: Hopyard, api: CannedApi, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB_YAML + "command: [x]\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    ran = hopyard("submit", str(file))
+    os.chdir(tmp_path)
+    assert (ran.code, sent(api)) == (1, [])
+    assert ran.err == "hopyard: the current folder: no such file or directory\n"
