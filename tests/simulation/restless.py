@@ -20,6 +20,7 @@ class Restless(Ordered):
 
     calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
     preemptive: ClassVar[bool] = True
+    moves_for_waiting: bool = False
 
     def order(self, view: View) -> Sequence[ViewJob]:
         turn = int(view.at // TURN_S) % max(len(view.jobs), 1)

@@ -5,7 +5,9 @@ to know, estimated) → `Resolve` (the policy decides) → `PlanPublished`, whic
 through the stream. What is in the making is volatile: a restart begins it anew.
 
 A first plan opens the round once the profiler has opened it, or after a grace period without the profiler.
-A fragment plan follows a change (see `triggers`) when GPUs are idle and jobs wait. It is made
+A fragment plan follows a change (see `triggers`) when GPUs are idle and jobs wait. Where a policy calls for a
+first plan instead, and moves running jobs only for waiting ones, one is made while somebody waits whom no
+fragment plan can serve. Either is made
 `fragment_settle_s` after the change, so that one plan takes in what happens together; but at once when a
 job arrives and no other job is on its way to the queue. Without a change there is no plan. A first plan
 that outlasts its round is published all the same, and the present round is planned next; a fragment plan
@@ -30,7 +32,7 @@ from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
 from services.planner.core.keeping import kept
 from services.planner.core.publication import Frame, published
-from services.planner.core.schedule import Schedule
+from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
@@ -58,6 +60,7 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that is being made."""
 
     number: int
+    call: Call
     policy: Known
     view: View
     stays_until: float
@@ -118,7 +121,7 @@ class Planner:
 
     def resume(self, now: float) -> Effects:
         """Nothing to publish again: a plan that was under way is begun anew once this planner leads."""
-        self._schedule.expect(PlanKind.FRAGMENT, now)
+        self._schedule.expect(Call.FRAGMENT, now)
         self._candidates.resume()
         return [Work(look) for look in self._candidates.looks(self.state.policy)]
 
@@ -171,7 +174,7 @@ class Planner:
             return
         kind = policy.calls.get(trigger)
         if kind is not None and not (own and kind == PlanKind.FIRST):
-            self._schedule.expect(kind, at)
+            self._schedule.expect(_call_for(kind, policy), at)
 
     def _policy(self) -> Known | None:
         """The policy that plans; None until that is known."""
@@ -197,33 +200,41 @@ class Planner:
         policy = self._policy()
         if policy is None or self._token is None or self._making is not None or self._announced is not None:
             return []
-        due_at, kind = self._next(policy.calls, now)
+        due_at, call = self._next(policy.calls, now)
         while due_at <= now:
-            if kind == PlanKind.FIRST or self._has_room():
-                return self._begin(kind, policy, now)
-            self._schedule.skip(kind)
-            due_at, kind = self._next(policy.calls, now)
+            kind = self._kind(call)
+            if kind is not None:
+                return self._begin(kind, Call.FIRST if kind is PlanKind.FIRST else call, policy, now)
+            self._schedule.skip(call)
+            due_at, call = self._next(policy.calls, now)
         self._timer = due_at
         return []
 
-    def _next(self, calls: Mapping[Trigger, PlanKind], now: float) -> tuple[float, PlanKind]:
+    def _next(self, calls: Mapping[Trigger, PlanKind], now: float) -> tuple[float, Call]:
         opening = self._schedule.boundary(now)
         if Trigger.ROUND in calls:
             state = self.state
             opening = self._schedule.opening(now, planned=state.planned_round, opened=state.opened_round)
         return self._schedule.next(now, opening)
 
-    def _has_room(self) -> bool:
-        """Whether some waiting job could start on the idle GPUs."""
+    def _kind(self, call: Call) -> PlanKind | None:
+        """Which plan to make at such a call; None: none, for it would change nothing."""
+        if call is Call.FIRST:
+            return PlanKind.FIRST
+        least = [self.state.jobs[job_id].demand[0] for job_id in waiting(self.state)]
+        if not least:
+            return None
         idle = idle_gpus(self.state, self._memo)
-        return any(self.state.jobs[job_id].demand[0] <= idle for job_id in waiting(self.state))
+        if call is Call.FRAGMENT:
+            return PlanKind.FRAGMENT if min(least) <= idle else None
+        return PlanKind.FRAGMENT if sum(least) <= idle else PlanKind.FIRST
 
     # ---- the steps of a plan
 
-    def _begin(self, kind: PlanKind, policy: Known, now: float) -> Effects:
+    def _begin(self, kind: PlanKind, call: Call, policy: Known, now: float) -> Effects:
         assert self._token is not None, "only the leader plans"
         assert self._making is None, "one plan at a time"
-        self._schedule.begun(kind)
+        self._schedule.begun(call)
         stays = staying(self.state, now, self._settings) if kind is PlanKind.FIRST else Stays()
         view = view_of(
             self.state,
@@ -240,6 +251,7 @@ class Planner:
         self._number += 1
         self._making = Making(
             number=self._number,
+            call=call,
             policy=policy,
             view=view,
             stays_until=stays.until,
@@ -273,6 +285,10 @@ class Planner:
         if self._outlived(making, now):
             self._making = None
             return []
+        if making.call is Call.HELP and decision.left:  # somebody may have to move for them
+            self._making = None
+            self._schedule.expect(Call.FIRST, now)
+            return []
         self._expect_again(making, decision)
         frame = Frame(
             view=making.view,
@@ -287,11 +303,11 @@ class Planner:
 
     def _expect_again(self, making: Making, decision: Decision) -> None:
         """When the policy asks for it; or, if it may move jobs at any time, when it next may."""
-        kind = making.policy.calls.get(Trigger.FREED, PlanKind.FRAGMENT)
+        call = _call_for(making.policy.calls.get(Trigger.FREED, PlanKind.FRAGMENT), making.policy)
         if decision.again_at is not None:
-            self._schedule.expect(kind, decision.again_at)
-        if kind is PlanKind.FIRST and decision.left and making.stays_until < math.inf:
-            self._schedule.expect(kind, making.stays_until)
+            self._schedule.expect(call, decision.again_at)
+        if call is not Call.FRAGMENT and decision.left and making.stays_until < math.inf:
+            self._schedule.expect(call, making.stays_until)
 
     def _outlived(self, making: Making, now: float) -> bool:
         past = round_at(now, self._settings.round_s) > making.view.round
@@ -305,4 +321,10 @@ class Planner:
         self._making = None
         self._notes = (reason,)
         self._schedule.hold(now)
-        self._schedule.expect(making.view.kind, self._schedule.settled(now))
+        self._schedule.expect(making.call, self._schedule.settled(now))
+
+
+def _call_for(kind: PlanKind, policy: Known) -> Call:
+    if kind is PlanKind.FIRST and policy.moves_for_waiting:
+        return Call.HELP
+    return Call(kind.value)

@@ -1,10 +1,20 @@
 """When the next plan is due. Volatile: after a restart it fills anew. Pure."""
 
 import math
+from enum import StrEnum
 
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from shared.domain.cluster import round_at
+
+
+class Call(StrEnum):
+    """For a plan. Of those due at one time the first of these is answered first."""
+
+    FIRST = PlanKind.FIRST.value
+    FRAGMENT = PlanKind.FRAGMENT.value
+    HELP = "help"
+    """for those who wait: a fragment plan where that serves all of them, else a first plan"""
 
 
 class Schedule:
@@ -13,12 +23,12 @@ class Schedule:
         self._round_s = settings.round_s
         self._settle_s = settings.fragment_settle_s
         self._grace_s = min(grace_s, settings.round_s / 2)
-        self._due: dict[PlanKind, float] = {}
+        self._due: dict[Call, float] = {}
         self._not_before = -math.inf
 
-    def expect(self, kind: PlanKind, at: float) -> None:
-        """Have a plan of this kind made at that time at the latest."""
-        self._due[kind] = min(at, self._due.get(kind, at))
+    def expect(self, call: Call, at: float) -> None:
+        """Have such a plan made at that time at the latest."""
+        self._due[call] = min(at, self._due.get(call, at))
 
     def settled(self, now: float) -> float:
         """The time at which facts have had `fragment_settle_s` to gather."""
@@ -28,14 +38,13 @@ class Schedule:
         """Put plans off for a little while."""
         self._not_before = self.settled(now)
 
-    def begun(self, kind: PlanKind) -> None:
-        """A plan of this kind is begun; either kind takes the place of a fragment plan that was due."""
-        self._due.pop(PlanKind.FRAGMENT, None)
-        if kind == PlanKind.FIRST:
-            self._due.pop(PlanKind.FIRST, None)
+    def begun(self, call: Call) -> None:
+        """Such a plan is begun; any takes the place of a fragment plan that was due, and a first of all."""
+        for other in Call if call is Call.FIRST else (Call.FRAGMENT, call):
+            self._due.pop(other, None)
 
-    def skip(self, kind: PlanKind) -> None:
-        self._due.pop(kind, None)
+    def skip(self, call: Call) -> None:
+        self._due.pop(call, None)
 
     def opening(self, now: float, *, planned: int, opened: int) -> float:
         """When the next first plan of a round is to be made: of the present one, if it has none yet.
@@ -47,16 +56,15 @@ class Schedule:
             return self.boundary(now)
         return max(now, self._not_before) if opened >= present else self._late_opening(present)
 
-    def next(self, now: float, opening: float) -> tuple[float, PlanKind]:
+    def next(self, now: float, opening: float) -> tuple[float, Call]:
         """The next plan and its time, past or to come.
 
         While the round has no first plan, only that one counts.
         """
-        opens = (max(opening, self._not_before), PlanKind.FIRST)
+        opens = (max(opening, self._not_before), Call.FIRST)
         if opening < self.boundary(now):
             return opens
-        held = [(max(at, self._not_before), kind) for kind, at in sorted(self._due.items())]
-        return min([opens, *held])
+        return min([opens, *((max(at, self._not_before), call) for call, at in self._due.items())])
 
     def boundary(self, now: float) -> float:
         """When the next round begins, later than `now` however the division was rounded."""

@@ -31,6 +31,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """which kind of plan each trigger calls for"""
     sees_staying: bool = False
     """it is shown jobs that it may not move"""
+    moves_for_waiting: bool = False
+    """it moves running jobs only so that waiting ones can start"""
 
 
 class Unfit(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,14 @@ import msgspec
 
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.configurations import Configurations
-from services.planner.policies.contract.decision import Decision, Policy, fault, modes_of, sees_staying
+from services.planner.policies.contract.decision import (
+    Decision,
+    Policy,
+    fault,
+    modes_of,
+    moves_for_waiting,
+    sees_staying,
+)
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import View
@@ -50,10 +57,12 @@ class PolicyFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 def looked_at(registry: Registry, look: Look) -> Known | Unfit:
     try:
+        calls, policy = registry.calls(look.policy), registry.find(look.policy)
         return Known(
             policy=look.policy,
-            calls=registry.calls(look.policy),
-            sees_staying=sees_staying(registry.find(look.policy)),
+            calls=calls,
+            sees_staying=sees_staying(policy),
+            moves_for_waiting=moves_for_waiting(policy),
         )
     except MemoryError:
         raise

@@ -116,6 +116,15 @@ def sees_staying(policy: object) -> bool:
     return bool(getattr(policy, "sees_staying", False))
 
 
+def moves_for_waiting(policy: object) -> bool:
+    """Whether it moves running jobs only so that waiting ones can start.
+
+    Then a first plan that it calls for at an event is made only while somebody waits, and is a fragment
+    plan where that serves everybody.
+    """
+    return bool(getattr(policy, "moves_for_waiting", False))
+
+
 def modes_of(policy: Policy) -> frozenset[type[Mode]]:
     """Lockstep, unless the policy says more."""
     return frozenset(getattr(policy, "modes", (Lockstep,)))

@@ -27,7 +27,7 @@ from services.planner.policies.kit.serving import Served, served
 from services.planner.solver.problem import Solve
 
 EVENTS: Mapping[Trigger, PlanKind] = dict.fromkeys(Trigger, PlanKind.FIRST)
-"""a whole plan at every event"""
+"""a whole plan at every event while somebody waits whom idle GPUs do not serve"""
 
 STEP_S = 4e-7
 """a job and a node, as measured on a common server: the modelled seconds"""
@@ -53,6 +53,8 @@ class Ordered(ABC):
 
     calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
     sees_staying: ClassVar[bool] = True
+    moves_for_waiting: bool = True
+    """see `decision`; `served` keeps what runs while there is room beside it"""
     strict: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False
     measures: ClassVar[Measures] = Measures()

@@ -2,7 +2,7 @@
 
 K queues by attained service (`queues`), served in order; what does not fit is
 skipped. Triggers: arrivals, completions, changes of nodes, demotions, promotions, round boundaries; each
-calls for a whole plan.
+calls for a whole plan, if somebody waits whom idle GPUs do not serve (`moves_for_waiting`).
 
 Tensor sizes are not known here, so a job's skew is judged by what it causes: a job whose throughput
 suffers from spreading (ρ above `sensitivity_threshold`) is consolidated, or waits; any other takes a
@@ -74,6 +74,7 @@ class Tiresias(Ordered):
             promote_knob=options.promote_knob,
             authors=options.faithful,
         )
+        self.moves_for_waiting = not options.faithful  # whose demotions are one an event
         self._learnt = self._gittins(history) if history else None
         self._remembered: tuple[bytes, Queues] = b"", ()
         """the last memory it gave, in two forms"""

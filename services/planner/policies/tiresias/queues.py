@@ -81,14 +81,15 @@ def ran_s(standing: Standing, seen: JobFigures) -> float:
 def advanced(queues: Queues, jobs: Mapping[JobId, JobFigures], rules: Rules) -> Queues:
     """The queues now: without those that ended, with those that came, and with all moves due.
 
-    `jobs`: all unfinished ones, in the order of their submission.
+    `jobs`: all unfinished ones, in the order of their submission. They move in the order in which they came
+    to, those that did at one time in that of their submission.
     """
     there, still = set(jobs), rules.promote_knob <= 0
     before = [[own for own in line if own.job_id in there] for line in _sized(queues, rules)]
     new = there.difference([own.job_id for line in before for own in line])
     before[0] += [Standing(job_id) for job_id in jobs if job_id in new]
     lines: list[list[Standing]] = [[] for _ in before]
-    movers: dict[JobId, tuple[int, Standing]] = {}
+    movers: dict[JobId, tuple[float, int, Standing]] = {}
     for place, line in enumerate(before):
         if still and place == len(rules.thresholds):
             lines[place] = line
@@ -98,11 +99,10 @@ def advanced(queues: Queues, jobs: Mapping[JobId, JobFigures], rules: Rules) -> 
             if target == place:
                 lines[place].append(moved)
             else:
-                movers[own.job_id] = target, moved
-    for job_id in jobs if len(movers) > 1 else movers:
-        if job_id in movers:
-            target, moved = movers[job_id]
-            lines[target].append(moved)
+                movers[own.job_id] = -_overdue_s(place, target, own, jobs[own.job_id], rules), target, moved
+    in_turn = [movers[job_id] for job_id in jobs if job_id in movers] if len(movers) > 1 else movers.values()
+    for _, target, moved in sorted(in_turn, key=lambda mover: mover[0]):
+        lines[target].append(moved)
     return tuple(map(tuple, lines))
 
 
@@ -172,6 +172,14 @@ def _demoted(place: int, attained: float, rules: Rules) -> int:
             break
         place += 1
     return place
+
+
+def _overdue_s(place: int, target: int, own: Standing, seen: JobFigures, rules: Rules) -> float:
+    """How long ago, in whole milliseconds, a job that runs came to its new queue (`authors`: just now)."""
+    if target <= place or rules.authors or not seen.running:
+        return 0.0
+    past = service(own, seen, rules) - rules.thresholds[target - 1]
+    return round(past / (seen.gpus if rules.by_gpus else 1), 3)
 
 
 def _may_rise(place: int, own: Standing, seen: JobFigures, rules: Rules) -> bool:

@@ -28,6 +28,8 @@ from tests.fact_builders import (
     plan,
     preempted,
     profile_run,
+    profiled,
+    queued,
     returned,
     started,
     submitted,
@@ -509,14 +511,72 @@ def test_a_look_that_fails_makes_the_policy_unfit() -> None:
 
 
 def test_what_calls_for_a_plan_meanwhile_is_not_forgotten() -> None:
-    """`srtf` makes a whole plan at every arrival; this one came while nobody knew."""
+    """`srtf` plans at every arrival; this one came while nobody knew."""
     stage = Stage(Settings(policy="srtf"), leads=False)
     stage.looks = False
     stage.tell(joined(), opened(), plan(token=0), *in_queue(at=10.0))
     stage.lead(1)
     stage.hear_of("srtf")
     stage.until(12.0)
-    assert PlanKind.FIRST in [made.kind for made in stage.plans[1:]]
+    assert [list(places(made)) for made in stage.plans[1:]] == [["job-1"]]
+
+
+# ---- policies that call for first plans at events, and move jobs only for others that wait
+
+SRTF = Settings(policy="srtf", restart_share_max=1.0, minimum_run_restarts=0.0)
+
+
+def expected_to_run(age_s: float, job_id: str, gpus: int, *, at: float = 0.0) -> list[Event]:
+    return [
+        submitted(job_id, at=at, demand=(gpus,)),
+        profiled(job_id, at=at),
+        queued(job_id, at=at, age_s=age_s),
+    ]
+
+
+def with_a_long_job(gpus: int) -> Stage:
+    """It runs on so many GPUs of the one node with 8."""
+    stage = cluster(*expected_to_run(1e6, "job-1", gpus), opened(), settings=SRTF)
+    carried_out(stage, stage.plan)
+    return stage
+
+
+def test_while_nobody_waits_no_event_calls_for_a_plan() -> None:
+    stage = with_a_long_job(4)
+    stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
+    carried_out(stage, stage.plan)
+    place = stage.plan.placements[0].placement_id
+    stage.tell(worker_stopped("job-2", at=20.0, place=place), completed("job-2", at=20.0, place=place))
+    stage.until(300.0)
+    assert kinds(stage) == [PlanKind.FIRST, PlanKind.FRAGMENT]
+    stage.until(400.0)
+    assert kinds(stage)[2:] == [PlanKind.FIRST]  # of the next round
+
+
+def test_those_for_whom_nobody_has_to_move_are_served_by_a_fragment_plan() -> None:
+    stage = with_a_long_job(4)
+    stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
+    assert (stage.plan.kind, list(places(stage.plan))) == (PlanKind.FRAGMENT, ["job-2"])
+
+
+@pytest.mark.parametrize("gpus", [8, 5])
+def test_for_one_that_does_not_fit_there_is_a_first_plan_at_once(gpus: int) -> None:
+    stage = with_a_long_job(4)
+    stage.tell(*expected_to_run(1.0, "job-2", gpus, at=10.0))
+    stage.until(12.0)
+    assert [(made.kind, made.at) for made in stage.plans[1:]] == [(PlanKind.FIRST, 10.0)]
+    assert list(places(stage.plan)) == ["job-2"]
+
+
+def test_one_whom_a_fragment_plan_cannot_place_after_all_gets_a_first_plan_at_once() -> None:
+    """Beside 6 of 8 GPUs 4 are idle, of two types."""
+    stage = with_a_long_job(6)
+    stage.tell(joined("node-2", at=1.0, gpu_type="b", gpus=2))
+    stage.until(5.0)
+    before = len(stage.plans)
+    stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
+    assert [(made.kind, made.at) for made in stage.plans[before:]] == [(PlanKind.FIRST, 10.0)]
+    assert list(places(stage.plan)) == ["job-2"]
 
 
 def test_a_policy_chosen_again_is_looked_at_again() -> None:

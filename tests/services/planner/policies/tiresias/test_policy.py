@@ -154,11 +154,18 @@ def test_a_lost_node_calls_for_a_whole_plan() -> None:
     assert (running(one), len(one.plans)) == ([], 2)
 
 
-def test_a_completion_calls_for_a_whole_plan() -> None:
+def test_a_completion_calls_for_a_plan_for_those_who_wait() -> None:
     one = stage()
     place = carried_out(one)
     one.tell(*in_queue("job-2", at=2.0, demand=(8,)))
     one.tell(worker_stopped("job-1", at=9.0, place=place), completed("job-1", at=9.0, place=place))
     one.until(10.1)
-    assert ({made.kind for made in one.plans}, len(one.plans)) == ({PlanKind.FIRST}, 3)
+    assert [made.kind for made in one.plans] == [PlanKind.FIRST, PlanKind.FIRST, PlanKind.FRAGMENT]
     assert running(one) == ["job-2"]
+
+
+def test_a_demotion_while_nobody_waits_calls_for_none() -> None:
+    one = stage()
+    carried_out(one)
+    one.until(100.0)
+    assert len(one.plans) == 1

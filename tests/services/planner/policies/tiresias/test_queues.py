@@ -63,6 +63,12 @@ def test_those_that_run_stand_before_those_that_wait() -> None:
     assert names(settled(three, {C})) == [["c", "a", "b"], [], []]
 
 
+def test_jobs_stand_in_a_new_queue_in_the_order_in_which_they_came_to_it() -> None:
+    """They passed 100 GPU·s 10, 20 and 20 s ago: no plan was made then, since nobody waited."""
+    jobs = {A: seen(110.0, running=True), B: seen(120.0, running=True), C: seen(40.0, gpus=5, running=True)}
+    assert names(queues(jobs)) == [[], ["b", "c", "a"], []]
+
+
 def test_a_job_that_ended_is_forgotten_and_a_new_one_comes_last() -> None:
     two = queues({A: seen(), B: seen()})
     assert names(queues({B: seen(), C: seen()}, before=two)) == [["b", "c"], [], []]

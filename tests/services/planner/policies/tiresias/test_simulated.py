@@ -28,7 +28,7 @@ def test_all_jobs_end_and_the_log_is_sound() -> None:
 def test_it_plans_at_events_and_preempts() -> None:
     rounds = {made.round for made in plans()}
     preempted = [fact for fact in ran().events if isinstance(fact, JobPreempted)]
-    assert {made.kind for made in plans()} == {PlanKind.FIRST}
+    assert sum(made.kind is PlanKind.FIRST for made in plans()) > len(rounds)
     assert len(rounds) < len(plans()) < 20 * len(rounds)
     assert preempted
     assert {fact.reason for fact in preempted} == {PreemptReason.PLAN}
