@@ -283,7 +283,7 @@ class NodeEvent(Event, frozen=True, kw_only=True):
     node_id: NodeId
 
 
-class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined"):
+class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_defaults=True):
     """An agent began a life on the node. Workers of an earlier life that it does not list are gone."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "life")
@@ -291,11 +291,13 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined"):
     node: Node
     life: str
     """new at every start of the agent"""
-    workers: tuple[PlacementId, ...] = ()
-    modes: tuple[str, ...] = ONLY_LOCKSTEP
+    workers: tuple[PlacementId, ...] = written(())
+    modes: tuple[str, ...] = written(ONLY_LOCKSTEP)
     """how gangs may synchronise that the node's runner runs, in alphabetical order"""
-    workloads: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = written(())
     """what can train there, each as `MODEL on DATASET`; empty: anything, as far as the node knows"""
+    runs_commands: bool = False
+    """true: it starts the command of a job; false: jobs are emulated there, and need none"""
 
     def __post_init__(self) -> None:
         if self.node.node_id != self.node_id:

@@ -18,7 +18,7 @@ from schemas.events import (
     NodeRestored,
     PolicyChosen,
 )
-from schemas.ids import JobId
+from schemas.ids import JobId, NodeId
 from schemas.settings import Settings
 from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Submitted
 from services.admission import problems
@@ -153,7 +153,11 @@ class Admission:
             return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
         try:
             spec = accepted_spec(
-                asked.job, self._known_nodes(), self._settings.gpus_per_job_max, self._workloads()
+                asked.job,
+                self._known_nodes(),
+                self._settings.gpus_per_job_max,
+                workloads=self._workloads(),
+                commanded=self._commanded(),
             )
         except InvalidJob as invalid:
             return problems.invalid(invalid.field, invalid.reason), []
@@ -173,6 +177,10 @@ class Admission:
         if not all(named) or self._nodes.keys() - known.keys():
             return frozenset()
         return frozenset().union(*named)
+
+    def _commanded(self) -> Sequence[NodeId]:
+        """The nodes on which jobs are processes; lost ones too, which may return."""
+        return sorted(node_id for node_id, known in self.state.nodes.items() if known.runs_commands)
 
     def _new_id(self, name: str) -> JobId:
         self._number = max(self._number, self.state.submissions)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from schemas.cluster import Node
+from schemas.ids import NodeId
 from schemas.jobs import GpuRange, JobFile, JobSpec
 from shared.domain.cluster import gpus_by_type, satisfiable
 from shared.domain.demand import job_spec
@@ -16,15 +17,23 @@ SPEC_BYTES_MAX = 262_144
 
 
 def accepted_spec(
-    job: JobFile, nodes: Sequence[Node], gpus_max: int, workloads: Collection[str] = ()
+    job: JobFile,
+    nodes: Sequence[Node],
+    gpus_max: int,
+    *,
+    workloads: Collection[str] = (),
+    commanded: Sequence[NodeId] = (),
 ) -> JobSpec:
     """The job as the system schedules it. Raises InvalidJob, naming the field.
 
     The demand R stays as it was asked for, also where some of its counts are out of reach today: a node
     may join. Only a job none of whose counts can be had is refused. With no node known, GPU types
     cannot be judged, and profiling decides. `workloads`: those that the nodes can train; none: any.
+    `commanded`: the nodes that start a job's command, in a cluster that may have others besides.
     """
     spec = job_spec(job)
+    if commanded and not spec.command:
+        _refuse_without_command(commanded)
     if max(spec.demand) > gpus_max:
         raise InvalidJob(_largest(job), f"{max(spec.demand)} GPUs; a job may have at most {gpus_max}")
     if len(msgspec.msgpack.encode(spec)) > SPEC_BYTES_MAX:
@@ -34,6 +43,11 @@ def accepted_spec(
     if nodes:
         _check_cluster(job, spec, nodes)
     return spec
+
+
+def _refuse_without_command(nodes: Sequence[NodeId]) -> None:
+    more = f" and {len(nodes) - 1} more nodes run" if len(nodes) > 1 else " runs"
+    raise InvalidJob("$.command", f"is missing; {nodes[0]}{more} real jobs, each of which is a command")
 
 
 def _check_workload(spec: JobSpec, workloads: Collection[str]) -> None:

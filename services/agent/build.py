@@ -57,7 +57,14 @@ def build(
     )
     return Service(
         name=f"agent-{node.node_id}",
-        core=Agent(node, life, runner.modes, getattr(runner, "workloads", ()), adopted=adopted),
+        core=Agent(
+            node,
+            life,
+            runner.modes,
+            getattr(runner, "workloads", ()),
+            runs_commands=getattr(runner, "runs_commands", False),
+            adopted=adopted,
+        ),
         facts=subjects_of(FOLDS, node.node_id),
         answers=agent_of(node.node_id),
         workers=_workers(runner, output),

@@ -43,8 +43,8 @@ class Superseded(RuntimeError):
 class Agent:
     """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs.
 
-    `workloads`: those that it can train; none: any. `adopted`: workers of an earlier life, as the runner
-    found them.
+    `workloads`: those that it can train; none: any. `runs_commands`: whether jobs are processes there.
+    `adopted`: workers of an earlier life, as the runner found them.
     """
 
     def __init__(
@@ -54,11 +54,13 @@ class Agent:
         modes: frozenset[type[Mode]],
         workloads: tuple[str, ...] = (),
         *,
+        runs_commands: bool = False,
         adopted: tuple[PlacementId, ...] = (),
     ) -> None:
         self.state = State()
         self._modes = modes
         self._workloads = workloads
+        self._runs_commands = runs_commands
         self._node = node
         self._life = life
         self._adopted = adopted
@@ -96,6 +98,7 @@ class Agent:
             workers=self._adopted,
             modes=tuple(sorted(mode.tag() for mode in self._modes)),
             workloads=self._workloads,
+            runs_commands=self._runs_commands,
         )
         return [Publish(joined)]
 

@@ -26,6 +26,8 @@ class KnownNode(msgspec.Struct, kw_only=True):
     """how gangs may synchronise that it runs"""
     workloads: tuple[str, ...] = ()
     """what can train there, as `NodeJoined` has it; empty: anything"""
+    runs_commands: bool = False
+    """whether it starts the command of a job"""
     alive: bool = True
     draining: bool = False
 
@@ -39,7 +41,13 @@ N = TypeVar("N", bound=KnownNode)
 
 
 def known_node(joined: NodeJoined) -> KnownNode:
-    return KnownNode(node=joined.node, life=joined.life, modes=joined.modes, workloads=joined.workloads)
+    return KnownNode(
+        node=joined.node,
+        life=joined.life,
+        modes=joined.modes,
+        workloads=joined.workloads,
+        runs_commands=joined.runs_commands,
+    )
 
 
 def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined], N]) -> None:
@@ -56,7 +64,7 @@ def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined
 
 def _joined(known: KnownNode, fact: NodeJoined) -> None:
     known.node, known.life, known.modes, known.alive = fact.node, fact.life, fact.modes, True
-    known.workloads = fact.workloads
+    known.workloads, known.runs_commands = fact.workloads, fact.runs_commands
 
 
 def _lost(known: KnownNode, _: NodeLost) -> None:

@@ -55,6 +55,8 @@ class Emulated:
 class EmulatedRunner:
     """Implements `Runner`. All durations in cluster seconds."""
 
+    runs_commands = False
+
     def __init__(
         self, world: World, clock: Clock, *, startup_s: float, checkpoint_s: float, observe_every_s: float
     ) -> None:

@@ -31,6 +31,8 @@ class Runner(Protocol):
     """the modes of synchronisation that it can run; it gets no gangs in others"""
     workloads: tuple[str, ...]
     """what it can train, each as `MODEL on DATASET`; empty: anything"""
+    runs_commands: bool
+    """whether it starts the command of a job, which then must have one"""
 
     async def adopt(self) -> tuple[PlacementId, ...]:
         """Find the workers of an earlier life, those too that ended while nobody looked; called before `run`.

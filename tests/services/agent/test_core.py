@@ -18,7 +18,7 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
-from schemas.placement import Forked, Relaxed
+from schemas.placement import Forked, Lockstep, Relaxed
 from schemas.questions import ReadOutput, Refused, TimeAllReduce
 from schemas.samples import ThroughputObserved
 from services.agent.core import Agent, Superseded
@@ -41,7 +41,7 @@ from services.agent.tasks import (
     TimePaths,
     TrainWorker,
 )
-from shared.domain.core import Asked, Reply, Work, WorkFailed
+from shared.domain.core import Asked, Publish, Reply, Work, WorkFailed
 from tests.services.agent.agent_bench import (
     HERE,
     LIFE,
@@ -374,6 +374,14 @@ def test_the_joined_node_is_the_agent_s_own() -> None:
     [fact] = Bench(gpus=8).log
     assert isinstance(fact, NodeJoined)
     assert (fact.node_id, fact.node.gpus) == (NodeId("here"), 8)
+    assert not fact.runs_commands, "unless its runner says so"
+
+
+def test_a_node_says_whether_jobs_are_processes_there() -> None:
+    [effect] = Agent(node(), "life", frozenset({Lockstep}), runs_commands=True).resume(0.0)
+    assert isinstance(effect, Publish)
+    assert isinstance(effect.event, NodeJoined)
+    assert effect.event.runs_commands
 
 
 # ---- questions
