@@ -25,6 +25,7 @@ from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
 from services.planner.work.registry import Registry
 from shared.domain.cluster import nodes_of
+from shared.domain.contradictions import EMULATED, check_together
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
 
@@ -62,7 +63,8 @@ def simulate(
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
-    `watch`: is shown how far it has come, by the conductor. Raises UnfitPolicy, InvalidFile.
+    `watch`: is shown how far it has come, by the conductor. Raises UnfitPolicy, InvalidFile and
+    ContradictorySettings.
     """
     began = time.perf_counter()
     settings = _settings(scenario, policy, seed, overrides)
@@ -95,7 +97,7 @@ def simulate_streaming(
 ) -> RunResult:
     """As `simulate`, each fact to `hear` as it is stored: memory grows with the jobs and not with the log.
 
-    Raises UnfitPolicy.
+    Raises UnfitPolicy, ContradictorySettings.
     """
     began, tally = time.perf_counter(), Tally()
     settings = _settings(scenario, policy, seed, overrides)
@@ -125,10 +127,18 @@ def _settings(
     seed: int,
     overrides: Mapping[str, str | float | bool] | None,
 ) -> Settings:
-    """Raises UnfitPolicy."""
-    chosen = {**LEISURE, **scenario.settings, **(overrides or {}), "seed": seed}
-    settings = msgspec.convert(chosen | ({"policy": policy} if policy else {}), Settings)
+    """Raises UnfitPolicy, ContradictorySettings."""
+    decided = {**(overrides or {}), "seed": seed, **({"policy": policy} if policy else {})}
+    settings = virtual_settings(scenario, decided)
     Registry().find(settings.policy)  # figures of a policy must not be those of its stand-in
+    return settings
+
+
+def virtual_settings(scenario: ScenarioFile, decided: Mapping[str, str | float | bool]) -> Settings:
+    """With what is decided beside the scenario. Raises ContradictorySettings."""
+    settings = msgspec.convert({**LEISURE, **scenario.settings, **decided}, Settings)
+    # a second is a second here and workers are emulated, whatever the settings say
+    check_together(msgspec.structs.replace(settings, speed=1.0, runner=EMULATED))
     return settings
 
 

@@ -57,7 +57,10 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
     `decided`: settings that an option decides, and which. Says what holds and what does nothing here.
     Raises Invalid.
     """
+    from loadgen.simulation import virtual_settings  # noqa: PLC0415 - brings every service
+
     found = _set(lambda: in_force(scenario, os.environ, decided))
+    _set(lambda: virtual_settings(found.scenario, {}))
     if found.given:
         values = ", ".join(f"{name}={value}" for name, value in sorted(found.given.items()))
         say(f"with settings of this shell: {values}")

@@ -23,6 +23,7 @@ from schemas.cluster import ClusterFile
 from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
+from shared.domain.contradictions import check_together
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.settings import PREFIX, SOURCES_VARIABLE, load_settings
 
@@ -85,9 +86,10 @@ class Stack:
 async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     """A stack that is ready, for as long as the block lasts.
 
-    Raises NotReady; Died when a service ended more often than `spec.restarts` allows, which also cancels the
-    block, and so does NotInstalled.
+    Raises Invalid for settings, and NotReady; Died when a service ended more often than `spec.restarts`
+    allows, which also cancels the block, and so does NotInstalled.
     """
+    settings_of(spec)
     spec.data.mkdir(parents=True, exist_ok=True)
     stack = Stack(NatsServer(spec.data / "nats"), _ports(spec))
     try:
@@ -206,11 +208,17 @@ def _own(name: str, port: int) -> dict[str, str]:
 
 
 def settings_of(spec: StackSpec) -> Settings:
-    """What the services run with, as far as a user decides it. Raises Invalid for a bad setting."""
+    """What the services run with, as far as a user decides it.
+
+    Raises Invalid for a bad setting, and for settings that cannot hold together.
+    """
+    decided = _variables(spec.chosen) | _variables({"speed": spec.speed})
     try:
-        return load_settings(_variables(spec.settings) | os.environ | _variables(spec.chosen))
+        settings = load_settings(_variables(spec.settings) | os.environ | decided)
+        check_together(settings)
     except ValueError as error:
         raise Invalid(str(error)) from None
+    return settings
 
 
 def _variables(settings: Mapping[str, Value]) -> dict[str, str]:

@@ -11,20 +11,20 @@ from loadgen import simulation
 from loadgen.in_force import LIVE_ONLY, in_force
 from loadgen.scenarios import load_scenario
 from schemas.settings import Settings
+from shared.domain.contradictions import ContradictorySettings
 from shared.runtime.files import InvalidFile
 from tests.hopyard.lab.experiment_builders import small
 
 READ: set[str] = set()
+NO_READERS = ("loadgen/results", "shared/domain/contradictions")
 
 
 class Noted(Settings, frozen=True, kw_only=True):
-    """Settings that remember which of them anybody reads, but the result of the run."""
+    """Settings that remember which of them a run reads, but to report them or to hold them together."""
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any field
-        if (
-            name in Settings.__struct_fields__
-            and "loadgen/results" not in sys._getframe(1).f_code.co_filename
-        ):
+        file = sys._getframe(1).f_code.co_filename
+        if name in Settings.__struct_fields__ and not any(each in file for each in NO_READERS):
             READ.add(name)
         return super().__getattribute__(name)
 
@@ -71,3 +71,13 @@ def test_a_setting_of_the_shell_changes_the_run() -> None:
     )
     assert slow.settings["startup_s"] == 30.0
     assert slow.metrics["makespan_s"] != usual.metrics["makespan_s"]
+
+
+def test_settings_that_cannot_hold_together_end_a_simulation_before_it_begins() -> None:
+    """Every start would be taken back, and started again, for ever."""
+    slow = msgspec.structs.replace(small(), settings={**small().settings, "startup_s": 60.0})
+    with pytest.raises(ContradictorySettings, match="startup_s=60, start_timeout_real_s=60"):
+        simulation.simulate(slow, policy="fifo")
+    assert simulation.simulate(
+        msgspec.structs.replace(slow, settings={**slow.settings, "startup_s": 59.0}), policy="fifo"
+    ).result.jobs == {"submitted": 2, "completed": 2}

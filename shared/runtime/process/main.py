@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from schemas.settings import Settings
+from shared.domain.contradictions import check_together
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock
 from shared.runtime.offload import Beside
@@ -31,6 +32,7 @@ def run(name: str, build: Build) -> None:
     """Run one service as this process, until SIGTERM or SIGINT."""
     try:
         settings = load_settings(os.environ)
+        check_together(settings)
     except ValueError as error:
         sys.exit(f"hopyard {name}: {error}")
     configure_logs(settings, service=name)

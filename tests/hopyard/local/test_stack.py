@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
 from hopyard.failures import Invalid, Unreachable
-from hopyard.local.stack import StackSpec, environment, free_ports, settings_of, write_files
+from hopyard.local.stack import StackSpec, environment, free_ports, running_stack, settings_of, write_files
 from schemas.catalogue import CatalogueFile, Server
 from shared.runtime.files import read_file
 from shared.runtime.settings import sources_of
@@ -61,6 +61,15 @@ def test_settings_in_force_follow_the_same_order(tmp_path: Path, monkeypatch: py
 def test_a_bad_setting_is_invalid(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="HOPYARD_GAP"):
         settings_of(spec(tmp_path, gap=7.0))
+
+
+async def test_settings_that_cannot_hold_together_start_nothing(tmp_path: Path) -> None:
+    slow = spec(tmp_path / "data", startup_s=100.0)
+    with pytest.raises(Invalid, match=r"^startup_s=100, start_timeout_real_s=60 and speed=1 cannot hold"):
+        async with running_stack(replace(slow, speed=1.0), print):
+            pass
+    assert not (tmp_path / "data").exists()
+    assert settings_of(slow).speed == 60.0
 
 
 def test_the_rest_of_the_environment_is_passed_on(tmp_path: Path) -> None:
