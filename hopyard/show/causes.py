@@ -3,8 +3,14 @@
 from hopyard.show.units import number
 from schemas.plans import Cause, Standing
 
-UNSAID = {"plan": "by a plan", "node-lost": "a node was lost", "agent-restarted": "an agent restarted"}
-"""of logs of earlier versions, by reason"""
+UNSAID = {
+    "plan": "by a plan",
+    "node-lost": "a node was lost",
+    "agent-restarted": "an agent restarted",
+    "interrupted": "it was interrupted",
+    "failed": "it failed",
+}
+"""where no cause is known, by reason"""
 
 
 def cause_text(reason: str, cause: Cause | None) -> str:
@@ -14,6 +20,8 @@ def cause_text(reason: str, cause: Cause | None) -> str:
         return {
             "node-lost": f"{cause.node} was lost",
             "agent-restarted": f"the agent of {cause.node} restarted",
+            "interrupted": f"its worker on {cause.node} was interrupted",
+            "failed": f"its worker on {cause.node} failed",
         }.get(reason, f"its worker on {cause.node} ended")
     return f"{_for_whom(cause)}{_worth(cause)} ({cause.plan_id})"
 

@@ -10,7 +10,7 @@ from schemas.base import Event
 from schemas.events import GangFormed, JobPreempted, JobStarted, StartOrdered
 from schemas.ids import JobId
 from services.placer.orders import refused, stop_order
-from services.placer.phases import ComingUp, Ending, Measuring, Owed, Training, Waiting, Workers, WorkerState
+from services.placer.phases import ComingUp, Ending, Measuring, Owed, Training, Waiting, WorkerState
 from services.placer.state import Placed, State
 from shared.domain import gangs
 
@@ -22,8 +22,8 @@ def converge(state: State, at: float, profile_iterations: int) -> Iterator[Event
         match placed.phase:
             case Ending() as ending:
                 yield from _stop(state, placed, ending, at)
-            case ComingUp(workers=workers) if placed.all_up:
-                yield from _begin(state, placed, workers, at)
+            case ComingUp() as coming if placed.all_up:
+                yield from _begin(state, placed, coming, at)
             case _:
                 pass
     for placed in _fitting(state, [placed for placed in unsettled if type(placed.phase) is Waiting]):
@@ -59,8 +59,8 @@ def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterat
             pass
 
 
-def _begin(state: State, placed: Placed, workers: Workers, at: float) -> Iterator[Event]:
-    placed.move(Training(workers=workers))
+def _begin(state: State, placed: Placed, coming: ComingUp, at: float) -> Iterator[Event]:
+    placed.move(Training(workers=coming.workers))
     spec = state.jobs[placed.job_id].spec
     yield JobStarted(
         at=at,
@@ -70,8 +70,14 @@ def _begin(state: State, placed: Placed, workers: Workers, at: float) -> Iterato
         learning_rate=gangs.learning_rate(placed.gang, spec.learning_rates),
         global_batch=gangs.global_batch(placed.gang, spec.workload.batch_size),
     )
-    for leader in gangs.leaders(placed.gang):
-        yield GangFormed(at=at, node_id=leader, placement_id=placed.placement_id, job_id=placed.job_id)
+    for node_id in placed.gang.nodes if coming.meeting else gangs.leaders(placed.gang):
+        yield GangFormed(
+            at=at,
+            node_id=node_id,
+            placement_id=placed.placement_id,
+            job_id=placed.job_id,
+            meeting=coming.meeting,
+        )
 
 
 def _fitting(state: State, waiting: list[Placed]) -> list[Placed]:

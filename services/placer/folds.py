@@ -37,8 +37,9 @@ from schemas.plans import Cause, Placement, PlanKind
 from services.placer.causes import causes
 from services.placer.objections import objection
 from services.placer.orders import refusal, refused, stop_order
-from services.placer.phases import Waiting, WorkerState
+from services.placer.phases import ComingUp, Waiting, WorkerState
 from services.placer.state import Placed, State, UnfinishedJob
+from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
 Published = Iterable[Event] | None
@@ -142,7 +143,18 @@ def _worker_started(state: State, worker: WorkerStarted) -> Published:
         return [_disowned(state, worker)]
     if placed.workers[worker.node_id] is WorkerState.ORDERED:
         placed.workers[worker.node_id] = WorkerState.UP
+        _up(state, placed, worker)
     return None
+
+
+def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
+    """What is on disk counts, and not what was hoped to be there."""
+    if isinstance(placed.phase, ComingUp) and worker.meeting:
+        placed.phase.meeting = worker.meeting
+    restored, job = worker.samples_restored, state.jobs.get(worker.job_id)
+    leads = not placed.profile and worker.node_id in gangs.leaders(placed.gang)
+    if restored is not None and job is not None and leads:
+        job.samples_done = restored
 
 
 def _disowned(state: State, worker: WorkerStarted) -> Event:
@@ -169,17 +181,23 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
         yield refused(placed, worker.reason or "refused by the node", worker.at)
     elif worker.leads:
         _save_progress(state, worker.job_id, worker.samples_done)
-    placed.unwant(PreemptReason.PLAN, Cause(node=worker.node_id))
-    if _ends_the_job(placed, worker):
-        if job := state.jobs.get(worker.job_id):
-            job.over = True
+    job = None if placed.profile else state.jobs.get(worker.job_id)
+    if job is not None and _ends_the_job(job, placed, worker):
+        job.over = True
         _let_go(state, worker.job_id)
+    why = PreemptReason.INTERRUPTED if worker.outcome is Outcome.INTERRUPTED else PreemptReason.PLAN
+    placed.unwant(why, Cause(node=worker.node_id))
 
 
-def _ends_the_job(placed: Placed, worker: WorkerStopped) -> bool:
-    """Whether the monitor will say of the job that it completed or failed: one failed worker is enough."""
-    completed = worker.outcome is Outcome.COMPLETED and worker.leads
-    return not placed.profile and (completed or worker.outcome is Outcome.FAILED)
+def _ends_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
+    """Whether the monitor will say of the job that it completed or failed: one failed worker is enough.
+
+    A failure counts whatever has ended the placement: its peers may have reported first that they lost it.
+    """
+    if worker.outcome is Outcome.FAILED:
+        job.failures += placed.fail(Cause(node=worker.node_id))
+        return job.failures > job.spec.retries
+    return worker.outcome is Outcome.COMPLETED and worker.leads
 
 
 def _save_progress(state: State, job_id: JobId, samples_done: float) -> None:
@@ -194,7 +212,9 @@ def _node_joined(state: State, joined: NodeJoined) -> None:
     known = state.nodes.get(joined.node_id)
     if known is not None and known.life != joined.life:
         _write_off(state, joined.node_id, PreemptReason.AGENT_RESTARTED, keep=frozenset(joined.workers))
-    state.stale.pop(joined.node_id, None)
+    stale = state.stale.pop(joined.node_id, {})
+    if adopted := {key: gpus for key, gpus in stale.items() if key in joined.workers}:
+        state.stale[joined.node_id] = adopted
     fold_node(state.nodes, joined, known_node)
 
 

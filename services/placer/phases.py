@@ -35,6 +35,8 @@ class ComingUp(msgspec.Struct, tag=True, kw_only=True):
 
     ordered_at: float
     workers: Workers
+    meeting: str = ""
+    """`host:port` where the gang's processes will meet; empty: not yet known, or they need not"""
 
 
 class Training(msgspec.Struct, tag=True, kw_only=True):

@@ -61,6 +61,14 @@ class Placed(msgspec.Struct, kw_only=True):
         if self.wanted:
             self.move(Ending(why=why, owed=self._owed(), workers=self.workers, cause=cause))
 
+    def fail(self, cause: Cause) -> bool:
+        """A process of the job's own failed: whatever else ended it, this is why. False: one had before."""
+        first = not isinstance(self.phase, Ending) or self.phase.why is not PreemptReason.FAILED
+        self.unwant(PreemptReason.FAILED, cause)
+        assert isinstance(self.phase, Ending)
+        self.phase.why = PreemptReason.FAILED
+        return first
+
     def absolve(self) -> None:
         """It shall end, and nothing is published of its end: the job itself has ended."""
         self.unwant(PreemptReason.PLAN)
@@ -77,6 +85,8 @@ class UnfinishedJob(msgspec.Struct, kw_only=True):
     spec: JobSpec
     samples_done: float = 0.0
     """in its last checkpoint"""
+    failures: int = 0
+    """placements that a process of its own ended by failing"""
     over: bool = False
     """it completed or failed, and the monitor has yet to publish so"""
 

@@ -38,8 +38,8 @@ class Bench:
         for job_id in (JOB, OTHER):
             self.submit(job_id)
 
-    def submit(self, job_id: JobId) -> None:
-        self.tell(JobSubmitted(at=0.0, job_id=job_id, spec=spec(), key=job_id))
+    def submit(self, job_id: JobId, retries: int = 0) -> None:
+        self.tell(JobSubmitted(at=0.0, job_id=job_id, spec=spec(retries), key=job_id))
 
     def tell(self, event: Event) -> list[Event]:
         """Handle the fact and all that follow from it; the facts published."""
@@ -107,9 +107,15 @@ def node(node_id: NodeId, gpus: int = 4) -> Node:
     )
 
 
-def spec() -> JobSpec:
-    workload = Workload(model="resnet18", dataset="cifar10", batch_size=32)
-    return JobSpec(name="job", workload=workload, demand=(1, 2, 4, 6), samples=1e6, learning_rates={4: 0.4})
+def spec(retries: int = 0) -> JobSpec:
+    return JobSpec(
+        name="job",
+        workload=Workload(model="resnet18", dataset="cifar10", batch_size=32),
+        demand=(1, 2, 4, 6),
+        samples=1e6,
+        learning_rates={4: 0.4},
+        retries=retries,
+    )
 
 
 def place(placement_id: str, job_id: JobId = JOB, **gpus: int) -> Placement:
@@ -146,11 +152,19 @@ def plan(
     )
 
 
-def worker_started(placement: Placement, node_id: NodeId, gpus: int) -> WorkerStarted:
+def worker_started(
+    placement: Placement,
+    node_id: NodeId,
+    gpus: int,
+    meeting: str = "",
+    samples_restored: float | None = None,
+) -> WorkerStarted:
     return WorkerStarted(
         at=20.0,
         node_id=node_id,
         placement_id=placement.placement_id,
         job_id=placement.job_id,
         gpu_indices=tuple(range(gpus)),
+        meeting=meeting,
+        samples_restored=samples_restored,
     )

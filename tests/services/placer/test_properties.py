@@ -1,5 +1,6 @@
 """Whatever plans, workers and nodes do, no GPU is handed out twice and no gang starts in part."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,12 +13,13 @@ from schemas.events import (
     StartOrdered,
     WorkerStopped,
 )
-from schemas.ids import NodeId
+from schemas.ids import NodeId, PlacementId
 from schemas.plans import Placement, PlanKind
 from services.placer.phases import WorkerState
 from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
 
 CHOICES = [{"a": 4}, {"a": 2, "b": 2}, {"b": 3}, {"a": 1}, {"a": 3, "b": 4}]
+BROKEN = [Outcome.INTERRUPTED, Outcome.FAILED]
 STEPS = st.lists(
     st.one_of(
         st.tuples(
@@ -29,6 +31,8 @@ STEPS = st.lists(
         st.tuples(st.just("lose"), st.sampled_from([A, B])),
         st.tuples(st.just("return"), st.sampled_from([A, B])),
         st.tuples(st.just("rejoin"), st.sampled_from([A, B])),
+        st.tuples(st.just("adopt"), st.sampled_from([A, B])),
+        st.tuples(st.just("break"), st.sampled_from([A, B]), st.sampled_from(BROKEN)),
     ),
     max_size=25,
 )
@@ -57,11 +61,29 @@ class Cluster:
             case ("return", str() as name):
                 self.bench.tell(NodeReturned(at=50.0 + len(self.bench.log), node_id=NodeId(name)))
             case ("rejoin", str() as name):
-                self.lives += 1
-                joined = NodeJoined(
-                    at=60.0, node_id=NodeId(name), node=node(NodeId(name)), life=str(self.lives)
-                )
-                self.bench.tell(joined)
+                self.rejoin(NodeId(name), ())
+            case ("adopt", str() as name):
+                self.rejoin(NodeId(name), self.there(NodeId(name)))
+            case ("break", str() as name, Outcome() as outcome):
+                self.interrupt(NodeId(name), outcome)
+
+    def there(self, node_id: NodeId) -> tuple[PlacementId, ...]:
+        state = self.bench.core.state
+        here = [key for key, placed in state.placements.items() if node_id in placed.workers]
+        return (*here, *state.stale.get(node_id, {}))
+
+    def rejoin(self, node_id: NodeId, workers: tuple[PlacementId, ...]) -> None:
+        self.lives += 1
+        life = str(self.lives)
+        self.bench.tell(NodeJoined(at=60.0, node_id=node_id, node=node(node_id), life=life, workers=workers))
+
+    def interrupt(self, node_id: NodeId, outcome: Outcome) -> None:
+        """Let the first worker on the node end by itself."""
+        for placed in self.bench.core.state.placements.values():
+            if node_id in placed.workers:
+                placement = place(placed.placement_id, placed.job_id, **placed.gang.configuration)
+                self.bench.tell(msgspec.structs.replace(stopped(placement, node_id), outcome=outcome))
+                return
 
     def answer(self, *, up: bool) -> None:
         """Let every ordered worker come up, or every stopping one go."""

@@ -1,0 +1,112 @@
+"""What the placer makes of workers that end by themselves: interrupted, failed, restored, adopted."""
+
+import pytest
+
+from schemas.events import (
+    GangFormed,
+    JobPreempted,
+    NodeJoined,
+    NodeLost,
+    Outcome,
+    PlacementRefused,
+    PreemptReason,
+    StartOrdered,
+    StopOrdered,
+)
+from schemas.ids import JobId
+from tests.services.placer.placer_bench import OTHER, A, B, Bench, node, place, worker_started
+from tests.services.placer.test_core import kinds, only
+
+MEETING = "a.example:29500"
+AGAIN = JobId("job-3")
+"""a job with a retry"""
+
+
+def test_a_gang_that_has_to_meet_is_formed_on_every_node() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.plan(placement)
+    assert bench.tell(worker_started(placement, A, 2, meeting=MEETING)) == []
+    facts = bench.tell(worker_started(placement, B, 2))
+    formed = [fact for fact in facts if isinstance(fact, GangFormed)]
+    assert [(fact.node_id, fact.meeting) for fact in formed] == [(A, MEETING), (B, MEETING)]
+
+
+@pytest.mark.parametrize("restored", [200.0, 800.0])
+def test_what_is_on_disk_counts_and_not_what_was_believed(restored: float) -> None:
+    bench = Bench()
+    first, second = place("p1", a=4), place("p2", b=4)
+    bench.start(first)
+    bench.plan(second)
+    bench.stop(first, A, Outcome.CHECKPOINTED, samples=500.0)
+    bench.tell(worker_started(second, B, 4, samples_restored=restored))
+    bench.plan()
+    facts = bench.stop(second, B, Outcome.INTERRUPTED)
+    assert only(JobPreempted, facts).samples_done == restored
+
+
+def test_an_interrupted_worker_ends_its_gang_at_once_and_not_its_job() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    assert only(StopOrdered, bench.stop(placement, B, Outcome.INTERRUPTED)).node_id == A
+    preempted = only(JobPreempted, bench.stop(placement, A, Outcome.INTERRUPTED, samples=300.0))
+    assert (preempted.reason, preempted.samples_done) == (PreemptReason.INTERRUPTED, 300.0)
+    assert kinds(bench.plan(place("p2", a=4))) == [StartOrdered]
+
+
+def test_an_interruption_on_the_way_up_takes_the_placement_back() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.plan(placement)
+    refused = only(PlacementRefused, bench.stop(placement, A, Outcome.INTERRUPTED))
+    assert refused.reason == "taken back before it started: interrupted"
+
+
+def test_a_failure_ends_the_job_though_a_peer_reported_first_that_it_lost_the_worker() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    bench.stop(placement, B, Outcome.INTERRUPTED)
+    assert bench.stop(placement, A, Outcome.FAILED) == []  # the monitor says what becomes of the job
+    assert only(PlacementRefused, bench.plan(place("p2", a=4))).reason == "the job has come to its end"
+
+
+def test_a_job_with_retries_fails_back_into_the_queue_until_they_are_used_up() -> None:
+    bench = Bench()
+    bench.submit(AGAIN, retries=1)
+    first, second = place("p1", AGAIN, a=2, b=2), place("p2", AGAIN, a=4)
+    bench.start(first)
+    bench.stop(first, B, Outcome.INTERRUPTED)
+    preempted = only(JobPreempted, bench.stop(first, A, Outcome.FAILED))
+    assert preempted.reason is PreemptReason.FAILED
+    bench.start(second)
+    assert bench.stop(second, A, Outcome.FAILED) == []
+
+
+def test_two_workers_of_a_gang_that_fail_are_one_failure() -> None:
+    bench = Bench()
+    bench.submit(AGAIN, retries=1)
+    placement = place("p1", AGAIN, a=2, b=2)
+    bench.start(placement)
+    bench.stop(placement, A, Outcome.FAILED)
+    assert only(JobPreempted, bench.stop(placement, B, Outcome.FAILED)).reason is PreemptReason.FAILED
+
+
+def test_a_gang_trains_on_when_the_agent_of_one_of_its_nodes_restarts_with_it() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    again = NodeJoined(at=60.0, node_id=A, node=node(A), life="2", workers=(placement.placement_id,))
+    assert bench.tell(again) == []
+    assert bench.plan(placement) == []
+
+
+def test_a_lost_node_that_comes_back_with_its_workers_holds_their_gpus_until_they_have_stopped() -> None:
+    bench = Bench(nodes=(A,))
+    stale, new = place("p1", a=4), place("p2", OTHER, a=4)
+    bench.start(stale)
+    bench.tell(NodeLost(at=45.0, node_id=A))
+    bench.tell(NodeJoined(at=60.0, node_id=A, node=node(A), life="2", workers=(stale.placement_id,)))
+    assert bench.plan(new) == []
+    assert kinds(bench.stop(stale, A, Outcome.CHECKPOINTED)) == [StartOrdered]
