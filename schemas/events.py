@@ -383,7 +383,7 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started"
     meeting: str = ""
     """`host:port` where the gang's processes meet; from the node of rank 0 alone"""
     samples_restored: float | None = None
-    """in the checkpoint that it found and restored; null: the one that was ordered"""
+    """in the checkpoint that the leader found and restored; null: the one that was ordered"""
 
     def __post_init__(self) -> None:
         if not self.gpu_indices or len(set(self.gpu_indices)) < len(self.gpu_indices):

@@ -160,6 +160,8 @@ class Settings(File, frozen=True, kw_only=True):
     # ---- placer
     start_timeout_real_s: Seconds = 60.0
     """a placement whose workers are not up by then is taken back"""
+    interruptions_max: Whole = 3
+    """a job fails that was interrupted so often without a new checkpoint in between"""
 
     # ---- agents and monitor
     heartbeat_real_s: Seconds = 1.0

@@ -19,6 +19,7 @@ from schemas.events import (
     NodeLost,
     NodeReturned,
     Outcome,
+    PlacementRefused,
     PlanPublished,
     PreemptReason,
     ProfileRun,
@@ -178,6 +179,16 @@ def profile_run(job_id: str = JOB, *, place: str = "pf-1", node_id: str = NODE) 
     )
 
 
+def refused(job_id: str = JOB, *, at: float = 0.0, place: str = PLACE) -> PlacementRefused:
+    return PlacementRefused(
+        at=at,
+        placement_id=PlacementId(place),
+        plan_id=PlanId("plan-1"),
+        job_id=JobId(job_id),
+        reason="taken back before it started",
+    )
+
+
 def placement(job_id: str = JOB, *, place: str = PLACE, on: Configuration | None = None) -> Placement:
     return Placement(
         placement_id=PlacementId(place),
@@ -256,6 +267,7 @@ def worker_started(
     place: str = PLACE,
     node_id: str = NODE,
     gpu_indices: Sequence[int] = (0,),
+    samples_restored: float | None = None,
 ) -> WorkerStarted:
     return WorkerStarted(
         at=at,
@@ -263,6 +275,7 @@ def worker_started(
         placement_id=PlacementId(place),
         node_id=NodeId(node_id),
         gpu_indices=tuple(gpu_indices),
+        samples_restored=samples_restored,
     )
 
 
@@ -293,6 +306,8 @@ def worker_stopped(
     samples_done: float = 1000.0,
     leads: bool = True,
     reason: str = "",
+    exit_code: int | None = None,
+    signal: int | None = None,
 ) -> WorkerStopped:
     return WorkerStopped(
         at=at,
@@ -303,6 +318,8 @@ def worker_stopped(
         samples_done=samples_done,
         leads=leads,
         reason=reason,
+        exit_code=exit_code,
+        signal=signal,
     )
 
 

@@ -141,6 +141,12 @@ def _start_ordered(fact: facts.StartOrdered) -> str:
     return f"ordered to start on {fact.node_id}:{gpus}{resumed}"
 
 
+def _formed(fact: facts.GangFormed) -> str:
+    if fact.meeting:
+        return f"its gang is whole, {fact.node_id} ordered to train with it, met at {fact.meeting}"
+    return f"its gang is whole, ordered to train under the lead of {fact.node_id}"
+
+
 def _stopped(fact: facts.WorkerStopped) -> str:
     reason = f": {in_a_line(fact.reason)}" if fact.reason else ""
     at = f" at {number(fact.samples_done)} samples" if fact.leads else ""
@@ -180,7 +186,7 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.NodeDrained: lambda _: "drains: nothing new starts there",
     facts.NodeRestored: lambda _: "is in use again",
     facts.StartOrdered: _start_ordered,
-    facts.GangFormed: lambda fact: f"its gang is whole, ordered to train under the lead of {fact.node_id}",
+    facts.GangFormed: _formed,
     facts.StopOrdered: lambda fact: f"ordered to stop on {fact.node_id}",
     facts.WorkerStarted: lambda fact: f"up on {fact.node_id}, GPU {','.join(map(str, fact.gpu_indices))}",
     facts.WorkerCheckpointed: lambda fact: f"saved at {number(fact.samples_done)} samples",

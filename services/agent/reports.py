@@ -75,7 +75,7 @@ def _started(worker: Worker, report: Started, now: float) -> WorkerStarted:
         job_id=worker.order.job_id,
         gpu_indices=worker.gpu_indices,
         meeting=report.meeting,
-        samples_restored=report.samples_restored,
+        samples_restored=report.samples_restored if worker.leads else None,
     )
 
 

@@ -121,6 +121,12 @@ def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
         estimated_throughput=run.throughput if run else None,
         layer=run.layer if run else None,
         reason=record.reason,
+        interruptions=record.interruptions,
+        failures=record.failures,
+        exit_code=record.broken.exit_code if record.broken else None,
+        signal=record.broken.signal if record.broken else None,
+        checkpoints=record.checkpoints,
+        running_s=record.running_s(cluster.now if record.ended_at is None else record.ended_at),
     )
 
 

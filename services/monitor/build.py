@@ -14,7 +14,12 @@ LOOKS_PER_LEASE = 4
 
 def build(settings: Settings, ports: Ports) -> Service:
     lease_s = ports.clock.cluster_s(settings.node_lease_real_s)
-    core = Monitor(lease_s=lease_s, raqlr_window_s=settings.raqlr_window_s, speed=ports.clock.cluster_s(1.0))
+    core = Monitor(
+        lease_s=lease_s,
+        interruptions_max=settings.interruptions_max,
+        raqlr_window_s=settings.raqlr_window_s,
+        speed=ports.clock.cluster_s(1.0),
+    )
 
     async def watch_bus(inbox: Inbox) -> None:
         """While the bus is away no heartbeat can come, so no node may count as lost."""

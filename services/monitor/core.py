@@ -12,6 +12,7 @@ from schemas.events import (
     JobFailed,
     JobPreempted,
     JobRejected,
+    JobStarted,
     NodeEvent,
     NodeJoined,
     NodeLost,
@@ -26,6 +27,7 @@ from services.monitor.looks import ClusterNow
 from services.monitor.silence import Silence
 from services.monitor.state import State
 from shared.domain.core import Asked, Effects, Input, Publish, Reply
+from shared.domain.ledger.records import JobRecord
 
 STOPS_RUNNING = (JobPreempted, PlacementRefused, JobCompleted, JobFailed, JobCancelled, JobRejected)
 """facts after which a heartbeat's progress of the job is out of date"""
@@ -36,10 +38,18 @@ class BusAway(msgspec.Struct, frozen=True):
 
 
 class Monitor:
-    """`lease_s`: cluster seconds of silence after which a node is lost. `speed`: of the clock, to report."""
+    """`lease_s`: cluster seconds of silence after which a node is lost. `speed`: of the clock, to report.
 
-    def __init__(self, *, lease_s: float, raqlr_window_s: float, speed: float) -> None:
+    `interruptions_max`: of a job, without a new checkpoint in between; by the last of them it has failed.
+    """
+
+    def __init__(
+        self, *, lease_s: float, interruptions_max: int, raqlr_window_s: float, speed: float
+    ) -> None:
         self.state = State()
+        self._interruptions_max = interruptions_max
+        self._deadlines: dict[JobId, float] = {}
+        """when running jobs have run as long as they may"""
         self._silence = Silence(lease_s)
         self._speed = speed
         self._raqlr_window_s = raqlr_window_s
@@ -63,9 +73,27 @@ class Monitor:
                 return []
 
     def next_wakeup(self) -> float | None:
-        return self._silence.first_end()
+        silent = self._silence.first_end()
+        if not self._deadlines:
+            return silent
+        deadline = min(self._deadlines.values())
+        return deadline if silent is None else min(deadline, silent)
 
     def wake(self, now: float) -> Effects:
+        return [*self._out_of_time(now), *self._out_of_reach(now)]
+
+    def _out_of_time(self, now: float) -> Effects:
+        late = [job_id for job_id, deadline in self._deadlines.items() if deadline <= now]
+        return [Publish(self._time_is_up(job_id, now)) for job_id in late]
+
+    def _time_is_up(self, job_id: JobId, now: float) -> JobFailed:
+        del self._deadlines[job_id]
+        record = self.state.ledger.jobs[job_id]
+        assert record.present is not None, "only a job that runs has a deadline"
+        reason = f"its time limit of {record.spec.time_limit_s:g} s of running is over"
+        return JobFailed(at=now, job_id=job_id, placement_id=record.present.placement_id, reason=reason)
+
+    def _out_of_reach(self, now: float) -> Effects:
         if self._silence.slept_through(now):
             self._hear_all(now)
             return []
@@ -73,6 +101,8 @@ class Monitor:
 
     def resume(self, now: float) -> Effects:
         self._hear_all(now)
+        for record in self.state.ledger.jobs.values():
+            self._set_deadline(record)
         return [Publish(fact) for fact in self.state.ending.values()]
 
     def cluster(self, now: float) -> ClusterNow:
@@ -116,11 +146,13 @@ class Monitor:
     # ---- facts
 
     def _learn(self, fact: Event, now: float) -> Effects:
-        ends = fold(self.state, fact)
+        ends = fold(self.state, fact, self._interruptions_max)
         if isinstance(fact, NodeEvent):
             self._node(fact, now)
         elif isinstance(fact, STOPS_RUNNING):
-            self._forget_progress(fact.job_id)
+            self._stopped(fact.job_id)
+        elif isinstance(fact, JobStarted):
+            self._set_deadline(self.state.ledger.jobs.get(fact.job_id))
         return [Publish(end) for end in ends]
 
     def _node(self, fact: NodeEvent, now: float) -> None:
@@ -130,7 +162,14 @@ class Monitor:
         elif isinstance(fact, NodeLost):
             self._silence.drop(fact.node_id)
 
-    def _forget_progress(self, job_id: JobId) -> None:
+    def _stopped(self, job_id: JobId) -> None:
         record = self.state.ledger.jobs.get(job_id)
         if record is None or record.present is None:
             self._progress.pop(job_id, None)
+            self._deadlines.pop(job_id, None)
+
+    def _set_deadline(self, record: JobRecord | None) -> None:
+        limit_s = record.spec.time_limit_s if record else None
+        if record is None or record.present is None or limit_s is None:
+            return
+        self._deadlines[record.job_id] = record.present.started_at + limit_s - record.run_s

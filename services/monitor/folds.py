@@ -14,14 +14,16 @@ from schemas.events import (
     JobFailed,
     JobPreempted,
     JobRejected,
+    JobStarted,
     Outcome,
     PlacementRefused,
     WorkerStopped,
 )
-from schemas.ids import JobId, PlacementId
+from schemas.ids import JobId
 from services.monitor import history
 from services.monitor.state import End, State
 from shared.domain import ledger
+from shared.domain.ledger.jobs import broken_as, is_present
 from shared.domain.ledger.records import JobRecord
 
 JOBS_KEPT = 10_000
@@ -29,29 +31,53 @@ JOBS_KEPT = 10_000
 PLANS_KEPT = 10_000
 
 
-def fold(state: State, fact: Event) -> list[End]:
+def fold(state: State, fact: Event, interruptions_max: int) -> list[End]:
     """Change `state` by one fact of `FOLDS`; the ends of jobs to publish for it."""
     ledger.fold(state.ledger, fact)
     history.remember(state.history, state.ledger, fact)
     besides = _BESIDES.get(type(fact))
-    return list(besides(state, fact)) if besides else []
+    if besides is None:
+        return []
+    ends = [end for end in besides(state, fact, interruptions_max) if end.job_id not in state.ending]
+    state.ending |= {end.job_id: end for end in ends}
+    return ends
 
 
-def _worker_stopped(state: State, fact: WorkerStopped) -> Iterator[End]:
+def _worker_stopped(state: State, fact: WorkerStopped, _: int) -> Iterator[End]:
     record = state.ledger.jobs.get(fact.job_id)
     end = _end_of(record, fact) if record is not None and not record.ended else None
-    if end is not None and fact.job_id not in state.ending:
-        state.ending[fact.job_id] = end
+    if end is None:
+        return
+    assert record is not None, "nothing ends that is not known"
+    if isinstance(end, JobCompleted) and record.present is None:
+        state.early[fact.job_id] = end
+    else:
         yield end
 
 
-def _no_longer_runs(state: State, fact: JobPreempted | PlacementRefused) -> Iterator[End]:
-    _settle(state, fact.job_id)
-    yield from ()
+def _started(state: State, fact: JobStarted, _: int) -> Iterator[End]:
+    end = state.early.pop(fact.job_id, None)
+    if end is not None and end.placement_id == fact.placement_id:
+        yield end
 
 
-def _ended(state: State, fact: JobEvent) -> Iterator[End]:
+def _no_longer_runs(
+    state: State, fact: JobPreempted | PlacementRefused, interruptions_max: int
+) -> Iterator[End]:
     _settle(state, fact.job_id)
+    record = state.ledger.jobs.get(fact.job_id)
+    broken = broken_as(record, fact.placement_id) if record is not None and not record.ended else None
+    if record is None or broken is None or broken.outcome is not Outcome.INTERRUPTED:
+        return
+    if record.fruitless >= interruptions_max:
+        times = f"interrupted {record.fruitless} times without a new checkpoint in between"
+        reason = f"{times}, at last: {broken.reason or 'nobody knows why'}"
+        yield JobFailed(at=fact.at, job_id=fact.job_id, placement_id=fact.placement_id, reason=reason)
+
+
+def _ended(state: State, fact: JobEvent, _: int) -> Iterator[End]:
+    _settle(state, fact.job_id)
+    state.early.pop(fact.job_id, None)
     record = state.ledger.jobs.get(fact.job_id)
     if record is not None and record.ended:
         history.forget_runs(state.history, state.ledger.jobs, fact.job_id)
@@ -63,38 +89,33 @@ def _settle(state: State, job_id: JobId) -> None:
     """Drop an end that has come back from the stream or is void."""
     record = state.ledger.jobs.get(job_id)
     end = state.ending.get(job_id)
-    if end is not None and (record is None or record.ended or not _is_present(record, end.placement_id)):
+    if end is not None and (record is None or record.ended or not is_present(record, end.placement_id)):
         del state.ending[job_id]
-
-
-def _is_present(record: JobRecord, placement_id: PlacementId) -> bool:
-    """Whether the job trains on the placement, or comes up on it."""
-    trains = record.present is not None and record.present.placement_id == placement_id
-    return trains or record.ordered == placement_id
 
 
 def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
     """What a worker's end means for its job; None for a measurement's, or one of an earlier placement.
 
-    One failed worker fails the gang, even while the gang is coming up.
+    One failed worker fails the gang, even while the gang is coming up; and the job, once it has no retries.
     """
-    run = record.present
-    trains = run is not None and run.placement_id == fact.placement_id
-    if fact.outcome is Outcome.COMPLETED and fact.leads and trains:
+    if not is_present(record, fact.placement_id):
+        return None
+    if fact.outcome is Outcome.COMPLETED and fact.leads:
         return JobCompleted(
             at=fact.at,
             job_id=fact.job_id,
             placement_id=fact.placement_id,
             samples_done=fact.samples_done,
         )
-    if fact.outcome is Outcome.FAILED and _is_present(record, fact.placement_id):
+    if fact.outcome is Outcome.FAILED and record.failures > record.spec.retries:
         reason = fact.reason or f"a process on {fact.node_id} failed"
         return JobFailed(at=fact.at, job_id=fact.job_id, placement_id=fact.placement_id, reason=reason)
     return None
 
 
-_BESIDES: Mapping[type[Event], Callable[[State, Any], Iterator[End]]] = {
+_BESIDES: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {
     WorkerStopped: _worker_stopped,
+    JobStarted: _started,
     JobPreempted: _no_longer_runs,
     PlacementRefused: _no_longer_runs,
     JobCompleted: _ended,

@@ -70,6 +70,9 @@ def _move(run: Run) -> MoveView:
         reason=run.preempted,
         cause=run.cause,
         samples_done=run.samples_to or 0.0,
+        detail=run.broken.reason if run.broken else "",
+        exit_code=run.broken.exit_code if run.broken else None,
+        signal=run.broken.signal if run.broken else None,
     )
 
 

@@ -14,4 +14,6 @@ class State(msgspec.Struct, kw_only=True):
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     ending: dict[JobId, End] = {}
     """published, and not yet back from the stream"""
+    early: dict[JobId, JobCompleted] = {}
+    """of jobs whose work was done before anybody published that they had started"""
     history: History = msgspec.field(default_factory=History)

@@ -39,7 +39,6 @@ from services.placer.objections import objection
 from services.placer.orders import refusal, refused, stop_order
 from services.placer.phases import ComingUp, Waiting, WorkerState
 from services.placer.state import Placed, State, UnfinishedJob
-from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
 Published = Iterable[Event] | None
@@ -115,6 +114,7 @@ def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> It
 def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
     if placed := state.placements.get(fact.placement_id):
         placed.unwant(PreemptReason.PLAN)
+        placed.refused = isinstance(fact, PlacementRefused)
 
 
 # ---- jobs
@@ -151,10 +151,9 @@ def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
     """What is on disk counts, and not what was hoped to be there."""
     if isinstance(placed.phase, ComingUp) and worker.meeting:
         placed.phase.meeting = worker.meeting
-    restored, job = worker.samples_restored, state.jobs.get(worker.job_id)
-    leads = not placed.profile and worker.node_id in gangs.leaders(placed.gang)
-    if restored is not None and job is not None and leads:
-        job.samples_done = restored
+    job = None if placed.profile else state.jobs.get(worker.job_id)
+    if job is not None and worker.samples_restored is not None:
+        job.samples_done = worker.samples_restored
 
 
 def _disowned(state: State, worker: WorkerStarted) -> Event:
@@ -193,11 +192,14 @@ def _ends_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> 
     """Whether the monitor will say of the job that it completed or failed: one failed worker is enough.
 
     A failure counts whatever has ended the placement: its peers may have reported first that they lost it.
+    What comes after a refusal counts neither here nor for the monitor: the job is in the queue again.
     """
+    if placed.refused:
+        return False
     if worker.outcome is Outcome.FAILED:
         job.failures += placed.fail(Cause(node=worker.node_id))
         return job.failures > job.spec.retries
-    return worker.outcome is Outcome.COMPLETED and worker.leads
+    return worker.outcome is Outcome.COMPLETED and worker.leads and placed.trained
 
 
 def _save_progress(state: State, job_id: JobId, samples_done: float) -> None:

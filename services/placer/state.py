@@ -36,6 +36,8 @@ class Placed(msgspec.Struct, kw_only=True):
     profile: bool = False
     """a measurement on one GPU, not training"""
     round: int = 0
+    refused: bool = False
+    """PlacementRefused was published of it"""
     phase: Phase = msgspec.field(default_factory=Waiting)
 
     @property
@@ -46,6 +48,12 @@ class Placed(msgspec.Struct, kw_only=True):
     def all_up(self) -> bool:
         up = [node_id for node_id, state in self.workers.items() if state is WorkerState.UP]
         return len(up) == len(self.gang.members)
+
+    @property
+    def trained(self) -> bool:
+        """JobStarted was published of it, and the job has not ended."""
+        phase = self.phase
+        return phase.owed is Owed.PREEMPTION if isinstance(phase, Ending) else isinstance(phase, Training)
 
     @property
     def wanted(self) -> bool:

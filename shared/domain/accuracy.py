@@ -25,6 +25,7 @@ from schemas.events import (
     PlanPublished,
     StartOrdered,
     StopOrdered,
+    WorkerStarted,
     WorkerStopped,
 )
 from schemas.ids import Fingerprint, PlacementId
@@ -47,6 +48,8 @@ class RunningPlacement(msgspec.Struct, kw_only=True):
     """to its leader"""
     placement: Placement
     """as the plan that placed it had it"""
+    samples_restored: float | None = None
+    """by the leader; None: those of the order"""
     began_at: float | None = None
     stopped_at: float | None = None
     """when its stop was ordered: writing the checkpoint is not running"""
@@ -94,6 +97,12 @@ def _order(known: Executions, fact: StartOrdered) -> None:
         known.running[fact.placement_id] = RunningPlacement(order=fact, placement=placement)
 
 
+def _restore(known: Executions, fact: WorkerStarted) -> None:
+    running = known.running.get(fact.placement_id)
+    if running is not None and fact.samples_restored is not None:
+        running.samples_restored = fact.samples_restored
+
+
 def _begin(known: Executions, fact: GangFormed) -> None:
     running = known.running.get(fact.placement_id)
     if running is not None and running.began_at is None:
@@ -134,7 +143,8 @@ def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped)
     if running.began_at is None or not 0 < placement.throughput < float("inf"):
         return None
     seconds = (end.at if running.stopped_at is None else running.stopped_at) - running.began_at
-    samples = end.samples_done - order.samples_done
+    samples_from = order.samples_done if running.samples_restored is None else running.samples_restored
+    samples = end.samples_done - samples_from
     if seconds <= 0 or samples <= 0:
         return None
     fingerprint = order.spec.workload.fingerprint
@@ -161,6 +171,7 @@ FOLDS: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
     JobProfiled: _profile,
     PlanPublished: _plan,
     StartOrdered: _order,
+    WorkerStarted: _restore,
     GangFormed: _begin,
     StopOrdered: _stop,
     WorkerStopped: _end,

@@ -29,7 +29,7 @@ CORES: dict[str, Callable[[], Core]] = {
     "admission": lambda: Admission(Settings()),
     "agent": lambda: Agent(a_node(gpus=4), "life", frozenset({Lockstep})),
     "estimator": lambda: Estimator(flush_s=10.0),
-    "monitor": lambda: Monitor(lease_s=30.0, raqlr_window_s=3600.0, speed=1.0),
+    "monitor": lambda: Monitor(lease_s=30.0, interruptions_max=3, raqlr_window_s=3600.0, speed=1.0),
     "placer": lambda: Placer(start_timeout_s=60.0, profile_iterations=20),
     "planner": lambda: Planner(Settings(), effort=Effort(gap=0.01, budget_s=1.0), grace_s=10.0),
     "profiler": lambda: Profiler(round_s=60.0, timeout_s=30.0, attempts=2),

@@ -192,6 +192,9 @@ def _stop_ordered(state: State, fact: StopOrdered) -> None:
 
 def _worker_started(state: State, fact: WorkerStarted) -> None:
     state.claims.start_worker(fact)
+    job = state.jobs.get(fact.job_id)
+    if job is not None and fact.samples_restored is not None:
+        job.samples_done = fact.samples_restored
 
 
 def _worker_stopped(state: State, fact: WorkerStopped) -> None:

@@ -22,7 +22,8 @@ from schemas.events import (
 from schemas.ids import JobId
 from schemas.plans import LeftOut, Placement, PlanKind, Waiting
 from schemas.views import PlanView
-from shared.domain.ledger.records import Chosen, Ledger, NodeRecord, PlanRecord, Verdict, WorkerRecord
+from shared.domain.ledger.jobs import broken_as, count_interruption, is_present
+from shared.domain.ledger.records import Broken, Chosen, Ledger, NodeRecord, PlanRecord, Verdict, WorkerRecord
 from shared.domain.nodes import fold_node
 from shared.domain.states import JobState
 
@@ -33,6 +34,10 @@ NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE
 
 NODES_KEPT = 256
 """of a job"""
+SAVED = frozenset({Outcome.CHECKPOINTED, Outcome.COMPLETED})
+"""outcomes of a worker that saved on its way out"""
+BROKEN = frozenset({Outcome.FAILED, Outcome.INTERRUPTED})
+"""outcomes of one that ended by itself before its work was done"""
 
 # ---- plans
 
@@ -117,6 +122,9 @@ def refuse(ledger: Ledger, fact: PlacementRefused) -> None:
     record = ledger.jobs.get(fact.job_id)
     if record is not None and record.ordered == fact.placement_id:
         record.ordered = None
+        broken = broken_as(record, fact.placement_id)
+        if broken is not None and broken.outcome is Outcome.INTERRUPTED:
+            count_interruption(record)
     placement = ledger.planned.get(fact.job_id)
     if placement is not None and placement.placement_id == fact.placement_id:
         del ledger.planned[fact.job_id]
@@ -191,6 +199,10 @@ def order_start(ledger: Ledger, fact: StartOrdered) -> None:
 
 
 def start_worker(ledger: Ledger, fact: WorkerStarted) -> None:
+    record = ledger.jobs.get(fact.job_id)
+    if record is not None and fact.samples_restored is not None and record.ordered == fact.placement_id:
+        record.samples_done = fact.samples_restored  # what is on disk counts
+        record.samples_then = min(record.samples_then, fact.samples_restored)
     if known := ledger.nodes.get(fact.node_id):
         known.settle(fact.at)
         known.workers[fact.placement_id] = WorkerRecord(job_id=fact.job_id, gpus=len(fact.gpu_indices))
@@ -205,12 +217,16 @@ def order_stop(ledger: Ledger, fact: StopOrdered) -> None:
 
 def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
     _save(ledger, fact)
+    if record := ledger.jobs.get(fact.job_id):
+        record.checkpoints += 1
 
 
 def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     ledger.measuring.pop(fact.placement_id, None)
-    if fact.leads and fact.outcome in (Outcome.CHECKPOINTED, Outcome.COMPLETED):
+    if fact.leads and fact.outcome in SAVED:
         _save(ledger, fact)
+    if fact.outcome in BROKEN:
+        _break(ledger, fact)
     known = ledger.nodes.get(fact.node_id)
     if known is None:
         return
@@ -222,6 +238,27 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     run = record.present
     if run is not None and run.placement_id == fact.placement_id:
         record.lost_gpu_s += max(fact.at - worker.stop_ordered_at, 0.0) * worker.gpus
+
+
+def _break(ledger: Ledger, fact: WorkerStopped) -> None:
+    """The first worker of a placement that failed says why it ended, else the first that was interrupted.
+
+    One failure is counted for a placement, and its interruption once the job is back in the queue.
+    """
+    record = ledger.jobs.get(fact.job_id)
+    if record is None or record.ended or not is_present(record, fact.placement_id):
+        return
+    known = broken_as(record, fact.placement_id)
+    if known is not None and (known.outcome is Outcome.FAILED or fact.outcome is Outcome.INTERRUPTED):
+        return
+    record.broken = Broken(
+        placement_id=fact.placement_id,
+        outcome=fact.outcome,
+        reason=fact.reason,
+        exit_code=fact.exit_code,
+        signal=fact.signal,
+    )
+    record.failures += fact.outcome is Outcome.FAILED
 
 
 def _save(ledger: Ledger, fact: WorkerCheckpointed | WorkerStopped) -> None:

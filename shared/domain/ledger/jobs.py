@@ -13,7 +13,8 @@ from schemas.events import (
     JobSubmitted,
     PreemptReason,
 )
-from shared.domain.ledger.records import JobRecord, Ledger, Run
+from schemas.ids import PlacementId
+from shared.domain.ledger.records import Broken, JobRecord, Ledger, Run
 from shared.domain.states import IllegalMove, JobState, next_state
 
 
@@ -82,6 +83,9 @@ def preempt(ledger: Ledger, fact: JobPreempted) -> None:
     record.restarts += 1
     record.ordered = None
     record.samples_done = fact.samples_done
+    run.broken = broken_as(record, fact.placement_id)
+    if fact.reason is PreemptReason.INTERRUPTED:
+        count_interruption(record)
     if fact.reason is not PreemptReason.PLAN:  # on order it saved everything; here it did not
         record.lost_gpu_s += max(fact.at - run.saved_at, 0.0) * run.gpus
     _close(record, fact.at)
@@ -106,6 +110,25 @@ def end(ledger: Ledger, fact: JobCompleted | JobFailed | JobCancelled | JobRejec
     ledger.planned.pop(fact.job_id, None)
     ledger.verdicts.pop(fact.job_id, None)
     ledger.chosen.pop(fact.job_id, None)
+
+
+def is_present(record: JobRecord, placement_id: PlacementId) -> bool:
+    """Whether the job trains on the placement, or comes up on it."""
+    trains = record.present is not None and record.present.placement_id == placement_id
+    return trains or record.ordered == placement_id
+
+
+def broken_as(record: JobRecord, placement_id: PlacementId) -> Broken | None:
+    """How a placement of the job ended by itself, if it did, and none has since."""
+    broken = record.broken
+    return broken if broken is not None and broken.placement_id == placement_id else None
+
+
+def count_interruption(record: JobRecord) -> None:
+    progress = record.samples_done > record.samples_then
+    record.interruptions += 1
+    record.fruitless = 1 if progress else record.fruitless + 1
+    record.samples_then = record.samples_done
 
 
 def _close(record: JobRecord, at: float) -> None:

@@ -5,7 +5,7 @@ All times are cluster seconds.
 
 import msgspec
 
-from schemas.events import PreemptReason, ProfileRun
+from schemas.events import Outcome, PreemptReason, ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec
 from schemas.placement import Gang
@@ -13,6 +13,16 @@ from schemas.plans import Cause, Layer, Placement, PlanKind, Standing
 from schemas.views import PlanView
 from shared.domain.nodes import KnownNode
 from shared.domain.states import ENDED, JobState
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """How a placement ended by itself: it failed, or it was interrupted."""
+
+    placement_id: PlacementId
+    outcome: Outcome
+    reason: str
+    exit_code: int | None = None
+    signal: int | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -38,6 +48,7 @@ class Run(msgspec.Struct, kw_only=True):
     preempted: PreemptReason | None = None
     """why it ended, if the job did not"""
     cause: Cause | None = None
+    broken: Broken | None = None
 
     @property
     def gpus(self) -> int:
@@ -73,6 +84,18 @@ class JobRecord(msgspec.Struct, kw_only=True):
     lost_gpu_s: float = 0.0
     """GPU-seconds recomputed, or spent on checkpoints and restores"""
     reason: str = ""
+    broken: Broken | None = None
+    """the newest of its placements that ended so"""
+    failures: int = 0
+    """placements that failed"""
+    interruptions: int = 0
+    """placements that were interrupted, and went back to the queue"""
+    fruitless: int = 0
+    """the newest of them, as many as had no new checkpoint in between"""
+    samples_then: float = 0.0
+    """in its newest checkpoint when it was last interrupted"""
+    checkpoints: int = 0
+    """written so far"""
 
     @property
     def ended(self) -> bool:
@@ -83,12 +106,15 @@ class JobRecord(msgspec.Struct, kw_only=True):
         """The run that is under way; None unless the job is running."""
         return self.runs[-1] if self.state is JobState.RUNNING else None
 
+    def running_s(self, now: float) -> float:
+        """Length of all its runs until now."""
+        run = self.present
+        return self.run_s + (max(now - run.started_at, 0.0) if run else 0.0)
+
     def wait_s(self, now: float) -> float:
         """Time the job has existed without holding GPUs, profiling included; ends with the job."""
         until = now if self.ended_at is None else self.ended_at
-        run = self.present
-        running_s = self.run_s + (max(until - run.started_at, 0.0) if run else 0.0)
-        return max(until - self.submitted_at - running_s, 0.0)
+        return max(until - self.submitted_at - self.running_s(until), 0.0)
 
 
 class WorkerRecord(msgspec.Struct, kw_only=True):

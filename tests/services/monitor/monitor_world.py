@@ -15,7 +15,7 @@ LEASE_S = 6.0
 
 
 def a_monitor() -> Monitor:
-    return Monitor(lease_s=LEASE_S, raqlr_window_s=3600.0, speed=1.0)
+    return Monitor(lease_s=LEASE_S, interruptions_max=3, raqlr_window_s=3600.0, speed=1.0)
 
 
 def heartbeat(

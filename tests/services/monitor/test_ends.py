@@ -156,7 +156,7 @@ def test_a_replay_from_any_snapshot_gives_the_same_state(facts: list[Event], len
     world = World(*facts[:length])
     world.restart(at=10, snapshot=True)
     world.tell(*facts[length:])
-    fresh = Monitor(lease_s=6, raqlr_window_s=3600, speed=1.0)
+    fresh = Monitor(lease_s=6, interruptions_max=3, raqlr_window_s=3600, speed=1.0)
     for fact in world.log:
         fresh.handle(fact, fact.at)
     assert fresh.state == world.monitor.state

@@ -170,7 +170,7 @@ def test_every_policy_can_say_why_of_every_job_at_any_time(policy: str) -> None:
     state, seen = State(), set()
     for fact in simulate(load_scenario("tiny"), policy=policy).events:
         if type(fact) in FOLDS:
-            fold(state, fact)
+            fold(state, fact, interruptions_max=3)
         if not isinstance(fact, PlanPublished):
             continue
         for record in state.ledger.jobs.values():

@@ -22,6 +22,7 @@ from tests.fact_builders import (
     stop_ordered,
     submitted,
     whole_life,
+    worker_started,
     worker_stopped,
 )
 
@@ -78,6 +79,12 @@ def test_what_was_in_the_checkpoint_before_was_not_done_now() -> None:
     order = msgspec.structs.replace(start_ordered(), samples_done=600.0)
     execution = one(plan(placement()), order, gang_formed(at=20), worker_stopped(at=120))
     assert execution.measured == 4.0
+
+
+def test_what_was_found_on_disk_counts_and_not_what_was_ordered() -> None:
+    """Ordered from 0 samples, restored with 400: 600 of 1000 were done in the 100 s."""
+    restored = worker_started(samples_restored=400.0)
+    assert one(*running(), restored, worker_stopped(at=120.0)).measured == 6.0
 
 
 def test_the_estimate_is_that_of_the_plan_that_placed_it() -> None:
