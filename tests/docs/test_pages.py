@@ -10,7 +10,7 @@ from shared.runtime import plugins
 from tests.docs.pages import PAGES, SOURCES, name
 from tests.paths import ROOT
 
-FOLDERS = ("schemas", "shared", "services", "loadgen", "hopyard", "tests", "docs")
+FOLDERS = ("schemas", "shared", "services", "loadgen", "hopyard", "hopjob", "tests", "docs")
 QUOTED = re.compile(r"`([^`\n]+)`")
 LINKED = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 MODULE = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")

@@ -1,0 +1,116 @@
+"""The user's own loader, dealt anew: the same data set, workers and collation, with other indices."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+
+from hopjob import rng
+from hopjob.samples import Share, batches
+
+COPIED = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+OF_WORKERS = ("prefetch_factor", "persistent_workers")
+KNOWN_SAMPLERS = (RandomSampler, SequentialSampler)
+
+
+class NotDivisible(ValueError):
+    """The loader cannot be dealt among ranks; the text says why and what to do."""
+
+
+class Source:
+    """Batches of one rank, epoch after epoch."""
+
+    def __init__(self, loader: DataLoader, share: Share, seed: int) -> None:
+        check(loader)
+        self._sampler, self._share, self._seed = loader.sampler, share, seed
+        self._next: list[list[int]] = []
+        self.size = len(self._sampler)
+        if self.size < share.step * share.accumulate:
+            wanted = f"{share.accumulate} × {share.batch} samples on {share.ranks} GPUs"
+            raise NotDivisible(f"{self.size} samples do not fill one update: {wanted}")
+        options = {name: getattr(loader, name) for name in COPIED}
+        if loader.num_workers:
+            options.update({name: getattr(loader, name) for name in OF_WORKERS})
+        numbers = torch.Generator()  # the loader's own: the script's random numbers stay as they were
+        self._loader = DataLoader(loader.dataset, batch_sampler=_Dealt(self), generator=numbers, **options)
+        self._numbers = numbers
+
+    def epoch(self, epoch: int, offset: int) -> tuple[int, Iterator[object]]:
+        """How many batches are left of the epoch, and these."""
+        self._numbers.manual_seed(rng.mixed(self._seed, epoch, offset))
+        self._next = list(batches(self._order(epoch), offset, self._share))
+        return len(self._next), iter(self._loader)
+
+    def dealt(self) -> list[list[int]]:
+        return self._next
+
+    def _order(self, epoch: int) -> list[int]:
+        order = drawn(self._sampler, self._seed, epoch)
+        if type(self._sampler) not in KNOWN_SAMPLERS and order != drawn(self._sampler, self._seed, epoch):
+            raise NotDivisible(
+                f"{type(self._sampler).__name__} gives another order each time: it has to draw from torch's "
+                "or Python's random numbers, which are seeded by the epoch"
+            )
+        return order
+
+
+class _Dealt:
+    """A batch sampler whose batches its source decides, epoch by epoch."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._source.dealt())
+
+    def __len__(self) -> int:
+        return len(self._source.dealt())
+
+
+def drawn(sampler: object, seed: int, epoch: int) -> list[int]:
+    """The order of an epoch: the sampler's, with all that it may draw from seeded."""
+    number = rng.mixed(seed, epoch)
+    own = getattr(sampler, "generator", None)
+    if own is not None:
+        own.manual_seed(number)
+    python = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(number)
+        random.seed(number)
+        try:
+            return [int(index) for index in sampler]  # type: ignore[attr-defined]
+        finally:
+            random.setstate(python)
+
+
+def check(loader: DataLoader) -> None:
+    """Raises NotDivisible."""
+    if isinstance(loader.dataset, IterableDataset):
+        raise NotDivisible(
+            "a data set without indices cannot be dealt among ranks: it needs __getitem__ and __len__"
+        )
+    if type(loader.batch_sampler) is not BatchSampler:
+        raise NotDivisible(
+            "a loader with a batch sampler of its own, or without batches, cannot be dealt among ranks"
+        )
+    if isinstance(loader.sampler, torch.utils.data.distributed.DistributedSampler):
+        raise NotDivisible(
+            "give a loader with shuffle=True in place of a DistributedSampler: samples are dealt here"
+        )
+
+
+def moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - whatever the loader gives
+    """The batch on the device, in its own shape."""
+    if hasattr(batch, "to"):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return type(batch)({key: moved(one, device) for key, one in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(moved(one, device) for one in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)([moved(one, device) for one in batch])
+    return batch

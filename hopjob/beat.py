@@ -1,0 +1,110 @@
+"""Where all ranks meet, twice a second, at a step that all agree on: who must stop, who saves, who waited.
+
+Between two beats a step costs a comparison. In a beat each rank gives a row of 36 numbers, on a group of its
+own, over the CPU: whether it was asked to stop, whether a checkpoint is due, the seconds since the last beat,
+and of at most 16 iterations how long it waited for data and how long for the others' gradients.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+BEAT_S = 0.5
+PROBES = 16
+"""iterations that are looked at between two beats"""
+GROWTH = 4
+"""how many times longer than the last a beat may get, in steps: iterations may slow down"""
+HEAD = 4
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One iteration of one rank."""
+
+    data_s: float
+    """T_d"""
+    unhidden_s: float
+    """exchange after the last gradient of its own: what backward does not hide, and waiting for others"""
+
+
+@dataclass(frozen=True)
+class Met:
+    """What a beat came to, the same on every rank; lists have a list a rank."""
+
+    stop: bool
+    save: bool
+    seconds: float
+    data_s: list[list[float]]
+    wait_s: list[list[float]]
+    """T_w: beyond the rank that waited least"""
+    unhidden_s: float
+    """of the rank that waited least, mean"""
+
+
+class Beat:
+    def __init__(self, ranks: int, group: object) -> None:
+        """`group`: of all ranks, on the CPU; None for one rank."""
+        self._ranks, self._group = ranks, group
+        self.every = self.probe_every = 1
+        self._steps = 0
+        self._probes: list[Probe] = []
+        self._since = time.perf_counter()
+
+    def restart(self) -> None:
+        """What passed since the last beat, as a save, is nobody's throughput."""
+        self._since = time.perf_counter()
+        self._probes = []
+        self._steps = 0
+
+    def step(self) -> bool:
+        """Another iteration is over; whether the ranks meet now."""
+        self._steps += 1
+        return self._steps >= self.every
+
+    @property
+    def probing(self) -> bool:
+        """Whether the iteration just over is one to look at."""
+        return self._steps % self.probe_every == 0
+
+    def probe(self, probe: Probe) -> None:
+        if len(self._probes) < PROBES:
+            self._probes.append(probe)
+
+    def meet(self, *, stop: bool, save: bool) -> Met:
+        seconds = time.perf_counter() - self._since
+        met = read(self._gathered([float(stop), float(save), seconds]), len(self._probes))
+        longest = GROWTH * self.every
+        self.every = max(1, min(longest, int(self.every * BEAT_S / max(met.seconds, 1e-6))))
+        self.probe_every = -(-self.every // PROBES)
+        self.restart()
+        return met
+
+    def _gathered(self, head: list[float]) -> torch.Tensor:
+        mine = torch.zeros(HEAD + 2 * PROBES, dtype=torch.float64)
+        mine[: len(head)] = torch.tensor(head, dtype=torch.float64)
+        for index, probe in enumerate(self._probes):
+            mine[HEAD + index], mine[HEAD + PROBES + index] = probe.data_s, probe.unhidden_s
+        if self._group is None:
+            return mine[None]
+        rows = [torch.empty_like(mine) for _ in range(self._ranks)]
+        dist.all_gather(rows, mine, group=self._group)
+        return torch.stack(rows)
+
+
+def read(table: torch.Tensor, probes: int) -> Met:
+    """`table`: ranks × numbers. Seconds and whether to save are rank 0's, so that all ranks agree on them."""
+    data = table[:, HEAD : HEAD + probes]
+    unhidden = table[:, HEAD + PROBES : HEAD + PROBES + probes]
+    least = unhidden.min(0).values if probes else unhidden.sum(0)
+    return Met(
+        stop=bool(table[:, 0].max()),
+        save=bool(table[0, 1]),
+        seconds=float(table[0, 2]),
+        data_s=data.tolist(),
+        wait_s=(unhidden - least).tolist(),
+        unhidden_s=float(least.mean()) if probes else 0.0,
+    )

@@ -1,0 +1,109 @@
+"""How a process of a job ends: with one last word, said where the agent finds it even if it is away."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+from hopjob.line import Line
+
+FAILED, LOST = 1, 75
+"""exit codes; 75 is the system's word for "try again" """
+REASON_LENGTH = 500
+STARTERS = (str(Path(__file__).parent), "<frozen runpy>", str(runpy.__file__))
+OF_THE_NETWORK = (
+    "gloo",
+    "nccl",
+    "connection reset by peer",
+    "connection closed by peer",
+    "connection refused",
+    "broken pipe",
+    "connectfullmesh",
+    "tcpstore",
+    "timed out waiting",
+    "wait timeout",
+    "socket timeout",
+)
+
+
+class Ending:
+    def __init__(self, line: Line, path: str, *, ranks: int) -> None:
+        self._line, self._path, self._ranks = line, path, ranks
+        self.pid = os.getpid()
+        self.samples = 0.0
+        """what the newest checkpoint holds, for a process that is stopped where it cannot save"""
+
+    def leave(self, word: str, value: dict[str, object], code: int = 0) -> NoReturn:
+        """Say the last word and end at once: an orderly end of the interpreter takes seconds with torch."""
+        self.say(word, value)
+        self.exit(code)
+
+    def say(self, word: str, value: dict[str, object]) -> None:
+        self._keep({word: value})
+        self._line.say(**{word: value})
+
+    def exit(self, code: int) -> NoReturn:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        multiprocessing = sys.modules.get("multiprocessing")
+        for child in multiprocessing.active_children() if multiprocessing is not None else ():
+            child.kill()  # loaders' workers would notice in seconds
+        os._exit(code)
+
+    def stopped(self) -> NoReturn:
+        self.leave("stopped", {"samples": self.samples})
+
+    def watch_exceptions(self) -> None:
+        """From now on an exception that nobody catches is a last word too, after its traceback."""
+        before = sys.excepthook
+
+        def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            before(kind, error, of_the_script(trace))
+            if os.getpid() == self.pid:
+                self.raised(error)
+
+        sys.excepthook = hook
+
+    def raised(self, error: BaseException) -> NoReturn:
+        reason = "".join(traceback.format_exception_only(type(error), error)).strip()[:REASON_LENGTH]
+        if self._ranks == 1 or not of_the_network(error):
+            self.leave("failed", {"reason": reason}, FAILED)
+        if self._line.stop_asked is not None:  # its peers were faster
+            self.stopped()
+        self.leave("lost", {"reason": reason}, LOST)
+
+    def _keep(self, word: dict[str, object]) -> None:
+        if self._path:
+            with contextlib.suppress(OSError):  # a full disk: the line says it
+                part = Path(self._path + ".part")
+                part.write_text(json.dumps(word), "utf-8")
+                part.replace(self._path)
+
+
+def of_the_script(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames that started it; all of them where it has none of its own."""
+    inner = trace
+    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(STARTERS):
+        inner = inner.tb_next
+    return inner or trace
+
+
+def of_the_network(error: BaseException) -> bool:
+    """Whether an exchange between ranks failed, as far as torch lets one know."""
+    chain = [error, error.__cause__, error.__context__]
+    return any(_names_the_network(one) for one in chain if one is not None)
+
+
+def _names_the_network(error: BaseException) -> bool:
+    if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
+        return True
+    text = str(error).lower()
+    return isinstance(error, (RuntimeError, OSError)) and any(sign in text for sign in OF_THE_NETWORK)

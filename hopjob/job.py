@@ -1,0 +1,165 @@
+"""A training job as its script sees it: attached once, then batch after batch until it is stopped or done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from hopjob import batches as loaders
+from hopjob.process import Process, this_process
+from hopjob.samples import Share
+from hopjob.states import Keeper
+from hopjob.steps import Steps
+from hopjob.timing import after_steps_of
+
+LOST_BATCHES = 10_000
+"""batches without a step of the optimizer that was attached, after which it must be the wrong one"""
+
+
+def attach(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: Any = None,  # noqa: ANN401 - torch has no one type of schedules
+    *,
+    accumulate: int = 1,
+    seed: int = 0,
+    more: Mapping[str, Any] | None = None,
+    warmup: int = 50,
+    backend: str = "",
+    timeout_s: float = 1800,
+    ddp: Mapping[str, Any] | None = None,
+) -> Job:
+    """Make this process a rank of its job: restored, on its device, met with the other ranks.
+
+    `accumulate`: batches to one update, so that gradients are exchanged once an update; without it they are
+    exchanged after every batch. `more`: by name, what else has a state, as a gradient scaler. `warmup`:
+    updates over which a learning rate grows. `timeout_s`: of an exchange. `ddp`: options of
+    DistributedDataParallel.
+    """
+    process = this_process(attached=True)
+    process.attach()
+    keeper = Keeper(process, model, optimizer, scheduler, more or {})
+    own = keeper.rate.now
+    keeper.look()
+    process.announce(keeper.progress)
+    device = _device(process.order.local_rank)
+    model.to(device)
+    if process.order.ranks > 1:
+        _join(
+            process,
+            keeper,
+            backend or ("nccl" if device.type == "cuda" else "gloo"),
+            timedelta(seconds=timeout_s),
+        )
+    keeper.restore(seed)
+    keeper.rate.go_to(process.order.learning_rate or own, updates=warmup if keeper.progress.trained else 1)
+    after_steps_of(optimizer, keeper.progress.update)
+    whole = model if process.order.ranks == 1 else _parallel(model, device, ddp or {})
+    return Job(process, keeper, whole, device, seed=seed, accumulate=accumulate)
+
+
+def _device(local_rank: int) -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _join(process: Process, keeper: Keeper, backend: str, timeout: timedelta) -> None:
+    process.meeting.join(backend, timeout)
+    keeper.group = dist.new_group(backend="gloo", timeout=timeout)
+
+
+def _parallel(model: torch.nn.Module, device: torch.device, options: Mapping[str, Any]) -> torch.nn.Module:
+    devices = {"device_ids": [device.index]} if device.type == "cuda" else {}
+    return DistributedDataParallel(model, **devices, **options)
+
+
+class Job:
+    """`model` is what to call in training. `samples`: of all ranks, trained before the batch in hand."""
+
+    def __init__(
+        self,
+        process: Process,
+        keeper: Keeper,
+        model: torch.nn.Module,
+        device: torch.device,
+        *,
+        seed: int,
+        accumulate: int,
+    ) -> None:
+        self._process, self._keeper, self._progress = process, keeper, keeper.progress
+        self._seed, self._accumulate = seed, accumulate
+        self._steps = Steps(process, keeper, model)
+        self._data_s = 0.0
+        self._idle = 0
+        self.model, self.device = model, device
+        self.rank, self.world = process.order.rank, process.order.ranks
+        self.epoch = 0
+        self.ends_epoch = False
+        """whether the batch in hand is the last of its epoch"""
+
+    @property
+    def samples(self) -> int:
+        return self._progress.trained
+
+    def batches(self, loader: DataLoader, epochs: float = 1) -> Iterator[Any]:
+        """The loader's batches over all epochs: this rank's share of them, on its device.
+
+        The loop ends when the job is done: after the samples that were ordered, else after `epochs`.
+        """
+        share = Share(self.rank, self.world, int(loader.batch_size or 0), self._accumulate)
+        source = loaders.Source(loader, share, self._seed)
+        total = self._process.order.samples or epochs * source.size
+        measuring = self._process.order.profile is not None
+        while measuring or self._progress.given < total:
+            yield from self._epoch(source, share, total)
+        self._keeper.save("end")
+        self._process.training_over = True
+
+    def check(self) -> None:
+        """Obey an order to stop: for evaluations, after the update of the batch in hand."""
+        if self._process.line.stop_asked is not None:
+            self._steps.stop_alone()
+
+    def _epoch(self, source: loaders.Source, share: Share, total: float) -> Iterator[Any]:
+        self.epoch, offset = self._progress.place(source.size)
+        left, fetched = source.epoch(self.epoch, offset)
+        for index in range(left):
+            begin = time.perf_counter()
+            batch = next(fetched)
+            self._data_s += time.perf_counter() - begin
+            self.ends_epoch = index + 1 == left
+            self._exchange((index + 1) % share.accumulate == 0)
+            self._progress.give(share.step)
+            before = self._progress.updates
+            yield loaders.moved(batch, self.device)
+            if self.ends_epoch:
+                self._progress.end_epoch(source.size)
+            self._after(updated=self._progress.updates > before)
+            if self._progress.given >= total and self._process.order.profile is None:
+                return
+        if not left:
+            self._progress.end_epoch(source.size)
+
+    def _exchange(self, last: bool) -> None:  # noqa: FBT001
+        """Gradients, after the last batch of an update alone, where the number of batches is known."""
+        if self._accumulate > 1 and self.world > 1:
+            self.model.require_backward_grad_sync = last
+
+    def _after(self, *, updated: bool) -> None:
+        if updated:
+            data_s, self._data_s, self._idle = self._data_s, 0.0, 0
+            self._steps.updated(data_s)
+            return
+        self._idle += 1
+        if self._idle > LOST_BATCHES:
+            raise RuntimeError(f"the optimizer that was attached made no step in {LOST_BATCHES} batches")

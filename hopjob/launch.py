@@ -1,0 +1,73 @@
+"""Runs a script as `python SCRIPT` would, and sees how it ends."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from hopjob.process import this_process
+
+USAGE = "usage: python -m hopjob SCRIPT [ARGUMENT ...] | -m MODULE [ARGUMENT ...]"
+
+
+def run(arguments: list[str]) -> NoReturn:
+    if not arguments or arguments == ["-m"]:
+        sys.exit(USAGE)
+    module = arguments[0] == "-m"
+    sys.argv = arguments[1:] if module else arguments
+    if not module:
+        sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+    used = imported(_file_of_module(sys.argv[0]) if module else sys.argv[0])
+    process = this_process(attached="hopjob" in used, launched=True)
+    if "hopjob" in used:
+        process.stop_on_signal()  # attach does the rest
+    else:
+        process.meet(0.0, elastic=False)
+    process.script_ended(_code_of(sys.argv[0], module=module))
+    raise AssertionError
+
+
+def _code_of(name: str, *, module: bool) -> int:
+    """Exit code of the script; an exception goes on."""
+    try:
+        if module:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(name, run_name="__main__")
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")
+        return 1
+    return 0
+
+
+def imported(path: str) -> set[str]:
+    """Modules that a file imports by name; none of a file that cannot be read: running it will say so."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
+
+
+def _file_of_module(name: str) -> str:
+    sys.path[0] = str(Path.cwd())
+    for candidate in (f"{name}.__main__", name):
+        try:
+            found = importlib.util.find_spec(candidate)
+        except ImportError:
+            continue
+        if found is not None and found.origin:
+            return found.origin
+    return ""

@@ -1,0 +1,112 @@
+"""The line to the agent: JSON over its Unix socket, one object with one key a line, both ways.
+
+An agent that is away does not concern the training. The line is taken up again in the background, and the
+process announces itself anew: so an agent that was restarted adopts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+AGAIN_S = 0.2
+"""between two attempts to reach an agent that is away"""
+SEND_S = 2
+"""what an agent that does not listen may hold up the training"""
+LOOK_S = 0.02
+"""between two looks at what was heard"""
+
+
+class Line:
+    def __init__(self, path: str, hello: Callable[[], dict[str, object]]) -> None:
+        """`path` may be empty: then nobody listens. `hello` begins every connection."""
+        self._path = path
+        self._hello = hello
+        self._up: dict[str, object] | None = None
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self.stop_asked: float | None = None
+        """when (of `time.monotonic`) somebody wanted this process to stop"""
+        self.meeting: tuple[str, int] | None = None
+        """host and port where the ranks meet, once the agent has said so"""
+
+    def open(self) -> None:
+        if self._path:
+            self._connect()
+            threading.Thread(target=self._listen, name="hopjob-line", daemon=True).start()
+            os.register_at_fork(after_in_child=self._leave_to_the_parent)
+
+    def ask_to_stop(self) -> None:
+        """Nothing but an assignment: signal handlers call it."""
+        if self.stop_asked is None:
+            self.stop_asked = time.monotonic()
+
+    def say(self, **word: object) -> None:
+        """A word that cannot be sent now is lost; `up` is said again on the next connection."""
+        if "up" in word:
+            self._up = word
+        with self._lock:
+            self._send(word)
+
+    def wait_for_meeting(self) -> bool:
+        """True as soon as the agent has said where; False when it wants the process to stop."""
+        while self.meeting is None and self.stop_asked is None:
+            time.sleep(LOOK_S)
+        return self.stop_asked is None
+
+    def _send(self, word: dict[str, object]) -> None:
+        if self._socket is not None:
+            try:
+                self._socket.sendall(json.dumps(word).encode() + b"\n")
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)  # a line cut short must not be continued
+                self._socket = None
+
+    def _connect(self) -> socket.socket | None:
+        opened = socket.socket(socket.AF_UNIX)
+        try:
+            opened.connect(self._path)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_S, 0))
+        except OSError:
+            opened.close()
+            return None
+        with self._lock:
+            self._socket = opened
+            self._send({"hello": self._hello()})
+            if self._up and self.meeting is None:
+                self._send(self._up)
+        return opened
+
+    def _listen(self) -> None:
+        while True:
+            current = self._socket or self._connect()
+            if current is None:
+                time.sleep(AGAIN_S)
+                continue
+            with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
+                for line in lines:
+                    self._hear(json.loads(line))
+            with self._lock:
+                if self._socket is current:
+                    self._socket = None
+            current.close()
+
+    def _hear(self, word: dict[str, dict[str, object]]) -> None:
+        if "go" in word:
+            self.meeting = (str(word["go"]["host"]), int(str(word["go"]["port"] or 0)))
+        if "stop" in word:
+            self.ask_to_stop()
+
+    def _leave_to_the_parent(self) -> None:
+        """In a fork, as of a loader's worker: the line is the parent's."""
+        inherited, self._socket = self._socket, None
+        self._lock = threading.Lock()
+        if inherited is not None:
+            os.close(inherited.detach())

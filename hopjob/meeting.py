@@ -1,0 +1,61 @@
+"""How the ranks of a job find one another: rank 0 holds the store, the agent says to all where it is."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from hopjob.line import Line
+from hopjob.order import Order
+
+JOIN = timedelta(seconds=120)
+"""what a rank waits for the others once the agent has said that all are there"""
+HERE = "127.0.0.1"
+
+
+class Meeting:
+    """One process's part in it: up, then go, then join. A script by itself meets as torch has it."""
+
+    def __init__(self, order: Order, line: Line) -> None:
+        self._order, self._line = order, line
+        self._held = False
+        self.store: Any = None
+
+    def hold(self, samples: float, *, elastic: bool) -> bool:
+        """Say that this rank is up, and go where the agent says. False: it wants the process to stop."""
+        if self._held or not self._order.socket:
+            return True
+        self._held = True
+        alone = self._order.profile is not None
+        if self._order.ranks > 1 and self._order.rank == 0 and not alone:
+            self.store = dist.TCPStore(HERE, 0, self._order.ranks, True, timeout=JOIN, wait_for_workers=False)
+        port = self.store.port if self.store is not None else None
+        self._line.say(up={"port": port, "samples": samples, "elastic": elastic})
+        if not alone and not self._line.wait_for_meeting():
+            return False
+        self._go()
+        return True
+
+    def join(self, backend: str, timeout: timedelta) -> None:
+        """Raises torch's errors of distributed runs where the others cannot be met."""
+        if dist.is_initialized():
+            return
+        where = {"store": self.store} if self.store is not None else {}
+        size = {"rank": self._order.rank, "world_size": self._order.ranks}
+        dist.init_process_group(backend, timeout=timeout, **where, **size)
+
+    def _go(self) -> None:
+        """For a script that asks torch's environment, too; port 0 is any, for a rank that is alone."""
+        host, port = HERE, 0
+        if self._order.ranks > 1 and self._line.meeting is not None:
+            host, port = self._line.meeting
+            os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+            if self.store is None:
+                self.store = dist.TCPStore(host, port, self._order.ranks, False, timeout=JOIN)
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (
+            HERE if self._order.rank == 0 else host,
+            str(port),
+        )

@@ -1,0 +1,65 @@
+"""What the agent ordered of this process, as its environment says it. Outside hopyard: all defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Order:
+    rank: int = 0
+    ranks: int = 1
+    """of the whole job"""
+    local_rank: int = 0
+    socket: str = ""
+    """of the agent; empty: the script runs by itself"""
+    last: str = ""
+    """the file for the last word"""
+    placement: str = ""
+    address: str = ""
+    """what the other nodes reach this one at"""
+    checkpoints: str = ""
+    """folder; empty: none are written"""
+    interval_s: float = 600.0
+    samples: float | None = None
+    """of the whole job"""
+    batch_size: int | None = None
+    """samples per GPU and update"""
+    learning_rate: float | None = None
+    """for this number of GPUs; None: the script's own"""
+    profile: int | None = None
+    """iterations to measure; None: train"""
+
+    @property
+    def managed(self) -> bool:
+        """Somebody may stop this process and start it elsewhere."""
+        return bool(self.socket or self.checkpoints)
+
+
+def read(environment: Mapping[str, str] = os.environ) -> Order:
+    get = environment.get
+    return Order(
+        rank=int(get("RANK") or 0),
+        ranks=int(get("WORLD_SIZE") or 1),
+        local_rank=int(get("LOCAL_RANK") or 0),
+        socket=get("HOPJOB_SOCKET", ""),
+        last=get("HOPJOB_LAST", ""),
+        placement=get("HOPJOB_PLACEMENT", ""),
+        address=get("HOPJOB_ADDRESS", ""),
+        checkpoints=get("HOPJOB_CHECKPOINTS", ""),
+        interval_s=float(get("HOPJOB_CHECKPOINT_INTERVAL_S") or 600),
+        samples=_number(get("HOPJOB_SAMPLES")),
+        batch_size=_count(get("HOPJOB_BATCH_SIZE")),
+        learning_rate=_number(get("HOPJOB_LEARNING_RATE")),
+        profile=_count(get("HOPJOB_PROFILE")),
+    )
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text else None
+
+
+def _count(text: str | None) -> int | None:
+    return int(float(text)) if text else None

@@ -1,0 +1,110 @@
+"""This process as the agent knows it: made once, by whoever comes first, `python -m hopjob` or the script."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from types import FrameType
+
+from hopjob import order as orders
+from hopjob.checkpoints import Folder, samples_of
+from hopjob.ending import Ending
+from hopjob.line import Line
+from hopjob.meeting import Meeting
+from hopjob.profile import Profile
+from hopjob.samples import Progress
+
+
+class Process:
+    def __init__(self, order: orders.Order, *, attached: bool, launched: bool) -> None:
+        """`launched`: by `python -m hopjob`, which sees how the script ends."""
+        self.order, self.attached, self.launched = order, attached, launched
+        self.progress: Progress | None = None
+        self.training_over = False
+        self.profile: Profile | None = None
+        self.folder = Folder(order.checkpoints, order.placement) if order.checkpoints else None
+        self.line = Line(order.socket, self._hello)
+        self.meeting = Meeting(order, self.line)
+        self.ending = Ending(self.line, order.last, ranks=order.ranks)
+        self.ending.samples = self._kept()
+        self.line.open()
+        if order.managed:
+            self.ending.watch_exceptions()
+        if order.profile is not None:
+            self.profile = Profile(order.profile, self.line, self.ending)
+            self.profile.begin()
+
+    @property
+    def samples(self) -> float:
+        """Done, as far as this process knows."""
+        return float(self.progress.trained) if self.progress is not None else self.ending.samples
+
+    def attach(self) -> None:
+        """The script is elastic: it stops with a checkpoint when it is asked to, by SIGTERM too."""
+        if self.progress is not None:
+            raise RuntimeError("hopjob.attach: a process trains one model")
+        self.attached = True
+        self.stop_on_signal()
+        if self.order.managed and not self.launched:
+            atexit.register(self._ended_by_itself)
+
+    def stop_on_signal(self) -> None:
+        """Before there is anything to save, an order to stop is obeyed at once."""
+        if self.order.managed and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._signalled)
+            os.register_at_fork(after_in_child=_default_signal)
+
+    def announce(self, progress: Progress) -> None:
+        """Up and restored; then wait until all ranks are. Ends the process if it is to stop instead."""
+        if self.line.stop_asked is not None:
+            self.ending.stopped()
+        self.meet(float(progress.trained), elastic=True)
+        self.progress = progress
+
+    def meet(self, samples: float, *, elastic: bool) -> None:
+        self.ending.samples = samples
+        if not self.meeting.hold(samples, elastic=elastic):
+            self.ending.stopped()
+
+    def script_ended(self, code: int) -> None:
+        """All of it has run, with this exit code. Does not return."""
+        if code:
+            self.ending.exit(code)
+        if self.profile is not None:
+            self.profile.script_ended()
+        self.ending.leave("completed", {"samples": self.samples})
+
+    def _ended_by_itself(self) -> None:
+        """Started by a command of the user's: only the end of its training says that it is complete."""
+        if self.training_over and os.getpid() == self.ending.pid:
+            self.ending.say("completed", {"samples": self.samples})
+
+    def _kept(self) -> float:
+        names = self.folder.names() if self.folder is not None and self.order.profile is None else []
+        return float(samples_of(names[0])) if names else 0.0
+
+    def _hello(self) -> dict[str, object]:
+        order = self.order
+        about = {"placement": order.placement, "rank": order.rank, "pid": os.getpid()}
+        return {**about, "attached": self.attached, "samples": self.samples}
+
+    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        self.line.ask_to_stop()
+        if self.progress is None:
+            self.ending.stopped()
+
+
+_this: list[Process] = []
+
+
+def this_process(*, attached: bool, launched: bool = False) -> Process:
+    if not _this:
+        _this.append(Process(orders.read(), attached=attached, launched=launched))
+    return _this[0]
+
+
+def _default_signal() -> None:
+    """In a fork, as of a loader's worker, which is ended by this signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

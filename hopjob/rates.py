@@ -1,0 +1,73 @@
+"""The learning rate that the order names, whatever a schedule has made of the script's own so far.
+
+It is applied as a factor to every rate of the optimizer and of its schedulers, so groups keep their ratios
+and schedules their shape. torch's SGD keeps the rate out of its momentum, which therefore needs no
+correction. A rate that grows does so over some updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+OF_A_GROUP = ("lr", "initial_lr", "max_lr", "min_lr")
+OF_A_SCHEDULE = ("base_lrs", "max_lrs", "_last_lr")
+
+
+def base(optimizer: torch.optim.Optimizer) -> float:
+    """What the script set, before its schedule."""
+    group = optimizer.param_groups[0]
+    return float(group.get("initial_lr", group["lr"]))
+
+
+def scale(optimizer: torch.optim.Optimizer, scheduler: object, factor: float) -> None:
+    for group in optimizer.param_groups:
+        for key in OF_A_GROUP:
+            if key in group:
+                group[key] = _scaled(group[key], factor)
+    for schedule in _schedules(scheduler):
+        for name in OF_A_SCHEDULE:
+            if hasattr(schedule, name):
+                setattr(schedule, name, [_scaled(rate, factor) for rate in getattr(schedule, name)])
+
+
+def _scaled(rate: object, factor: float) -> object:
+    if isinstance(rate, torch.Tensor):  # compiled optimizers read it where it is
+        return rate.mul_(factor)
+    return rate * factor  # type: ignore[operator]
+
+
+def _schedules(scheduler: object) -> Iterator[object]:
+    """The schedule, and those it is made of."""
+    if scheduler is not None:
+        yield scheduler
+        for part in getattr(scheduler, "_schedulers", ()):
+            yield from _schedules(part)
+
+
+class Rate:
+    """Brings the rate from where it is to where it is wanted, at once when it falls."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, scheduler: object, *, now: float) -> None:
+        """`now`: the base rate that optimizer and scheduler have."""
+        self._optimizer, self._scheduler = optimizer, scheduler
+        self.now = now
+        self._step, self._left = 1.0, 0
+
+    def go_to(self, wanted: float, *, updates: int) -> None:
+        factor = wanted / self.now
+        if factor > 1 and updates > 1:
+            self._step, self._left = factor ** (1 / updates), updates
+        elif factor != 1:
+            self._apply(factor)
+
+    def updated(self) -> None:
+        """After each update of the model."""
+        if self._left:
+            self._left -= 1
+            self._apply(self._step)
+
+    def _apply(self, factor: float) -> None:
+        scale(self._optimizer, self._scheduler, factor)
+        self.now *= factor

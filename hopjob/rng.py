@@ -1,0 +1,54 @@
+"""Random numbers of a rank, across a restart.
+
+With the same number of ranks each goes on where it was: training is then equal bit by bit. With another
+number there is nothing to go on from, and each rank starts from the seed, its number and the samples done.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from typing import Any
+
+import torch
+
+Numbers = dict[str, Any]
+
+
+def state() -> Numbers:
+    """Tensors and plain types."""
+    numbers: Numbers = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        numbers["cuda"] = torch.cuda.get_rng_state()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        kind, keys, *rest = numpy.random.get_state()
+        numbers["numpy"] = [kind, [int(key) for key in keys], *(float(one) for one in rest)]
+    return numbers
+
+
+def restore(numbers: Numbers) -> None:
+    torch.set_rng_state(numbers["torch"])
+    version, internal, gauss = numbers["python"]
+    random.setstate((version, tuple(internal), gauss))
+    if "cuda" in numbers and torch.cuda.is_available():
+        torch.cuda.set_rng_state(numbers["cuda"])
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and "numpy" in numbers:
+        kind, keys, position, has_gauss, gauss = numbers["numpy"]
+        numpy.random.set_state((kind, keys, int(position), int(has_gauss), gauss))
+
+
+def begin(seed: int, rank: int, samples: int) -> None:
+    number = mixed(seed, rank, samples)
+    torch.manual_seed(number)
+    random.seed(number)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(number)
+
+
+def mixed(*numbers: int) -> int:
+    """One seed of several, the same in every process; 32 bits."""
+    return zlib.crc32(" ".join(map(str, numbers)).encode())

@@ -1,0 +1,72 @@
+"""Which samples a rank gets: arithmetic on sample counts, never on batches.
+
+An epoch's order follows from seed and epoch alone. From any offset in it the samples left are dealt in steps
+of `batch` a rank, each rank its slice of the step, so any number of ranks goes on where others have ended:
+nothing twice, nothing left out but what does not fill a step of all ranks at the epoch's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Share:
+    """How a step is divided."""
+
+    rank: int
+    ranks: int
+    batch: int
+    """samples of a rank in one step"""
+    accumulate: int = 1
+    """steps to one update"""
+
+    @property
+    def step(self) -> int:
+        """Samples of all ranks in one step."""
+        return self.batch * self.ranks
+
+
+def batches(order: Sequence[int], offset: int, share: Share) -> Iterator[list[int]]:
+    """What is left of an epoch from `offset` on, batch by batch, for one rank."""
+    update = share.step * share.accumulate
+    end = offset + (len(order) - offset) // update * update
+    for start in range(offset, end, share.step):
+        mine = start + share.rank * share.batch
+        yield list(order[mine : mine + share.batch])
+
+
+class Progress:
+    """Samples done by all ranks together; what an epoch leaves out counts as done.
+
+    `given`: handed to the script. `trained`: those that an update of the model has used; a checkpoint
+    counts these, so samples whose gradients were lost are given again.
+    """
+
+    def __init__(self) -> None:
+        self.given = self.trained = self.updates = 0
+        self.computed = 0
+        """samples handed out by this process and its peers, without those left out"""
+
+    def restore(self, samples: int) -> None:
+        self.given = self.trained = samples
+
+    def give(self, samples: int) -> None:
+        self.given += samples
+        self.computed += samples
+
+    def update(self) -> None:
+        self.trained = self.given
+        self.updates += 1
+
+    def end_epoch(self, size: int) -> None:
+        """Go to the next epoch of `size` samples."""
+        complete = self.trained == self.given
+        self.given = (max(self.given - 1, 0) // size + 1) * size
+        if complete:
+            self.trained = self.given
+
+    def place(self, size: int) -> tuple[int, int]:
+        """Epoch, and offset in it."""
+        return divmod(self.given, size)

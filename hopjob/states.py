@@ -1,0 +1,143 @@
+"""All that a job consists of, between two updates: written to a checkpoint, and taken from one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from hopjob import rates, rng
+from hopjob.checkpoints import State, Taken, plain
+from hopjob.ending import LOST
+from hopjob.process import Process
+from hopjob.samples import Progress
+
+
+class Keeper:
+    def __init__(
+        self,
+        process: Process,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scheduler: Any,  # noqa: ANN401 - torch has no one type of schedules
+        more: Mapping[str, Any],
+    ) -> None:
+        self._process, self._order, self._folder = process, process.order, process.folder
+        self._model, self._optimizer = model, optimizer
+        self._others = {**more, **({"scheduler": scheduler} if scheduler is not None else {})}
+        self.rate = rates.Rate(optimizer, scheduler, now=rates.base(optimizer))
+        self.progress = Progress()
+        self.group: Any = None
+        """of all ranks, on the CPU; None for one rank"""
+        self._found: tuple[str, State] | None = None
+        self._saved_at, self._saved = time.monotonic(), -1
+        if self._folder is not None:
+            self._state()  # what cannot be kept is refused before the training, not after an hour of it
+
+    def look(self) -> None:
+        """Find the newest checkpoint, and take the model and the progress from it."""
+        if self._folder is None or self._order.profile is not None:
+            return
+        if self._order.rank == 0:
+            self._folder.claim()
+        self._found = self._folder.newest(self._damaged)
+        if self._found is not None:
+            self._take_model(self._found[1])
+
+    def restore(self, seed: int) -> None:
+        """Once all ranks have joined: the rest of the state, from rank 0's checkpoint, and random numbers."""
+        if self.group is not None:
+            self._follow(_of_all(self._found[0] if self._found else None, self.group)[0])
+        state = self._found[1] if self._found else None
+        if state is not None:
+            self._optimizer.load_state_dict(state["optimizer"])
+            for name, one in self._others.items():
+                if name in state["others"]:
+                    one.load_state_dict(state["others"][name])
+            self.rate.now = float(state["learning_rate"])
+        self._number(state, seed)
+        self._found = None
+
+    def due(self) -> bool:
+        return self._folder is not None and time.monotonic() - self._saved_at > self._order.interval_s
+
+    def save(self, why: str, *, alone: bool = False) -> None:
+        """By all ranks at the same step, or by rank 0 alone. A disk that is full ends nothing."""
+        if self._folder is None or self._order.profile is not None or self.progress.trained == self._saved:
+            return
+        mine = (self._order.rank, rng.state())
+        numbers = dict([mine] if alone or self.group is None else _of_all(mine, self.group))
+        self._saved_at = time.monotonic()
+        if self._order.rank == 0:
+            self._write(why, numbers)
+        self._saved = self.progress.trained
+
+    def _write(self, why: str, numbers: dict[int, rng.Numbers]) -> None:
+        assert self._folder is not None
+        begin = time.perf_counter()
+        try:
+            self._folder.save({**self._state(), "rng": numbers}, self.progress.trained)
+        except Taken as error:
+            self._process.ending.leave("lost", {"reason": str(error)}, LOST)
+        except (OSError, RuntimeError) as error:
+            reason = f"no checkpoint of {self.progress.trained} samples: {error}"[:300]
+            sys.stderr.write(f"hopjob: {reason}\n")
+            self._process.line.say(unsaved={"reason": reason})
+        else:
+            self._process.ending.samples = float(self.progress.trained)
+            took = time.perf_counter() - begin
+            self._process.line.say(saved={"samples": self.progress.trained, "seconds": took, "why": why})
+
+    def _state(self) -> State:
+        """Raises TypeError for what is neither a tensor nor plain."""
+        model = self._model.state_dict()
+        plain(dict(model), "the model's state")
+        others = {name: plain(one.state_dict(), f"{name}'s state") for name, one in self._others.items()}
+        return {
+            "model": model,
+            "optimizer": plain(self._optimizer.state_dict(), "the optimizer's state"),
+            "others": others,
+            "samples": self.progress.trained,
+            "learning_rate": self.rate.now,
+            "ranks": self._order.ranks,
+        }
+
+    def _take_model(self, state: State) -> None:
+        self._model.load_state_dict(state["model"])
+        self.progress.restore(int(state["samples"]))
+        self._saved = self.progress.trained
+
+    def _follow(self, name: str | None) -> None:
+        """Folders that are seen over a network need not show all ranks the same: rank 0's file is the one."""
+        if name == (self._found[0] if self._found else None):
+            return
+        self._found = None
+        self.progress.restore(0)
+        if name is not None:
+            assert self._folder is not None
+            try:
+                self._found = name, self._folder.load(name)
+            except (OSError, ValueError, RuntimeError) as error:
+                self._process.ending.leave("lost", {"reason": f"rank 0's checkpoint {name}: {error}"}, LOST)
+            self._take_model(self._found[1])
+
+    def _number(self, state: State | None, seed: int) -> None:
+        rank, samples = self._order.rank, self.progress.trained
+        if state is not None and state["ranks"] == self._order.ranks and rank in state["rng"]:
+            rng.restore(state["rng"][rank])
+        elif state is not None or rank:  # a first rank 0 goes on with what the script has seeded
+            rng.begin(seed, rank, samples)
+
+    def _damaged(self, name: str, reason: str) -> None:
+        sys.stderr.write(f"hopjob: checkpoint {name} is damaged and passed over: {reason}\n")
+        self._process.line.say(damaged={"file": name, "reason": reason})
+
+
+def _of_all(mine: Any, group: Any) -> list[Any]:  # noqa: ANN401 - anything
+    found = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, mine, group=group)
+    return found

@@ -1,0 +1,104 @@
+"""What happens between two updates: the beat, and what it decides; what the agent hears of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from hopjob.beat import Beat, Met, Probe
+from hopjob.process import Process
+from hopjob.states import Keeper
+from hopjob.timing import WARM
+
+PATIENCE_S = 2.0
+"""how long an order to stop waits for a beat; then rank 0 stops alone"""
+
+
+class Steps:
+    def __init__(self, process: Process, keeper: Keeper, model: torch.nn.Module) -> None:
+        """`model`: as it is called, with DDP around it where there are several ranks."""
+        self._process, self._keeper, self._model = process, keeper, model
+        self._ranks = process.order.ranks
+        self._beat = Beat(self._ranks, keeper.group)
+        self._data_s = 0.0
+        self._updates = self._samples = keeper.progress.updates
+        self._timed = -1
+        self._on_a_gpu = next(model.parameters()).is_cuda
+        if self._ranks > 1:
+            self._time_exchanges()
+
+    def updated(self, data_s: float) -> None:
+        """After an iteration that waited `data_s` for its data."""
+        self._keeper.rate.updated()
+        meets = self._beat.step()
+        if self._beat.probing:
+            self._probe()
+        self._data_s = data_s
+        if meets:
+            self._meet()
+        elif self._overdue():
+            self.stop_alone()
+
+    def stop_alone(self) -> None:
+        """Rank 0's checkpoint is what counts; the others' exchanges end with its process."""
+        if self._process.order.rank == 0:
+            self._keeper.save("stop", alone=True)
+            self._process.ending.stopped()
+
+    def _overdue(self) -> bool:
+        """Iterations have become so much slower that the beat is far off."""
+        asked = self._process.line.stop_asked
+        return asked is not None and time.monotonic() - asked > PATIENCE_S
+
+    def _meet(self) -> None:
+        asked = self._process.line.stop_asked is not None
+        met = self._beat.meet(stop=asked, save=self._keeper.due())
+        self._observed(met)
+        if met.stop:
+            self._keeper.save("stop")
+            if self._keeper.group is not None:
+                dist.barrier(group=self._keeper.group)
+            self._process.ending.stopped()
+        if met.save:
+            self._keeper.save("interval")
+            self._beat.restart()
+        if self._ranks > 1 and self._on_a_gpu:
+            self._time_exchanges()
+
+    def _observed(self, met: Met) -> None:
+        """Iterations while memory is allocated and buckets are built are nobody's throughput."""
+        progress = self._keeper.progress
+        iterations, samples = progress.updates - self._updates, progress.computed - self._samples
+        warm = self._updates >= WARM
+        self._updates, self._samples = progress.updates, progress.computed
+        if warm and self._process.order.rank == 0:
+            self._process.line.say(
+                observed={
+                    "samples": progress.trained,
+                    "seconds": met.seconds,
+                    "iterations": iterations,
+                    "batch": samples / iterations,
+                    "data_s": met.data_s,
+                    "wait_s": met.wait_s,
+                    "unhidden_s": met.unhidden_s,
+                }
+            )
+
+    def _time_exchanges(self) -> None:
+        """DDP's timers are a clock reading on a CPU; on a GPU they are events to wait for, so but few."""
+        rate = self._beat.probe_every if self._on_a_gpu else 1
+        self._model._set_ddp_runtime_logging_sample_rate(rate)  # noqa: SLF001 - torch has no public way
+
+    def _probe(self) -> None:
+        """Of the iteration before: DDP sums its times up when the next one begins."""
+        if self._ranks == 1:
+            self._beat.probe(Probe(self._data_s, 0.0))
+            return
+        times: dict[str, Any] = self._model._get_ddp_logging_data()  # noqa: SLF001
+        if times.get("iteration", -1) != self._timed:
+            self._timed = times.get("iteration", -1)
+            unhidden = times.get("backward_comm_time", 0) - times.get("backward_compute_comm_overlap_time", 0)
+            self._beat.probe(Probe(self._data_s, max(0, unhidden) / 1e9))
