@@ -13,6 +13,7 @@ from schemas.views import JobPage, JobSorting, JobView, NodePage, StatusView, Wh
 
 ESTIMATOR = "hopyard.ask.estimator"
 MONITOR = "hopyard.ask.monitor"
+PLANNER = "hopyard.ask.planner"
 PROFILER = "hopyard.ask.profiler"
 
 
@@ -109,6 +110,23 @@ class Imported(Message, frozen=True, kw_only=True):
     """were there already"""
     wrong: tuple[int, str] | None = None
     """index of the first line that cannot be read, and why; then nothing of the page is entered"""
+
+
+# ---- the planner
+
+
+class JudgePolicy(Question, frozen=True, kw_only=True, tag="judge-policy"):
+    """Whether a policy could plan with these options: only where its code may run can that be said."""
+
+    subject: ClassVar[str] = PLANNER
+
+    policy: str
+    """as `NAME+OPTION=VALUE`"""
+
+
+class PolicyVerdict(Message, frozen=True, kw_only=True):
+    unfit: str
+    """why it could not; empty: it could"""
 
 
 # ---- the profiler
@@ -238,6 +256,7 @@ REPLIES: dict[type[Question], type[Message]] = {
     Calibrate: Calibration,
     ExportStore: StorePage,
     ImportStore: Imported,
+    JudgePolicy: PolicyVerdict,
     FitLoading: FittedLoading,
     TimeAllReduce: AllReduceTimes,
     ReadOutput: OutputPage,
@@ -255,6 +274,7 @@ REPLIES: dict[type[Question], type[Message]] = {
 
 Asked = (
     EstimateQuestion | ShowAccuracy | Calibrate | ExportStore | ImportStore
+    | JudgePolicy
     | FitLoading
     | TimeAllReduce | ReadOutput
     | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes

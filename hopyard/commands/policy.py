@@ -87,35 +87,15 @@ def choose(
 ) -> None:
     """Have the next plan made by another policy. What runs goes on running.
 
-    Options that the policy lacks are refused at once if the policy is
-    installed on this machine too; otherwise the configured policy goes on,
-    and `diag`, `status` and `policy show` say so.
+    A policy that cannot plan, or not with these options, is refused; the
+    cluster's planner says why.
 
     $ hopyard policy set fifo
     $ hopyard policy set hops+moving_cost_s=15
     """
     name = located(name)
-    _check(name)
     choice = change(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
     show(choice, Text(choice.policy), as_json=as_json)
-
-
-def _check(text: str) -> None:
-    """Raises Invalid for options that an installed policy lacks.
-
-    Other policies are left to the stack to check.
-    """
-    from shared.domain.policy_names import parted  # noqa: PLC0415 - costs --help nothing so
-    from shared.runtime.plugins import POLICIES  # noqa: PLC0415 - as above
-
-    try:
-        given = parted(text)
-    except ValueError as error:
-        raise Invalid(str(error)) from None
-    if given.options and given.name in POLICIES.names():
-        from hopyard.actions.scenario import check_policy  # noqa: PLC0415 - brings numpy
-
-        check_policy(text)
 
 
 @policy.command("list")

@@ -211,7 +211,7 @@ class Admission:
         return reply, [kind(at=now, node_id=asked.node_id)]
 
     def _set_policy(self, policy: str, now: float) -> Answer:
-        """The name is judged here; the options only where the policy's code may run, in the planner."""
+        """The name is judged here; what only its code knows, the API has asked the planner before."""
         try:
             refusal = self._policies.refusal(parted(policy).name)
         except ValueError as error:

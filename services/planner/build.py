@@ -1,10 +1,11 @@
 """Puts the planner together by hand."""
 
+from schemas.questions import PLANNER
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.planner.core.folds import FOLDS
 from services.planner.core.planner import Planner
-from services.planner.core.tasks import Look, Prepare, Resolve
+from services.planner.core.tasks import Judge, Look, Prepare, Resolve
 from services.planner.core.triggers import TRIGGERS
 from services.planner.solver.effort import Effort
 from services.planner.work.gauges import gauges
@@ -42,7 +43,13 @@ def build(settings: Settings, ports: Ports) -> Service:
         name="planner",
         core=core,
         facts=subjects_of({*FOLDS, *TRIGGERS}),
-        workers={Look: workers.look, Prepare: workers.prepare, Resolve: workers.resolve},
+        answers=PLANNER,
+        workers={
+            Look: workers.look,
+            Judge: workers.judge,
+            Prepare: workers.prepare,
+            Resolve: workers.resolve,
+        },
         tasks=(candidate.keep, warm),
         troubles=core.troubles,
         gauges=lambda: gauges(workers.fallbacks),

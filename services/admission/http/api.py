@@ -17,11 +17,13 @@ from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, Timelin
 from schemas.plans import Waiting
 from schemas.questions import (
     ExplainJob,
+    JudgePolicy,
     ListJobs,
     ListNodes,
     ListPlans,
     ListRuns,
     ListSummaries,
+    PolicyVerdict,
     Refused,
     ShowJob,
     ShowPlan,
@@ -71,6 +73,7 @@ from services.admission.questions import (
     ShowPolicy,
     Submit,
 )
+from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.clock import Clock
 from shared.runtime.process.reports import reports
@@ -266,7 +269,18 @@ class Api:
 
     async def set_policy(self, request: web.Request) -> web.Response:
         choice = await self._body(request, PolicyChoice)
+        if _has_its_own_say(choice.policy):
+            await self._judge(choice.policy)
         return answer(await self._door.ask(SetPolicy(policy=choice.policy), PolicyChoice))
+
+    async def _judge(self, policy: str) -> None:
+        """Raises Refusal for one that could not plan, Unavailable where no planner says whether it could."""
+        reply = await self._bus.ask(JudgePolicy(policy=policy), self._settings.ask_timeout_real_s)
+        if isinstance(reply, Refused):
+            raise Unavailable(reply.reason)
+        assert isinstance(reply, PolicyVerdict)
+        if reply.unfit:
+            raise Refusal(problems.invalid("$.policy", reply.unfit))
 
     # ---- what jobs print
 
@@ -402,6 +416,15 @@ class Api:
 
 def _asked_for(record: Record, wanted: EventsQuery) -> bool:
     return record.event.at >= wanted.since and about(record.event, wanted.job)
+
+
+def _has_its_own_say(policy: str) -> bool:
+    """Only its code knows its options, and whether it is a policy at all; the rest admission knows."""
+    try:
+        name, options = parted(policy)
+    except ValueError:
+        return False
+    return bool(options) or ":" in name
 
 
 def _id(request: web.Request) -> str:

@@ -16,7 +16,7 @@ that does is dropped, since it would end with its round.
 The latest choice of a policy wins: a `PolicyChosen` over the settings; and a planner that begins to lead
 with another policy in its settings than the previous leader announces that as a `PolicyChosen`. A fact
 names a policy; whether it can plan is asked of the outside (`candidates`), and until it is answered
-plans wait and triggers gather.
+plans wait and triggers gather. Admission asks the same of a policy before it is chosen (`judging`).
 """
 
 import math
@@ -30,12 +30,15 @@ from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
+from services.planner.core.judging import Judging
 from services.planner.core.keeping import kept
 from services.planner.core.publication import Frame, published
 from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
+    Judge,
+    Judged,
     Known,
     Leadership,
     Look,
@@ -51,7 +54,7 @@ from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
 from shared.domain.cluster import round_at
-from shared.domain.core import Effects, Input, Publish, Work, WorkFailed
+from shared.domain.core import Asked, Effects, Input, Publish, Work, WorkFailed
 
 NO_ESTIMATES = "no estimates at all: what runs was kept"
 
@@ -76,6 +79,7 @@ class Planner:
         self.state = State()
         self._settings = settings
         self._candidates = Candidates(settings.policy)
+        self._judging = Judging()
         self._gathered: dict[tuple[Trigger, bool], float] = {}
         """triggers that came before the policy was known: whether a plan caused them, and when a plan is
         due"""
@@ -104,6 +108,8 @@ class Planner:
                 effects = self._publish(message.number, message.decision, now)
             case Known() | Unfit():
                 self._learn_fitness(message)
+            case Asked() | Judged() | WorkFailed(task=Judge()):
+                effects = self._judging.handle(message)
             case WorkFailed(task=Look(policy=policy), reason=reason):
                 self._learn_fitness(Unfit(policy=policy, reason=reason))
             case WorkFailed(task=Prepare() | Resolve() as task, reason=reason):

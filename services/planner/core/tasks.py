@@ -42,6 +42,18 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Judge(msgspec.Struct, frozen=True, kw_only=True):
+    """As `Look`, for somebody who has not chosen the policy yet."""
+
+    policy: str
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    policy: str
+    unfit: str
+    """why it cannot plan; empty: it can"""
+
+
 class Prepare(msgspec.Struct, frozen=True, kw_only=True):
     """Find out what the policy wants to know, and have it estimated."""
 

@@ -4,7 +4,17 @@ import msgspec
 
 from schemas.questions import Estimates
 from schemas.settings import Settings
-from services.planner.core.tasks import Known, Look, Prepare, Prepared, Resolve, Resolved, Unfit
+from services.planner.core.tasks import (
+    Judge,
+    Judged,
+    Known,
+    Look,
+    Prepare,
+    Prepared,
+    Resolve,
+    Resolved,
+    Unfit,
+)
 from services.planner.policies.classical.fifo import Fifo
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import STAND_IN, Decision
@@ -30,7 +40,7 @@ GRACE_REAL_S = 2.0
 
 
 class Workers:
-    """Does `Look`, `Prepare` and `Resolve`."""
+    """Does `Look`, `Judge`, `Prepare` and `Resolve`."""
 
     def __init__(self, settings: Settings, ports: Ports, policies: HelperProcess) -> None:
         self._settings = settings
@@ -45,6 +55,10 @@ class Workers:
         if isinstance(answer, Known | Unfit):
             return answer
         return Unfit(policy=task.policy, reason=_reason(answer))
+
+    async def judge(self, task: Judge) -> Judged:
+        seen = await self.look(Look(policy=task.policy))
+        return Judged(policy=task.policy, unfit=seen.reason if isinstance(seen, Unfit) else "")
 
     async def prepare(self, task: Prepare) -> Prepared:
         wanted, policy, notes = await self._wanted(task)

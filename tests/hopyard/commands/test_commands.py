@@ -237,10 +237,13 @@ def test_the_options_of_a_policy_are_shown(hopyard: Hopyard) -> None:
     assert "policy nonsense is unknown" in hopyard("policy", "show", "nonsense").err
 
 
-def test_an_option_that_the_policy_has_not_is_refused_before_anything_is_asked(hopyard: Hopyard) -> None:
-    refused = hopyard("policy", "set", "hops+speed=1", "--api", "http://127.0.0.1:9")
-    assert refused.code != 0
-    assert "policy hops has no option speed; it has priority_rule" in " ".join(refused.err.split())
+def test_an_option_that_the_policy_has_not_is_refused_in_the_cluster_s_words(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    api.refuses("PUT /v1/policy", 422, "policy hops has no option speed; it has priority_rule", "$.policy")
+    refused = hopyard("policy", "set", "hops+speed=1", "--api", api.url)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == "hopyard: $.policy: policy hops has no option speed; it has priority_rule\n"
 
 
 def test_policy_is_shown_and_set(hopyard: Hopyard, api: CannedApi) -> None:

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from schemas.events import PlanPublished
-from schemas.questions import ESTIMATOR
+from schemas.questions import ESTIMATOR, JudgePolicy, PolicyVerdict
 from schemas.settings import Settings
 from services.planner.build import build
+from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.offload import INLINE, Beside, Offload
@@ -66,3 +67,48 @@ async def test_a_planner_set_to_an_unknown_policy_does_not_start() -> None:
     ports = Ports(bus=MemoryBus(LoopClock()), clock=LoopClock())
     with pytest.raises(UnknownPlugin, match=r"nonsense is unknown; there are fifo, .*hops"):
         build(Settings(policy="nonsense"), ports)
+
+
+VERDICTS = {
+    "hops+moving_cost_s=15": "",
+    "fifo": "",
+    "hops+nonsense=1": "policy hops has no option nonsense; it has priority_rule",
+    "hops+moving_cost_s=much": "policy hops, option moving_cost_s: it may be a number",
+    "hops+moving_cost_s=-1": "policy hops, option moving_cost_s: it may be a number ≥ 0",
+    "hops+priority_rule=lrr": "did you mean lr",
+    "fifo+x=1": "policy fifo has no option x; it has ",
+    "nobody+x=1": "no such policy nobody",
+    "json:loads": "no such policy json:loads",
+}
+"""by what is asked about: part of what it lacks"""
+
+
+async def test_it_says_of_a_policy_whether_it_could_plan_with_such_options() -> None:
+    bus, clock, settings = MemoryBus(LoopClock()), LoopClock(), Settings()
+    ports = Ports(bus=bus, clock=clock, offload=Beside())
+    service = build(settings, ports)
+    planner = asyncio.create_task(Shell(service, ports, settings).run())
+    try:
+        said = {policy: await _verdict(bus, policy) for policy in VERDICTS}
+    finally:
+        planner.cancel()
+        await asyncio.gather(planner, return_exceptions=True)
+        assert service.close is not None
+        await service.close()
+        await bus.close()
+    assert {policy: bool(unfit) for policy, unfit in said.items()} == {
+        policy: bool(part) for policy, part in VERDICTS.items()
+    }
+    assert [policy for policy, part in VERDICTS.items() if part not in said[policy]] == []
+
+
+async def _verdict(bus: MemoryBus, policy: str) -> str:
+    async with asyncio.timeout(60.0):
+        while True:
+            try:
+                verdict = await bus.ask(JudgePolicy(policy=policy), 30.0)
+            except Unavailable:  # the planner is starting
+                await asyncio.sleep(0.01)
+            else:
+                assert isinstance(verdict, PolicyVerdict)
+                return verdict.unfit

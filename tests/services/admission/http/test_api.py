@@ -6,10 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from schemas.base import Message, Question
 from schemas.cluster import Node
-from schemas.events import JobProfiled
+from schemas.events import JobProfiled, PolicyChosen
 from schemas.ids import JobId
-from schemas.questions import ExplainJob, ListJobs, ListNodes, ShowJob, ShowStatus
+from schemas.questions import (
+    PLANNER,
+    ExplainJob,
+    JudgePolicy,
+    ListJobs,
+    ListNodes,
+    PolicyVerdict,
+    ShowJob,
+    ShowStatus,
+)
 from schemas.settings import Settings
 from schemas.views import (
     ClockView,
@@ -322,6 +332,41 @@ async def test_the_policy_is_shown_and_chosen() -> None:
         await api.body("PUT", "/v1/policy", 200, {"policy": "fifo"})
         assert await api.body("GET", "/v1/policy") == {"policy": "fifo"}
         assert (await refused(api, "PUT", "/v1/policy", 422, {"policy": "sia"})).field == "$.policy"
+
+
+async def test_options_of_a_policy_are_judged_by_the_planner() -> None:
+    async with serving(policies_allowed="*") as api:
+        judged: list[str] = []
+
+        async def planner(question: Question) -> Message:
+            assert isinstance(question, JudgePolicy)
+            judged.append(question.policy)
+            return PolicyVerdict(unfit="" if question.policy == "hops+gap=1" else "it has no such option")
+
+        await api.bus.serve("planner", PLANNER, planner)
+        for policy in ("hops+gap=1", "hops+nonsense=1", "json:loads", "nobody+x=1"):
+            how = (200,) if policy == "hops+gap=1" else (422,)
+            await api.body("PUT", "/v1/policy", *how, {"policy": policy})
+        await api.body("PUT", "/v1/policy", 200, {"policy": "fifo"})
+        assert judged == ["hops+gap=1", "hops+nonsense=1", "json:loads", "nobody+x=1"]
+        problem = await refused(api, "PUT", "/v1/policy", 422, {"policy": "hops+nonsense=1"})
+        assert (problem.field, problem.detail) == ("$.policy", "it has no such option")
+        assert [fact.policy for fact in api.driver.published if isinstance(fact, PolicyChosen)] == [
+            "hops+gap=1",
+            "fifo",
+        ]
+
+
+@pytest.mark.parametrize("policy", ["hops+", "hops+=1", "hops nonsense", "+", "", "h" * 500, "hops+a=1+a=2"])
+async def test_what_is_not_written_as_a_policy_is_nobody_asked_about(policy: str) -> None:
+    async with serving() as api:
+        assert (await refused(api, "PUT", "/v1/policy", 422, {"policy": policy})).field == "$.policy"
+
+
+async def test_without_a_planner_a_plain_name_is_taken_and_no_other() -> None:
+    async with serving() as api:
+        await api.body("PUT", "/v1/policy", 200, {"policy": "fifo"})
+        await refused(api, "PUT", "/v1/policy", 503, {"policy": "hops+gap=1"})
 
 
 async def test_the_settings_in_force_are_shown_without_secrets() -> None:
