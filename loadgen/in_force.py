@@ -19,7 +19,7 @@ LIVE_ONLY = frozenset({
     *("log_level", "log_format", "web_host", "web_port", "web_max_body_bytes", "api_url", "api_token"),
     *("speed", "clock_origin", "cluster", "cluster_name", "node", "nodes", "runner", "store"),
     *("policy_load_real_s", "policy_wants_real_s", "policy_memory_max_bytes"),
-    *("output_file_bytes", "output_files", "output_node_bytes"),
+    *("gpus", "node_file", "address", "output_file_bytes", "output_files", "output_node_bytes"),
 })  # fmt: skip
 """of processes, connections, files and the wall clock, none of which a simulation has"""
 

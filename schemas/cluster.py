@@ -35,6 +35,50 @@ class ClusterFile(File, frozen=True, kw_only=True):
     nodes: Annotated[list[NodeGroup], Meta(min_length=1)]
 
 
+Address = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?|::1)?$(?!\n)",
+        description="a host name or an IP address",
+    ),
+]
+
+
+class GpuFile(File, frozen=True, kw_only=True):
+    """A GPU of a machine, by the name that never changes."""
+
+    uuid: Annotated[
+        str,
+        Meta(
+            pattern=r"^GPU-[0-9a-fA-F-]{8,60}$(?!\n)",
+            description="GPU- and a UUID, as nvidia-smi -L prints it",
+        ),
+    ]
+    memory: Positive | None = None
+    """bytes"""
+
+
+class NodeFile(File, frozen=True, kw_only=True):
+    """One machine as its agent announces it: what `hopyard node discover` writes, to be looked over."""
+
+    name: Name
+    gpu_type: Name
+    """one that begins with `cpu` stands for slots of the CPU"""
+    gpus: (
+        Annotated[int, Meta(ge=1, le=64)] | Annotated[tuple[GpuFile, ...], Meta(min_length=1, max_length=64)]
+    )
+    """those that jobs get, in the order of their indices; a number alone: of CPU slots, or the first of the
+    machine"""
+    server: Name = "generic"
+    """server model"""
+    address: Address = ""
+    """at which other nodes reach it; empty: the one from which it reaches NATS"""
+    link_bandwidth: Positive
+    """bytes/s that an all-reduce inside the node achieves"""
+    network_bandwidth: Positive
+    """bytes/s that an all-reduce between such nodes achieves"""
+
+
 class Node(Message, frozen=True, kw_only=True, omit_defaults=True):
     """A server as its agent announces it. Nodes of one type are neighbours in the order of their ids."""
 

@@ -298,6 +298,8 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_d
     """what can train there, each as `MODEL on DATASET`; empty: anything, as far as the node knows"""
     runs_commands: bool = False
     """true: it starts the command of a job; false: jobs are emulated there, and need none"""
+    withheld: dict[int, str] = {}
+    """GPUs of the node that no job gets, by index, and why: somebody else uses them, or they are broken"""
 
     def __post_init__(self) -> None:
         if self.node.node_id != self.node_id:
@@ -329,6 +331,15 @@ class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored"):
     """The drain is over."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+
+class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld"):
+    """From now on these GPUs of the node are the ones that no job gets; all others can be had."""
+
+    identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+    gpus: dict[int, str]
+    """by index, and why; empty: all can be had again"""
 
 
 # ---- workers: one job's processes on one node ---------------------------------------------------------
@@ -431,7 +442,7 @@ Fact = (
     | JobCompleted | JobFailed | JobCancelled
     | ProfilingPlanned | ProfilingAdded | ProfileMeasured | ProfileFailed
     | PlanPublished | PolicyChosen | PlacementRefused
-    | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored
+    | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored | GpusWithheld
     | StartOrdered | GangFormed | StopOrdered | WorkerStarted | WorkerCheckpointed | WorkerStopped
 )  # fmt: skip
 

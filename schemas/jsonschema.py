@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.cluster import ClusterFile
+from schemas.cluster import ClusterFile, NodeFile
 from schemas.events import Fact
 from schemas.jobs import JobFile
 from schemas.problems import SavedProblem, SolveResult
@@ -28,6 +28,7 @@ DOCUMENTS: dict[str, tuple[Any, ...]] = {
     "replies": tuple(REPLIES.values()),
     "job": (JobFile,),
     "cluster": (ClusterFile,),
+    "node": (NodeFile,),
     "scenario": (ScenarioFile,),
     "settings": (Settings,),
     "result": (RunResult,),

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from schemas.base import File
+from schemas.cluster import Address
 
 Seconds = Annotated[float, Meta(gt=0, le=1e8)]
 Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -175,6 +176,20 @@ class Settings(File, frozen=True, kw_only=True):
     """agent: what runs jobs on its node; an entry point of `hopyard.runners`, or `module:attribute`"""
     nodes: str = "cluster-file"
     """agent: what finds the node it stands for; an entry point of `hopyard.nodes`, or `module:attribute`"""
+    gpus: Annotated[
+        str,
+        Meta(
+            pattern=r"^([a-z0-9][a-z0-9-]{0,62}:([1-9]|[1-5][0-9]|6[0-4]))?$(?!\n)",
+            description="TYPE:COUNT as v100:8, or cpu:4 for slots of the CPU; up to 64",
+        ),
+    ] = ""
+    """agent of `this-machine`: what its node has, as `v100:8`, or `cpu:4` for slots of the CPU; empty: the
+    GPUs that the driver names"""
+    node_file: str = ""
+    """agent of `this-machine`: path of the file of its node, as `hopyard node discover` writes it"""
+    address: Address = ""
+    """agent of `this-machine`: host or IP at which other nodes reach it; empty: the one from which it reaches
+    NATS"""
     world: str = "emulated"
     """of the emulated runner: an entry point of `hopyard.worlds`, or `module:attribute`"""
     learnt_from: str = ""

@@ -138,6 +138,10 @@ class NodeView(Message, frozen=True, kw_only=True):
     jobs: dict[JobId, int]
     """GPUs by job"""
     heartbeat_age_s: float | None
+    withheld: dict[int, str] = {}
+    """GPUs that no job gets, by index, and why"""
+    reason: str = ""
+    """why it drains, where somebody said"""
 
 
 class PlanView(Message, frozen=True, kw_only=True):

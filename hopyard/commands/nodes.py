@@ -63,7 +63,7 @@ def nodes(
 
     States: alive, draining, lost.
 
-    Columns: node, type, server, state, busy, heard, jobs, gpus, free.
+    Columns: node, type, server, state, busy, heard, jobs, note, gpus, free.
 
     $ hopyard nodes
     $ hopyard nodes --state draining,lost -q

@@ -5,7 +5,7 @@ from typing import Any
 
 from hopyard.show.causes import cause_text
 from hopyard.show.times import Times
-from hopyard.show.units import duration, in_a_line, number, share
+from hopyard.show.units import duration, in_a_line, number, share, withheld
 from schemas import events as facts
 from schemas.base import Event
 from schemas.placement import LOCKSTEP, Gang
@@ -130,7 +130,12 @@ def _refused(fact: facts.PlacementRefused) -> str:
 def _joined(fact: facts.NodeJoined) -> str:
     node, still = fact.node, len(fact.workers)
     running = f"; {still} placement{'s' if still > 1 else ''} still there" if still else ""
-    return f"joined: {node.gpus} GPUs of {node.gpu_type}{running}"
+    kept = f"; {withheld(fact.withheld)}" if fact.withheld else ""
+    return f"joined: {node.gpus} GPUs of {node.gpu_type}{running}{kept}"
+
+
+def _withheld(fact: facts.GpusWithheld) -> str:
+    return withheld(fact.gpus) if fact.gpus else "has all its GPUs for jobs again"
 
 
 def _start_ordered(fact: facts.StartOrdered) -> str:
@@ -183,8 +188,9 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.NodeJoined: _joined,
     facts.NodeLost: lambda _: "lost: its heartbeats stayed out",
     facts.NodeReturned: lambda _: "is back",
-    facts.NodeDrained: lambda _: "drains: nothing new starts there",
+    facts.NodeDrained: lambda fact: f"drains: {fact.reason or 'nothing new starts there'}",
     facts.NodeRestored: lambda _: "is in use again",
+    facts.GpusWithheld: _withheld,
     facts.StartOrdered: _start_ordered,
     facts.GangFormed: _formed,
     facts.StopOrdered: lambda fact: f"ordered to stop on {fact.node_id}",

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from hopyard.show.columns import Column
 from hopyard.show.tables import state_text
-from hopyard.show.units import brief
+from hopyard.show.units import brief, withheld
 from schemas.views import NodeView
 
-DEFAULT = ("node", "type", "server", "state", "busy", "heard", "jobs")
+DEFAULT = ("node", "type", "server", "state", "busy", "heard", "jobs", "note")
 
 
 def node_columns() -> Mapping[str, Column[NodeView]]:
@@ -20,17 +20,23 @@ def node_columns() -> Mapping[str, Column[NodeView]]:
         "busy": Column("busy", _busy, right=True, spare=2),
         "heard": Column("heard", _heard, spare=5),
         "jobs": Column("jobs", _holders, spare=4, cut=24, parts="running"),
+        "note": Column("note", _note, spare=2, cut=20),
         "gpus": Column("gpus", lambda view: str(view.node.gpus), right=True),
         "free": Column("free", lambda view: str(view.gpus_free), right=True),
     }
 
 
 def _busy(view: NodeView) -> str:
-    return f"{view.node.gpus - view.gpus_free}/{view.node.gpus}"
+    return f"{view.node.gpus - view.gpus_free - len(view.withheld)}/{view.node.gpus}"
 
 
 def _heard(view: NodeView) -> str:
     return "" if view.heartbeat_age_s is None else f"{brief(view.heartbeat_age_s)} ago"
+
+
+def _note(view: NodeView) -> str:
+    """Why it is not in use as a whole."""
+    return "; ".join(part for part in (view.reason, withheld(view.withheld)) if part)
 
 
 def _holders(view: NodeView) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Quantities, and texts of others, as people read them. What is not known is an empty text."""
 
 import math
+from collections.abc import Mapping
 
 from shared.domain.quantities import UNITS_S
 
@@ -29,6 +30,14 @@ def _long(seconds: int) -> str:
     if seconds < DAY_S:
         return f"{seconds // HOUR_S}h {seconds % HOUR_S // MINUTE_S:02d}m"
     return f"{seconds // DAY_S}d {seconds % DAY_S // HOUR_S:02d}h"
+
+
+def withheld(gpus: Mapping[int, str]) -> str:
+    """GPUs that no job gets, and why: those for one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for index in sorted(gpus):
+        reasons.setdefault(gpus[index], []).append(str(index))
+    return "; ".join(f"GPU {','.join(indices)} withheld: {reason}" for reason, indices in reasons.items())
 
 
 def number(value: float | None) -> str:

@@ -167,7 +167,7 @@ class Admission:
 
     def _known_nodes(self) -> list[Node]:
         """Of the cluster file, and every node that ever joined: a lost one may return."""
-        nodes = self._nodes | {node_id: known.node for node_id, known in self.state.nodes.items()}
+        nodes = self._nodes | {node_id: known.whole for node_id, known in self.state.nodes.items()}
         return [nodes[node_id] for node_id in sorted(nodes)]
 
     def _workloads(self) -> frozenset[str]:

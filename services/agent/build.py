@@ -1,6 +1,6 @@
 """Wires the agent of one node."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import uuid4
 
 from schemas.cluster import Node
@@ -11,6 +11,8 @@ from schemas.subjects import subjects_of
 from services.agent.core import Agent
 from services.agent.folds import FOLDS
 from services.agent.tasks import (
+    ALL_WELL,
+    GpusSeen,
     LinesRead,
     ReadLines,
     StartWorker,
@@ -37,12 +39,13 @@ def build(
     *,
     runner: Runner | None = None,
     adopted: tuple[PlacementId, ...] = (),
-    keep: Task | None = None,
+    tasks: Sequence[Task] = (),
+    seen: GpusSeen = ALL_WELL,
 ) -> Service:
     """`node`: by default the one the settings name; `runner`: by default of the kind they name.
 
-    `adopted`: what the runner found of an earlier life. `keep`: what holds the node for as long as the
-    service runs. Raises InvalidFile, InvalidCluster, UnknownNode, UnknownPlugin.
+    `adopted`: what the runner found of an earlier life. `tasks`: what else runs for as long as the service
+    does. `seen`: the GPUs of the node now. Raises InvalidFile, InvalidCluster, UnknownNode, UnknownPlugin.
     """
     node = node or named_node(settings)
     life = life or uuid4().hex
@@ -64,11 +67,12 @@ def build(
             getattr(runner, "workloads", ()),
             runs_commands=getattr(runner, "runs_commands", False),
             adopted=adopted,
+            seen=seen,
         ),
         facts=subjects_of(FOLDS, node.node_id),
         answers=agent_of(node.node_id),
         workers=_workers(runner, output),
-        tasks=[_running(runner, output), beat, *([keep] if keep else [])],
+        tasks=[_running(runner, output), beat, *tasks],
     )
 
 
@@ -85,7 +89,8 @@ async def build_standing(settings: Settings, ports: Ports) -> Service:
         standing.life,
         runner=runner,
         adopted=adopted,
-        keep=standing.keep,
+        tasks=standing.tasks,
+        seen=standing.seen,
     )
 
 

@@ -20,9 +20,12 @@ from schemas.ids import PlacementId
 from schemas.placement import Mode
 from schemas.questions import ReadOutput, Refused, TimeAllReduce
 from services.agent.folds import FOLDS, fold, gpus_wanted
+from services.agent.looks import GpuLooks
 from services.agent.reports import effects_of
 from services.agent.state import State, WorkerState
 from services.agent.tasks import (
+    ALL_WELL,
+    GpusSeen,
     Interrupted,
     LinesRead,
     ReadLines,
@@ -44,7 +47,7 @@ class Agent:
     """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs.
 
     `workloads`: those that it can train; none: any. `runs_commands`: whether jobs are processes there.
-    `adopted`: workers of an earlier life, as the runner found them.
+    `adopted`: workers of an earlier life, as the runner found them. `seen`: its GPUs before.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Agent:
         *,
         runs_commands: bool = False,
         adopted: tuple[PlacementId, ...] = (),
+        seen: GpusSeen = ALL_WELL,
     ) -> None:
         self.state = State()
         self._modes = modes
@@ -66,6 +70,7 @@ class Agent:
         self._adopted = adopted
         self._early: list[Report] = []
         """reports from before the life began: what they are about is not known yet"""
+        self._gpus = GpuLooks(node.node_id, seen)
 
     def handle(self, message: Input, now: float) -> Effects:
         """Raises Superseded."""
@@ -78,10 +83,10 @@ class Agent:
                 return [_reply(message)]
             case WorkFailed(StartWorker(order=order), reason):
                 return self._report(Interrupted(order.placement_id, f"could not be started: {reason}"), now)
-            case _ if isinstance(message, Report):
-                return self._report(message, now)
+            case GpusSeen():
+                return self._gpus.seen(self.state, message, now) if self.state.life == self._life else []
             case _:
-                return []
+                return self._report(message, now) if isinstance(message, Report) else []
 
     def next_wakeup(self) -> float | None:
         return None
@@ -99,6 +104,7 @@ class Agent:
             modes=tuple(sorted(mode.tag() for mode in self._modes)),
             workloads=self._workloads,
             runs_commands=self._runs_commands,
+            withheld=self._gpus.first(self.state, self._adopted),
         )
         return [Publish(joined)]
 
@@ -109,7 +115,7 @@ class Agent:
             self._early.append(report)
             return []
         worker = self.state.workers.get(report.placement_id)
-        return effects_of(worker, report, now) if worker else []
+        return effects_of(worker, self._gpus.judged(worker, report), now) if worker else []
 
     # ---- questions
 
@@ -178,7 +184,8 @@ class Agent:
     def _objection(self, order: StartOrdered) -> str:
         if not self._takes(order):
             return f"the runner on {self._node.node_id} runs no {order.gang.mode} gangs"
-        return f"{gpus_wanted(order)} GPUs wanted, {len(self.state.free(self._node.gpus))} free"
+        free, kept = len(self.state.free(self._node.gpus)), len(self.state.withheld)
+        return f"{gpus_wanted(order)} GPUs wanted, {free} free{f', {kept} withheld' if kept else ''}"
 
     def _stop(self, order: StopOrdered, now: float, *, changed: bool) -> Effects:
         if changed:

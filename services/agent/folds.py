@@ -9,6 +9,7 @@ from typing import Any
 from schemas.base import Event
 from schemas.events import (
     GangFormed,
+    GpusWithheld,
     NodeJoined,
     StartOrdered,
     StopOrdered,
@@ -35,9 +36,14 @@ def gpus_wanted(order: StartOrdered) -> int:
 def _joined(state: State, joined: NodeJoined, _: int) -> bool:
     if joined.life == state.life:
         return False
-    state.life = joined.life
+    state.life, state.withheld = joined.life, dict(joined.withheld)
     for placement_id in [key for key in state.workers if key not in joined.workers]:
         _end(state, placement_id)
+    return True
+
+
+def _withheld(state: State, fact: GpusWithheld, _: int) -> bool:
+    state.withheld = dict(fact.gpus)
     return True
 
 
@@ -82,6 +88,7 @@ def _end(state: State, placement_id: PlacementId) -> bool:
 
 FOLDS: Mapping[type[Event], Callable[[State, Any, int], bool]] = {
     NodeJoined: _joined,
+    GpusWithheld: _withheld,
     StartOrdered: _start_ordered,
     WorkerStarted: _moved,
     GangFormed: _moved,

@@ -65,10 +65,18 @@ class State(msgspec.Struct, kw_only=True):
     workers: dict[PlacementId, Worker] = {}
     ended: dict[PlacementId, None] = {}
     """the oldest first"""
+    withheld: dict[int, str] = {}
+    """GPUs that no worker gets, by index, and why"""
+
+    @property
+    def held(self) -> set[int]:
+        """Indices of GPUs that workers own."""
+        return {index for worker in self.workers.values() for index in worker.gpu_indices}
 
     def free(self, gpus: int) -> list[int]:
-        """Indices nobody owns, of a node's `gpus`, the lowest first."""
-        indices = [index for worker in self.workers.values() for index in worker.gpu_indices]
-        owned = set(indices)
-        assert len(owned) == len(indices), "a GPU has one owner"
-        return [index for index in range(gpus) if index not in owned]
+        """Indices that nobody owns and that are not withheld, of a node's `gpus`, the lowest first."""
+        owned = self.held
+        assert len(owned) == sum(len(worker.gpu_indices) for worker in self.workers.values()), (
+            "one owner each"
+        )
+        return [index for index in range(gpus) if index not in owned and index not in self.withheld]

@@ -57,6 +57,18 @@ class Timed(msgspec.Struct, frozen=True):
     times: AllReduceTimes
 
 
+class GpusSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """How the GPUs of the node are, by index and in words; those that are well and unused are left out."""
+
+    busy: dict[int, str]
+    """in use, by our workers too"""
+    broken: dict[int, str]
+    """not to be used until they are mended"""
+
+
+ALL_WELL = GpusSeen(busy={}, broken={})
+
+
 class Started(msgspec.Struct, frozen=True):
     """The processes are up and restored.
 

@@ -75,7 +75,9 @@ def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
     for worker in known.workers.values() if known.alive else ():
         jobs[worker.job_id] = jobs.get(worker.job_id, 0) + worker.gpus
     return NodeView(
-        node=known.node,
+        node=known.whole,
+        withheld=known.withheld,
+        reason=known.drained_for,
         state=node_state(known),
         gpus_free=max(known.node.gpus - known.gpus_in_use, 0) if known.alive else 0,
         jobs=jobs,

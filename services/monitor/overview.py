@@ -47,7 +47,7 @@ def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
             NodeLane(
                 node_id=node_id,
                 gpu_type=known.node.gpu_type,
-                gpus=known.node.gpus,
+                gpus=known.whole.gpus,
                 state=node_state(known),
             )
             for node_id, known in sorted(cluster.ledger.nodes.items())

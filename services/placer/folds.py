@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.base import Event
 from schemas.events import (
+    GpusWithheld,
     JobCancelled,
     JobCompleted,
     JobFailed,
@@ -232,7 +233,7 @@ def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
             yield stop_order(placed, lost.node_id, lost.at)  # read once it returns
 
 
-def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored) -> None:
+def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld) -> None:
     fold_node(state.nodes, fact, known_node)
 
 
@@ -271,4 +272,5 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,
+    GpusWithheld: _node_changed,
 }

@@ -15,6 +15,7 @@ import msgspec
 
 from schemas.base import Event
 from schemas.events import (
+    GpusWithheld,
     JobCancelled,
     JobProfiled,
     JobRejected,
@@ -46,7 +47,15 @@ from shared.domain.iteration import unhidden_share
 
 ABOUT_RUNS = (StartOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
 """facts that say nothing about what a job needs"""
-ROOM = (JobSubmitted, NodeJoined, NodeReturned, NodeRestored, ProfilingPlanned, ProfilingAdded)
+ROOM = (
+    JobSubmitted,
+    NodeJoined,
+    NodeReturned,
+    NodeRestored,
+    GpusWithheld,
+    ProfilingPlanned,
+    ProfilingAdded,
+)
 """facts after which a job may be measured at once"""
 FREED = (WorkerStopped, ProfileMeasured, ProfileFailed, PlacementRefused)
 """facts after which it may be a little later"""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from schemas.base import Event
 from schemas.events import (
+    GpusWithheld,
     JobCancelled,
     JobProfiled,
     JobRejected,
@@ -194,7 +195,9 @@ def _lost(state: State, fact: NodeLost, _: int) -> None:
             _excuse(run, "the node is lost")
 
 
-def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored, _: int) -> None:
+def _node_changed(
+    state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld, _: int
+) -> None:
     fold_node(state.nodes, fact, known_node)
 
 
@@ -226,6 +229,7 @@ FOLDS: dict[type[Event], Fold] = {
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,
+    GpusWithheld: _node_changed,
     StartOrdered: _ordered,
     WorkerStarted: _started,
     WorkerStopped: _stopped,

@@ -2,7 +2,8 @@
 
     joined → alive ⇄ lost
 
-A drain lasts until the node is restored: it outlives a loss and a new life of the agent.
+A drain lasts until the node is restored: it outlives a loss and a new life of the agent. GPUs that are
+withheld are a matter of one life: `node` has as many GPUs as jobs can get.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +12,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from schemas.cluster import Node
-from schemas.events import NodeDrained, NodeEvent, NodeJoined, NodeLost, NodeRestored, NodeReturned
+from schemas.events import (
+    GpusWithheld,
+    NodeDrained,
+    NodeEvent,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+)
 from schemas.ids import NodeId
 from schemas.placement import ONLY_LOCKSTEP
 
@@ -20,6 +29,7 @@ class KnownNode(msgspec.Struct, kw_only=True):
     """A node that joined once. Whoever keeps more about nodes extends it, or keeps it beside."""
 
     node: Node
+    """with the GPUs that are not withheld"""
     life: str = ""
     """of its agent, as it joined last"""
     modes: tuple[str, ...] = ONLY_LOCKSTEP
@@ -30,24 +40,41 @@ class KnownNode(msgspec.Struct, kw_only=True):
     """whether it starts the command of a job"""
     alive: bool = True
     draining: bool = False
+    drained_for: str = ""
+    """why it drains, where somebody said"""
+    withheld: dict[int, str] = {}
+    """GPUs that no job gets, by index, and why"""
 
     @property
     def usable(self) -> bool:
         """Whether something new may start on it."""
-        return self.alive and not self.draining
+        return self.alive and not self.draining and self.node.gpus > 0
+
+    @property
+    def whole(self) -> Node:
+        """The node with all its GPUs."""
+        return _with_gpus(self.node, self.node.gpus + len(self.withheld)) if self.withheld else self.node
+
+    def withhold(self, gpus: Mapping[int, str]) -> None:
+        whole = self.whole
+        self.withheld = {index: gpus[index] for index in sorted(gpus) if 0 <= index < whole.gpus}
+        self.node = _with_gpus(whole, whole.gpus - len(self.withheld))
 
 
 N = TypeVar("N", bound=KnownNode)
 
 
 def known_node(joined: NodeJoined) -> KnownNode:
-    return KnownNode(
-        node=joined.node,
-        life=joined.life,
-        modes=joined.modes,
-        workloads=joined.workloads,
-        runs_commands=joined.runs_commands,
-    )
+    return as_joined(KnownNode(node=joined.node), joined)
+
+
+def as_joined(known: N, joined: NodeJoined) -> N:
+    """What a node says of itself when it joins."""
+    known.life, known.modes, known.workloads = joined.life, joined.modes, joined.workloads
+    known.runs_commands = joined.runs_commands
+    known.node, known.withheld = joined.node, {}
+    known.withhold(joined.withheld)
+    return known
 
 
 def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined], N]) -> None:
@@ -63,8 +90,8 @@ def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined
 
 
 def _joined(known: KnownNode, fact: NodeJoined) -> None:
-    known.node, known.life, known.modes, known.alive = fact.node, fact.life, fact.modes, True
-    known.workloads, known.runs_commands = fact.workloads, fact.runs_commands
+    known.alive = True
+    as_joined(known, fact)
 
 
 def _lost(known: KnownNode, _: NodeLost) -> None:
@@ -75,12 +102,20 @@ def _returned(known: KnownNode, _: NodeReturned) -> None:
     known.alive = True
 
 
-def _drained(known: KnownNode, _: NodeDrained) -> None:
-    known.draining = True
+def _drained(known: KnownNode, fact: NodeDrained) -> None:
+    known.draining, known.drained_for = True, fact.reason
 
 
 def _restored(known: KnownNode, _: NodeRestored) -> None:
-    known.draining = False
+    known.draining, known.drained_for = False, ""
+
+
+def _withheld(known: KnownNode, fact: GpusWithheld) -> None:
+    known.withhold(fact.gpus)
+
+
+def _with_gpus(node: Node, gpus: int) -> Node:
+    return node if node.gpus == gpus else msgspec.structs.replace(node, gpus=gpus)
 
 
 NODE_FOLDS: Mapping[type[NodeEvent], Callable[[KnownNode, Any], None]] = {
@@ -89,4 +124,5 @@ NODE_FOLDS: Mapping[type[NodeEvent], Callable[[KnownNode, Any], None]] = {
     NodeReturned: _returned,
     NodeDrained: _drained,
     NodeRestored: _restored,
+    GpusWithheld: _withheld,
 }

@@ -1,6 +1,6 @@
 """Which node an agent stands for where its settings name none: the first that no other agent has claimed.
 
-A claim is a lease on the bus, with the agent's life as its value. While the bus is away no other agent
+A claim is a lease on the bus; its value names the holder. While the bus is away no other agent
 can take it; an agent ends only when another one has its claim.
 """
 
@@ -25,14 +25,16 @@ class ClaimLost(RuntimeError):
 
 
 class Claim:
-    """`lease_s`: real seconds for which a claim lasts without renewal."""
+    """`holder`: the agent's life, or a name that outlives it, by which its next life has the claim at once.
 
-    def __init__(self, bus: Bus, clock: Clock, node: Node, *, life: str, lease_s: float) -> None:
+    `lease_s`: real seconds for which a claim lasts without renewal.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, node: Node, *, holder: str, lease_s: float) -> None:
         self.node = node
-        self.life = life
         self._clock = clock
         self._lease_s = lease_s
-        self._lease = Lease(bus, f"claim/{node.node_id}", life.encode(), ttl_s=lease_s)
+        self._lease = Lease(bus, f"claim/{node.node_id}", holder.encode(), ttl_s=lease_s)
 
     async def take(self) -> bool:
         """Renew the claim, or win it (again, where it ran out); false: another agent has it.
@@ -52,12 +54,12 @@ class Claim:
             await pause(self._clock, self._lease_s)
 
 
-async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, life: str, lease_s: float) -> Claim:
+async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, holder: str, lease_s: float) -> Claim:
     """Claim the first node that no agent has; while all are taken, wait until one is free."""
     waits = False
     while True:
         for node in nodes:
-            attempt = Claim(bus, clock, node, life=life, lease_s=lease_s)
+            attempt = Claim(bus, clock, node, holder=holder, lease_s=lease_s)
             try:
                 if await attempt.take():
                     log.info("node claimed", node=node.node_id)

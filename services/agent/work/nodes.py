@@ -7,6 +7,7 @@ import msgspec
 
 from schemas.cluster import ClusterFile, Node
 from schemas.settings import Settings
+from services.agent.tasks import ALL_WELL, GpusSeen
 from services.agent.work.claim import claim
 from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
@@ -23,8 +24,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     life: str
     """new at every start of the agent"""
-    keep: Task | None = None
-    """what holds the node while the agent runs; it raises once another agent stands for it"""
+    tasks: tuple[Task, ...] = ()
+    """for as long as the agent runs: one holds the node, and raises once another agent stands for it"""
+    seen: GpusSeen = ALL_WELL
+    """the GPUs of the node"""
 
 
 class NodeProvider(Protocol):
@@ -41,8 +44,8 @@ async def of_cluster_file(settings: Settings, ports: Ports) -> Standing:
     if settings.node:
         return Standing(node=named_node(settings), life=life)
     nodes = _cluster_nodes(settings)
-    held = await claim(ports.bus, ports.clock, nodes, life=life, lease_s=settings.node_lease_real_s)
-    return Standing(node=held.node, life=life, keep=held.keep)
+    held = await claim(ports.bus, ports.clock, nodes, holder=life, lease_s=settings.node_lease_real_s)
+    return Standing(node=held.node, life=life, tasks=(held.keep,))
 
 
 def named_node(settings: Settings) -> Node:

@@ -5,6 +5,7 @@ from typing import Any
 
 from schemas.base import Event
 from schemas.events import (
+    GpusWithheld,
     JobCancelled,
     JobCompleted,
     JobEvent,
@@ -229,6 +230,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,
+    GpusWithheld: _node_changed,
     StartOrdered: _start_ordered,
     StopOrdered: _stop_ordered,
     WorkerStarted: _worker_started,

@@ -2,6 +2,7 @@
 
 from schemas.base import Event
 from schemas.events import (
+    GpusWithheld,
     JobCancelled,
     JobCompleted,
     JobFailed,
@@ -33,6 +34,7 @@ TRIGGERS: dict[type[Event], Trigger] = {
     NodeJoined: Trigger.NODE,
     NodeReturned: Trigger.NODE,
     NodeRestored: Trigger.NODE,
+    GpusWithheld: Trigger.NODE,
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from schemas.base import Event
 from schemas.events import (
+    GpusWithheld,
     JobCancelled,
     JobCompleted,
     JobFailed,
@@ -99,6 +100,7 @@ FOLDS: Mapping[type[Event], Callable[[Ledger, Any], None]] = {
     NodeReturned: cluster.come_back,
     NodeDrained: cluster.change,
     NodeRestored: cluster.change,
+    GpusWithheld: cluster.change,
     StartOrdered: cluster.order_start,
     StopOrdered: cluster.order_stop,
     WorkerStarted: cluster.start_worker,

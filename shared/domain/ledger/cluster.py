@@ -24,7 +24,7 @@ from schemas.plans import LeftOut, Placement, PlanKind, Waiting
 from schemas.views import PlanView
 from shared.domain.ledger.jobs import broken_as, count_interruption, is_present
 from shared.domain.ledger.records import Broken, Chosen, Ledger, NodeRecord, PlanRecord, Verdict, WorkerRecord
-from shared.domain.nodes import fold_node
+from shared.domain.nodes import as_joined, fold_node
 from shared.domain.states import JobState
 
 REFUSED = "refused"
@@ -181,7 +181,7 @@ def change(ledger: Ledger, fact: NodeEvent) -> None:
 
 
 def _record(fact: NodeJoined) -> NodeRecord:
-    return NodeRecord(node=fact.node, life=fact.life, modes=fact.modes, up_since=fact.at, settled_at=fact.at)
+    return as_joined(NodeRecord(node=fact.node, up_since=fact.at, settled_at=fact.at), fact)
 
 
 # ---- workers

@@ -14,7 +14,7 @@ from schemas.measurements import Measured, Stretch
 from schemas.placement import LOCKSTEP, Gang, Lockstep, Mode, Relaxed, Sync
 from schemas.settings import Settings
 from services.agent.core import Agent
-from services.agent.tasks import Report
+from services.agent.tasks import ALL_WELL, GpusSeen, Report
 from services.agent.work.world import DoesNotFit
 from shared.domain.core import Effects, Publish, Send, Work
 
@@ -93,7 +93,7 @@ def joined(life: str = LIFE, at: float = 0.0, gpus: int = 4) -> NodeJoined:
 class Bench:
     """An agent in its life, whose own facts come straight back; its orders to the runner pile up.
 
-    `adopted`: what its runner found. `before`: what it replays of earlier lives.
+    `adopted`: what its runner found. `before`: what it replays of earlier lives. `seen`: its GPUs before.
     """
 
     def __init__(
@@ -103,8 +103,9 @@ class Bench:
         life: str = LIFE,
         adopted: Sequence[str] = (),
         before: Sequence[Event] = (),
+        seen: GpusSeen = ALL_WELL,
     ) -> None:
-        self.core = Agent(node(gpus=gpus), life, MODES, adopted=tuple(map(PlacementId, adopted)))
+        self.core = Agent(node(gpus=gpus), life, MODES, adopted=tuple(map(PlacementId, adopted)), seen=seen)
         for fact in before:
             self.core.handle(fact, fact.at)
         self.log: list[Event] = []
@@ -112,7 +113,7 @@ class Bench:
         self.sent: list[object] = []
         self.perform(self.core.resume(0.0))
 
-    def tell(self, message: Event | Report, at: float = 0.0) -> list[Event]:
+    def tell(self, message: Event | Report | GpusSeen, at: float = 0.0) -> list[Event]:
         """Handle it and all that follows; the facts that were published."""
         if isinstance(message, Event):
             self.log.append(message)

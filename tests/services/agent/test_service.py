@@ -175,7 +175,11 @@ def test_an_agent_is_built_for_the_node_the_settings_name(tmp_path: Path) -> Non
     service = build(settings, Ports(bus=MemoryBus(LoopClock()), clock=LoopClock()))
     assert service.name == "agent-n-1"
     orders = ("gang-formed", "start-ordered", "started", "stop-ordered", "stopped")
-    assert service.facts == ("hopyard.node.n-1.joined", *(f"hopyard.worker.n-1.{fact}" for fact in orders))
+    about_it = ("gpus-withheld", "joined")
+    assert service.facts == (
+        *(f"hopyard.node.n-1.{fact}" for fact in about_it),
+        *(f"hopyard.worker.n-1.{fact}" for fact in orders),
+    )
 
 
 def test_two_agents_built_alike_have_lives_of_their_own() -> None:

@@ -2,7 +2,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.events import NodeDrained, NodeEvent, NodeJoined, NodeLost, NodeRestored, NodeReturned
+from schemas.events import (
+    GpusWithheld,
+    NodeDrained,
+    NodeEvent,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+)
 from schemas.ids import NodeId
 from shared.domain.nodes import NODE_FOLDS, KnownNode, fold_node, known_node
 from tests.fact_builders import a_node
@@ -40,10 +48,47 @@ def test_a_drain_outlives_a_loss_and_a_new_life() -> None:
     assert after(*drained, NodeRestored(at=4.0, node_id=HERE)).usable
 
 
+def withheld(*gpus: int, at: float = 2.0) -> GpusWithheld:
+    return GpusWithheld(at=at, node_id=HERE, gpus=dict.fromkeys(gpus, "in use"))
+
+
+def test_gpus_that_are_withheld_are_not_there_to_be_had() -> None:
+    known = after(joined(), withheld(3, 0))
+    assert known.node.gpus == a_node(HERE).gpus - 2
+    assert known.whole == a_node(HERE)
+    assert list(known.withheld) == [0, 3]
+    assert after(joined(), withheld(0, 3), withheld(1)).node.gpus == a_node(HERE).gpus - 1
+    assert after(joined(), withheld(0, 3), withheld()) == after(joined())
+
+
+def test_a_node_with_no_gpu_to_be_had_is_not_usable() -> None:
+    everything = range(a_node(HERE).gpus)
+    assert not after(joined(), withheld(*everything)).usable
+    assert after(joined(), withheld(*everything), withheld(0)).usable
+
+
+def test_a_new_life_says_anew_what_is_withheld() -> None:
+    again = msgspec.structs.replace(joined("two"), withheld={1: "broken"})
+    assert after(joined(), withheld(0, 3), joined("two")) == after(joined("two"))
+    assert after(joined(), withheld(0, 3), again).withheld == {1: "broken"}
+    assert after(again).node.gpus == a_node(HERE).gpus - 1
+
+
+def test_gpus_that_a_node_has_not_cannot_be_withheld() -> None:
+    assert after(joined(), withheld(0, 99, -1)).withheld == {0: "in use"}
+
+
+def test_why_a_node_drains_is_known_until_it_is_restored() -> None:
+    drained = (joined(), NodeDrained(at=2.0, node_id=HERE, reason="GPU 3: broken"))
+    assert after(*drained).drained_for == "GPU 3: broken"
+    assert after(*drained, NodeRestored(at=4.0, node_id=HERE)).drained_for == ""
+
+
 def test_facts_about_a_node_that_never_joined_change_nothing() -> None:
     nodes: dict[NodeId, KnownNode] = {}
     for kind in set(NODE_FOLDS) - {NodeJoined}:
-        fold_node(nodes, msgspec.convert({"fact": kind.tag(), "at": 1.0, "node_id": HERE}, kind), known_node)
+        raw = {"fact": kind.tag(), "at": 1.0, "node_id": HERE, "gpus": {}}
+        fold_node(nodes, msgspec.convert(raw, kind), known_node)
     assert nodes == {}
 
 

@@ -39,7 +39,7 @@ def played(scene: Callable[[MemoryBus], Awaitable[None]]) -> None:
 
 
 async def take(bus: MemoryBus, life: str, nodes: tuple[Node, ...] = NODES) -> Claim:
-    return await claim(bus, LoopClock(), nodes, life=life, lease_s=LEASE_S)
+    return await claim(bus, LoopClock(), nodes, holder=life, lease_s=LEASE_S)
 
 
 def test_agents_claim_one_node_each() -> None:

@@ -1,0 +1,138 @@
+"""What a machine brings into a cluster: GPUs, by a node file, by the settings, or as its driver has them."""
+
+import os
+import socket
+from collections.abc import Sequence
+
+import msgspec
+
+from schemas.cluster import GpuFile, Node, NodeFile
+from schemas.ids import GpuType, NodeId
+from schemas.settings import Settings
+from services.agent.gpus.bandwidths import link_bandwidth, network_bandwidth
+from services.agent.gpus.names import gpu_type_of, is_cpu, node_name_of
+from services.agent.gpus.nvml import Device, NoNvml, Nvml, driver_loaded
+from shared.runtime.files import fault, read_file
+
+
+class NoGpus(LookupError):
+    """The machine has not the GPUs that are asked for, or none at all; the text says which."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine as its agent announces it, and what only the agent needs to know."""
+
+    file: NodeFile
+    uuids: tuple[str, ...] = ()
+    """of its GPUs, by index; empty where the driver cannot be asked"""
+    left_out: str = ""
+    """GPUs that are there and not in the node, in words; empty: none"""
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """What CUDA_VISIBLE_DEVICES calls the GPUs, by index; empty: the slots of a CPU have no GPU."""
+        count = self.file.gpus if isinstance(self.file.gpus, int) else len(self.file.gpus)
+        return () if is_cpu(self.file.gpu_type) else self.uuids or tuple(map(str, range(count)))
+
+
+def visible_devices(settings: Settings) -> tuple[str, ...]:
+    """`Machine.visible` of the machine that the settings describe. Raises NoGpus, InvalidFile."""
+    return machine_of(settings).visible
+
+
+def machine_of(settings: Settings) -> Machine:
+    """Raises NoGpus, InvalidFile."""
+    devices, why_not = _devices()
+    if settings.node_file:
+        return _of_file(settings.node_file, devices, why_not)
+    if settings.gpus:
+        gpu_type, _, count = settings.gpus.partition(":")
+        return _of_count(described(settings, GpuType(gpu_type), int(count)), devices)
+    if not devices:
+        raise NoGpus(
+            f"no GPU is found ({why_not}); --gpus cpu:{_cores()} has slots of the CPU stand for them"
+        )
+    return _of_devices(settings, devices)
+
+
+def node_of(file: NodeFile, address: str = "") -> Node:
+    """`address`: for a file that names none."""
+    return Node(
+        node_id=NodeId(file.name),
+        gpu_type=GpuType(file.gpu_type),
+        gpus=file.gpus if isinstance(file.gpus, int) else len(file.gpus),
+        server=file.server,
+        link_bandwidth=file.link_bandwidth,
+        network_bandwidth=file.network_bandwidth,
+        address=file.address or address,
+    )
+
+
+def described(settings: Settings, gpu_type: GpuType, gpus: int | tuple[GpuFile, ...]) -> NodeFile:
+    """The node that the settings name, with what is usual for GPUs of that type."""
+    return NodeFile(
+        name=settings.node or node_name_of(socket.gethostname()),
+        gpu_type=gpu_type,
+        gpus=gpus,
+        address=settings.address,
+        link_bandwidth=link_bandwidth(gpu_type)[0],
+        network_bandwidth=network_bandwidth()[0],
+    )
+
+
+def _devices() -> tuple[tuple[Device, ...], str]:
+    """Those that the driver names; where there are none, why."""
+    try:
+        nvml = Nvml()
+        try:
+            return nvml.devices(), "NVML knows of none"
+        finally:
+            nvml.close()
+    except NoNvml as error:
+        return (), f"{error}{', though the driver is loaded' if driver_loaded() else ''}"
+
+
+def _of_file(path: str, devices: Sequence[Device], why_not: str) -> Machine:
+    file = read_file(path, NodeFile)
+    if isinstance(file.gpus, int):
+        return _of_count(file, devices)
+    if is_cpu(file.gpu_type):
+        raise fault(path, "$.gpus", f"slots of type {file.gpu_type} have no UUIDs: give their number")
+    uuids = tuple(gpu.uuid for gpu in file.gpus)
+    known = {device.uuid for device in devices}
+    for index, uuid in enumerate(uuids):
+        if uuid in uuids[:index]:
+            raise fault(path, f"$.gpus[{index}].uuid", f"{uuid} is given twice")
+        if uuid not in known:
+            reason = "" if devices else f" ({why_not})"
+            raise fault(path, f"$.gpus[{index}].uuid", f"this machine has no GPU {uuid}{reason}")
+    return Machine(file=file, uuids=uuids)
+
+
+def _of_count(file: NodeFile, devices: Sequence[Device]) -> Machine:
+    """The first so many; where the driver cannot be asked it is taken on trust."""
+    assert isinstance(file.gpus, int), "a list names its GPUs"
+    if is_cpu(file.gpu_type) or not devices:
+        return Machine(file=file)
+    if file.gpus > len(devices):
+        raise NoGpus(f"{file.gpus} GPUs of {file.gpu_type} are asked for, and the machine has {len(devices)}")
+    return Machine(file=file, uuids=tuple(device.uuid for device in devices[: file.gpus]))
+
+
+def _of_devices(settings: Settings, devices: Sequence[Device]) -> Machine:
+    """All of the most frequent type, the first of those: a node has GPUs of one type."""
+    types = [gpu_type_of(device.name) for device in devices]
+    chosen = max(types, key=types.count)
+    ours = [device for device, gpu_type in zip(devices, types, strict=True) if gpu_type == chosen]
+    others = sorted({gpu_type for gpu_type in types if gpu_type != chosen})
+    return Machine(
+        file=described(
+            settings, chosen, tuple(GpuFile(uuid=device.uuid, memory=device.memory) for device in ours)
+        ),
+        uuids=tuple(device.uuid for device in ours),
+        left_out=f"{len(devices) - len(ours)} of {', '.join(others)}" if others else "",
+    )
+
+
+def _cores() -> int:
+    return min(len(os.sched_getaffinity(0)), 64)

@@ -1,0 +1,29 @@
+"""From a GPU's name as its driver gives it to the name of its type in cluster files. Pure."""
+
+import re
+
+from schemas.ids import GpuType
+
+CPU = "cpu"
+"""a type that begins so has no GPUs: each is a slot of the machine's CPU"""
+MAKERS = frozenset({"nvidia", "tesla", "geforce", "gpu", "generation", "graphics"})
+"""words that distinguish no type"""
+FORMS = re.compile(r"^(sxm\d*|pcie|nvl|dgxs|\d+gb|hbm\d*e?)$")
+"""words for a board or a memory size: one type, unless a node file names another"""
+LENGTH_AT_MOST = 63
+
+
+def gpu_type_of(name: str) -> GpuType:
+    """`Tesla V100-SXM2-16GB` is a `v100`, `NVIDIA GeForce GTX 1080 Ti` a `gtx-1080-ti`."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    telling = [word for word in words if word not in MAKERS and not FORMS.match(word)]
+    return GpuType("-".join(telling or words)[:LENGTH_AT_MOST].strip("-") or "gpu")
+
+
+def is_cpu(gpu_type: str) -> bool:
+    return gpu_type == CPU or gpu_type.startswith(f"{CPU}-")
+
+
+def node_name_of(host: str) -> str:
+    """A host's name as a node's: without its domain, in the letters that names are made of."""
+    return re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower())[:LENGTH_AT_MOST].strip("-") or "node"

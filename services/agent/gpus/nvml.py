@@ -1,0 +1,155 @@
+"""The seam to the driver: NVIDIA's management library (NVML), by way of nvidia-ml-py, which is optional.
+
+It reads, and changes nothing about a GPU. What a GPU does not support counts as not the case: cards without
+ECC have no rows to remap, and consumer cards report less than others.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+A = TypeVar("A")
+
+DRIVER = Path("/proc/driver/nvidia/version")
+"""there while the kernel module is loaded"""
+EVENTS_AT_MOST = 100
+"""read in one go"""
+
+
+class NoNvml(OSError):
+    """NVML cannot be used here; the text says why."""
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU as the driver names it."""
+
+    uuid: str
+    name: str
+    memory: float
+    """bytes"""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU at one moment."""
+
+    processes: tuple[int, ...] = ()
+    """that compute on it, by their ids, as far as they can be seen from here"""
+    memory_used: float = 0.0
+    """bytes"""
+    utilisation: int = 0
+    """percent of the last moments in which a kernel ran"""
+    partitioned: bool = False
+    """cut into instances (MIG): the whole is nobody's"""
+    remap_pending: bool = False
+    """memory rows or pages are to be replaced at the next reset"""
+    remap_failed: bool = False
+    lost: bool = False
+    """the driver cannot reach it any more"""
+
+
+class Xid(msgspec.Struct, frozen=True, kw_only=True):
+    """An error that the driver reported of a GPU."""
+
+    uuid: str
+    code: int
+
+
+class Nvml:
+    """A session with the library. Raises NoNvml where there is none."""
+
+    def __init__(self) -> None:
+        try:
+            self._lib = import_module("pynvml")
+        except ModuleNotFoundError:
+            raise NoNvml("nvidia-ml-py is not installed (pip install 'hopyard[gpu]')") from None
+        try:
+            self._lib.nvmlInit()
+        except self._lib.NVMLError as error:
+            raise NoNvml(f"NVML: {error}") from None
+        self._events: Any = None
+
+    def close(self) -> None:
+        self._tried(lambda: self._events and self._lib.nvmlEventSetFree(self._events), None)
+        self._tried(self._lib.nvmlShutdown, None)
+
+    def devices(self) -> tuple[Device, ...]:
+        """In the order of their bus addresses. Raises NoNvml."""
+        lib = self._lib
+        try:
+            handles = [lib.nvmlDeviceGetHandleByIndex(index) for index in range(lib.nvmlDeviceGetCount())]
+            return tuple(
+                Device(
+                    uuid=lib.nvmlDeviceGetUUID(handle),
+                    name=lib.nvmlDeviceGetName(handle),
+                    memory=float(lib.nvmlDeviceGetMemoryInfo(handle).total),
+                )
+                for handle in handles
+            )
+        except lib.NVMLError as error:
+            raise NoNvml(f"NVML: {error}") from None
+
+    def read(self, uuid: str) -> Reading:
+        lib = self._lib
+        try:
+            handle = lib.nvmlDeviceGetHandleByUUID(uuid)
+            processes = tuple(found.pid for found in lib.nvmlDeviceGetComputeRunningProcesses(handle))
+        except (lib.NVMLError_GpuIsLost, lib.NVMLError_NotFound, lib.NVMLError_Unknown):
+            return Reading(lost=True)
+        except lib.NVMLError:
+            return Reading()
+        remapped = self._tried(lambda: lib.nvmlDeviceGetRemappedRows(handle), (0, 0, 0, 0))
+        retiring = self._tried(lambda: lib.nvmlDeviceGetRetiredPagesPendingStatus(handle), 0)
+        return Reading(
+            processes=processes,
+            memory_used=float(self._tried(lambda: self._memory_used(handle), 0)),
+            utilisation=self._tried(lambda: lib.nvmlDeviceGetUtilizationRates(handle).gpu, 0),
+            partitioned=bool(self._tried(lambda: lib.nvmlDeviceGetMigMode(handle)[0], 0)),
+            remap_pending=bool(remapped[2] or retiring),
+            remap_failed=bool(remapped[3]),
+        )
+
+    def _memory_used(self, handle: Any) -> int:  # noqa: ANN401 - a pointer of the library
+        """Without what the driver keeps for itself, where it says so: half a gigabyte on large cards."""
+        lib = self._lib
+        try:
+            return int(lib.nvmlDeviceGetMemoryInfo(handle, version=lib.nvmlMemory_v2).used)
+        except lib.NVMLError:
+            return int(lib.nvmlDeviceGetMemoryInfo(handle).used)
+
+    def watch_xids(self, uuids: tuple[str, ...]) -> None:
+        """Have errors of these GPUs be kept for `xids`; where a GPU reports none there will be none."""
+        lib = self._lib
+        self._events = self._tried(lib.nvmlEventSetCreate, None)
+        for uuid in uuids if self._events is not None else ():
+            self._tried(partial(self._register, uuid), None)
+
+    def _register(self, uuid: str) -> None:
+        handle = self._lib.nvmlDeviceGetHandleByUUID(uuid)
+        self._lib.nvmlDeviceRegisterEvents(handle, self._lib.nvmlEventTypeXidCriticalError, self._events)
+
+    def xids(self) -> tuple[Xid, ...]:
+        """Those since the last call, oldest first; does not wait."""
+        found: list[Xid] = []
+        while self._events is not None and len(found) < EVENTS_AT_MOST:
+            event = self._tried(lambda: self._lib.nvmlEventSetWait_v2(self._events, 0), None)
+            if event is None:
+                break
+            uuid = self._tried(partial(self._lib.nvmlDeviceGetUUID, event.device), "")
+            found.append(Xid(uuid=uuid, code=int(event.eventData)))
+        return tuple(found)
+
+    def _tried(self, call: Callable[[], A], otherwise: A) -> A:
+        """What the library answers; `otherwise` where it has no answer."""
+        try:
+            return call()
+        except self._lib.NVMLError:
+            return otherwise
+
+
+def driver_loaded() -> bool:
+    """Whether this machine has NVIDIA's kernel module loaded, and so GPUs that NVML would know."""
+    return DRIVER.exists()

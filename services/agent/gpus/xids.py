@@ -1,0 +1,33 @@
+"""Errors of GPUs by the number that NVIDIA's driver gives them (Xid); which of them end a GPU's use. Pure.
+
+After NVIDIA's catalogue of Xids for Ampere and newer cards: fatal is what it answers with a reset of the GPU,
+a restart of the machine or a look at its cables. What jobs bring about themselves, and what concerns the one
+job that ran, drains no node: 13 (an illegal instruction), 31 (an illegal address), 43 (the job stopped by
+its own fault), 45 (the job was ended), 94 (a memory error that one job alone has seen), and all others.
+"""
+
+FATAL = {
+    46: "stopped processing",
+    48: "memory error that cannot be corrected",
+    54: "auxiliary power is not connected",
+    62: "micro-controller halted",
+    64: "memory rows cannot be replaced",
+    74: "NVLink error",
+    79: "has fallen off the bus",
+    95: "memory error that may have reached every job on it",
+    109: "context switch timed out",
+    110: "security fault",
+    119: "its firmware does not answer",
+    120: "its firmware failed",
+    136: "NVLink cannot be brought up",
+    140: "memory error that could not be recorded",
+    143: "cannot be initialised",
+    156: "a unit of it is to be retired",
+    158: "timed out for good",
+}
+"""by Xid, in words"""
+
+
+def fatal(code: int) -> str:
+    """What is wrong with the GPU, with the number; empty: nothing that ends its use."""
+    return f"{FATAL[code]} (Xid {code})" if code in FATAL else ""

@@ -1,0 +1,118 @@
+"""What a machine brings: by its driver, by the settings, by a node file; what is refused, in a sentence."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from schemas.settings import Settings
+from services.agent.gpus.machine import Machine, NoGpus, machine_of, node_of, visible_devices
+from shared.runtime.files import InvalidFile
+from tests.services.agent.gpus.conftest import DriverOf
+from tests.services.agent.gpus.driver import StubGpu, gpus, uuid
+
+
+def machine(**settings: str) -> Machine:
+    return machine_of(Settings(node="here", **settings))  # type: ignore[arg-type]
+
+
+def node_file(folder: Path, **changes: object) -> str:
+    fields: dict[str, object] = {
+        "name": "gpu-1",
+        "gpu_type": "v100",
+        "gpus": [{"uuid": uuid(1)}, {"uuid": uuid(0)}],
+        "link_bandwidth": 2e10,
+        "network_bandwidth": 1e9,
+    }
+    path = folder / "node.yaml"
+    path.write_text(yaml.safe_dump(fields | changes))
+    return str(path)
+
+
+def test_a_machine_has_the_gpus_that_its_driver_names(driver_of: DriverOf) -> None:
+    driver_of(gpus(2))
+    found = machine()
+    node = node_of(found.file, "10.0.0.7")
+    assert (node.node_id, node.gpu_type, node.gpus, node.address) == ("here", "v100", 2, "10.0.0.7")
+    assert found.visible == (uuid(0), uuid(1))
+    assert node.link_bandwidth == pytest.approx(63.75e9)
+
+
+def test_a_node_has_gpus_of_one_type_the_most_frequent(driver_of: DriverOf) -> None:
+    driver_of([StubGpu(uuid=uuid(0), name="NVIDIA T400 4GB"), *gpus(3)[1:]])
+    found = machine()
+    assert found.file.gpu_type == "v100"
+    assert found.visible == (uuid(1), uuid(2))
+    assert found.left_out == "1 of t400"
+
+
+def test_no_gpu_is_a_sentence_that_says_what_to_do(driver_of: DriverOf) -> None:
+    driver_of([])
+    with pytest.raises(NoGpus, match=r"no GPU is found \(NVML knows of none\); --gpus cpu:\d+ has slots"):
+        machine()
+
+
+def test_slots_of_the_cpu_stand_for_gpus(driver_of: DriverOf) -> None:
+    driver_of(gpus(2))
+    found = machine(gpus="cpu-slow:4")
+    assert (found.file.gpu_type, found.file.gpus, found.visible, found.uuids) == ("cpu-slow", 4, (), ())
+
+
+def test_an_override_names_type_and_number(driver_of: DriverOf) -> None:
+    driver_of(gpus(3))
+    found = machine(gpus="v100-32:2")
+    assert (found.file.gpu_type, found.visible) == ("v100-32", (uuid(0), uuid(1)))
+    with pytest.raises(NoGpus, match="4 GPUs of v100 are asked for, and the machine has 3"):
+        machine(gpus="v100:4")
+
+
+def test_where_the_driver_cannot_be_asked_a_number_is_taken_on_trust(
+    driver_of: DriverOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver_of([])
+    monkeypatch.delenv("NVML_STUB")
+    assert machine(gpus="v100:2").visible == ("0", "1")
+
+
+def test_a_node_file_chooses_gpus_and_their_order(driver_of: DriverOf, tmp_path: Path) -> None:
+    driver_of(gpus(4))
+    settings = Settings(node_file=node_file(tmp_path))
+    assert visible_devices(settings) == (uuid(1), uuid(0))
+    node = node_of(machine_of(settings).file, "10.0.0.7")
+    assert (node.node_id, node.gpus, node.address) == ("gpu-1", 2, "10.0.0.7")
+
+
+HOSTILE: dict[str, dict[str, object]] = {
+    "name: a newline": {"name": "gpu-1\n"},
+    "name: another subject": {"name": "gpu.*.>"},
+    "type: a line": {"gpu_type": "v100\n"},
+    "uuid: a shell's": {"gpus": [{"uuid": "GPU-00000000,$(reboot)"}]},
+    "uuid: all": {"gpus": [{"uuid": "all"}]},
+    "gpus: none": {"gpus": []},
+    "gpus: below none": {"gpus": -1},
+    "gpus: too many": {"gpus": 10**9},
+    "address: a command": {"address": "; reboot"},
+    "bandwidth: not a number": {"link_bandwidth": float("nan")},
+    "bandwidth: endless": {"network_bandwidth": float("inf")},
+    "unknown field": {"preexec": "reboot"},
+    "type: a list": {"gpu_type": ["v100"]},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_node_file_is_refused_in_a_line(case: str, driver_of: DriverOf, tmp_path: Path) -> None:
+    driver_of(gpus(2))
+    path = node_file(tmp_path, **HOSTILE[case])
+    with pytest.raises(InvalidFile, match=rf"^{path}:\d+: \$\.") as refused:
+        machine_of(Settings(node_file=path))
+    assert "\n" not in str(refused.value)
+
+
+def test_gpus_that_are_not_there_or_twice_are_refused(driver_of: DriverOf, tmp_path: Path) -> None:
+    driver_of(gpus(1))
+    with pytest.raises(InvalidFile, match=f"this machine has no GPU {uuid(1)}"):
+        machine_of(Settings(node_file=node_file(tmp_path)))
+    with pytest.raises(InvalidFile, match=f"{uuid(0)} is given twice"):
+        machine_of(Settings(node_file=node_file(tmp_path, gpus=[{"uuid": uuid(0)}] * 2)))
+    with pytest.raises(InvalidFile, match="slots of type cpu have no UUIDs"):
+        machine_of(Settings(node_file=node_file(tmp_path, gpu_type="cpu")))

@@ -1,0 +1,116 @@
+"""What the agent makes of the GPUs it sees: which it withholds, when the node drains."""
+
+from schemas.base import Event
+from schemas.events import GpusWithheld, NodeDrained, NodeJoined, Outcome, WorkerStopped
+from schemas.ids import PlacementId
+from services.agent.tasks import ALL_WELL, Failed, GpusSeen, Started, Stopped
+from tests.services.agent.agent_bench import Bench, joined, start
+
+P1 = PlacementId("p1")
+
+
+def busy(*gpus: int) -> GpusSeen:
+    return GpusSeen(busy=dict.fromkeys(gpus, "in use by process 7"), broken={})
+
+
+def broken(*gpus: int) -> GpusSeen:
+    return GpusSeen(busy={}, broken=dict.fromkeys(gpus, "has fallen off the bus (Xid 79)"))
+
+
+def withheld(facts: list[Event]) -> list[list[int]]:
+    return [list(fact.gpus) for fact in facts if isinstance(fact, GpusWithheld)]
+
+
+def test_gpus_in_use_before_the_life_begins_join_withheld() -> None:
+    bench = Bench(seen=busy(1))
+    first = bench.log[0]
+    assert isinstance(first, NodeJoined)
+    assert first.withheld == {1: "in use by process 7"}
+    bench.tell(start(gpus=3))
+    assert list(bench.owners()) == [0, 2, 3]
+
+
+def test_a_gpu_that_two_looks_find_in_use_is_withheld_until_it_is_free() -> None:
+    bench = Bench()
+    assert withheld(bench.tell(busy(2), at=2.0)) == []
+    assert withheld(bench.tell(busy(2), at=4.0)) == [[2]]
+    assert withheld(bench.tell(busy(2), at=6.0)) == []
+    assert bench.core.state.free(4) == [0, 1, 3]
+    assert withheld(bench.tell(ALL_WELL, at=8.0)) == [[]]
+    assert bench.core.state.free(4) == [0, 1, 2, 3]
+
+
+def test_our_own_work_is_no_stranger() -> None:
+    bench = Bench()
+    bench.tell(start(gpus=2))
+    bench.tell(Started(P1))
+    looks = [bench.tell(busy(0, 1), at=float(at)) for at in (2, 4, 6)]
+    assert [withheld(facts) for facts in looks] == [[], [], []]
+
+
+def test_memory_that_a_worker_gives_back_a_moment_later_withholds_nothing() -> None:
+    bench = Bench()
+    bench.tell(start(gpus=1))
+    bench.tell(busy(0), at=2.0)
+    bench.tell(Stopped(P1, 1.0), at=3.0)
+    assert withheld(bench.tell(busy(0), at=4.0)) == []
+    assert withheld(bench.tell(ALL_WELL, at=6.0)) == []
+
+
+def test_whoever_stays_on_a_gpu_when_our_work_is_gone_is_a_stranger() -> None:
+    bench = Bench()
+    bench.tell(start(gpus=1))
+    bench.tell(busy(0), at=2.0)
+    bench.tell(Stopped(P1, 1.0), at=3.0)
+    bench.tell(busy(0), at=4.0)
+    assert withheld(bench.tell(busy(0), at=6.0)) == [[0]]
+
+
+def test_gpus_of_adopted_workers_are_not_withheld() -> None:
+    earlier = (joined("life-0"), start(gpus=2))
+    bench = Bench(adopted=["p1"], before=earlier, seen=busy(0, 1, 2))
+    assert list(bench.core.state.withheld) == [2]
+    assert bench.core.state.free(4) == [3]
+
+
+def test_an_order_for_more_than_is_left_is_refused_and_says_so() -> None:
+    bench = Bench(seen=busy(0, 1))
+    refusal = bench.tell(start(gpus=3))[0]
+    assert isinstance(refusal, WorkerStopped)
+    assert refusal.reason == "3 GPUs wanted, 2 free, 2 withheld"
+
+
+def test_a_broken_gpu_is_withheld_at_once_and_drains_the_node_once() -> None:
+    bench = Bench()
+    facts = bench.tell(broken(3), at=2.0)
+    assert withheld(facts) == [[3]]
+    assert [fact.reason for fact in facts if isinstance(fact, NodeDrained)] == [
+        "GPU 3: has fallen off the bus (Xid 79)"
+    ]
+    assert bench.tell(broken(3), at=4.0) == []
+    second = bench.tell(broken(1, 3), at=6.0)
+    assert withheld(second) == [[1, 3]]
+    assert [fact.reason for fact in second if isinstance(fact, NodeDrained)] == [
+        "GPU 1: has fallen off the bus (Xid 79)"
+    ]
+
+
+def test_a_node_that_joins_with_a_broken_gpu_drains_at_the_first_look() -> None:
+    bench = Bench(seen=broken(0))
+    assert list(bench.core.state.withheld) == [0]
+    assert [type(fact) for fact in bench.tell(broken(0), at=2.0)] == [NodeDrained]
+
+
+def test_a_job_that_fails_on_a_broken_gpu_is_interrupted() -> None:
+    bench = Bench()
+    bench.tell(start("p1", gpus=1))
+    bench.tell(start("p2", gpus=1))
+    bench.tell(broken(0), at=2.0)
+    outcomes: dict[PlacementId, WorkerStopped] = {}
+    for name in ("p1", "p2"):
+        facts = bench.tell(Failed(PlacementId(name), "CUDA error", exit_code=1), at=3.0)
+        outcomes |= {fact.placement_id: fact for fact in facts if isinstance(fact, WorkerStopped)}
+    assert outcomes[P1].outcome is Outcome.INTERRUPTED
+    assert outcomes[P1].reason == "GPU 0: has fallen off the bus (Xid 79); CUDA error"
+    assert outcomes[P1].exit_code == 1
+    assert outcomes[PlacementId("p2")].outcome is Outcome.FAILED
