@@ -108,6 +108,14 @@ def starts_without_a_plan(log: Log) -> Iterator[Log]:
     return (changed(log, index, placement_id=OTHER) for index, _ in all_of(log, StartOrdered))
 
 
+def jobs_that_no_plan_might_move(log: Log) -> Iterator[Log]:
+    """Whoever was preempted by a plan while its node did not drain."""
+    moved = {fact.job_id for _, fact in all_of(log, JobPreempted) if fact.cause and fact.cause.plan_id}
+    for index, fact in all_of(log, JobSubmitted):
+        if fact.job_id in moved:
+            yield changed(log, index, spec=msgspec.structs.replace(fact.spec, preemptible=False))
+
+
 def work_cut_short(log: Log) -> Iterator[Log]:
     for index, fact in all_of(log, JobCompleted):
         yield changed(log, index, samples_done=fact.samples_done * 0.999)
@@ -189,6 +197,7 @@ SPOILT: dict[str, list[Spoil]] = {
     "started-twice": [jobs_started_again, preemptions_dropped],
     "start-after-end": [jobs_planned_after_their_end],
     "start-unplanned": [starts_without_a_plan],
+    "place-taken": [jobs_that_no_plan_might_move],
     "work-undone": [work_cut_short],
     "gpu-two-owners": [gpus_not_given_back],
     "gpu-unknown": [gpus_that_are_not_there],

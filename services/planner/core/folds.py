@@ -60,6 +60,7 @@ def _submitted(state: State, fact: JobSubmitted) -> None:
         project=spec.project,
         workload=spec.workload.fingerprint,
         batch_size=spec.workload.batch_size,
+        preemptible=spec.preemptible,
     )
     if fact.job_id not in state.jobs:
         state.jobs[fact.job_id] = record

@@ -26,6 +26,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     workload: Fingerprint = Fingerprint("")
     batch_size: int = 1
     """samples of one GPU in an iteration"""
+    preemptible: bool = True
+    """false: once it starts, no plan takes its place"""
     status: JobState = JobState.SUBMITTED
     age_s: float = 0.0
     sensitivity: float = 1.0

@@ -1,11 +1,12 @@
-"""Which jobs a first plan leaves where they are, because moving them would cost more than it may. Pure.
+"""Which jobs a first plan leaves where they are: moving them would cost too much, or is not allowed. Pure.
 
-Two limits hold whatever the policy. A job that started is left alone until it has run for so many times
-what its restart costs. And restarts have a budget: GPU-seconds that a first plan costs running jobs are
-made up for at a share of the cluster's GPU time, and until they are, all that runs is left alone. So in any
-stretch of time plans spend at most that share of its GPU time, and what the first plan in it spent.
+A job that is not preemptible keeps its place from its start to its end, whatever the policy. For all others
+two limits hold. One that started is left alone until it has run for so many times what its restart costs.
+And restarts have a budget: GPU-seconds that a first plan costs running jobs are made up for at a share of
+the cluster's GPU time, and until they are, all that runs is left alone. So in any stretch of time plans
+spend at most that share of its GPU time, and what the first plan in it spent.
 
-Neither holds a job on a node that is lost or drains; nor the budget one whose node has been promised
+Nothing holds a job on a node that is lost or drains; nor the budget one whose node has been promised
 to measurements beyond its GPUs.
 """
 
@@ -30,14 +31,12 @@ class Stays(msgspec.Struct, frozen=True):
 
 def staying(state: State, at: float, settings: Settings) -> Stays:
     paid_at = state.moves_from if settings.restart_share_max < 1 else at
-    if paid_at <= at and not settings.minimum_run_restarts:
-        return Stays()
     found, until = {}, math.inf
     longest_s = settings.minimum_run_restarts * state.restarts.at_most_s(settings.restart_prior_s)
     for job_id, placement_id in state.claims.of_job.items():
         job = state.jobs.get(job_id)
-        if job is None or (paid_at <= at and job.running is not None and job.running_since + longest_s <= at):
-            continue  # most have run for long
+        if job is None or (paid_at <= at and _has_run_for(job, longest_s, at)):
+            continue  # most have
         placement = state.claims.planned[placement_id]
         if not _may_stay(state, job, placement):
             continue
@@ -47,6 +46,11 @@ def staying(state: State, at: float, settings: Settings) -> Stays:
             found[job_id] = placement
             until = min(until, free_at)
     return Stays(found, until)
+
+
+def _has_run_for(job: TrackedJob, seconds: float, at: float) -> bool:
+    """And may be moved then."""
+    return job.preemptible and job.running is not None and job.running_since + seconds <= at
 
 
 def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
@@ -83,7 +87,9 @@ def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
 
 
 def _grown_at(state: State, job: TrackedJob, at: float, settings: Settings) -> float:
-    """When it has run for its minimum; if it only starts, as if it ran from now on."""
+    """When it may be moved: after its minimum. One that only starts is as one that runs from now on."""
+    if not job.preemptible:
+        return math.inf
     since = at if job.running is None else job.running_since
     return since + settings.minimum_run_restarts * _cost_s(state, job, settings)
 

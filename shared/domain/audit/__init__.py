@@ -8,6 +8,7 @@
 | start-unplanned     | StartOrdered with a placement id that no plan and no round has           |
 | work-undone         | JobCompleted with fewer samples than the job has                                   |
 | job-lost            | a round's first plan forgets a queued job; with `drained`, a job that has not ended|
+| place-taken         | a plan that ends the run of a job that is not preemptible                          |
 | gpu-two-owners      | WorkerStarted on a GPU that another worker has                                     |
 | gpu-unknown         | WorkerStarted on a GPU that the node has not                                       |
 | gang-broken         | JobStarted without all workers of its gang                                         |
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     jobs.nothing_starts_unplanned,
     jobs.completed_jobs_did_their_work,
     jobs.no_job_is_forgotten,
+    jobs.places_are_kept,
     gpus.gpus_have_one_owner,
     gpus.gangs_are_whole,
     gpus.plans_fit_the_nodes,

@@ -14,8 +14,8 @@ from schemas.events import (
     StartOrdered,
     WorkerStarted,
 )
-from schemas.ids import JobId, PlacementId
-from schemas.plans import PlanKind
+from schemas.ids import JobId, PlacementId, PlanId
+from schemas.plans import Cause, PlanKind
 from shared.domain.audit.log import Log, Violation, broken, moves
 from shared.domain.states import ENDED, JobState
 
@@ -118,6 +118,26 @@ def no_job_is_forgotten(log: Log) -> Iterator[Violation]:
             for job_id, since in queued.items():
                 if since <= fact.made_from and job_id not in mentioned:
                     yield broken("job-lost", fact, f"{fact.plan_id} forgets {job_id}")
+
+
+def places_are_kept(log: Log) -> Iterator[Violation]:
+    """No plan whose maker knew that a job runs takes its place away if it is not preemptible.
+
+    A drain does, as the cause then says.
+    """
+    started: dict[PlacementId, int] = {}
+    plans: dict[PlanId, PlanPublished] = {}
+    for seq, fact in log.facts:
+        match fact:
+            case PlanPublished():
+                plans[fact.plan_id] = fact
+            case JobStarted() if fact.job_id in log.specs and not log.specs[fact.job_id].preemptible:
+                started[fact.placement_id] = seq
+            case JobPreempted(cause=Cause(plan_id=str(plan_id), node=None)):
+                if started.get(fact.placement_id, seq) <= plans[plan_id].made_from:
+                    yield broken("place-taken", fact, f"{plan_id} takes the place of {fact.job_id}")
+            case _:
+                pass
 
 
 def every_job_ended(log: Log) -> Iterator[Violation]:

@@ -8,6 +8,7 @@ from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.restart_times import REMEMBERED, RestartTimes
+from services.planner.work.registry import names
 from tests.fact_builders import (
     NODE,
     config,
@@ -66,10 +67,10 @@ def up(stage: Stage, *, at: float, ordered_at: float) -> None:
     )
 
 
-def one_that_runs(settings: Settings) -> Stage:
+def one_that_runs(settings: Settings, *, preemptible: bool = True) -> Stage:
     """`job-1` on all of the one node from 20 s on; its start took 18 s."""
     stage = Stage(settings)
-    stage.tell(joined(), *in_queue(demand=(8,), samples=1e9), opened())
+    stage.tell(joined(), *in_queue(demand=(8,), samples=1e9, preemptible=preemptible), opened())
     up(stage, at=20.0, ordered_at=2.0)
     return stage
 
@@ -154,3 +155,44 @@ def test_a_policy_that_is_not_shown_who_stays_plans_around_them() -> None:
     assert [left.job_id for left in stage.plan.left_out] == ["other"]
     assert stage.plan.placements[0].gang.configuration == config(node_1=4)
     assert stage.plan.placements[0].placement_id == PlacementId(stage.plans[0].placements[0].placement_id)
+
+
+LIMITLESS = msgspec.structs.replace(SRTF, minimum_run_restarts=0.0)
+
+
+def rounds(stage: Stage, count: int) -> None:
+    """A short job a round, all older than it and dearer to any policy; the last GPU is taken."""
+    for number in range(1, count + 1):
+        at = 360.0 * number
+        name = f"short-{number}"
+        stage.tell(
+            submitted(name, at=at - 1.0, demand=(8,), samples=1.0, priority=1000.0),
+            profiled(name, at=at - 1.0),
+            queued(name, at=at - 1.0, age_s=1.0),
+            opened(at=at, number=number),
+        )
+        stage.until(at + 30.0)
+
+
+@pytest.mark.parametrize("policy", names())
+def test_a_job_that_is_not_preemptible_keeps_its_place(policy: str) -> None:
+    stage = one_that_runs(msgspec.structs.replace(LIMITLESS, policy=policy), preemptible=False)
+    rounds(stage, 3)
+    first, *later = (plan.placements for plan in stage.plans if plan.kind is PlanKind.FIRST)
+    assert len(later) >= 3
+    assert [placed.job_id for placed in first] == ["job-1"]
+    assert all(placements == first for placements in later)
+    assert not any(plan.notes for plan in stage.plans)
+
+
+def test_a_policy_that_moves_others_would_have_moved_it() -> None:
+    stage = one_that_runs(LIMITLESS)
+    rounds(stage, 1)
+    assert holder(stage) == ["short-1"]
+
+
+def test_a_drained_node_keeps_not_even_a_job_that_is_not_preemptible() -> None:
+    stage = one_that_runs(LIMITLESS, preemptible=False)
+    stage.tell(joined("node-2", at=21.0), NodeDrained(at=22.0, node_id=NodeId(NODE)))
+    rounds(stage, 1)
+    assert NODE not in {node for placed in stage.plan.placements for node in placed.gang.nodes}
