@@ -43,6 +43,10 @@ class JobView(Message, frozen=True, kw_only=True):
     """that ended that process"""
     checkpoints: int = 0
     """written so far, when it was stopped as well"""
+    samples_saved: float = 0.0
+    """in the newest checkpoint"""
+    saved_at: float | None = None
+    """time of the newest checkpoint; null: there is none, or its run is no longer kept"""
     running_s: float = 0.0
     """all its runs together; counted against `spec.time_limit_s`"""
     nodes: tuple[NodeId, ...] = ()

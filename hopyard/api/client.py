@@ -15,6 +15,7 @@ from schemas.codec import fact_of_json
 from schemas.ids import JobId, NodeId
 from schemas.jobs import JobFile
 from schemas.output import OutputLine
+from schemas.overview import RunPage
 from schemas.views import (
     Cancelled,
     ClockView,
@@ -120,6 +121,9 @@ class Client:
 
     async def job(self, job_id: JobId) -> JobView:
         return await self._call("GET", f"/v1/jobs/{quote(job_id, safe='')}", JobView)
+
+    async def runs(self, job_id: JobId) -> RunPage:
+        return await self._call("GET", f"/v1/jobs/{quote(job_id, safe='')}/runs", RunPage)
 
     async def why(self, job_id: JobId) -> WhyView:
         return await self._call("GET", f"/v1/jobs/{quote(job_id, safe='')}/why", WhyView)

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hopyard.actions import completion
 from hopyard.actions.submit import in_this_folder, read_job, show_outcomes, submit_all, this_user
-from hopyard.api.client import Client
+from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.connect import timed
 from hopyard.commands.changing import change
 from hopyard.commands.options import (
@@ -26,13 +27,17 @@ from hopyard.commands.options import (
 from hopyard.failures import Invalid
 from hopyard.show.columns import Listing
 from hopyard.show.jobs import DEFAULT, job_columns, job_table
+from hopyard.show.runs import runs_listing
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import say, show, show_ids
 from hopyard.show.times import Times
 from hopyard.show.why import moves_text, why_text
 from schemas.ids import JobId
+from schemas.overview import RunView
 from schemas.views import JobPage, JobSorting, JobView
 from shared.domain.states import JobState
+
+NOT_FOUND = 404
 
 
 def submit(
@@ -165,14 +170,35 @@ def ps(
 
 
 def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
-    """Show one job: where it runs, how far it is, how long it waited, why it failed, where it ran before.
+    """Show one job: where it runs, how far it is, how long it waited, why it failed.
+
+    Then where it has run: when, on which GPUs, from which sample to which,
+    how fast beside what was expected; and why it was stopped there.
 
     $ hopyard show job-17
+    $ hopyard show job-17 --json | jq '.runs[].measured_throughput'
     """
-    view, clock = timed(api, lambda client: client.job(JobId(job)))
+
+    async def look(client: Client) -> tuple[JobView, tuple[RunView, ...]]:
+        view = await client.job(JobId(job))
+        return view, await runs_of(client, view.job_id)
+
+    (view, runs), clock = timed(api, look)
     times = Times(clock)
-    moves = [Text(moves_text(view.moves, times.moment))] if view.moves else []
-    show(view, Group(job_table(view, times), *moves), as_json=as_json, out=out, times=times)
+    besides: list[RenderableType] = [Text(), runs_listing(runs, times)] if runs else []
+    besides += [Text(), Text(moves_text(view.moves, times.moment))] if view.moves else []
+    answer = msgspec.to_builtins(view) | {"runs": msgspec.to_builtins(runs)}
+    show(answer, Group(job_table(view, times), *besides), as_json=as_json, out=out, times=times)
+
+
+async def runs_of(client: Client, job_id: JobId) -> tuple[RunView, ...]:
+    """None of a job that the monitor does not know yet."""
+    try:
+        return (await client.runs(job_id)).runs
+    except ApiRefusal as refusal:
+        if refusal.problem.status != NOT_FOUND:
+            raise
+        return ()
 
 
 def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:

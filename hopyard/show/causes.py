@@ -7,21 +7,21 @@ UNSAID = {
     "plan": "by a plan",
     "node-lost": "a node was lost",
     "agent-restarted": "an agent restarted",
-    "interrupted": "it was interrupted",
-    "failed": "it failed",
+    "interrupted": "its processes were interrupted",
+    "failed": "its processes failed",
 }
-"""where no cause is known, by reason"""
+"""without a node or a plan, as in logs of earlier versions, by reason"""
 
 
 def cause_text(reason: str, cause: Cause | None) -> str:
     if cause is None:
-        return UNSAID[reason]
+        return UNSAID.get(reason, reason)
     if cause.plan_id is None:
         return {
             "node-lost": f"{cause.node} was lost",
             "agent-restarted": f"the agent of {cause.node} restarted",
-            "interrupted": f"its worker on {cause.node} was interrupted",
-            "failed": f"its worker on {cause.node} failed",
+            "interrupted": f"its processes on {cause.node} were interrupted",
+            "failed": f"its processes on {cause.node} failed",
         }.get(reason, f"its worker on {cause.node} ended")
     return f"{_for_whom(cause)}{_worth(cause)} ({cause.plan_id})"
 

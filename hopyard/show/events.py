@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hopyard.show.causes import cause_text
+from hopyard.show.jobs import exit_text
 from hopyard.show.times import Times
 from hopyard.show.units import duration, in_a_line, number, share, withheld
 from schemas import events as facts
@@ -11,6 +12,11 @@ from schemas.base import Event
 from schemas.placement import LOCKSTEP, Gang
 from schemas.plans import PlanKind
 
+STOPPED = {
+    facts.PreemptReason.INTERRUPTED: "interrupted",
+    facts.PreemptReason.FAILED: "failed, to be tried again,",
+}
+"""of reasons that are no plan's"""
 NAMED_AT_MOST = 3
 """measurements of a round that are named"""
 WHO_WIDTH = 22
@@ -81,7 +87,7 @@ def _started(fact: facts.JobStarted) -> str:
 
 
 def _preempted(fact: facts.JobPreempted) -> str:
-    what = "moved" if fact.cause is not None and fact.cause.moved else "preempted"
+    what = "moved" if fact.cause is not None and fact.cause.moved else STOPPED.get(fact.reason, "preempted")
     return f"{what} at {number(fact.samples_done)} samples {_because(fact)}"
 
 
@@ -146,16 +152,26 @@ def _start_ordered(fact: facts.StartOrdered) -> str:
     return f"ordered to start on {fact.node_id}:{gpus}{resumed}"
 
 
+def _stopped(fact: facts.WorkerStopped) -> str:
+    at = f" at {number(fact.samples_done)} samples" if fact.leads else ""
+    how = exit_text(fact.exit_code, fact.signal)
+    return f"gone from {fact.node_id}, {fact.outcome}{at}{f' ({how})' if how else ''}{_colon(fact.reason)}"
+
+
+def _colon(reason: str) -> str:
+    return f": {in_a_line(reason)}" if reason else ""
+
+
+def _up(fact: facts.WorkerStarted) -> str:
+    restored = fact.samples_restored
+    from_there = "" if restored is None else f", restored at {number(restored)} samples"
+    return f"up on {fact.node_id}, GPU {','.join(map(str, fact.gpu_indices))}{from_there}"
+
+
 def _formed(fact: facts.GangFormed) -> str:
     if fact.meeting:
-        return f"its gang is whole, {fact.node_id} ordered to train with it, met at {fact.meeting}"
+        return f"its gang is whole, ordered to train on {fact.node_id}, to meet at {fact.meeting}"
     return f"its gang is whole, ordered to train under the lead of {fact.node_id}"
-
-
-def _stopped(fact: facts.WorkerStopped) -> str:
-    reason = f": {in_a_line(fact.reason)}" if fact.reason else ""
-    at = f" at {number(fact.samples_done)} samples" if fact.leads else ""
-    return f"gone from {fact.node_id}, {fact.outcome}{at}{reason}"
 
 
 def places(gang: Gang) -> str:
@@ -188,13 +204,13 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.NodeJoined: _joined,
     facts.NodeLost: lambda _: "lost: its heartbeats stayed out",
     facts.NodeReturned: lambda _: "is back",
-    facts.NodeDrained: lambda fact: f"drains: {fact.reason or 'nothing new starts there'}",
+    facts.NodeDrained: lambda fact: f"drains: {in_a_line(fact.reason) or 'nothing new starts there'}",
     facts.NodeRestored: lambda _: "is in use again",
     facts.GpusWithheld: _withheld,
     facts.StartOrdered: _start_ordered,
     facts.GangFormed: _formed,
     facts.StopOrdered: lambda fact: f"ordered to stop on {fact.node_id}",
-    facts.WorkerStarted: lambda fact: f"up on {fact.node_id}, GPU {','.join(map(str, fact.gpu_indices))}",
+    facts.WorkerStarted: _up,
     facts.WorkerCheckpointed: lambda fact: f"saved at {number(fact.samples_done)} samples",
     facts.WorkerStopped: _stopped,
 }

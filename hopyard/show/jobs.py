@@ -1,5 +1,7 @@
 """Jobs on the screen: a line each, or everything about one. Pure."""
 
+import shlex
+import signal
 from collections.abc import Iterable, Mapping
 
 from rich.table import Table
@@ -8,10 +10,14 @@ from rich.text import Text
 from hopyard.show.columns import Column
 from hopyard.show.tables import facts_table, state_text
 from hopyard.show.times import Times
-from hopyard.show.units import brief, duration, in_a_line, number, share
+from hopyard.show.units import brief, duration, in_a_line, memory, number, share
+from schemas.jobs import JobSpec
 from schemas.placement import LOCKSTEP, Gang
 from schemas.views import JobView
+from shared.domain.states import JobState
 
+SHELL = ("sh", "-c")
+"""before a command that is a line"""
 DEFAULT = ("job", "state", "gpus", "done", "started", "ended", "waited", "note")
 
 
@@ -27,7 +33,7 @@ def job_columns(times: Times) -> Mapping[str, Column[JobView]]:
         "waited": Column("waited", _waited_briefly, spare=7),
         "note": Column("note", _note, spare=6, cut=12, parts="nodes"),
         "submitted": Column("submitted", lambda job: times.short(job.submitted_at)),
-        "on": Column("on", lambda job: _places(job.gang)),
+        "on": Column("on", lambda job: place_parts(job.gang)),
         "name": Column("name", lambda job: job.spec.name),
         "project": Column("project", lambda job: job.spec.project),
         "user": Column("user", lambda job: job.spec.user),
@@ -50,6 +56,7 @@ def job_table(job: JobView, times: Times) -> Table:
             "user": job.spec.user,
             "state": state_text(job.state),
             "reason": job.reason,
+            "exit": exit_text(job.exit_code, job.signal) if job.state == JobState.FAILED else "",
             "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
             "may use": f"{_counts(job.spec.demand)} GPUs of {', '.join(job.spec.gpu_types) or 'any type'}",
             "runs on": placed(job.gang),
@@ -61,17 +68,70 @@ def job_table(job: JobView, times: Times) -> Table:
             "waited": _waited(job),
             "expected to run": duration(job.age_s),
             "latency ratio": number(job.latency_ratio),
-            "restarts": str(job.restarts),
+            "restarts": _restarts(job),
+            "running": _running(job),
+            "checkpoints": _checkpoints(job, times),
+            **_launch(job.spec),
         }
     )
 
 
+def exit_text(exit_code: int | None, signal_number: int | None) -> str:
+    """How a process ended."""
+    if signal_number is not None:
+        names = {each.value: f", {each.name}" for each in signal.Signals}
+        return f"signal {signal_number}{names.get(signal_number, '')}"
+    return "" if exit_code is None else f"exit code {exit_code}"
+
+
+def _restarts(job: JobView) -> str:
+    """How many, and what they were for where no plan made them."""
+    of = f" of {job.spec.retries + 1} times" if job.spec.retries else ""
+    parts = (
+        f"{job.interruptions} interrupted" if job.interruptions else "",
+        f"failed {job.failures}{of}" if job.failures and job.restarts else "",
+    )
+    why = ", ".join(filter(None, parts))
+    return f"{job.restarts} ({why})" if why else str(job.restarts)
+
+
+def _running(job: JobView) -> str:
+    limit_s = job.spec.time_limit_s
+    return "" if limit_s is None else f"{duration(job.running_s) or '0s'} of {duration(limit_s)} at most"
+
+
+def _checkpoints(job: JobView, times: Times) -> str:
+    if job.saved_at is None:
+        return ""
+    return (
+        f"{job.checkpoints}, the newest at {number(job.samples_saved)} samples, {times.moment(job.saved_at)}"
+    )
+
+
+def _launch(spec: JobSpec) -> dict[str, str]:
+    """How its processes are started."""
+    shell = spec.command[:2] == SHELL and len(spec.command) > len(SHELL)
+    limits = (
+        f"{number(spec.cpus)} CPU cores" if spec.cpus is not None else "",
+        f"{memory(spec.memory)} of memory" if spec.memory is not None else "",
+    )
+    return {
+        "command": spec.command[len(SHELL)] if shell else shlex.join(spec.command),
+        "folder": spec.working_directory,
+        "environment": shlex.join(f"{name}={value}" for name, value in spec.environment.items()),
+        "image": spec.image,
+        "per GPU": ", ".join(filter(None, limits)),
+        "preemptible": "" if spec.preemptible else "no",
+    }
+
+
 def placed(gang: Gang | None) -> str:
     """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
-    return " ".join(_places(gang))
+    return " ".join(place_parts(gang))
 
 
-def _places(gang: Gang | None) -> tuple[str, ...]:
+def place_parts(gang: Gang | None) -> tuple[str, ...]:
+    """Nodes with their GPUs, one a part."""
     if gang is None:
         return ()
     *others, last = (f"{one.node}:{one.gpus}" for one in gang.members)
@@ -80,7 +140,7 @@ def _places(gang: Gang | None) -> tuple[str, ...]:
 
 def _note(job: JobView) -> str | tuple[str, ...]:
     """Why it failed or was rejected; of others, where they run."""
-    return in_a_line(job.reason) or _places(job.gang)
+    return in_a_line(job.reason) or place_parts(job.gang)
 
 
 def _done(job: JobView) -> str:

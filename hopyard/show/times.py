@@ -27,6 +27,11 @@ class Times:
     def by_calendar(self) -> bool:
         return self._clock is not None and self._clock.speed == 1.0
 
+    @property
+    def now(self) -> float | None:
+        """Cluster time, as the clock said."""
+        return None if self._clock is None else self._clock.now
+
     def moment(self, at: float | None) -> str:
         """`2026-11-22 09:15:02 CET (3m 08s ago)`, or `02:03:15.0 (3m 08s ago)`."""
         if at is None:

@@ -7,6 +7,7 @@ from shared.domain.quantities import UNITS_S
 
 MINUTE_S, HOUR_S, DAY_S = UNITS_S["m"], UNITS_S["h"], UNITS_S["d"]
 WHOLE_ABOVE = 100
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
 """of a unit, before `brief` takes the next"""
 
@@ -49,6 +50,12 @@ def number(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     return "" if value is None or not math.isfinite(value) else f"{value:.1%}"
+
+
+def memory(amount: float) -> str:
+    """Bytes in the largest unit of which there is one: 8 GiB, 512 MiB."""
+    unit = min(int(math.log2(max(amount, 1.0)) // 10), len(BINARY) - 1)
+    return f"{amount / 1024**unit:.3g} {BINARY[unit]}"
 
 
 def clock(seconds: float) -> str:

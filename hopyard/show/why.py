@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hopyard.show.causes import cause_text, short
 from hopyard.show.events import places
-from hopyard.show.units import duration, number, share
+from hopyard.show.jobs import exit_text
+from hopyard.show.units import duration, in_a_line, legible, number, share
+from schemas.events import PreemptReason
 from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
 from schemas.views import HolderView, MoveView, PlanView, WhyView
 
@@ -33,6 +35,8 @@ OPENINGS = {
     Waiting.OUTWEIGHED: "It could run, and others come first",
 }
 """by reason"""
+SELF_MADE = frozenset({PreemptReason.INTERRUPTED, PreemptReason.FAILED})
+"""ends that nobody ordered, while the node lived"""
 KEPT = ", until the next round at least, since plans within a round move nobody"
 HOLDING = frozenset({Waiting.OUTSIDE_WINDOW, Waiting.NO_CONFIGURATION, Waiting.OUTWEIGHED})
 """reasons for which it matters who holds the GPUs"""
@@ -42,7 +46,7 @@ def moves_text(moves: Sequence[MoveView], moment: Moment) -> str:
     """Where a job ran before, a line each."""
     lines = [
         f"  {moment(move.started_at)} to {moment(move.at)} on {places(move.gang)}, "
-        f"{_ended(move)} at {number(move.samples_done)} samples: {cause_text(move.reason, move.cause)}"
+        f"{_ended(move)} at {number(move.samples_done)} samples: {_cause(move)}"
         for move in moves
     ]
     return "\n".join(["It ran before:", *lines])
@@ -50,7 +54,7 @@ def moves_text(moves: Sequence[MoveView], moment: Moment) -> str:
 
 def why_text(why: WhyView, moment: Moment) -> str:
     """A paragraph a thought, the reason first."""
-    return "\n".join(_sentences(why, moment))
+    return legible("\n".join(_sentences(why, moment)))
 
 
 def _sentences(why: WhyView, moment: Moment) -> Iterator[str]:
@@ -152,14 +156,23 @@ def _decided(plan: PlanView, moment: Moment) -> str:
 
 
 def _moved(move: MoveView, moment: Moment) -> str:
-    cause = cause_text(move.reason, move.cause)
+    until = "it failed" if move.reason is PreemptReason.FAILED else f"it was {_ended(move)}"
     return (
-        f"It ran on {places(move.gang)} until it was {_ended(move)}, {moment(move.at)}, "
-        f"at {number(move.samples_done)} samples: {cause}."
+        f"It ran on {places(move.gang)} until {until}, {moment(move.at)}, "
+        f"at {number(move.samples_done)} samples: {_cause(move)}."
     )
 
 
+def _cause(move: MoveView) -> str:
+    """With the last words of processes that ended by themselves."""
+    how = exit_text(move.exit_code, move.signal)
+    words = (f" ({how})" if how else "") + (f": {in_a_line(move.detail)}" if move.detail else "")
+    return f"{cause_text(move.reason, move.cause)}{words}"
+
+
 def _ended(move: MoveView) -> str:
+    if move.reason in SELF_MADE:
+        return move.reason.value
     return "moved" if move.cause is not None and move.cause.moved else "stopped"
 
 

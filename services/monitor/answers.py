@@ -128,8 +128,15 @@ def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
         exit_code=record.broken.exit_code if record.broken else None,
         signal=record.broken.signal if record.broken else None,
         checkpoints=record.checkpoints,
+        samples_saved=record.samples_done if record.checkpoints else 0.0,
+        saved_at=_saved_at(record) if record.checkpoints else None,
         running_s=record.running_s(cluster.now if record.ended_at is None else record.ended_at),
     )
+
+
+def _saved_at(record: JobRecord) -> float | None:
+    """Of the newest checkpoint: a run that wrote none keeps the time of its start there."""
+    return next((run.saved_at for run in reversed(record.runs) if run.saved_at > run.started_at), None)
 
 
 def list_jobs(question: ListJobs, cluster: ClusterNow) -> JobPage | Refused:

@@ -217,8 +217,6 @@ def order_stop(ledger: Ledger, fact: StopOrdered) -> None:
 
 def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
     _save(ledger, fact)
-    if record := ledger.jobs.get(fact.job_id):
-        record.checkpoints += 1
 
 
 def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
@@ -262,9 +260,14 @@ def _break(ledger: Ledger, fact: WorkerStopped) -> None:
 
 
 def _save(ledger: Ledger, fact: WorkerCheckpointed | WorkerStopped) -> None:
-    """Progress counts only while the placement is the job's present one."""
+    """Progress counts only while the placement is the job's present one.
+
+    A worker may publish a checkpoint and then stop with it: one that has no more samples is the same.
+    """
     record = ledger.jobs.get(fact.job_id)
     run = record.present if record else None
     if record is not None and run is not None and run.placement_id == fact.placement_id:
+        completed = isinstance(fact, WorkerStopped) and fact.outcome is Outcome.COMPLETED
+        record.checkpoints += fact.samples_done > record.samples_done and not completed
         record.samples_done = max(record.samples_done, fact.samples_done)
         run.saved_at = fact.at

@@ -7,10 +7,11 @@ from hopyard.show.events import WORDS, fact_line
 from hopyard.show.times import Times
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
-from schemas.events import FACTS, PreemptReason
+from schemas.base import Event
+from schemas.events import FACTS, NodeDrained, Outcome, PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.plans import Beneficiary, Cause, Measures, Standing
-from tests.fact_builders import preempted
+from tests.fact_builders import failed, gang_formed, preempted, worker_started, worker_stopped
 
 UNKNOWN = Times(None)
 LONGEST = 500
@@ -50,6 +51,21 @@ def with_cause(reason: PreemptReason, why: Cause | None) -> str:
         (PreemptReason.PLAN, None, "preempted at 1,500 samples by a plan"),
         (PreemptReason.NODE_LOST, None, "preempted at 1,500 samples since a node was lost"),
         (PreemptReason.NODE_LOST, Cause(node=NodeId("a")), "preempted at 1,500 samples since a was lost"),
+        (
+            PreemptReason.INTERRUPTED,
+            Cause(node=NodeId("a")),
+            "interrupted at 1,500 samples since its processes on a were interrupted",
+        ),
+        (
+            PreemptReason.FAILED,
+            Cause(node=NodeId("a")),
+            "failed, to be tried again, at 1,500 samples since its processes on a failed",
+        ),
+        (
+            PreemptReason.INTERRUPTED,
+            None,
+            "interrupted at 1,500 samples since its processes were interrupted",
+        ),
         (
             PreemptReason.PLAN,
             cause(
@@ -98,3 +114,28 @@ def test_a_preemption_says_for_whom_and_for_what(
     reason: PreemptReason, why: Cause | None, words: str
 ) -> None:
     assert with_cause(reason, why) == words
+
+
+def words(fact: Event) -> str:
+    return fact_line(fact, UNKNOWN).split(maxsplit=2)[2]
+
+
+def test_a_drain_says_why() -> None:
+    drained = NodeDrained(at=1.0, node_id=NodeId("a"), reason="Xid 79 on GPU 3")
+    assert words(drained) == "drains: Xid 79 on GPU 3"
+    assert words(NodeDrained(at=1.0, node_id=NodeId("a"))) == "drains: nothing new starts there"
+
+
+def test_the_end_of_processes_is_a_line_whatever_they_said() -> None:
+    end = worker_stopped(outcome=Outcome.FAILED, reason="ends\nTraceback:\n  x\nValueError: \x1b[1mno")
+    end = msgspec.structs.replace(end, exit_code=1)
+    assert words(end).endswith("(exit code 1): ends … ValueError: [1mno")
+    assert "\n" not in fact_line(failed(reason="a\nb\nc"), UNKNOWN)
+
+
+def test_processes_that_meet_say_where_and_what_they_restored() -> None:
+    up = msgspec.structs.replace(worker_started(), samples_restored=1500.0)
+    assert words(up).endswith(", restored at 1,500 samples")
+    assert words(msgspec.structs.replace(gang_formed(node_id="a"), meeting="10.0.0.1:4711")).endswith(
+        "ordered to train on a, to meet at 10.0.0.1:4711"
+    )

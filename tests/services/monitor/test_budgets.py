@@ -181,3 +181,30 @@ def test_a_job_s_view_counts_its_checkpoints_and_how_long_it_ran() -> None:
     assert (view.checkpoints, view.running_s, view.signal, view.interruptions) == (2, 100.0, 9, 1)
     assert [move.signal for move in view.moves] == [9, None]
     assert view.nodes == (NODE,)
+
+
+def stopped_with(samples: float, *, at: float, place: str) -> WorkerStopped:
+    return worker_stopped(at=at, place=place, outcome=Outcome.CHECKPOINTED, samples_done=samples)
+
+
+def test_a_checkpoint_that_a_worker_stops_with_is_counted_once() -> None:
+    world = a_job()
+    world.tell(started(place="pl-1"), checkpointed(place="pl-1", at=40.0, samples_done=400.0))
+    world.tell(
+        stopped_with(400.0, at=90.0, place="pl-1"), preempted(at=90.0, place="pl-1", samples_done=400.0)
+    )
+    view = shown(world)
+    assert (view.checkpoints, view.samples_saved, view.saved_at) == (1, 400.0, 90.0)
+
+    world.tell(started(at=100.0, place="pl-2"))
+    assert shown(world).saved_at == 90.0, "a run that saved nothing yet has no newer one"
+    world.tell(stopped_with(700.0, at=150.0, place="pl-2"))
+    view = shown(world)
+    assert (view.checkpoints, view.samples_saved, view.saved_at) == (2, 700.0, 150.0)
+
+
+def test_a_job_that_saved_nothing_has_no_checkpoint() -> None:
+    world = a_job()
+    world.tell(started(), worker_stopped(samples_done=1000.0))
+    view = shown(world)
+    assert (view.checkpoints, view.samples_saved, view.saved_at) == (0, 0.0, None)
