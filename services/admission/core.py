@@ -15,10 +15,11 @@ from schemas.events import (
     JobCancelled,
     JobSubmitted,
     NodeDrained,
+    NodeEvent,
     NodeRestored,
     PolicyChosen,
 )
-from schemas.ids import JobId, NodeId
+from schemas.ids import GpuType, JobId, NodeId
 from schemas.settings import Settings
 from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Submitted
 from services.admission import problems
@@ -34,6 +35,7 @@ from services.admission.questions import (
 )
 from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed
 from services.admission.validation import accepted_spec
+from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
 from shared.domain.demand import job_spec
 from shared.domain.invalid_job import InvalidJob
@@ -52,6 +54,17 @@ class CaughtUp(msgspec.Struct, frozen=True):
     A service resumes at its cursor, a little before the end of the stream. Answering there, it would not
     recognise a repeated idempotency key, and could give a new job an id that is taken. So questions wait.
     """
+
+
+class KnownCluster(msgspec.Struct, frozen=True):
+    """What jobs are judged by."""
+
+    gpus: dict[GpuType, int]
+    """of each type"""
+    workloads: frozenset[str]
+    """what the nodes can train; empty: anything"""
+    commanded: Sequence[NodeId]
+    """the nodes that start a job's command"""
 
 
 Answer = tuple[Message, list[Event]]
@@ -73,6 +86,8 @@ class Admission:
         self._number = 0
         self._caught_up = False
         self._waiting: list[Asked] = []
+        self._known: KnownCluster | None = None
+        """until a fact about nodes"""
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:
@@ -100,6 +115,8 @@ class Admission:
 
     def _learn(self, fact: Event) -> None:
         fold(self.state, fact)
+        if isinstance(fact, NodeEvent):
+            self._known = None
         if isinstance(fact, JobSubmitted):
             self._in_flight.pop(fact.key, None)
 
@@ -152,12 +169,13 @@ class Admission:
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
             return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
         try:
+            cluster = self._cluster()
             spec = accepted_spec(
                 asked.job,
-                self._known_nodes(),
+                cluster.gpus,
                 self._settings.gpus_per_job_max,
-                workloads=self._workloads(),
-                commanded=self._commanded(),
+                workloads=cluster.workloads,
+                commanded=cluster.commanded,
             )
         except InvalidJob as invalid:
             return problems.invalid(invalid.field, invalid.reason), []
@@ -165,10 +183,12 @@ class Admission:
         self._in_flight[fact.key] = fact
         return Submitted(job_id=fact.job_id, created=True), [fact]
 
-    def _known_nodes(self) -> list[Node]:
+    def _cluster(self) -> KnownCluster:
         """Of the cluster file, and every node that ever joined: a lost one may return."""
-        nodes = self._nodes | {node_id: known.whole for node_id, known in self.state.nodes.items()}
-        return [nodes[node_id] for node_id in sorted(nodes)]
+        if self._known is None:
+            nodes = self._nodes | {node_id: known.whole for node_id, known in self.state.nodes.items()}
+            self._known = KnownCluster(gpus_by_type(nodes.values()), self._workloads(), self._commanded())
+        return self._known
 
     def _workloads(self) -> frozenset[str]:
         """What the nodes can train; empty where one of them trains anything, or has not said yet."""

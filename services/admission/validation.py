@@ -1,14 +1,13 @@
 """Which jobs are taken: within the limits, and within what the known nodes can ever give."""
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from schemas.cluster import Node
-from schemas.ids import NodeId
+from schemas.ids import GpuType, NodeId
 from schemas.jobs import GpuRange, JobFile, JobSpec
-from shared.domain.cluster import gpus_by_type, satisfiable
+from shared.domain.cluster import satisfiable
 from shared.domain.demand import job_spec
 from shared.domain.invalid_job import InvalidJob
 
@@ -18,7 +17,7 @@ SPEC_BYTES_MAX = 262_144
 
 def accepted_spec(
     job: JobFile,
-    nodes: Sequence[Node],
+    gpus: Mapping[GpuType, int],
     gpus_max: int,
     *,
     workloads: Collection[str] = (),
@@ -27,8 +26,9 @@ def accepted_spec(
     """The job as the system schedules it. Raises InvalidJob, naming the field.
 
     The demand R stays as it was asked for, also where some of its counts are out of reach today: a node
-    may join. Only a job none of whose counts can be had is refused. With no node known, GPU types
-    cannot be judged, and profiling decides. `workloads`: those that the nodes can train; none: any.
+    may join. Only a job none of whose counts can be had is refused. `gpus`: of the known nodes, by type;
+    with none known, GPU types cannot be judged, and profiling decides. `workloads`: those that the nodes
+    can train; none: any.
     `commanded`: the nodes that start a job's command, in a cluster that may have others besides.
     """
     spec = job_spec(job)
@@ -40,8 +40,8 @@ def accepted_spec(
         raise InvalidJob("$.command", f"the job is larger than {SPEC_BYTES_MAX} bytes")
     if workloads:
         _check_workload(spec, workloads)
-    if nodes:
-        _check_cluster(job, spec, nodes)
+    if gpus:
+        _check_cluster(job, spec, gpus)
     return spec
 
 
@@ -61,12 +61,11 @@ def _check_workload(spec: JobSpec, workloads: Collection[str]) -> None:
         raise InvalidJob("$.workload", f"no node can train {asked}{hint}; {known}")
 
 
-def _check_cluster(job: JobFile, spec: JobSpec, nodes: Sequence[Node]) -> None:
-    known = gpus_by_type(nodes)
+def _check_cluster(job: JobFile, spec: JobSpec, known: Mapping[GpuType, int]) -> None:
     for index, gpu_type in enumerate(job.gpu_types or ()):
         if gpu_type not in known:
             raise InvalidJob(f"$.gpu_types[{index}]", f"no node has {gpu_type}; there are {', '.join(known)}")
-    if not satisfiable(spec.demand, spec.gpu_types, nodes):
+    if not satisfiable(spec.demand, spec.gpu_types, known):
         allowed = spec.gpu_types or tuple(known)
         most = max(known[gpu_type] for gpu_type in allowed)
         raise InvalidJob("$.gpus", f"at least {min(spec.demand)} of one type; the cluster has {most}")

@@ -14,6 +14,7 @@ from schemas.cluster import Node
 from schemas.events import (
     JobProfiled,
     JobQueued,
+    NodeEvent,
     NodeJoined,
 )
 from schemas.ids import Fingerprint, GpuType, JobId
@@ -51,6 +52,13 @@ BUFFER = 10_000
 """observations held while the store cannot be written; the oldest go first"""
 
 
+class _There(msgspec.Struct, frozen=True):
+    typical: dict[GpuType, Node]
+    """one node of each type that was ever there: the first by its id"""
+    gpus: dict[GpuType, int]
+    """of the nodes that are there, by type"""
+
+
 class Estimator:
     def __init__(self, *, flush_s: float, calibrates: bool = False) -> None:
         """`flush_s`: how long an observation, or work that failed, waits, cluster seconds.
@@ -65,6 +73,8 @@ class Estimator:
         self._ended: list[Execution] = []
         self._again: dict[JobId, None] = {}
         self._due: float | None = None
+        self._there: _There | None = None
+        """until a fact about nodes"""
         self._refused = False
         """the last write failed, so the next one waits for its time"""
 
@@ -109,6 +119,8 @@ class Estimator:
 
     def _learn(self, fact: Event, now: float) -> Effects:
         moved, execution = fold(self.state, fact)
+        if isinstance(fact, NodeEvent):
+            self._there = None
         if execution is not None:
             self._ended.append(execution)
             self._wait(now)
@@ -129,15 +141,16 @@ class Estimator:
             job_id=job_id,
             spec=job.spec,
             modules=job.modules,
-            nodes=self._typical(),
-            gpus=gpus_by_type(self._alive()),
+            nodes=self._nodes().typical,
+            gpus=self._nodes().gpus,
         )
         return [Work(task)]
 
-    def _typical(self) -> dict[GpuType, Node]:
-        """One node of each type: the first by its id."""
-        nodes = [known.node for _, known in sorted(self.state.nodes.items(), reverse=True)]
-        return {node.gpu_type: node for node in nodes}
+    def _nodes(self) -> "_There":
+        if self._there is None:
+            nodes = [known.node for _, known in sorted(self.state.nodes.items(), reverse=True)]
+            self._there = _There({node.gpu_type: node for node in nodes}, gpus_by_type(self._alive()))
+        return self._there
 
     def _learned(self, learned: Learned, now: float) -> Effects:
         job = self.state.jobs.get(learned.job_id)
@@ -161,10 +174,8 @@ class Estimator:
         return [Work(MeasurePaths(ticket=None, nodes=nodes, now=now))] if nodes else []
 
     def _refine(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Effects:
-        nodes = [
-            known.node for _, known in sorted(self.state.nodes.items()) if known.node.gpu_type == gpu_type
-        ]
-        return [Work(Refine(fingerprint=fingerprint, node=nodes[0]))] if nodes else []
+        node = self._nodes().typical.get(gpu_type)
+        return [Work(Refine(fingerprint=fingerprint, node=node))] if node else []
 
     def _alive(self) -> list[Node]:
         return [known.node for _, known in sorted(self.state.nodes.items()) if known.alive]

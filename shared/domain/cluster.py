@@ -1,6 +1,6 @@
 """Nodes and GPU types: from the file that describes a cluster to what the services compute with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from schemas.cluster import ClusterFile, Node
 from schemas.ids import GpuType, NodeId
@@ -40,9 +40,8 @@ def gpus_by_type(nodes: Iterable[Node]) -> dict[GpuType, int]:
     return dict(sorted(counts.items()))
 
 
-def satisfiable(demand: Iterable[int], gpu_types: Iterable[GpuType], nodes: Iterable[Node]) -> bool:
-    """Whether some node set of one allowed type has the smallest of the wanted GPU counts."""
-    counts = gpus_by_type(nodes)
+def satisfiable(demand: Iterable[int], gpu_types: Iterable[GpuType], counts: Mapping[GpuType, int]) -> bool:
+    """Whether one allowed type has the smallest of the wanted GPU counts. `counts`: GPUs of each type."""
     allowed = set(gpu_types) or set(counts)
     return any(min(demand) <= gpus for gpu_type, gpus in counts.items() if gpu_type in allowed)
 

@@ -54,7 +54,7 @@ def test_every_shipped_scenario_gives_jobs_that_its_cluster_can_run(name: str) -
 
     assert scenario.name == name
     assert jobs == arrivals(scenario)
-    assert all(satisfiable(job_spec(job.job).demand, (), nodes) for job in jobs)
+    assert all(satisfiable(job_spec(job.job).demand, (), gpus_by_type(nodes)) for job in jobs)
     msgspec.convert(scenario.settings, Settings)
 
 

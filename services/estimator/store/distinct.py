@@ -6,8 +6,10 @@ import numpy as np
 
 from services.estimator.store.table import Whole
 
-DENSE = 4
+DENSE = 16
 """codes a row up to which a table over all codes is cheaper than sorting the rows"""
+FEW = 10_000
+"""codes that are always laid out"""
 
 
 def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
@@ -19,7 +21,7 @@ def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
         key *= width
         key += column
         codes *= width
-    if codes > DENSE * len(key) + 1_000_000:
+    if codes > DENSE * len(key) + FEW:
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         return first, which
     row = np.full(codes, -1, dtype=np.int32)

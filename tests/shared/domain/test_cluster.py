@@ -46,9 +46,9 @@ def test_gpus_are_counted_by_type_in_alphabetical_order() -> None:
 
 def test_a_demand_is_satisfiable_if_one_type_has_its_smallest_count() -> None:
     nodes = [a_node("a", gpus=4), a_node("b", gpus=2, gpu_type="k80")]
-    assert satisfiable([4, 8], [], nodes)
-    assert not satisfiable([4, 8], [K80], nodes)
-    assert not satisfiable([5], [], nodes)
+    assert satisfiable([4, 8], [], gpus_by_type(nodes))
+    assert not satisfiable([4, 8], [K80], gpus_by_type(nodes))
+    assert not satisfiable([5], [], gpus_by_type(nodes))
 
 
 def test_rounds_are_counted_from_cluster_time_zero() -> None:
