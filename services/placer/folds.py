@@ -73,12 +73,14 @@ def _admit(state: State, placement: Placement, plan: PlanPublished) -> Iterator[
     if reason:
         yield _refused_new(placement, plan, reason)
         return
-    state.placements[placement.placement_id] = Placed(
-        placement_id=placement.placement_id,
-        job_id=placement.job_id,
-        plan_id=plan.plan_id,
-        gang=placement.gang,
-        round=plan.round,
+    state.add(
+        Placed(
+            placement_id=placement.placement_id,
+            job_id=placement.job_id,
+            plan_id=plan.plan_id,
+            gang=placement.gang,
+            round=plan.round,
+        )
     )
 
 
@@ -102,13 +104,15 @@ def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> It
             reason = f"node {run.node_id} is not there"
             yield refusal(run.placement_id, plan_id, run.job_id, reason, opened.at)
         elif run.placement_id not in state.placements:
-            state.placements[run.placement_id] = Placed(
-                placement_id=run.placement_id,
-                job_id=run.job_id,
-                plan_id=plan_id,
-                gang=Gang.of({run.node_id: 1}),
-                profile=True,
-                round=opened.round,
+            state.add(
+                Placed(
+                    placement_id=run.placement_id,
+                    job_id=run.job_id,
+                    plan_id=plan_id,
+                    gang=Gang.of({run.node_id: 1}),
+                    profile=True,
+                    round=opened.round,
+                )
             )
 
 
@@ -242,8 +246,8 @@ def _write_off(
 ) -> dict[PlacementId, int]:
     """Count the workers on a node as gone; by placement, the GPUs they had."""
     gone: dict[PlacementId, int] = {}
-    for placed in state.placements.values():
-        if not placed.gang.on(node_id) or placed.placement_id in keep:
+    for placed in state.on_node(node_id):
+        if placed.placement_id in keep:
             continue
         had_worker = placed.workers.pop(node_id, None) is not None
         if had_worker:

@@ -38,11 +38,4 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
 
 def promised(state: State, node_id: NodeId) -> int:
     """GPUs on a node that wanted placements have or wait for."""
-    return sum(
-        [
-            one.gpus
-            for placed in state.placements.values()
-            for one in placed.gang.members
-            if one.node == node_id and placed.wanted
-        ]
-    )
+    return sum([placed.gang.on(node_id) for placed in state.on_node(node_id) if placed.wanted])

@@ -1,6 +1,7 @@
 """What the placer knows: nodes, unfinished jobs, and every placement that is not gone."""
 
 from collections.abc import Collection
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,8 @@ from services.placer.phases import (
     workers_in,
 )
 from shared.domain.nodes import KnownNode
+
+K = TypeVar("K")
 
 ENDED_REMEMBERED = 2_000
 """placements; a plan that still keeps one of them was made seconds after its end"""
@@ -110,6 +113,10 @@ class State(msgspec.Struct, kw_only=True):
     """unfinished jobs"""
     placements: dict[PlacementId, Placed] = {}
     """oldest first"""
+    by_job: dict[JobId, dict[PlacementId, None]] = {}
+    """those in `placements`, oldest first"""
+    by_node: dict[NodeId, dict[PlacementId, None]] = {}
+    """the same by the nodes of their gangs"""
     ended: dict[PlacementId, None] = {}
     """placements that never start again, oldest first"""
 
@@ -118,12 +125,24 @@ class State(msgspec.Struct, kw_only=True):
         return [placed for placed in self.placements.values() if type(placed.phase) is not Training]
 
     def of_job(self, job_id: JobId) -> list[Placed]:
-        return [placed for placed in self.placements.values() if placed.job_id == job_id]
+        return [self.placements[placement_id] for placement_id in self.by_job.get(job_id, ())]
+
+    def on_node(self, node_id: NodeId) -> list[Placed]:
+        return [self.placements[placement_id] for placement_id in self.by_node.get(node_id, ())]
+
+    def add(self, placed: Placed) -> None:
+        self.placements[placed.placement_id] = placed
+        self.by_job.setdefault(placed.job_id, {})[placed.placement_id] = None
+        for node_id in placed.gang.nodes:
+            self.by_node.setdefault(node_id, {})[placed.placement_id] = None
 
     def end(self, placement_id: PlacementId) -> None:
         """Forget the placement, but for its id."""
         assert not self.placements[placement_id].workers, "workers that are left hold GPUs"
-        del self.placements[placement_id]
+        placed = self.placements.pop(placement_id)
+        _remove(self.by_job, placed.job_id, placement_id)
+        for node_id in placed.gang.nodes:
+            _remove(self.by_node, node_id, placement_id)
         self.ended[placement_id] = None
         while len(self.ended) > ENDED_REMEMBERED:
             del self.ended[next(iter(self.ended))]
@@ -131,9 +150,14 @@ class State(msgspec.Struct, kw_only=True):
     def gpus_held(self, nodes: Collection[NodeId]) -> dict[NodeId, int]:
         """GPUs that workers have, are ordered to take, or may still have, by node of those named."""
         held = {node_id: sum(self.stale.get(node_id, {}).values()) for node_id in nodes}
-        for placed in self.placements.values():
-            phase = placed.phase
-            for node_id in () if isinstance(phase, Waiting) else phase.workers:
-                if node_id in held:
-                    held[node_id] += placed.gang.on(node_id)
+        for node_id in held:
+            held[node_id] += sum(
+                [placed.gang.on(node_id) for placed in self.on_node(node_id) if node_id in placed.workers]
+            )
         return held
+
+
+def _remove(index: dict[K, dict[PlacementId, None]], key: K, placement_id: PlacementId) -> None:
+    del index[key][placement_id]
+    if not index[key]:
+        del index[key]
