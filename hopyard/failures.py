@@ -37,6 +37,7 @@ WHERE_FROM = {
     **dict.fromkeys(("duckdb", "highspy", "nats", "numpy", "ortools", "prometheus_client"), "hopyard"),
     **dict.fromkeys(("aiohttp", "structlog", "yaml"), "hopyard"),
     **dict.fromkeys(("markdown_it", "matplotlib"), '"hopyard[lab]"'),
+    "selenium": "selenium",
 }
 """what brings a library that is imported when it is needed, by the name of its module"""
 

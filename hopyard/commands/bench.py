@@ -28,15 +28,17 @@ class Subject(StrEnum):
     SIMULATION = "simulation"
     SOLVER = "solver"
     POLICIES = "policies"
+    PAGE = "page"
 
 
-LONG = {Subject.SOLVER, Subject.POLICIES}
-SHORT = tuple(subject for subject in Subject if subject not in LONG)
+APART = {Subject.SOLVER, Subject.POLICIES, Subject.PAGE}
+"""take long, or need a browser"""
+SHORT = tuple(subject for subject in Subject if subject not in APART)
 """measured unless others are named: a few minutes in all"""
 
 Figures = Annotated[
     list[Subject] | None,
-    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: all but the last two."),
+    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: all but the last three."),
 ]
 Data = Annotated[
     Path | None,
@@ -150,12 +152,15 @@ def bench(
     simulation: the scenarios hops-64 and hops-512 from the first job to the last.
     solver: back ends side by side on problems of many sizes, up to an hour.
     policies: what each takes for a plan, and whether it is in time, some minutes.
+    page: what a browser shows of 256 nodes and 2,000 jobs, and how soon; needs
+    Chromium and its driver.
 
     $ hopyard bench
     $ hopyard bench latency submissions --out figures.json
     $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
     $ hopyard bench solver --classes all --instances 10
     $ hopyard bench policies --gpus 512 --instances 3
+    $ hopyard bench page
     $ hopyard bench simulation --scenario philly.yaml --jobs 1000,10000
     """
     from hopyard.lab.bench.solver import Trials  # noqa: PLC0415 - brings numpy

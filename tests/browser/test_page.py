@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 
-from tests.browser.chromium import browser, complaints, js, scheme, size, text, until
+from hopyard.lab.bench.page.chromium import browser, complaints, js, scheme, size, text, until
 from tests.browser.running import TOKEN, RunningStack, proxy, stack
 
 pytestmark = pytest.mark.browser

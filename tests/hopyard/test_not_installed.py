@@ -46,6 +46,11 @@ def test_a_command_says_what_to_install(library: str, words: list[str], source: 
     assert (code, said) == (1, f"hopyard: {library} is not installed: pip install {source}\n")
 
 
+def test_a_benchmark_says_it_below_its_own_line(tmp_path: Path) -> None:
+    code, said = ran_without("selenium", "bench", "page", cwd=tmp_path)
+    assert (code, said) == (1, "page …\nhopyard: selenium is not installed: pip install selenium\n")
+
+
 def test_a_stack_ends_with_the_service_that_lacks_a_library(tmp_path: Path) -> None:
     """It would lack it the next time too."""
     code, said = ran_without("duckdb", "up", "--cluster", "tiny", cwd=tmp_path)

@@ -78,6 +78,12 @@ def _policies(run: BenchRun) -> Benchmark | None:
     return run_until_stopped(policies(run.say, run.trials.sizes, run.trials.instances))
 
 
+def _page(run: BenchRun) -> Benchmark | None:
+    from hopyard.lab.bench.page.opening import JOBS, page  # noqa: PLC0415 - brings what drives a browser
+
+    return run_until_stopped(page(run.data, run.scaled(JOBS)))
+
+
 BENCHMARKS: Mapping[str, Measurement] = {
     "latency": _latency,
     "submissions": _submissions,
@@ -86,6 +92,7 @@ BENCHMARKS: Mapping[str, Measurement] = {
     "simulation": _simulation,
     "solver": _solver,
     "policies": _policies,
+    "page": _page,
 }
 
 

@@ -1,4 +1,4 @@
-"""A headless Chromium that a test drives: Debian's `chromium` and `chromium-driver`, found on the path."""
+"""A headless Chromium that a program drives: Debian's `chromium` and `chromium-driver`, found on the path."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -6,9 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
+
+from hopyard.failures import Failure, NotInstalled
 
 FLAGS = (
     "--headless",
@@ -23,6 +26,7 @@ FLAGS = (
     "--force-device-scale-factor=1",
     "--lang=en",
 )
+PROGRAMS = ("chromium", "chromedriver")
 PATIENCE_S = 60.0
 
 T = TypeVar("T")
@@ -32,11 +36,15 @@ T = TypeVar("T")
 def browser(profile: Path, width: int = 1280, height: int = 900) -> Iterator[Chrome]:
     """`profile`: a new, empty folder."""
     options = ChromeOptions()
-    options.binary_location = found("chromium")
+    program, driven_by = map(found, PROGRAMS)
+    options.binary_location = program
     for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = Chrome(options, Service(found("chromedriver")))
+    try:
+        driver = Chrome(options, Service(driven_by))
+    except WebDriverException as error:
+        raise Failure(f"no browser: {str(error.msg).splitlines()[0]}") from None
     try:
         size(driver, width, height)
         yield driver
@@ -45,8 +53,10 @@ def browser(profile: Path, width: int = 1280, height: int = 900) -> Iterator[Chr
 
 
 def found(program: str) -> str:
+    """Raises NotInstalled."""
     path = shutil.which(program)
-    assert path is not None, f"{program} is not installed: apt-get install chromium chromium-driver"
+    if path is None:
+        raise NotInstalled(f"{program} is not on the path: apt-get install chromium chromium-driver")
     return path
 
 
@@ -63,8 +73,11 @@ def scheme(driver: Chrome, name: str) -> None:
 
 
 def until(driver: Chrome, fine: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-    """Wait until `fine` says something true."""
-    return WebDriverWait(driver, patience_s, 0.05).until(lambda _: fine(), f"not in time: {what}")
+    """Wait until `fine` says something true. Raises Failure."""
+    try:
+        return WebDriverWait(driver, patience_s, 0.05).until(lambda _: fine())
+    except TimeoutException:
+        raise Failure(f"not in the page after {patience_s:g} s: {what}") from None
 
 
 def text(driver: Chrome, selector: str) -> str:
