@@ -174,6 +174,16 @@ class Settings(File, frozen=True, kw_only=True):
     before them"""
     runner: str = "emulated"
     """agent: what runs jobs on its node; an entry point of `hopyard.runners`, or `module:attribute`"""
+    jobs_folder: str = ""
+    """agent that runs processes: folder of the jobs' checkpoints, which all nodes share"""
+    run_folder: str = ""
+    """agent that runs processes: folder for its socket and what its workers leave, one in it for each node;
+    empty: `/run/hopyard`, or for an account without rights one of its own"""
+    network_interface: str = ""
+    """agent that runs processes: the interface by which ranks on several nodes meet; empty: they find one"""
+    template: bool = True
+    """agent that runs processes: fork ranks from a process that has imported torch, which takes it a fraction
+    of a second in place of some; false: start each by itself"""
     nodes: str = "cluster-file"
     """agent: what finds the node it stands for; an entry point of `hopyard.nodes`, or `module:attribute`"""
     gpus: Annotated[

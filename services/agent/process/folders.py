@@ -1,0 +1,129 @@
+"""Where things are: the folder of a node, those of its workers in it, and the checkpoints of a job."""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from schemas.events import StartOrdered
+from schemas.ids import PlacementId
+from services.agent.process.kernel.spawning import Account, own
+from services.agent.process.launch import PLUGIN
+
+SOCKET_PATH_MAX = 100
+"""bytes; the kernel's limit is 108"""
+DISK_FULL_BYTES = 65_536
+
+
+class RankFiles(msgspec.Struct, frozen=True):
+    """What a rank leaves behind."""
+
+    folder: Path
+    rank: int
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"rank-{self.rank}.log"
+
+    @property
+    def position(self) -> Path:
+        """How far the log was read."""
+        return self.folder / f"rank-{self.rank}.position"
+
+    @property
+    def last(self) -> Path:
+        """Its last word."""
+        return self.folder / f"last-{self.rank}.json"
+
+
+class Folders(msgspec.Struct, frozen=True):
+    """`run`: of the node; `jobs`: shared by all nodes."""
+
+    run: Path
+    jobs: Path
+    source: Path | None = None
+    """of the plug-in, which is copied; None: the installed one"""
+
+    @property
+    def socket(self) -> Path:
+        """In a folder of its own, which containers are given: an agent that starts anew makes it anew."""
+        return self.run / "socket" / "agent.sock"
+
+    @property
+    def lock(self) -> Path:
+        return self.run / "lock"
+
+    @property
+    def groups(self) -> str:
+        """Name of the folder of its control groups."""
+        return f"hopyard-{hashlib.blake2b(bytes(self.run), digest_size=6).hexdigest()}"
+
+    @property
+    def workers(self) -> Path:
+        return self.run / "workers"
+
+    @property
+    def plugin(self) -> Path:
+        return self.run / "plugin"
+
+    def worker(self, placement_id: PlacementId) -> Path:
+        return self.workers / placement_id
+
+    def checkpoints(self, order: StartOrdered) -> Path:
+        return Path(order.spec.checkpoint_folder or self.jobs / order.job_id / "checkpoints")
+
+    def make(self) -> None:
+        """Raises OSError, ValueError."""
+        if len(os.fsencode(self.socket)) > SOCKET_PATH_MAX:
+            raise ValueError(
+                f"run_folder: {self.socket} is longer than {SOCKET_PATH_MAX} bytes, too long for a socket"
+            )
+        for folder in (self.workers, self.socket.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def make_checkpoints(self, order: StartOrdered, account: Account | None) -> None:
+        """Those it makes belong to the account. Raises OSError."""
+        folder = self.checkpoints(order)
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            own(each, account)
+
+    def put_plugin(self) -> None:
+        """A copy of the plug-in, alone in its folder: a job's interpreter finds nothing else of ours.
+
+        Raises OSError.
+        """
+        source = self.source or _installed_plugin()
+        if source is None:
+            return
+        new, old = self.run / "plugin.new", self.run / "plugin.old"
+        for each in (new, old):
+            shutil.rmtree(each, ignore_errors=True)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, new / PLUGIN, ignore=ignored)
+        if self.plugin.exists():
+            self.plugin.rename(old)
+        new.rename(self.plugin)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def full(self, order: StartOrdered) -> str:
+        """A folder that has no space left; empty: none."""
+        return next((str(each) for each in (self.run, self.checkpoints(order)) if _full(each)), "")
+
+
+def _installed_plugin() -> Path | None:
+    """Found without being imported: it needs torch, which the agent has not."""
+    spec = importlib.util.find_spec(PLUGIN)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+def _full(folder: Path) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < DISK_FULL_BYTES

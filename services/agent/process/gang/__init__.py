@@ -1,0 +1,1 @@
+"""The gang of one placement on one node: pure, without a process."""

@@ -1,0 +1,227 @@
+"""The ranks of one placement on one node, as a state machine. Pure: what happens in, what to do out.
+
+A rank that ends badly ends the gang: the others are given a moment for their last words and are killed, for
+they would hang. One that ends well does not: others may still write what they know. A command that is no
+Python script says nothing: it counts as up before it begins, and begins when the gang has formed.
+"""
+
+from enum import StrEnum
+
+from schemas.events import StartOrdered
+from services.agent.process.gang import words
+from services.agent.process.gang.effects import (
+    Actions,
+    Due,
+    Kill,
+    Last,
+    Print,
+    Ring,
+    Say,
+    Spawn,
+    Tell,
+    Terminate,
+)
+from services.agent.process.gang.stretches import Stretches
+from services.agent.process.gang.verdicts import End, Past, RankRecord, verdict
+from services.agent.tasks import Failed, Saved, Started
+
+BEAT_S, BEATS = 0.5, 5
+"""how often ranks look whether they shall stop, and how many looks they get at least"""
+LAST_WORDS_S = 2.0
+"""what the others get once a rank has ended badly"""
+LEAVING_S = 10.0
+"""what ranks get to end once all have said their last words"""
+NOT_MEASURED = "its command is no Python script, whose iterations could be measured"
+
+
+class GangState(StrEnum):
+    STARTING = "starting"
+    UP = "up"
+    """waits for the ranks of other nodes, or measures"""
+    TRAINING = "training"
+    STOPPING = "stopping"
+    ENDING = "ending"
+    """a rank has ended badly"""
+    GONE = "gone"
+
+
+G = GangState
+ALIVE = frozenset({G.STARTING, G.UP, G.TRAINING})
+
+MOVES: dict[GangState, frozenset[GangState]] = {
+    G.UP: frozenset({G.STARTING}),
+    G.TRAINING: frozenset({G.STARTING, G.UP}),
+    G.STOPPING: ALIVE,
+    G.ENDING: ALIVE | {G.STOPPING},
+    G.GONE: ALIVE | {G.STOPPING, G.ENDING},
+}
+"""state → those it is reached from; where an agent takes a gang over, it may have to train before it says
+that it is up"""
+
+
+class Gang:
+    """`speaks`: its command is a Python script.
+
+    `host`: of this node, for the others; `port`: where rank 0 of a command is met that is no script.
+    """
+
+    def __init__(
+        self, order: StartOrdered, *, speaks: bool, host: str, port: int | None, observe_every_s: float
+    ) -> None:
+        self.state = G.STARTING
+        self.meeting = ""
+        self.past = Past(order)
+        self.ranks = {rank: RankRecord(rank, port=port) for rank in ranks_on(order)}
+        self._order = order
+        self._speaks = speaks
+        self._spawned = False
+        self._host = host
+        self._stretches = Stretches(order, observe_every_s)
+
+    def begin(self) -> Actions:
+        """One that was ordered to stop before begins nothing."""
+        if self.state is not G.STARTING:
+            return []
+        if self._speaks:
+            return self._spawn("")
+        if self._order.profile_iterations:
+            return self._gone(Last(Failed(self._order.placement_id, NOT_MEASURED, lasting=True)))
+        return self._all_up()
+
+    def taken_over(self) -> Actions:
+        """Instead of `begin`, by an agent that found its ranks."""
+        self._spawned = True
+        return [] if self._speaks else self._all_up()
+
+    def train(self, meeting: str) -> Actions:
+        """A second time changes nothing."""
+        if not self._move(G.TRAINING):
+            return []
+        self.meeting = meeting
+        if self._speaks:
+            return [Tell(words.go(meeting))]
+        return [] if self._spawned else self._spawn(meeting)
+
+    def stop(self) -> Actions:
+        if not self._move(G.STOPPING):
+            return []
+        self.past.stopping = True
+        if not self._spawned:
+            return self._over()
+        grace_s = max(self._order.spec.grace_s, BEATS * BEAT_S + 2 * self.past.save_s)
+        return [Tell(words.stop()), Terminate(), Ring(Due.GRACE, grace_s)]
+
+    def _spawn(self, meeting: str) -> Actions:
+        self._spawned = True
+        return [Spawn(meeting)]
+
+    def rang(self, due: Due) -> Actions:
+        """A gang that has gone is rung no more."""
+        if due is Due.GRACE and self.state is not G.STOPPING:
+            return []
+        self.past.killed = True
+        return [Kill()]
+
+    # ---- what ranks say
+
+    def heard(self, number: int, word: words.Word) -> Actions:
+        rank, actions = self.ranks[number], Actions()
+        match word:
+            case words.Hello():
+                rank.attached = word.attached
+                actions = self._said_before(number)
+            case words.Up():
+                actions = self._up(rank, word)
+            case words.Times():
+                self.past.times = word
+            case words.Ran():
+                actions = self._ran(word)
+            case words.Kept():
+                actions = self._saved(word)
+            case words.Damaged(file, reason):
+                text = f"checkpoint {file} cannot be read, an older one is taken: {reason}"
+                actions = [Print(number, text)]
+            case words.Unsaved(reason):
+                text = f"no checkpoint could be written, training goes on: {reason}"
+                actions = [Print(number, text)]
+            case _:
+                actions = self._last_word(rank, word)
+        return actions
+
+    def _said_before(self, number: int) -> Actions:
+        """To a rank that was not there when it was said to all; twice is harmless."""
+        if self.state is G.TRAINING:
+            return [Tell(words.go(self.meeting), number)]
+        return [Tell(words.stop(), number)] if self.state is G.STOPPING else []
+
+    def _up(self, rank: RankRecord, word: words.Up) -> Actions:
+        rank.up, rank.port, rank.attached = True, word.port, rank.attached or word.elastic
+        if self.past.kept is None:
+            self.past.kept = word.samples
+        return self._all_up() if all(one.up for one in self.ranks.values()) else []
+
+    def _ran(self, word: words.Ran) -> Actions:
+        self.past.samples = word.samples
+        observed = self._stretches.ran(word)
+        return [Say(observed)] if observed else []
+
+    def _saved(self, word: words.Kept) -> Actions:
+        self.past.kept, self.past.save_s = word.samples, word.seconds
+        return [Say(Saved(self._order.placement_id, word.samples))] if word.why == "interval" else []
+
+    def _all_up(self) -> Actions:
+        self._move(G.UP)
+        port = self.ranks[0].port if 0 in self.ranks else None
+        meeting = f"{self._host}:{port}" if port and self._order.gang.gpus > 1 else ""
+        restored = None if self._order.profile_iterations else self.past.kept
+        return [Say(Started(self._order.placement_id, meeting, restored))]
+
+    def _last_word(self, rank: RankRecord, word: words.LastWord) -> Actions:
+        rank.word = word
+        if not rank.ended_well:
+            self.past.faults.append(rank)
+            return self._ending()
+        if all(one.word or one.end for one in self.ranks.values()):
+            return [Ring(Due.LEAVING, LEAVING_S)]
+        return []
+
+    # ---- how ranks end
+
+    def ended(self, number: int, end: End) -> Actions:
+        rank = self.ranks[number]
+        rank.end = end
+        well = self._well(rank)
+        if not (well or self.past.killed or rank in self.past.faults):
+            self.past.faults.append(rank)
+        if all(one.end for one in self.ranks.values()):
+            return self._over()
+        return [] if well or self.state is G.STOPPING else self._ending()
+
+    def _well(self, rank: RankRecord) -> bool:
+        if self._order.profile_iterations:
+            return self.past.stopping or self.past.times is not None
+        return rank.ended_well
+
+    def _ending(self) -> Actions:
+        return [Ring(Due.LAST_WORDS, LAST_WORDS_S)] if self._move(G.ENDING) else []
+
+    def _over(self) -> Actions:
+        rest = self._stretches.rest()
+        report = verdict(self.past, list(self.ranks.values()))
+        return self._gone(*([Say(rest)] if rest else []), Last(report))
+
+    def _gone(self, *actions: Say | Last) -> Actions:
+        self._move(G.GONE)
+        return list(actions)
+
+    def _move(self, state: GangState) -> bool:
+        if self.state not in MOVES[state]:
+            return False
+        self.state = state
+        return True
+
+
+def ranks_on(order: StartOrdered) -> range:
+    """Those of the node that the order is addressed to."""
+    first = sum(one.gpus for one in order.gang.members if one.node < order.node_id)
+    return range(first, first + order.gang.on(order.node_id))

@@ -1,0 +1,70 @@
+"""From what rank 0 says every moment to observations that last as long as all before them together. Pure."""
+
+from collections import deque
+from itertools import chain
+
+from schemas.events import StartOrdered
+from schemas.ids import NodeId
+from schemas.measurements import Stretch
+from services.agent.process.gang.words import Ran
+from services.agent.tasks import Observed
+
+ITERATIONS_MAX = 32
+"""of which an observation holds the times, of each rank the newest"""
+REST_MIN = 0.1
+"""of a stretch that is cut short: a shorter rest is not worth an observation"""
+
+
+class Stretches:
+    """`every_s`: seconds that the first observation covers."""
+
+    def __init__(self, order: StartOrdered, every_s: float) -> None:
+        self._order = order
+        self._stretch_s = every_s
+        self._before_s = 0.0
+        self._ran: list[tuple[float, float]] = []
+        """seconds and samples"""
+        self._data_s: dict[int, deque[float]] = {}
+        self._wait_s: dict[int, deque[float]] = {}
+
+    def ran(self, word: Ran) -> Observed | None:
+        self._ran.append((word.seconds, word.iterations * word.batch))
+        _extend(self._data_s, word.data_s)
+        _extend(self._wait_s, word.wait_s)
+        return self._cut() if self._seconds >= self._stretch_s else None
+
+    def rest(self) -> Observed | None:
+        """What is left when the gang ends."""
+        return self._cut() if self._seconds >= REST_MIN * self._stretch_s else None
+
+    @property
+    def _seconds(self) -> float:
+        return sum(seconds for seconds, _ in self._ran)
+
+    def _cut(self) -> Observed | None:
+        seconds, samples = self._seconds, sum(samples for _, samples in self._ran)
+        if samples <= 0.0:
+            return None
+        stretch = Stretch(
+            throughput=samples / seconds,
+            data_s=self._by_node(self._data_s),
+            wait_s=self._by_node(self._wait_s),
+        )
+        self._before_s += seconds
+        self._stretch_s = max(self._stretch_s, self._before_s)
+        self._ran, self._data_s, self._wait_s = [], {}, {}
+        return Observed(self._order.placement_id, seconds, stretch)
+
+    def _by_node(self, by_rank: dict[int, deque[float]]) -> dict[NodeId, tuple[float, ...]]:
+        """The ranks of a node one after the other, in both kinds of times alike."""
+        found, first = {}, 0
+        for member in self._order.gang.members:
+            ranks = range(first, first + member.gpus)
+            found[member.node] = tuple(chain.from_iterable(by_rank.get(rank, ()) for rank in ranks))
+            first += member.gpus
+        return found
+
+
+def _extend(by_rank: dict[int, deque[float]], more: tuple[tuple[float, ...], ...]) -> None:
+    for rank, times in enumerate(more):
+        by_rank.setdefault(rank, deque(maxlen=ITERATIONS_MAX)).extend(times)

@@ -1,0 +1,170 @@
+"""What became of a worker, from how its ranks ended and what they said last. Pure.
+
+The first rank that ended badly decides, but for two cases: a rank that lost a peer says less than the peer,
+and want of memory explains every end. A last word says more than an exit code.
+"""
+
+import signal
+from enum import StrEnum
+
+import msgspec
+
+from schemas.events import StartOrdered
+from schemas.measurements import Measured
+from services.agent.process.gang.words import (
+    CompletedWord,
+    FailedWord,
+    LastWord,
+    LostWord,
+    StoppedWord,
+    Times,
+)
+from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Profiled, Stopped
+
+FATAL_OF_SHELLS = {128 + signal.SIGKILL: signal.SIGKILL, 128 + signal.SIGTERM: signal.SIGTERM}
+"""exit codes by which shells and containers say that their process was ended by a signal"""
+NO_GPU_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "CUDA error: out of memory")
+
+
+class Memory(StrEnum):
+    ENOUGH = "enough"
+    NODE_FULL = "node-full"
+    OVER_LIMIT = "over-limit"
+    """more than the job asked for"""
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process ended. Neither code nor signal: nobody saw it."""
+
+    code: int | None = None
+    signal: int | None = None
+    memory: Memory = Memory.ENOUGH
+    disk_full: str = ""
+    """a folder of the node's that nothing can be written to any more"""
+    lines: tuple[str, ...] = ()
+    """the last that it printed"""
+
+    @property
+    def killed_by(self) -> int | None:
+        return self.signal or FATAL_OF_SHELLS.get(self.code or 0)
+
+
+class RankRecord(msgspec.Struct):
+    """A rank as far as it is known."""
+
+    number: int
+    attached: bool = False
+    """it says when it is done; one that is not attached just ends"""
+    up: bool = False
+    port: int | None = None
+    word: LastWord | None = None
+    end: End | None = None
+
+    @property
+    def ended_well(self) -> bool:
+        if self.word is not None:
+            return isinstance(self.word, StoppedWord | CompletedWord)
+        return self.end is not None and self.end.code == 0 and not self.attached
+
+
+class Past(msgspec.Struct):
+    """What is known of a worker beside its ranks."""
+
+    order: StartOrdered
+    samples: float | None = None
+    """done, as rank 0 said last; None: it is elsewhere, or has said nothing"""
+    kept: float | None = None
+    """in the newest checkpoint; None: nobody said"""
+    save_s: float = 0.0
+    """what that took to write"""
+    times: Times | None = None
+    stopping: bool = False
+    """it was ordered to stop"""
+    killed: bool = False
+    faults: list[RankRecord] = []
+    """the ranks that ended badly, the first first, before the others were killed"""
+
+
+def verdict(past: Past, ranks: list[RankRecord]) -> LastReport:
+    """Of a worker whose ranks have all ended."""
+    order, placement_id = past.order, past.order.placement_id
+    if past.times is not None:
+        return Profiled(placement_id, _measured(past.times))
+    failed = [rank for rank in past.faults if isinstance(rank.word, FailedWord)]
+    if failed or (past.faults and not past.stopping):
+        return _of_fault(past, _telling(failed or past.faults))
+    said = [rank.word for rank in ranks if isinstance(rank.word, StoppedWord | CompletedWord)]
+    samples = next((word.samples for word in said if word.samples is not None), None)
+    completed = any(isinstance(word, CompletedWord) for word in said)
+    if completed or not (said or past.stopping or past.killed):
+        return Completed(placement_id, max(order.spec.samples, samples or 0.0))
+    kept = past.kept if samples is None else samples
+    if past.stopping:
+        return Stopped(placement_id, order.samples_done if kept is None else kept)
+    return Interrupted(placement_id, "somebody else made it stop", samples_done=kept)
+
+
+def _measured(times: Times) -> Measured:
+    return Measured(
+        data_s=times.data_s,
+        forward_s=times.forward_s,
+        backward_s=times.backward_s,
+        update_s=times.update_s,
+        iteration_s=times.iteration_s,
+        parameters=times.parameters,
+    )
+
+
+def _of_fault(past: Past, rank: RankRecord) -> Failed | Interrupted:
+    end = rank.end or End()
+    placement_id = past.order.placement_id
+    reason = "\n".join([_reason(rank, end), *end.lines])
+    if _own_fault(rank, end):
+        return Failed(placement_id, reason, _lasting(rank, end), end.code, end.signal)
+    return Interrupted(placement_id, reason, past.kept, end.code, end.signal)
+
+
+def _telling(faults: list[RankRecord]) -> RankRecord:
+    """The one whose end explains the others."""
+    starved = [rank for rank in faults if rank.end and rank.end.memory is not Memory.ENOUGH]
+    first_hand = [rank for rank in faults if not isinstance(rank.word, LostWord)]
+    return (starved or first_hand or faults)[0]
+
+
+def _own_fault(rank: RankRecord, end: End) -> bool:
+    if end.memory is not Memory.ENOUGH:
+        return end.memory is Memory.OVER_LIMIT
+    if end.disk_full or isinstance(rank.word, LostWord):
+        return False
+    return isinstance(rank.word, FailedWord) or bool(end.code and not end.killed_by)
+
+
+def _lasting(rank: RankRecord, end: End) -> bool:
+    """Whether it would end so every time on this GPU type."""
+    said = rank.word.reason if isinstance(rank.word, FailedWord) else ""
+    return end.memory is Memory.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
+
+
+def _reason(rank: RankRecord, end: End) -> str:
+    who = f"rank {rank.number}"
+    if end.memory is Memory.OVER_LIMIT:
+        return f"{who}: more main memory than the job asked for"
+    if end.memory is Memory.NODE_FULL:
+        return f"{who}: the node ran out of main memory"
+    if end.disk_full:
+        return f"{who}: no space left in {end.disk_full}"
+    if rank.word is not None:
+        return f"{who} {_said(rank.word)}"
+    if end.killed_by:
+        return f"{who} was ended by {signal.Signals(end.killed_by).name}"
+    return f"{who} ended unseen" if end.code is None else f"{who} ended with exit code {end.code}"
+
+
+def _said(word: LastWord) -> str:
+    match word:
+        case FailedWord(reason=reason):
+            return f"failed: {reason}"
+        case LostWord(reason=reason):
+            return f"lost a peer: {reason}"
+        case _:
+            return "ended"

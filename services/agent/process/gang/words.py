@@ -1,0 +1,152 @@
+"""What ranks say on the socket and what they hear: JSON lines, one object with one key each. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+LINE_MAX_BYTES = 4_000_000
+"""a longer line ends the connection"""
+
+
+class NotAWord(ValueError):
+    """A line that is none of the words."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """First on every connection."""
+
+    placement: str
+    rank: int
+    pid: int
+    """as the rank knows it, which in a container is another than ours"""
+    attached: bool = False
+    """it saves when it is ordered to, and goes on from there on any number of GPUs"""
+    samples: float = 0.0
+
+
+class Up(msgspec.Struct, frozen=True):
+    """Imported and restored."""
+
+    port: int | None = None
+    """where rank 0 has its store"""
+    samples: float | None = None
+    """restored"""
+    elastic: bool = False
+
+
+class Times(msgspec.Struct, frozen=True):
+    """What iterations of a measurement took, seconds."""
+
+    data_s: tuple[float, ...]
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    update_s: tuple[float, ...]
+    iteration_s: tuple[float, ...]
+    parameters: float
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """How the gang ran since rank 0 said so last."""
+
+    samples: float
+    """done so far, all runs together"""
+    seconds: float
+    iterations: float
+    batch: float
+    """samples of one iteration, over the whole gang"""
+    data_s: tuple[tuple[float, ...], ...] = ()
+    """by rank: the last iterations"""
+    wait_s: tuple[tuple[float, ...], ...] = ()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A checkpoint is written."""
+
+    samples: float
+    seconds: float = 0.0
+    why: str = "interval"
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """A checkpoint that cannot be read; an older one is."""
+
+    file: str
+    reason: str = ""
+
+
+class Unsaved(msgspec.Struct, frozen=True):
+    """A checkpoint that could not be written; training goes on."""
+
+    reason: str
+
+
+class StoppedWord(msgspec.Struct, frozen=True):
+    samples: float | None = None
+
+
+class CompletedWord(msgspec.Struct, frozen=True):
+    samples: float | None = None
+
+
+class FailedWord(msgspec.Struct, frozen=True):
+    """An exception of the script's own."""
+
+    reason: str = ""
+
+
+class LostWord(msgspec.Struct, frozen=True):
+    """A peer is gone."""
+
+    reason: str = ""
+
+
+LastWord = StoppedWord | CompletedWord | FailedWord | LostWord
+Word = Hello | Up | Times | Ran | Kept | Damaged | Unsaved | LastWord
+
+WORDS: Mapping[str, type[Word]] = {
+    "hello": Hello,
+    "up": Up,
+    "profiled": Times,
+    "observed": Ran,
+    "saved": Kept,
+    "damaged": Damaged,
+    "unsaved": Unsaved,
+    "stopped": StoppedWord,
+    "completed": CompletedWord,
+    "failed": FailedWord,
+    "lost": LostWord,
+}
+
+
+def word_of(line: bytes) -> Word | None:
+    """None: a word of a later version. Raises NotAWord."""
+    try:
+        said: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        known = [(WORDS[key], value) for key, value in said.items() if key in WORDS]
+        return msgspec.convert(known[0][1], known[0][0], strict=False) if known else None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise NotAWord(f"not a word of a rank: {error}") from None
+
+
+def last_word(text: bytes) -> LastWord | None:
+    """What a rank wrote down before it said it; None: nothing, or nothing that can be read."""
+    try:
+        word = word_of(text)
+    except NotAWord:
+        return None
+    return word if isinstance(word, LastWord) else None
+
+
+def go(meeting: str) -> bytes:
+    """`meeting`: host:port where the ranks meet; empty: there is nobody to meet."""
+    host, _, port = meeting.rpartition(":")
+    return _line(go={"host": host, "port": int(port or 0)})
+
+
+def stop() -> bytes:
+    return _line(stop={})
+
+
+def _line(**said: object) -> bytes:
+    return msgspec.json.encode(said) + b"\n"

@@ -1,0 +1,89 @@
+"""Who a process is, beyond its number: numbers are used again, so nothing is signalled by number alone."""
+
+import contextlib
+import os
+import signal
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+PROC = Path("/proc")
+_STATE, _PARENT, _START_TIME = 0, 1, 19
+"""fields of /proc/PID/stat after the name, which may hold anything"""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of one boot of the machine, for ever."""
+
+    pid: int
+    start_time: int
+    """clock ticks since the boot"""
+    boot_id: str
+
+
+@cache
+def boot_id() -> str:
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def identity_of(pid: int) -> Identity | None:
+    """None: there is no such process, or it is dead and waits for its parent."""
+    fields = _stat(pid)
+    if not fields or fields[_STATE] in "ZX":
+        return None
+    return Identity(pid=pid, start_time=int(fields[_START_TIME]), boot_id=boot_id())
+
+
+def alive(identity: Identity) -> bool:
+    return identity_of(identity.pid) == identity
+
+
+def opened(identity: Identity) -> int | None:
+    """A pidfd of the process, for whoever closes it; None: it is gone."""
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except OSError:
+        return None
+    if alive(identity):  # after the opening: from here on the descriptor means this process
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def send(identity: Identity, number: signal.Signals) -> bool:
+    """Signal the process; false: it is gone."""
+    descriptor = opened(identity)
+    if descriptor is None:
+        return False
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process of the machine."""
+    found = {}
+    for path in PROC.iterdir():
+        if path.name.isdecimal() and (fields := _stat(int(path.name))):
+            found[int(path.name)] = int(fields[_PARENT])
+    return found
+
+
+def environment_of(pid: int) -> bytes:
+    """As it was when its program began; empty where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return (PROC / str(pid) / "environ").read_bytes()
+    return b""
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()

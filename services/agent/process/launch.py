@@ -1,0 +1,157 @@
+"""What is started for a rank: command, environment, folder. Pure.
+
+A Python script is started under the plug-in (`python -m hopjob script.py`), which says what it does; any
+other command as it is.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+import msgspec
+
+from schemas.events import StartOrdered
+
+PLUGIN = "hopjob"
+_PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?")
+_FLAGS = re.compile(r"-[bBdOqsuvx]+")
+"""of the interpreter: those that leave the plug-in's folder where it is looked for"""
+_PLAIN_LINE = re.compile(r"[\w@%+=:,./{}\s\"'-]+")
+"""a line in which a shell has nothing to do but to split it into words"""
+OURS = ("HOPYARD_", "HOPJOB_")
+"""begin the names of variables that no job takes over: settings and tokens of the agent"""
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker stands on: of the node, and of the worker itself."""
+
+    socket: str
+    plugin: str
+    """folder that holds the plug-in, and nothing else"""
+    checkpoints: str
+    gpus: tuple[str, ...] | None
+    """UUIDs or indices; None: CPU slots"""
+    host: str
+    network_interface: str = ""
+    orphan_s: float = 0.0
+    """how long ranks may go on without an agent"""
+
+
+class Script(msgspec.Struct, frozen=True):
+    """A Python command in parts."""
+
+    interpreter: str
+    flags: tuple[str, ...]
+    argv: tuple[str, ...]
+    """the script or `-m` and the module, and what follows"""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return (self.interpreter, *self.flags, "-m", PLUGIN, *self.argv)
+
+
+def command_of(order: StartOrdered, checkpoints: str) -> tuple[str, ...]:
+    """The job's command in words, with the numbers of this placement in it."""
+    spec = order.spec
+    rate = order.learning_rate
+    known = {
+        "{learning_rate}": "" if rate is None else repr(rate),
+        "{checkpoint}": checkpoints,
+        "{samples}": f"{spec.samples:.0f}",
+        "{batch_size}": str(spec.workload.batch_size),
+        "{gpus}": str(order.gang.gpus),
+    }
+    return tuple(_filled(word, known) for word in _words(spec.command))
+
+
+def script_of(command: Sequence[str]) -> Script | None:
+    """None: it is no Python script."""
+    if not command or not _PYTHON.fullmatch(PurePath(command[0]).name):
+        return None
+    rest = list(command[1:])
+    flags: list[str] = []
+    while rest and _FLAGS.fullmatch(rest[0]):
+        flags.append(rest.pop(0))
+    is_module = rest[:1] == ["-m"] and len(rest) > 1
+    if not rest or (rest[0].startswith("-") and not is_module):
+        return None
+    return Script(command[0], tuple(flags), tuple(rest))
+
+
+def environment(
+    order: StartOrdered, rank: int, ground: Ground, *, last: str, meeting: str = ""
+) -> dict[str, str]:
+    """The variables of one rank, beside those of the agent. `last`: where it writes its last word."""
+    spec, here = order.spec, order.gang.on(order.node_id)
+    before = [one.gpus for one in order.gang.members if one.node < order.node_id]
+    own = {
+        "RANK": rank,
+        "LOCAL_RANK": rank - sum(before),
+        "WORLD_SIZE": order.gang.gpus,
+        "LOCAL_WORLD_SIZE": here,
+        "NODE_RANK": len(before),
+        "CUDA_VISIBLE_DEVICES": ",".join(ground.gpus or ()),
+        "HOPJOB_SOCKET": ground.socket,
+        "HOPJOB_PLACEMENT": order.placement_id,
+        "HOPJOB_ID": order.job_id,
+        "HOPJOB_NODE": order.node_id,
+        "HOPJOB_GPU_TYPE": next(one.gpu_type for one in order.nodes if one.node_id == order.node_id),
+        "HOPJOB_LAST": last,
+        "HOPJOB_CHECKPOINTS": ground.checkpoints,
+        "HOPJOB_CHECKPOINT_INTERVAL_S": spec.checkpoint_interval_s,
+        "HOPJOB_SAMPLES": spec.samples,
+        "HOPJOB_BATCH_SIZE": spec.workload.batch_size,
+        "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
+        "HOPJOB_ADDRESS": ground.host,
+        "HOPJOB_ORPHAN_S": ground.orphan_s,
+        **({"HOPJOB_PROFILE": order.profile_iterations} if order.profile_iterations else {}),
+        **_threads(spec.cpus, ground),
+        **_network(ground.network_interface, meeting),
+    }
+    return dict(spec.environment) | {name: str(value) for name, value in own.items()}
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a rank takes over from the agent's environment."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(OURS) and name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+    }
+
+
+def search_path(ground: Ground, environ: Mapping[str, str]) -> str:
+    """PYTHONPATH: the plug-in first, then what the job has of its own."""
+    return ":".join(filter(None, (ground.plugin, environ.get("PYTHONPATH"))))
+
+
+def _threads(cpus: float | None, ground: Ground) -> dict[str, int]:
+    if cpus is None:
+        return {"OMP_NUM_THREADS": 1} if ground.gpus is None else {}
+    return {"OMP_NUM_THREADS": max(int(cpus), 1)}
+
+
+def _network(interface: str, meeting: str) -> dict[str, str]:
+    host, _, port = meeting.rpartition(":")
+    met = {"MASTER_ADDR": host, "MASTER_PORT": port} if meeting else {}
+    named = {name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if interface}
+    return met | named
+
+
+def _words(command: Sequence[str]) -> Sequence[str]:
+    """A line for the shell is as many words, where they are all that is in it."""
+    match tuple(command):
+        case ("sh", "-c", line) if _PLAIN_LINE.fullmatch(line):
+            try:
+                words = shlex.split(line)
+            except ValueError:
+                return command
+            return words if words and "=" not in words[0] else command
+    return command
+
+
+def _filled(word: str, known: Mapping[str, str]) -> str:
+    for name, text in known.items():
+        word = word.replace(name, text)
+    return word

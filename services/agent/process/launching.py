@@ -1,0 +1,187 @@
+"""Starts the ranks of a worker, finds those of an earlier life, and ends all that came of them."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+
+import msgspec
+
+from schemas.events import StartOrdered
+from services.agent.process import claims, containers, launch
+from services.agent.process.folders import RankFiles
+from services.agent.process.gang.machine import ranks_on
+from services.agent.process.gang.verdicts import Memory
+from services.agent.process.host import Host, Members
+from services.agent.process.kernel.cgroups import Group
+from services.agent.process.kernel.spawning import Account, ToStart, account_of, own, started
+from services.agent.process.kernel.walking import has_variable
+from services.agent.process.ranks import RankProcess, found, of_child
+from services.agent.process.templates import NoTemplate, Template
+
+
+class Launcher:
+    """`claim`: of an earlier life, which started it."""
+
+    def __init__(
+        self,
+        host: Host,
+        order: StartOrdered,
+        gpu_indices: tuple[int, ...],
+        claim: claims.WorkerClaim | None,
+    ) -> None:
+        self.ground = host.ground(order, gpu_indices)
+        command = launch.command_of(order, self.ground.checkpoints)
+        self._host = host
+        self._order = order
+        self._claim = claim or _new_claim(order, gpu_indices)
+        self._found = claim is not None
+        self._command = command
+        self._script = launch.script_of(command)
+        self._folder = host.folders.worker(order.placement_id)
+        self._members = self._members_of(self._claim)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its command is a Python script, under the plug-in."""
+        return self._script is not None
+
+    @property
+    def port(self) -> int | None:
+        """Where rank 0 is met of a command that is no script."""
+        return None if self.speaks else self._claim.port
+
+    def found(self) -> dict[int, RankProcess]:
+        """Its ranks, where an earlier life started them."""
+        return {rank.rank: found(rank.process) for rank in self._claim.ranks} if self._found else {}
+
+    async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
+        """Start all ranks. `say`: takes what the job's owner should know. Raises OSError."""
+        account = await asyncio.to_thread(account_of, self._order.spec.user)
+        for name in await asyncio.to_thread(self._prepare, account):
+            say(f"this node sets no limit on {name}")
+        template = await self._template(account)
+        processes = {}
+        for claim in self._claim.ranks:
+            start = self._start(claim.rank, meeting, account)
+            processes[claim.rank] = await self._started(start, template)
+        ranks = tuple(claims.RankClaim(rank, one.identity) for rank, one in processes.items())
+        self._claim = msgspec.structs.replace(self._claim, ranks=ranks)
+        self._members = self._members_of(self._claim)
+        await asyncio.to_thread(claims.write, self._folder, self._claim)
+        return processes
+
+    def owns(self, pid: int, process: RankProcess | None) -> bool:
+        """Whether a process is the rank, or came of the worker; one in a container is known by a variable."""
+        if process and process.identity and process.identity.pid == pid:
+            return True
+        return pid in self._members.pids() or has_variable(pid, self._host.variable(self._order))
+
+    def memory(self) -> Memory:
+        found = self._members.out_of_memory()
+        if not found.kills:
+            return Memory.ENOUGH
+        limited = self._order.spec.memory is not None and found.at_limit
+        return Memory.OVER_LIMIT if limited else Memory.NODE_FULL
+
+    async def kill(self) -> None:
+        """All that came of it."""
+        engine = containers.engine() if self._order.spec.image else None
+        if engine:
+            names = [self._container_name(claim.rank) for claim in self._claim.ranks]
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                await asyncio.to_thread(containers.remove, engine, names)
+        await asyncio.to_thread(self._members.kill)
+
+    async def remove(self) -> None:
+        await asyncio.to_thread(self._members.remove)
+
+    # ---- a start
+
+    def _prepare(self, account: Account | None) -> tuple[str, ...]:
+        """Folders, claim, groups; the limits that cannot be set. Raises OSError."""
+        spec, here = self._order.spec, len(self._claim.ranks)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        own(self._folder, account)
+        self._host.folders.make_checkpoints(self._order, account)
+        claims.write(self._folder, self._claim)
+        memory = None if spec.memory is None else spec.memory * here
+        cpus = None if spec.cpus is None else spec.cpus * here
+        if spec.image or self._host.groups is None:
+            limits = {"memory": memory, "cpus": cpus}
+            return () if spec.image else tuple(name for name, limit in limits.items() if limit is not None)
+        return self._host.groups.made(self._order.placement_id).limited(memory=memory, cpus=cpus)
+
+    async def _template(self, account: Account | None) -> Template | None:
+        plain = self._script is not None and not (self._script.flags or self._order.spec.image or account)
+        if not plain or self._script is None or self._host.templates is None:
+            return None
+        return await self._host.templates.of(self._script)
+
+    async def _started(self, start: ToStart, template: Template | None) -> RankProcess:
+        if template is not None and self._script is not None:
+            try:
+                return await template.fork(self._script, start)
+            except (NoTemplate, TimeoutError):
+                pass  # it has just ended: start as any process is
+        return of_child(await asyncio.to_thread(started, start))
+
+    def _start(self, rank: int, meeting: str, account: Account | None) -> ToStart:
+        spec, files = self._order.spec, RankFiles(self._folder, rank)
+        own_ones = launch.environment(self._order, rank, self.ground, last=str(files.last), meeting=meeting)
+        own_ones["PYTHONPATH"] = launch.search_path(self.ground, own_ones)
+        command = self._script.command if self._script else self._command
+        if spec.image:
+            command = containers.wrapped(self._container(rank, account, list(own_ones)), spec, command)
+        return ToStart(
+            command=command,
+            environment=launch.inherited(os.environ) | _home(account) | own_ones,
+            folder="" if spec.image else spec.working_directory,
+            log=files.log,
+            groups=self._members.enter if isinstance(self._members, Group) else (),
+            account=None if spec.image else account,
+        )
+
+    def _container(self, rank: int, account: Account | None, names: list[str]) -> containers.Container:
+        """Raises OSError."""
+        engine = containers.engine()
+        if engine is None:
+            raise FileNotFoundError(f"an image needs one of {' and '.join(containers.ENGINES)} on the node")
+        uid, gid = (account.uid, account.gid) if account else (os.geteuid(), os.getegid())
+        ground, folders = self.ground, self._host.folders
+        return containers.Container(
+            engine=engine,
+            name=self._container_name(rank),
+            user=f"{uid}:{gid}",
+            variables=names,
+            folders=[
+                *(str(folders.socket.parent), ground.plugin, str(self._folder), ground.checkpoints),
+                *filter(None, [self._order.spec.working_directory]),
+            ],
+            gpus=ground.gpus or (),
+        )
+
+    def _container_name(self, rank: int) -> str:
+        return f"hopyard-{self._order.placement_id}-{rank}"
+
+    def _members_of(self, claim: claims.WorkerClaim) -> Members:
+        return self._host.members(self._order, [rank.process for rank in claim.ranks if rank.process])
+
+
+def _new_claim(order: StartOrdered, gpu_indices: tuple[int, ...]) -> claims.WorkerClaim:
+    ranks = tuple(map(claims.RankClaim, ranks_on(order)))
+    port = _free_port() if order.gang.gpus > 1 else None
+    return claims.WorkerClaim(order=order, gpu_indices=gpu_indices, ranks=ranks, port=port)
+
+
+def _free_port() -> int:
+    """Nobody listens on it now; a command that is no script has nothing better to be met by."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _home(account: Account | None) -> dict[str, str]:
+    return {} if account is None else {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}

@@ -1,0 +1,110 @@
+"""The agent's socket: ranks say who they are, and the kernel says which process that really is."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from services.agent.process.gang.words import LINE_MAX_BYTES, Hello, NotAWord, Word, word_of
+
+HELLO_LIMIT_S = 10.0
+_CREDENTIALS = struct.Struct("3i")
+"""process, user, group"""
+
+log = structlog.get_logger()
+
+
+class Connection:
+    """To one rank."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.closed = asyncio.Event()
+
+    def tell(self, line: bytes) -> None:
+        """A rank that is gone hears nothing; its end comes another way."""
+        if not self._writer.is_closing():
+            self._writer.write(line)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Listening(Protocol):
+    """A worker that knows its ranks."""
+
+    def connected(self, hello: Hello, pid: int, connection: Connection) -> bool:
+        """False: the process is none of its."""
+        ...
+
+    def heard(self, rank: int, word: Word) -> None: ...
+
+
+Find = Callable[[str], Listening | None]
+"""the worker of a placement"""
+
+
+@contextlib.asynccontextmanager
+async def listening(path: Path, find: Find) -> AsyncIterator[None]:
+    """Raises OSError."""
+    _clear(path)
+    open_ones: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones.add(writer)
+        try:
+            await _listen(reader, writer, find)
+        except (OSError, ValueError, TimeoutError) as error:
+            log.warning("a rank is not understood", reason=str(error))
+        finally:
+            open_ones.discard(writer)
+            writer.close()
+
+    server = await asyncio.start_unix_server(serve, path, limit=LINE_MAX_BYTES)
+    _open(path)
+    try:
+        yield
+    finally:
+        server.close()
+        for writer in list(open_ones):
+            writer.close()
+        _clear(path)
+
+
+def _clear(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _open(path: Path) -> None:
+    """To the agent's account alone; where jobs have accounts of their own, to them: see `connected`."""
+    path.chmod(0o666 if os.geteuid() == 0 else 0o600)
+
+
+async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find: Find) -> None:
+    """Raises OSError, ValueError: the line is too long, or no word."""
+    async with asyncio.timeout(HELLO_LIMIT_S):
+        hello = word_of(await reader.readline())
+    if not isinstance(hello, Hello):
+        raise NotAWord("it does not say who it is")
+    worker, connection, pid = find(hello.placement), Connection(writer), _peer(writer)
+    if worker is None or not worker.connected(hello, pid, connection):
+        raise NotAWord(f"process {pid} is no rank of {hello.placement!r}")
+    try:
+        while line := await reader.readline():
+            if (word := word_of(line)) is not None:
+                worker.heard(hello.rank, word)
+    finally:
+        connection.closed.set()
+
+
+def _peer(writer: asyncio.StreamWriter) -> int:
+    """The process at the other end, numbered as we see it, whatever container it is in."""
+    peer = writer.get_extra_info("socket")
+    packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(packed)[0])

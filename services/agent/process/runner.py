@@ -1,0 +1,180 @@
+"""The runner `process`: workers as processes of this machine. All durations in seconds of the wall clock."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from schemas.calibration import AllReduceTimes
+from schemas.events import StartOrdered
+from schemas.ids import JobId, PlacementId
+from schemas.placement import Lockstep, Mode
+from schemas.questions import TimeAllReduce
+from schemas.settings import Settings
+from services.agent.process import claims, launch
+from services.agent.process.folders import Folders
+from services.agent.process.gang.machine import GangState
+from services.agent.process.host import Host
+from services.agent.process.kernel.hierarchies import groups_of
+from services.agent.process.kernel.locks import locked
+from services.agent.process.kernel.walking import take_in_orphans
+from services.agent.process.listener import listening
+from services.agent.process.templates import Templates
+from services.agent.process.worker import LiveWorker
+from services.agent.tasks import Report
+from services.agent.work.runner import Write
+from shared.runtime.clock import Clock
+
+READ_EVERY_S = 0.2
+
+log = structlog.get_logger()
+
+
+class ProcessRunner:
+    """Implements `Runner`."""
+
+    modes: frozenset[type[Mode]] = frozenset({Lockstep})
+    workloads: tuple[str, ...] = ()
+    runs_commands = True
+
+    def __init__(self, folders: Folders, settings: Settings) -> None:
+        self._folders = folders
+        self._settings = settings
+        self._host: Host
+        self._workers: dict[PlacementId, LiveWorker] = {}
+        self._lives: set[asyncio.Task[None]] = set()
+        self._found: list[claims.WorkerClaim] = []
+        self._lock = -1
+
+    async def adopt(self) -> tuple[PlacementId, ...]:
+        """Raises OSError, where its folder cannot be had."""
+        await asyncio.to_thread(self._folders.make)
+        self._lock = await locked(self._folders.lock)
+        self._found = await asyncio.to_thread(self._claims)
+        return tuple(claim.order.placement_id for claim in self._found)
+
+    async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
+        if self._lock < 0:
+            await self.adopt()
+        self._host = await asyncio.to_thread(self._make_host, report, write)
+        try:
+            async with listening(self._folders.socket, lambda name: self._workers.get(PlacementId(name))):
+                try:
+                    for claim in self._found:
+                        self._live(claim.order, claim.gpu_indices, claim)
+                    await self._read_for_ever()
+                finally:
+                    await self._end_all()
+        finally:
+            await self._leave()
+
+    def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
+        if order.placement_id not in self._workers:
+            self._live(order, gpu_indices, None)
+
+    def train(self, placement_id: PlacementId, meeting: str) -> None:
+        if worker := self._workers.get(placement_id):
+            worker.put(lambda: worker.gang.train(meeting))
+
+    def stop(self, placement_id: PlacementId) -> None:
+        if worker := self._workers.get(placement_id):
+            worker.put(worker.gang.stop)
+
+    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
+        raise OSError(f"all-reduces of {question.ring.gpus} GPUs are not timed yet")
+
+    def running(self) -> tuple[PlacementId, ...]:
+        return tuple(self._workers)
+
+    def progress(self) -> dict[JobId, float]:
+        return {
+            worker.order.job_id: worker.gang.past.samples
+            for worker in self._workers.values()
+            if worker.gang.past.samples is not None and worker.gang.state is not GangState.GONE
+        }
+
+    # ---- workers
+
+    def _live(
+        self, order: StartOrdered, gpu_indices: tuple[int, ...], claim: claims.WorkerClaim | None
+    ) -> None:
+        before = [one for one in self._workers.values() if set(one.gpu_indices) & set(gpu_indices)]
+        worker = self._workers[order.placement_id] = LiveWorker(self._host, order, gpu_indices, claim)
+        life = asyncio.create_task(worker.live(before))
+        self._lives.add(life)
+        life.add_done_callback(lambda _: self._forget(life, order.placement_id))
+
+    def _forget(self, life: asyncio.Task[None], placement_id: PlacementId) -> None:
+        self._lives.discard(life)
+        self._workers.pop(placement_id, None)
+
+    async def _read_for_ever(self) -> None:
+        while True:
+            for worker in list(self._workers.values()):
+                await worker.read()
+            await asyncio.sleep(READ_EVERY_S)
+
+    async def _end_all(self) -> None:
+        """Let all save and end, each within its grace."""
+        workers, lives = list(self._workers.values()), set(self._lives)
+        for worker in workers:
+            worker.put(worker.gang.stop)
+        if lives:
+            await asyncio.wait(lives)
+
+    # ---- the node
+
+    def _claims(self) -> list[claims.WorkerClaim]:
+        """Of earlier lives; what stands in no claim is of no worker."""
+        found = {folder: claims.read(folder) for folder in self._folders.workers.iterdir()}
+        for folder, claim in found.items():
+            if claim is None:
+                shutil.rmtree(folder, ignore_errors=True)
+        return [claim for claim in found.values() if claim is not None]
+
+    def _make_host(self, report: Callable[[Report], None], write: Write | None) -> Host:
+        """Raises OSError."""
+        self._folders.put_plugin()
+        groups = groups_of(self._folders.groups)
+        if groups is None:
+            take_in_orphans()
+            log.warning("no control groups: no limits, and processes are found by their environment")
+        plugin, settings = str(self._folders.plugin), self._settings
+        return Host(
+            folders=self._folders,
+            groups=groups,
+            templates=Templates(plugin, launch.inherited(os.environ)) if settings.template else None,
+            report=report,
+            write=write,
+            gpus=(),
+            network_interface=settings.network_interface,
+            observe_every_s=settings.observe_every_s,
+            orphan_s=2 * settings.node_lease_real_s,
+        )
+
+    async def _leave(self) -> None:
+        """The folder stays, for the next life."""
+        if self._host.templates is not None:
+            await self._host.templates.close()
+        if self._host.groups is not None:
+            await asyncio.to_thread(self._host.groups.remove)
+        os.close(self._lock)
+
+
+def process(settings: Settings, clock: Clock) -> ProcessRunner:
+    """A `RunnerFactory`. Raises ValueError: no folder is named, or a clock that no process keeps."""
+    if clock.cluster_s(1.0) != 1.0:
+        raise ValueError("speed: real jobs run at the speed 1")
+    if not settings.jobs_folder:
+        raise ValueError("jobs_folder: real jobs need a folder for checkpoints that all nodes share")
+    run = Path(settings.run_folder or _run_folder()) / (settings.node or "agent")
+    return ProcessRunner(Folders(run.absolute(), Path(settings.jobs_folder).absolute()), settings)
+
+
+def _run_folder() -> Path:
+    if os.geteuid() == 0:
+        return Path("/run/hopyard")
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or Path.home() / ".local/state") / "hopyard"

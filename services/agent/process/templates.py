@@ -1,0 +1,160 @@
+"""Ranks as forks of a process that has imported torch already: one such template for each interpreter.
+
+A template ends with its agent, its forks do not. Where there is none, or it is not ready in time, a rank is
+started as any process is.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from services.agent.process.kernel.identities import identity_of
+from services.agent.process.kernel.spawning import ToStart
+from services.agent.process.launch import PLUGIN, Script
+from services.agent.process.ranks import RankProcess
+
+READY_LIMIT_S = 40.0
+FORK_LIMIT_S = 10.0
+CODE_LIMIT_S = 5.0
+"""how long after its end a fork's exit code may take to come"""
+
+log = structlog.get_logger()
+
+
+class NoTemplate(OSError):
+    """It cannot be had for this interpreter."""
+
+
+class Template:
+    """One interpreter's. Words both ways are JSON lines, one object with one key each."""
+
+    def __init__(self, process: Process) -> None:
+        self.ended = False
+        self._process = process
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._forked: dict[int, asyncio.Future[int]] = {}
+        self._codes: dict[int, asyncio.Future[int]] = {}
+        self._numbers = itertools.count(1)
+        self._reading = asyncio.create_task(self._read())
+
+    async def ready(self) -> None:
+        """Raises NoTemplate, TimeoutError."""
+        async with asyncio.timeout(READY_LIMIT_S):
+            await asyncio.shield(self._ready)
+
+    async def fork(self, script: Script, start: ToStart) -> RankProcess:
+        """Raises NoTemplate, TimeoutError."""
+        number = next(self._numbers)
+        self._forked[number] = forked = asyncio.get_running_loop().create_future()
+        about = {
+            "id": number,
+            "argv": list(script.argv),
+            "env": dict(start.environment),
+            "cwd": start.folder or str(Path.cwd()),
+            "log": str(start.log),
+            "enter": [str(path) for path in start.groups],
+        }
+        self._say(fork=about)
+        async with asyncio.timeout(FORK_LIMIT_S):
+            pid = await forked
+        return RankProcess(identity_of(pid), lambda: self._code(pid))
+
+    async def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        self._reading.cancel()
+        await asyncio.wait({self._reading})
+
+    async def _code(self, pid: int) -> int | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CODE_LIMIT_S):
+                return await self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
+        return None
+
+    def _say(self, **word: object) -> None:
+        if self._process.stdin is None or self._process.stdin.is_closing():
+            raise NoTemplate("the template has ended")
+        self._process.stdin.write(msgspec.json.encode(word) + b"\n")
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None, "it is a pipe"
+        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+            while line := await self._process.stdout.readline():
+                self._heard(msgspec.json.decode(line))
+        self._end()
+
+    def _heard(self, word: dict[str, Any]) -> None:
+        match word:
+            case {"ready": _} if not self._ready.done():
+                self._ready.set_result(None)
+            case {"forked": {"id": int(number), "pid": int(pid)}} if number in self._forked:
+                self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
+                waiting = self._forked.pop(number)
+                if not waiting.done():
+                    waiting.set_result(pid)
+            case {"gone": {"pid": int(pid), "code": int(code)}}:
+                gone = self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
+                if not gone.done():
+                    gone.set_result(code)
+
+    def _end(self) -> None:
+        self.ended = True
+        _fail(self._ready)
+        for waiting in self._forked.values():
+            _fail(waiting)
+
+
+def _fail(waiting: "asyncio.Future[Any]") -> None:
+    if not waiting.done():
+        waiting.set_exception(NoTemplate("the template has ended"))
+        waiting.exception()  # seen, though perhaps nobody waits
+
+
+class Templates:
+    """Those of a node, by interpreter."""
+
+    def __init__(self, plugin: str, environ: dict[str, str]) -> None:
+        self._environ = environ | {"PYTHONPATH": plugin}
+        self._made: dict[str, asyncio.Task[Template | None]] = {}
+
+    async def of(self, script: Script) -> Template | None:
+        """That of the script's interpreter, once it is ready; None: there is none."""
+        made = self._made.get(script.interpreter)
+        if made is None or (made.done() and (was := made.result()) and was.ended):
+            self._made[script.interpreter] = asyncio.create_task(self._open(script.interpreter))
+        return await asyncio.shield(self._made[script.interpreter])
+
+    async def close(self) -> None:
+        for making in self._made.values():
+            making.cancel()
+            await asyncio.wait({making})
+            if not making.cancelled() and (template := making.result()):
+                await template.close()
+
+    async def _open(self, interpreter: str) -> Template | None:
+        template = None
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(interpreter, "-m", f"{PLUGIN}.template"),
+                env=self._environ,
+                stdin=PIPE,
+                stdout=PIPE,
+                start_new_session=True,
+            )
+            template = Template(process)
+            await template.ready()
+        except (OSError, TimeoutError) as error:
+            log.warning("no template", interpreter=interpreter, reason=str(error))
+            if template is not None:
+                await template.close()
+            return None
+        return template

@@ -1,0 +1,171 @@
+"""What the runner's tests share: a node on this machine with its runner, and a rank in plain Python."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from schemas.cluster import Node
+from schemas.events import StartOrdered
+from schemas.ids import JobId, PlacementId
+from schemas.jobs import JobSpec
+from schemas.settings import Settings
+from services.agent.process.folders import Folders
+from services.agent.process.kernel.hierarchies import own_folders
+from services.agent.process.kernel.identities import identity_of
+from services.agent.process.runner import ProcessRunner
+from services.agent.tasks import LastReport, Report, Started
+from tests.services.agent.agent_bench import HERE, job, node, start
+
+STANDIN = Path(__file__).parent / "standin" / "hopjob"
+LIMIT_S = 60.0
+"""for what takes a moment, on a machine with much else to do"""
+P1 = PlacementId("p1")
+R = TypeVar("R", bound=Report)
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """Sockets have short names."""
+    folder = Path(tempfile.mkdtemp(prefix="hy-", dir="/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class RunningNode:
+    """A runner on this machine, what it reported and what its jobs printed."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.folders = Folders(folder / "run", folder / "jobs", STANDIN)
+        self.settings = msgspec.convert({"observe_every_s": 0.5, "template": False} | settings, Settings)
+        self.reports: list[Report] = []
+        self.printed: list[tuple[JobId, int, str]] = []
+        self.runner = ProcessRunner(self.folders, self.settings)
+        self.adopted: tuple[PlacementId, ...] = ()
+        self._running: asyncio.Task[None]
+
+    async def begin(self) -> None:
+        self.adopted = await self.runner.adopt()
+        self._running = asyncio.create_task(self.runner.run(self.reports.append, self._print))
+        await self.until(self.folders.socket.exists)
+
+    async def end(self) -> None:
+        self._running.cancel()
+        await asyncio.wait({self._running})
+
+    async def until(self, there: Callable[[], object]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not there():
+                assert not (hasattr(self, "_running") and self._running.done()), self._running.result()
+                await asyncio.sleep(0.01)
+
+    async def trained(self, order: StartOrdered) -> None:
+        """Start it, and let it train once it is up."""
+        self.runner.start(order, tuple(range(order.gang.gpus)))
+        await self.until(lambda: self.ups(order.placement_id) or self.last(order.placement_id))
+        for up in self.ups(order.placement_id):
+            self.runner.train(up.placement_id, up.meeting)
+
+    async def ended(self, placement_id: PlacementId = P1) -> LastReport:
+        await self.until(lambda: self.last(placement_id))
+        last = self.last(placement_id)
+        assert last is not None
+        return last
+
+    def of(self, kind: type[R]) -> list[R]:
+        return [report for report in self.reports if isinstance(report, kind)]
+
+    def ups(self, placement_id: PlacementId) -> list[Started]:
+        return [report for report in self.of(Started) if report.placement_id == placement_id]
+
+    def last(self, placement_id: PlacementId = P1) -> LastReport | None:
+        """There is never more than one."""
+        found = [
+            report
+            for report in self.reports
+            if isinstance(report, LastReport) and report.placement_id == placement_id
+        ]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    def pids(self, placement_id: PlacementId = P1) -> list[int]:
+        """Of the ranks."""
+        claim = self.folders.worker(placement_id) / "claim.json"
+        found = msgspec.json.decode(claim.read_bytes())["ranks"] if claim.exists() else []
+        return [rank["process"]["pid"] for rank in found if rank["process"]]
+
+    def lines(self, rank: int = 0) -> list[str]:
+        return [text for _, number, text in self.printed if number == rank]
+
+    def _print(self, job_id: JobId, rank: int, text: str) -> None:
+        self.printed.append((job_id, rank, text))
+
+
+@contextlib.asynccontextmanager
+async def running_node(**settings: object) -> AsyncIterator[RunningNode]:
+    """Nothing is left of it at the end: no process, no group, no socket, nothing of a worker."""
+    with short_folder() as folder:
+        node = RunningNode(folder, **settings)
+        await node.begin()
+        try:
+            yield node
+        finally:
+            await node.end()
+        assert left_of(node.folders) == []
+
+
+def left_of(folders: Folders) -> list[str]:
+    """Processes with a folder of the node in their environment, its groups, its socket, its workers."""
+    found = [f"worker {path.name}" for path in folders.workers.iterdir()]
+    found += [f"process {pid}" for pid in processes_of(folders)]
+    if folders.socket.exists():
+        found.append("socket")
+    return found + [
+        str(base / folders.groups) for base in own_folders().values() if (base / folders.groups).exists()
+    ]
+
+
+def processes_of(folders: Folders) -> list[int]:
+    """But for dead ones that nobody has reaped yet."""
+    mark = os.fsencode(folders.socket)
+    return [
+        int(path.name)
+        for path in Path("/proc").iterdir()
+        if path.name.isdecimal() and mark in _environment(path) and identity_of(int(path.name))
+    ]
+
+
+def _environment(path: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return (path / "environ").read_bytes()
+    return b""
+
+
+def order(
+    *words: str, gpus: int = 1, name: str = "p1", command: Sequence[str] | None = None, **more: object
+) -> StartOrdered:
+    """Of a rank in plain Python that does what `words` say; `more`: fields of the order, and of its job."""
+    fields = {key: more.pop(key) for key in list(more) if key in StartOrdered.__struct_fields__}
+    spec: JobSpec = msgspec.structs.replace(
+        job(),
+        **{
+            "command": tuple(command or (sys.executable, "script.py", *words)),
+            "grace_s": 20.0,
+            "working_directory": "/",
+            **more,
+        },
+    )
+    return msgspec.structs.replace(start(name, gang=[(cpu_node(), gpus)], spec=spec), **fields)
+
+
+def cpu_node(gpus: int = 4) -> Node:
+    return node(HERE, gpus)

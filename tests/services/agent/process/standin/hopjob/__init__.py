@@ -1,0 +1,1 @@
+"""Stands in for the plug-in, where there is no torch."""

@@ -1,0 +1,124 @@
+"""Workers as real processes, whose ranks speak as the plug-in does: how they start, run and end."""
+
+import os
+import signal
+
+import pytest
+
+from schemas.ids import JobId
+from services.agent.tasks import (
+    Completed,
+    Failed,
+    Interrupted,
+    Observed,
+    Profiled,
+    Saved,
+    Started,
+    Stopped,
+)
+from tests.services.agent.agent_bench import HERE
+from tests.services.agent.process.process_bench import P1, order, processes_of, running_node
+
+
+async def test_a_job_trains_to_its_end() -> None:
+    async with running_node() as node:
+        await node.trained(order("print=hello", "iterations=5"))
+        assert await node.ended() == Completed(P1, 1_000.0)
+        assert node.of(Started) == [Started(P1, "", 0.0)]
+        assert node.lines() == ["hello"]
+        assert node.runner.running() == ()
+
+
+async def test_a_gang_meets_where_rank_0_is() -> None:
+    async with running_node() as node:
+        await node.trained(order("iterations=3", gpus=3))
+        assert await node.ended() == Completed(P1, 1_000.0)
+        assert node.of(Started) == [Started(P1, "127.0.0.1:29500", 0.0)]
+
+
+async def test_what_it_observes_and_saves_is_reported() -> None:
+    async with running_node() as node:
+        await node.trained(order("forever", gpus=2))
+        await node.until(lambda: node.of(Observed) and node.of(Saved))
+        assert node.runner.progress().keys() == {JobId("job-of-p1")}
+        node.runner.stop(P1)
+        last = await node.ended()
+        assert isinstance(last, Stopped)
+        assert last.samples_done >= node.of(Saved)[-1].samples_done > 0
+        seen = node.of(Observed)[0]
+        assert seen.seconds >= 0.5
+        assert 0 < seen.stretch.throughput <= 2 * 8 / 0.02
+        assert len(seen.stretch.data_s[HERE]) == len(seen.stretch.wait_s[HERE]) > 0
+
+
+async def test_a_stopped_job_goes_on_from_its_checkpoint() -> None:
+    async with running_node() as node:
+        await node.trained(order("forever"))
+        await node.until(lambda: node.of(Saved))
+        node.runner.stop(P1)
+        first = await node.ended()
+        assert isinstance(first, Stopped)
+        again = order("iterations=1", name="p2", job_id=JobId("job-of-p1"))
+        node.reports.clear()
+        await node.trained(again)
+        await node.ended(again.placement_id)
+        assert node.of(Started)[0].samples_restored == first.samples_done
+
+
+async def test_a_measurement_needs_nobody_to_let_it_go() -> None:
+    async with running_node() as node:
+        node.runner.start(order(profile_iterations=12), (0,))
+        last = await node.ended()
+        assert isinstance(last, Profiled)
+        assert len(last.measured.iteration_s) == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "reason"),
+    [
+        (("print=a", "print=b", "exit=3"), Failed, "rank 0 ended with exit code 3\na\nb"),
+        (("raise",), Failed, "rank 0 failed: ValueError: no such layer"),
+        (("lost",), Interrupted, "rank 0 lost a peer: Connection reset by peer"),
+        ((f"kill={signal.SIGKILL}",), Interrupted, "rank 0 was ended by SIGKILL"),
+        ((f"kill={signal.SIGSEGV}",), Interrupted, "rank 0 was ended by SIGSEGV"),
+        (("exit=0",), Interrupted, "rank 0 ended with exit code 0"),
+    ],
+)
+async def test_how_it_ends_says_whose_fault_it_is(words: tuple[str, ...], kind: type, reason: str) -> None:
+    async with running_node() as node:
+        await node.trained(order(*words))
+        last = await node.ended()
+        assert isinstance(last, kind)
+        assert isinstance(last, Failed | Interrupted)
+        assert last.reason.startswith(reason)
+
+
+async def test_a_rank_that_is_gone_ends_its_gang() -> None:
+    async with running_node() as node:
+        await node.trained(order("forever", gpus=3))
+        os.kill(node.pids()[1], signal.SIGKILL)
+        last = await node.ended()
+        assert isinstance(last, Interrupted)
+        assert (last.reason, last.signal) == ("rank 1 was ended by SIGKILL", signal.SIGKILL)
+        assert processes_of(node.folders) == []
+
+
+@pytest.mark.parametrize(
+    "command", [("/no/such/python", "script.py"), ("/no/such/program",), ("",), ("a\0b",)]
+)
+async def test_what_cannot_be_started_fails_and_says_why(command: tuple[str, ...]) -> None:
+    async with running_node() as node:
+        await node.trained(order(command=command))
+        last = await node.ended()
+        assert isinstance(last, Failed)
+        assert "cannot be started" in last.reason
+        await node.trained(order("iterations=1", name="p2"))  # the others run on
+        assert isinstance(await node.ended(order(name="p2").placement_id), Completed)
+
+
+async def test_a_folder_that_is_not_there_is_named() -> None:
+    async with running_node() as node:
+        await node.trained(order("forever", working_directory="/no/such/folder"))
+        last = await node.ended()
+        assert isinstance(last, Failed)
+        assert "/no/such/folder" in last.reason
