@@ -27,6 +27,8 @@ class NodeGroup(File, frozen=True, kw_only=True):
     gpu_type: GpuType
     server: Name = "generic"
     """server model: which host carries the GPUs"""
+    until: float | None = None
+    """cluster time at which they go away; null: they stay"""
 
 
 class ClusterFile(File, frozen=True, kw_only=True):

@@ -85,6 +85,8 @@ class PreemptReason(StrEnum):
     """its processes ended by no fault of the job: a lost peer, a foreign signal, a faulty GPU"""
     FAILED = "failed"
     """its processes failed, and it has retries left"""
+    NODE_LEFT = "node-left"
+    """the time of its node was over, and everything was saved before"""
 
 
 class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
@@ -319,12 +321,14 @@ class NodeReturned(NodeEvent, frozen=True, kw_only=True, tag="node.returned"):
 
 
 class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit_defaults=True):
-    """Nothing new starts on the node; what runs leaves it at the next round."""
+    """Nothing new starts on the node; what runs leaves it at the next round, or at once with a `life`."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
     reason: str = ""
     """why, in a few words; empty: nobody said"""
+    life: str = ""
+    """of the agent that takes its leave: the drain ends with it; empty: a drain that only a restore ends"""
 
 
 class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored"):

@@ -77,6 +77,11 @@ class Settings(File, frozen=True, kw_only=True):
     node: str = ""
     """agent: the node it stands for; empty: the first of the cluster file that no agent has claimed"""
 
+    node_until: Annotated[float, Meta(ge=0)] = 0.0
+    """agent: Unix time at which its node goes away, as the end of an allocation; 0: it stays"""
+    leave_s: Seconds = 120.0
+    """so long before its node goes away an agent takes its leave: what runs saves, to go on elsewhere"""
+
     # ---- admission
     api_url: str = ""
     """where the command line finds admission; empty: at the stack of its folder or user"""

@@ -83,13 +83,14 @@ async def _api(client: Client) -> str:
 
 
 async def _nodes(client: Client) -> str:
-    """A lost node is a fault; one that drains does so because somebody wished it."""
+    """A lost node is a fault; one that drains does so because somebody wished it, or as its time is over."""
     nodes = (await client.nodes()).nodes
     if not nodes:
         raise _Bad("no node has announced itself")
     apart = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
     text = ", ".join([f"{len(nodes) - len(apart)} of {len(nodes)} alive", *apart])
-    if any(view.state == "lost" for view in nodes):
+    now = client.clock.now if client.clock else 0.0
+    if any(view.state == "lost" and (view.node.until is None or now < view.node.until) for view in nodes):
         raise _Bad(text)
     return text
 

@@ -9,6 +9,7 @@ UNSAID = {
     "agent-restarted": "an agent restarted",
     "interrupted": "its processes were interrupted",
     "failed": "its processes failed",
+    "node-left": "the time of a node was over",
 }
 """without a node or a plan, as in logs of earlier versions, by reason"""
 
@@ -22,6 +23,7 @@ def cause_text(reason: str, cause: Cause | None) -> str:
             "agent-restarted": f"the agent of {cause.node} restarted",
             "interrupted": f"its processes on {cause.node} were interrupted",
             "failed": f"its processes on {cause.node} failed",
+            "node-left": f"the time of {cause.node} was over",
         }.get(reason, f"its worker on {cause.node} ended")
     return f"{_for_whom(cause)}{_worth(cause)} ({cause.plan_id})"
 

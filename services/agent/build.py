@@ -22,7 +22,7 @@ from services.agent.tasks import (
     TrainWorker,
 )
 from services.agent.work.heartbeat import heartbeat
-from services.agent.work.nodes import NodeProvider, named_node
+from services.agent.work.nodes import NodeProvider, lent, named_node
 from services.agent.work.output import OutputFiles, output_files
 from services.agent.work.runner import Runner, RunnerFactory
 from shared.runtime.plugins import NODES, RUNNERS
@@ -47,7 +47,7 @@ def build(
     `adopted`: what the runner found of an earlier life. `tasks`: what else runs for as long as the service
     does. `seen`: the GPUs of the node now. Raises InvalidFile, InvalidCluster, UnknownNode, UnknownPlugin.
     """
-    node = node or named_node(settings)
+    node = lent(node or named_node(settings), settings, ports.clock)
     life = life or uuid4().hex
     runner = runner or _runner(settings, ports)
     output = output_files(settings, ports.clock, node.node_id)
@@ -68,6 +68,7 @@ def build(
             runs_commands=getattr(runner, "runs_commands", False),
             adopted=adopted,
             seen=seen,
+            leave_s=settings.leave_s,
         ),
         facts=subjects_of(FOLDS, node.node_id),
         answers=agent_of(node.node_id),

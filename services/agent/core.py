@@ -9,6 +9,7 @@ from schemas.base import Event
 from schemas.cluster import Node
 from schemas.events import (
     GangFormed,
+    NodeDrained,
     NodeJoined,
     Outcome,
     StartOrdered,
@@ -48,6 +49,7 @@ class Agent:
 
     `workloads`: those that it can train; none: any. `runs_commands`: whether jobs are processes there.
     `adopted`: workers of an earlier life, as the runner found them. `seen`: its GPUs before.
+    `leave_s`: so long before the node goes away it takes its leave.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Agent:
         runs_commands: bool = False,
         adopted: tuple[PlacementId, ...] = (),
         seen: GpusSeen = ALL_WELL,
+        leave_s: float = 0.0,
     ) -> None:
         self.state = State()
         self._modes = modes
@@ -68,6 +71,8 @@ class Agent:
         self._node = node
         self._life = life
         self._adopted = adopted
+        self._leave_at = None if node.until is None else node.until - leave_s
+        """None: not at all, or it is published"""
         self._early: list[Report] = []
         """reports from before the life began: what they are about is not known yet"""
         self._gpus = GpuLooks(node.node_id, seen)
@@ -89,10 +94,16 @@ class Agent:
                 return self._report(message, now) if isinstance(message, Report) else []
 
     def next_wakeup(self) -> float | None:
-        return None
+        return self._leave_at if self.state.life == self._life else None
 
-    def wake(self, now: float) -> Effects:  # noqa: ARG002 - it has no timers
-        return []
+    def wake(self, now: float) -> Effects:
+        leave_at = self.next_wakeup()
+        if leave_at is None or now < leave_at:
+            return []
+        self._leave_at = None
+        assert self._node.until is not None, "only a node that goes away is left"
+        reason = f"the node goes away in {max(self._node.until - now, 0.0):.0f} s"
+        return [Publish(NodeDrained(at=now, node_id=self._node.node_id, life=self._life, reason=reason))]
 
     def resume(self, now: float) -> Effects:
         joined = NodeJoined(
@@ -142,9 +153,14 @@ class Agent:
             if was_mine:
                 raise Superseded(f"another agent stands for {self._node.node_id}")
             return []
+        return self._obey(fact, now, changed=changed)
+
+    def _obey(self, fact: Event, now: float, *, changed: bool) -> Effects:
         match fact:
             case NodeJoined() if changed:
                 return self._begin(now)
+            case NodeDrained() if changed:
+                return [Work(StopWorker(placement_id)) for placement_id in self.state.workers]
             case StartOrdered():
                 return self._start(fact, now, claimed=changed)
             case GangFormed() if changed:
@@ -184,6 +200,8 @@ class Agent:
     def _objection(self, order: StartOrdered) -> str:
         if not self._takes(order):
             return f"the runner on {self._node.node_id} runs no {order.gang.mode} gangs"
+        if self.state.leaving:
+            return f"the time of {self._node.node_id} is over"
         free, kept = len(self.state.free(self._node.gpus)), len(self.state.withheld)
         return f"{gpus_wanted(order)} GPUs wanted, {free} free{f', {kept} withheld' if kept else ''}"
 

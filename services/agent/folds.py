@@ -10,6 +10,7 @@ from schemas.base import Event
 from schemas.events import (
     GangFormed,
     GpusWithheld,
+    NodeDrained,
     NodeJoined,
     StartOrdered,
     StopOrdered,
@@ -17,7 +18,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import PlacementId
-from services.agent.state import MOVES, State, Worker
+from services.agent.state import MOVES, State, Worker, WorkerState
 
 ENDED_REMEMBERED = 1_000
 """placements that are known to have ended here; the oldest is forgotten first"""
@@ -36,7 +37,7 @@ def gpus_wanted(order: StartOrdered) -> int:
 def _joined(state: State, joined: NodeJoined, _: int) -> bool:
     if joined.life == state.life:
         return False
-    state.life, state.withheld = joined.life, dict(joined.withheld)
+    state.life, state.withheld, state.leaving = joined.life, dict(joined.withheld), False
     for placement_id in [key for key in state.workers if key not in joined.workers]:
         _end(state, placement_id)
     return True
@@ -47,11 +48,21 @@ def _withheld(state: State, fact: GpusWithheld, _: int) -> bool:
     return True
 
 
+def _drained(state: State, drained: NodeDrained, _: int) -> bool:
+    """A drain that an operator ordered is for those who plan."""
+    if state.leaving or drained.life != state.life:
+        return False
+    state.leaving = True
+    for worker in state.workers.values():
+        worker.state = WorkerState.STOPPING
+    return True
+
+
 def _start_ordered(state: State, order: StartOrdered, gpus: int) -> bool:
     if order.placement_id in state.workers or order.placement_id in state.ended:
         return False
     wanted, free = gpus_wanted(order), state.free(gpus)
-    if not 1 <= wanted <= len(free):
+    if state.leaving or not 1 <= wanted <= len(free):
         return False
     state.workers[order.placement_id] = Worker(order=order, gpu_indices=tuple(free[:wanted]))
     return True
@@ -89,6 +100,7 @@ def _end(state: State, placement_id: PlacementId) -> bool:
 FOLDS: Mapping[type[Event], Callable[[State, Any, int], bool]] = {
     NodeJoined: _joined,
     GpusWithheld: _withheld,
+    NodeDrained: _drained,
     StartOrdered: _start_ordered,
     WorkerStarted: _moved,
     GangFormed: _moved,

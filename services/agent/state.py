@@ -62,6 +62,8 @@ class Worker(msgspec.Struct, kw_only=True):
 class State(msgspec.Struct, kw_only=True):
     life: str = ""
     """the newest that joined"""
+    leaving: bool = False
+    """that life takes its leave: what runs stops, nothing starts"""
     workers: dict[PlacementId, Worker] = {}
     ended: dict[PlacementId, None] = {}
     """the oldest first"""

@@ -33,7 +33,7 @@ LEFT_OUT_KEPT = 500
 JOBS_WITH_RUNS_KEPT = 2_000
 """ended jobs"""
 
-DRAINING, LOST = "draining", "lost"
+DRAINING, LEAVING, LOST = "draining", "leaving", "lost"
 NODE_LOST, AGENT_RESTARTED = "node-lost", "agent-restarted"
 
 
@@ -143,6 +143,7 @@ def _trim(history: History, kept: list[Any], most: int) -> None:
 def _joined(history: History, _: Ledger, fact: NodeJoined) -> None:
     _close_all(history, fact.node_id, fact.at, AGENT_RESTARTED, but=fact.workers)
     _back(history, fact.node_id, LOST, fact.at)
+    _back(history, fact.node_id, LEAVING, fact.at)
 
 
 def _lost(history: History, _: Ledger, fact: NodeLost) -> None:
@@ -155,7 +156,7 @@ def _returned(history: History, _: Ledger, fact: NodeReturned) -> None:
 
 
 def _drained(history: History, _: Ledger, fact: NodeDrained) -> None:
-    _out(history, fact.node_id, DRAINING, fact.at)
+    _out(history, fact.node_id, LEAVING if fact.life else DRAINING, fact.at)
 
 
 def _restored(history: History, _: Ledger, fact: NodeRestored) -> None:

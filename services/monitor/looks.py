@@ -32,4 +32,4 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def node_state(known: NodeRecord) -> str:
     if not known.alive:
         return "lost"
-    return "draining" if known.draining else "alive"
+    return "draining" if known.emptied else "alive"

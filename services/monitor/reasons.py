@@ -208,8 +208,7 @@ def _type(ledger: Ledger, node_id: NodeId) -> str:
 def _some_node(ledger: Ledger, record: JobRecord) -> bool:
     wanted = record.spec.gpu_types
     return any(
-        known.alive and not known.draining and (not wanted or known.node.gpu_type in wanted)
-        for known in ledger.nodes.values()
+        known.usable and (not wanted or known.node.gpu_type in wanted) for known in ledger.nodes.values()
     )
 
 

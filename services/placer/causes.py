@@ -67,4 +67,4 @@ def _cause(state: State, placed: Placed, plan: PlanPublished, takers: Takers, *,
 
 def _draining(state: State, placed: Placed) -> NodeId | None:
     nodes = (node_id for node_id in placed.gang.nodes if node_id in state.nodes)
-    return next((node_id for node_id in nodes if state.nodes[node_id].draining), None)
+    return next((node_id for node_id in nodes if state.nodes[node_id].emptied), None)

@@ -189,8 +189,18 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     if job is not None and _ends_the_job(job, placed, worker):
         job.over = True
         _let_go(state, worker.job_id)
-    why = PreemptReason.INTERRUPTED if worker.outcome is Outcome.INTERRUPTED else PreemptReason.PLAN
-    placed.unwant(why, Cause(node=worker.node_id))
+    placed.unwant(*_why_ended(state, placed, worker))
+
+
+def _why_ended(state: State, placed: Placed, worker: WorkerStopped) -> tuple[PreemptReason, Cause]:
+    """Of a placement whose worker on a node ended: a node that leaves ends the workers on the others too."""
+    if worker.outcome is Outcome.INTERRUPTED:
+        return PreemptReason.INTERRUPTED, Cause(node=worker.node_id)
+    known = ((node_id, state.nodes.get(node_id)) for node_id in placed.gang.nodes)
+    left = next((node_id for node_id, node in known if node is not None and node.leaving), None)
+    if left is not None:
+        return PreemptReason.NODE_LEFT, Cause(node=left)
+    return PreemptReason.PLAN, Cause(node=worker.node_id)
 
 
 def _ends_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:

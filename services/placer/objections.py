@@ -29,6 +29,8 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
         known = state.nodes.get(node_id)
         if known is None or not known.alive:
             return f"node {node_id} is not there"
+        if known.leaving:
+            return f"the time of node {node_id} is over"
         if placement.gang.mode not in known.modes:
             return f"node {node_id} runs no {placement.gang.mode} gangs"
         if promised(state, node_id) + gpus > known.node.gpus:

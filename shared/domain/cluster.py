@@ -28,6 +28,7 @@ def nodes_of(cluster: ClusterFile) -> tuple[Node, ...]:
                 server=group.server,
                 link_bandwidth=paths.link_bandwidth,
                 network_bandwidth=paths.network_bandwidth,
+                until=group.until,
             )
     return tuple(nodes[node_id] for node_id in sorted(nodes))
 

@@ -2,8 +2,9 @@
 
     joined → alive ⇄ lost
 
-A drain lasts until the node is restored: it outlives a loss and a new life of the agent. GPUs that are
-withheld are a matter of one life: `node` has as many GPUs as jobs can get.
+A drain lasts until the node is restored: it outlives a loss and a new life of the agent. Where an agent takes
+its leave, as the time of its node is over, that lasts until the next life on the node. GPUs that are withheld
+are a matter of one life: `node` has as many GPUs as jobs can get.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,14 +42,21 @@ class KnownNode(msgspec.Struct, kw_only=True):
     alive: bool = True
     draining: bool = False
     drained_for: str = ""
-    """why it drains, where somebody said"""
+    """why it drains or leaves, where somebody said"""
+    leaving: bool = False
+    """its agent takes its leave"""
     withheld: dict[int, str] = {}
     """GPUs that no job gets, by index, and why"""
 
     @property
+    def emptied(self) -> bool:
+        """Whether what runs there is to go."""
+        return self.draining or self.leaving
+
+    @property
     def usable(self) -> bool:
         """Whether something new may start on it."""
-        return self.alive and not self.draining and self.node.gpus > 0
+        return self.alive and not self.emptied and self.node.gpus > 0
 
     @property
     def whole(self) -> Node:
@@ -90,6 +98,8 @@ def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined
 
 
 def _joined(known: KnownNode, fact: NodeJoined) -> None:
+    if known.life != fact.life and known.leaving:
+        known.leaving, known.drained_for = False, known.drained_for if known.draining else ""
     known.alive = True
     as_joined(known, fact)
 
@@ -103,7 +113,11 @@ def _returned(known: KnownNode, _: NodeReturned) -> None:
 
 
 def _drained(known: KnownNode, fact: NodeDrained) -> None:
-    known.draining, known.drained_for = True, fact.reason
+    known.drained_for = fact.reason
+    if not fact.life:
+        known.draining = True
+    elif fact.life == known.life:
+        known.leaving = True
 
 
 def _restored(known: KnownNode, _: NodeRestored) -> None:

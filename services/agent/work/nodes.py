@@ -1,5 +1,6 @@
 """Which node an agent stands for; who finds it is a plug-in."""
 
+import time
 from typing import Protocol
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ from schemas.settings import Settings
 from services.agent.tasks import ALL_WELL, GpusSeen
 from services.agent.work.claim import claim
 from shared.domain.cluster import nodes_of
+from shared.runtime.clock import Clock
 from shared.runtime.files import read_file
 from shared.runtime.service import Ports, Task
 
@@ -54,6 +56,14 @@ def named_node(settings: Settings) -> Node:
         if node.node_id == settings.node:
             return node
     raise UnknownNode(f"{settings.cluster} has no node {settings.node!r}")
+
+
+def lent(node: Node, settings: Settings, clock: Clock) -> Node:
+    """With the time at which it goes away, where the settings say that it does."""
+    if not settings.node_until:
+        return node
+    left_s = settings.node_until - time.time()
+    return msgspec.structs.replace(node, until=clock.now() + clock.cluster_s(left_s))
 
 
 def _cluster_nodes(settings: Settings) -> tuple[Node, ...]:

@@ -32,6 +32,7 @@ from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
 from services.planner.core.judging import Judging
 from services.planner.core.keeping import kept
+from services.planner.core.leaving import closed
 from services.planner.core.publication import Frame, published
 from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State
@@ -208,7 +209,7 @@ class Planner:
             return []
         due_at, call = self._next(policy.calls, now)
         while due_at <= now:
-            kind = self._kind(call)
+            kind = self._kind(call, now)
             if kind is not None:
                 return self._begin(kind, Call.FIRST if kind is PlanKind.FIRST else call, policy, now)
             self._schedule.skip(call)
@@ -223,14 +224,14 @@ class Planner:
             opening = self._schedule.opening(now, planned=state.planned_round, opened=state.opened_round)
         return self._schedule.next(now, opening)
 
-    def _kind(self, call: Call) -> PlanKind | None:
+    def _kind(self, call: Call, now: float) -> PlanKind | None:
         """Which plan to make at such a call; None: none, for it would change nothing."""
         if call is Call.FIRST:
             return PlanKind.FIRST
         least = [self.state.jobs[job_id].demand[0] for job_id in waiting(self.state)]
         if not least:
             return None
-        idle = idle_gpus(self.state, self._memo)
+        idle = idle_gpus(self.state, self._memo, closed(self.state, now, self._settings))
         if call is Call.FRAGMENT:
             return PlanKind.FRAGMENT if min(least) <= idle else None
         return PlanKind.FRAGMENT if sum(least) <= idle else PlanKind.FIRST
@@ -241,7 +242,8 @@ class Planner:
         assert self._token is not None, "only the leader plans"
         assert self._making is None, "one plan at a time"
         self._schedule.begun(call)
-        stays = staying(self.state, now, self._settings) if kind is PlanKind.FIRST else Stays()
+        shut = closed(self.state, now, self._settings)
+        stays = staying(self.state, now, self._settings, shut) if kind is PlanKind.FIRST else Stays()
         view = view_of(
             self.state,
             kind=kind,
@@ -253,6 +255,7 @@ class Planner:
             memo=self._memo,
             staying=stays.placements,
             shown=policy.sees_staying,
+            closed=shut,
         )
         self._number += 1
         self._making = Making(

@@ -7,7 +7,7 @@ the cluster's GPU time, and until they are, all that runs is left alone. So in a
 spend at most that share of its GPU time, and what the first plan in it spent.
 
 Nothing holds a job on a node that is lost or drains; nor the budget one whose node has been promised
-to measurements beyond its GPUs.
+to measurements beyond its GPUs. Besides, what runs on a node that is closed (see `leaving`) stays there.
 """
 
 import math
@@ -15,7 +15,7 @@ import math
 import msgspec
 
 from schemas.events import PlanPublished
-from schemas.ids import JobId
+from schemas.ids import JobId, NodeId
 from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.state import State, TrackedJob, types_of
@@ -29,7 +29,22 @@ class Stays(msgspec.Struct, frozen=True):
     """when the first of them may be moved, or so"""
 
 
-def staying(state: State, at: float, settings: Settings) -> Stays:
+def staying(state: State, at: float, settings: Settings, closed: frozenset[NodeId] = frozenset()) -> Stays:
+    """`closed`: nodes on which nothing more is placed, and what runs stays."""
+    stays = _within_limits(state, at, settings)
+    if not closed:
+        return stays
+    held = {
+        job_id: placement
+        for job_id, placement_id in state.claims.of_job.items()
+        if (job := state.jobs.get(job_id)) is not None
+        and not closed.isdisjoint((placement := state.claims.planned[placement_id]).gang.nodes)
+        and _may_stay(state, job, placement)
+    }
+    return Stays(stays.placements | held, stays.until)
+
+
+def _within_limits(state: State, at: float, settings: Settings) -> Stays:
     paid_at = state.moves_from if settings.restart_share_max < 1 else at
     found, until = {}, math.inf
     longest_s = settings.minimum_run_restarts * state.restarts.at_most_s(settings.restart_prior_s)

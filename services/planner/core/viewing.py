@@ -67,15 +67,20 @@ def view_of(
     memo: Memo | None = None,
     staying: Mapping[JobId, Placement] = MappingProxyType({}),
     shown: bool = False,
+    closed: frozenset[NodeId] = frozenset(),
 ) -> View:
     """A first plan sees all GPUs but profiling's and all jobs; a fragment plan what is idle and waits.
 
     `staying`: jobs that a first plan leaves where they are; `shown`: the policy sees them all the same.
+    `closed`: nodes of which only the GPUs of jobs that stay are there to see.
     """
     memo = memo or Memo()
     fragment = kind == PlanKind.FRAGMENT
     apart = {} if shown else staying
-    nodes = _nodes(state, state.claims.claimed if fragment else _taken(state, staying, apart), memo)
+    taken = state.claims.claimed if fragment else _taken(state, staying, apart)
+    if closed:
+        taken = taken | _shut(state, closed, {} if fragment or not shown else _gpus(staying.values()))
+    nodes = _nodes(state, taken, memo)
     names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
     jobs = state.jobs
     rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in names]
@@ -118,6 +123,11 @@ def _taken(
     return taken
 
 
+def _shut(state: State, closed: Iterable[NodeId], shown: Mapping[NodeId, int]) -> dict[NodeId, int]:
+    """All GPUs of closed nodes, but those that are shown as their jobs' own."""
+    return {node_id: state.nodes[node_id].node.gpus - shown.get(node_id, 0) for node_id in closed}
+
+
 def _gpus(placements: Iterable[Placement]) -> dict[NodeId, int]:
     gpus: dict[NodeId, int] = {}
     for placement in placements:
@@ -144,11 +154,14 @@ def waiting(state: State) -> list[JobId]:
     return [job_id for job_id in state.waiting if job_id not in placed]
 
 
-def idle_gpus(state: State, memo: Memo | None = None) -> int:
+def idle_gpus(state: State, memo: Memo | None = None, closed: frozenset[NodeId] = frozenset()) -> int:
     """GPUs of usable nodes that nobody claims."""
     memo, claimed = memo or Memo(), state.claims.claimed
     _look_at_nodes(state, memo)
-    return sum([max(node.gpus - claimed.get(node.node_id, 0), 0) for node in memo.whole])
+    idle = [
+        max(node.gpus - claimed.get(node.node_id, 0), 0) for node in memo.whole if node.node_id not in closed
+    ]
+    return sum(idle)
 
 
 def _look_at_nodes(state: State, memo: Memo) -> None:

@@ -17,6 +17,9 @@ from schemas.ids import PlacementId
 from shared.domain.ledger.records import Broken, JobRecord, Ledger, Run
 from shared.domain.states import IllegalMove, JobState, next_state
 
+SAVED_ALL = frozenset({PreemptReason.PLAN, PreemptReason.NODE_LEFT})
+"""ends on order, before which a job saves all that it has done"""
+
 
 def submit(ledger: Ledger, fact: JobSubmitted) -> None:
     if fact.job_id in ledger.jobs:
@@ -86,7 +89,7 @@ def preempt(ledger: Ledger, fact: JobPreempted) -> None:
     run.broken = broken_as(record, fact.placement_id)
     if fact.reason is PreemptReason.INTERRUPTED:
         count_interruption(record)
-    if fact.reason is not PreemptReason.PLAN:  # on order it saved everything; here it did not
+    if fact.reason not in SAVED_ALL:
         record.lost_gpu_s += max(fact.at - run.saved_at, 0.0) * run.gpus
     _close(record, fact.at)
 

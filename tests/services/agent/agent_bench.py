@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
+
 from schemas.base import Event
 from schemas.calibration import Ring
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -22,6 +24,7 @@ HERE, THERE = NodeId("here"), NodeId("there")
 MODES: frozenset[type[Mode]] = frozenset({Lockstep, Relaxed})
 """of the test world and its runner"""
 LIFE = "life-1"
+LEAVE_S = 60.0
 E = TypeVar("E", bound=Event)
 
 
@@ -104,8 +107,10 @@ class Bench:
         adopted: Sequence[str] = (),
         before: Sequence[Event] = (),
         seen: GpusSeen = ALL_WELL,
+        until: float | None = None,
     ) -> None:
-        self.core = Agent(node(gpus=gpus), life, MODES, adopted=tuple(map(PlacementId, adopted)), seen=seen)
+        here, mine = msgspec.structs.replace(node(gpus=gpus), until=until), tuple(map(PlacementId, adopted))
+        self.core = Agent(here, life, MODES, adopted=mine, seen=seen, leave_s=LEAVE_S)
         for fact in before:
             self.core.handle(fact, fact.at)
         self.log: list[Event] = []
