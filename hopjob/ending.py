@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import runpy
@@ -50,9 +51,9 @@ class Ending:
         self._line.say(**{word: value})
 
     def exit(self, code: int) -> NoReturn:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in (sys.stdout, sys.stderr, sys.__stderr__):
             with contextlib.suppress(Exception):
-                stream.flush()
+                stream.flush()  # type: ignore[union-attr] # None where there is none
         multiprocessing = sys.modules.get("multiprocessing")
         for child in multiprocessing.active_children() if multiprocessing is not None else ():
             child.kill()  # loaders' workers would notice in seconds
@@ -66,7 +67,10 @@ class Ending:
         before = sys.excepthook
 
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-            before(kind, error, of_the_script(trace))
+            trace = of_the_script(trace)
+            before(kind, error.with_traceback(trace), trace)
+            if isinstance(sys.stderr, io.StringIO) and sys.__stderr__ is not None:
+                sys.__stderr__.write(sys.stderr.getvalue())  # torch.distributed wanted to add its prefix
             if os.getpid() == self.pid:
                 self.raised(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import io
 import runpy
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ USAGE = "usage: python -m hopjob SCRIPT [ARGUMENT ...] | -m MODULE [ARGUMENT ...
 def run(arguments: list[str]) -> NoReturn:
     if not arguments or arguments == ["-m"]:
         sys.exit(USAGE)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # who follows the job's output sees lines as they come
     module = arguments[0] == "-m"
     sys.argv = arguments[1:] if module else arguments
     if not module:

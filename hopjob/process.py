@@ -30,7 +30,7 @@ class Process:
         self.ending = Ending(self.line, order.last, ranks=order.ranks)
         self.ending.samples = self._kept()
         self.line.open()
-        if order.managed:
+        if order.managed or launched:
             self.ending.watch_exceptions()
         if order.profile is not None:
             self.profile = Profile(order.profile, self.line, self.ending)

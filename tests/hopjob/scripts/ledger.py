@@ -1,6 +1,7 @@
 """A small model whose script writes down every sample it has trained on: `EPOCH INDEX`, and its losses."""
 
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -15,12 +16,15 @@ pace = float(os.environ.get("PACE", "0"))
 accumulate = int(os.environ.get("ACCUMULATE", "1"))
 declared = int(os.environ.get("DECLARED", str(accumulate)))
 
+if "LIMIT" in os.environ:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(os.environ["LIMIT"]), int(os.environ["LIMIT"])))
 torch.manual_seed(1)
 numbers = torch.Generator().manual_seed(0)
 x = torch.randn(SAMPLES, 8, generator=numbers)
 y = torch.sin(x[:, :1] * 2) + x[:, 1:2] * x[:, 2:3]
 dataset = torch.utils.data.TensorDataset(x, y, torch.arange(SAMPLES))
-model = nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.1), nn.ReLU(), nn.Linear(64, 1))
+width = int(os.environ.get("WIDTH", "64"))
+model = nn.Sequential(nn.Linear(8, width), nn.Dropout(0.1), nn.ReLU(), nn.Linear(width, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 workers = int(os.environ.get("WORKERS", "0"))
 

@@ -1,0 +1,143 @@
+"""`python -m hopjob.template`: workers as forks of a process that has imported torch already.
+
+JSON lines; in: `{"fork": {"id", "argv", "env", "cwd", "log", "enter"}}`; out: `{"ready": {"pid"}}` once, then
+`{"forked": {"id", "pid"}}` or `{"unforked": {"id", "reason"}}`, and `{"gone": {"pid", "code"}}`.
+
+A fork becomes an ordinary process, with a session, an environment, a folder and an output of its own, and
+runs what `python -m hopjob ARGV` would. The template never touches a GPU. When its input ends, so does it;
+its forks go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import warnings
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed
+import torch.nn.parallel
+import torch.utils.data
+
+from hopjob import job, launch, title  # noqa: F401 - forks find them imported
+
+with contextlib.suppress(ImportError):  # torch 1.13 has it not; later ones import it when DDP is first used
+    import torch._dynamo
+
+BLOCK = 1 << 16
+
+
+class Template:
+    def __init__(self) -> None:
+        self._woken, self._wake = os.pipe()
+        for end in (self._woken, self._wake):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.set_wakeup_fd(self._wake)
+
+    def serve(self) -> None:
+        """Until the input ends."""
+        gc.collect()
+        gc.freeze()  # memory that the forks share stays shared
+        _say("ready", pid=os.getpid())
+        text = b""
+        while True:
+            ready, _, _ = select.select([0, self._woken], [], [])
+            if self._woken in ready:
+                os.read(self._woken, BLOCK)
+                _reap()
+            if 0 in ready:
+                read = os.read(0, BLOCK)
+                if not read:
+                    return
+                *lines, text = (text + read).split(b"\n")
+                for line in lines:
+                    self._fork(json.loads(line)["fork"])
+
+    def _fork(self, order: dict[str, Any]) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of threads: those of numerical libraries survive a fork
+                pid = os.fork()
+        except OSError as error:
+            _say("unforked", id=order["id"], reason=str(error))
+            return
+        if pid == 0:
+            self._become(order)
+        _say("forked", id=order["id"], pid=pid)
+
+    def _become(self, order: dict[str, Any]) -> NoReturn:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.close(self._woken)
+            os.close(self._wake)
+            _move(order)
+            launch.run(list(order["argv"]))
+        except SystemExit as ended:
+            sys.stderr.write(f"{ended}\n")
+        except BaseException:  # noqa: BLE001 - nothing of the template's may run in a fork
+            sys.excepthook(*sys.exc_info())
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(1)
+
+
+def _move(order: dict[str, Any]) -> None:
+    """Out of the template's cgroup, session, output, environment and folder, into the job's own."""
+    for procs in order.get("enter", ()):
+        with contextlib.suppress(OSError), open(procs, "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write("0")
+    os.setsid()
+    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, null), (1, log), (2, log)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(null)
+    environment = {str(key): str(value) for key, value in order["env"].items()}
+    os.environ.clear()
+    os.environ.update(environment)
+    title.set_title(_title(environment, order["argv"]))
+    os.chdir(order["cwd"])
+    sys.path[1:1] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if environment.get("OMP_NUM_THREADS", "").isdecimal():
+        torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # else all forks draw the same numbers
+
+
+def _title(environment: dict[str, str], argv: list[str]) -> str:
+    placement = environment.get("HOPJOB_PLACEMENT", "")
+    return " ".join(["hopjob", *placement.split(), f"rank {environment.get('RANK', '0')}:", *argv])
+
+
+def _reap() -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        _say("gone", pid=pid, code=os.waitstatus_to_exitcode(status))
+
+
+def _say(word: str, **value: object) -> None:
+    text = json.dumps({word: value}).encode() + b"\n"
+    while text:
+        text = text[os.write(1, text) :]
+
+
+if __name__ == "__main__":
+    Template().serve()
+    os._exit(0)

@@ -1,0 +1,198 @@
+"""What may go wrong with a job's processes: each has its last word, and the next placement goes on."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hopjob.agent import SCRIPTS, Agent, go, kill, stop, until
+from tests.hopjob.ledgers import trained
+
+pytestmark = pytest.mark.torch
+
+LEDGER = SCRIPTS / "ledger.py"
+LONG: dict[str, Any] = {"EPOCHS": 10_000, "PACE": 0.01}
+LOST = 75
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(LEDGER, **LONG, HOPJOB_CHECKPOINT_INTERVAL_S=0.5)
+        rank.wait_for("saved", 2)
+        stop([rank])
+        older, newest = sorted((tmp_path / "checkpoints").glob("*.pt"))
+        flipped = bytearray(newest.read_bytes())
+        flipped[len(flipped) // 2] ^= 1
+        newest.write_bytes(flipped)
+        [rank] = agent.run(LEDGER, **LONG)
+        assert rank.said("damaged")[0]["file"] == newest.name
+        assert "CRC" in rank.said("damaged")[0]["reason"]
+        assert rank.said("up")[0]["samples"] == int(older.name.partition("-")[0]) > 0
+        stop([rank])
+
+
+def test_all_checkpoints_damaged_is_a_start_from_the_beginning(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(LEDGER, **LONG)
+        rank.wait_for("observed")
+        stop([rank])
+        for path in (tmp_path / "checkpoints").glob("*.pt"):
+            path.write_bytes(path.read_bytes()[:100])
+        ranks = agent.run(LEDGER, 2, **LONG)
+        assert ranks[0].said("up")[0]["samples"] == 0
+        ranks[0].wait_for("observed")
+        assert stop(ranks) == [0, 0]
+
+
+def test_kill_during_a_save_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        large = {**LONG, "WIDTH": 1_000_000, "HOPJOB_CHECKPOINT_INTERVAL_S": 1, "DATASET": 64}
+        [rank] = agent.run(LEDGER, **large)
+        rank.wait_for("saved")
+        until(lambda: list((tmp_path / "checkpoints").glob("*0.part")))
+        assert kill([rank]) == [-signal.SIGKILL]
+        assert list((tmp_path / "checkpoints").glob("*0.part"))
+        [rank] = agent.run(LEDGER, **large)
+        assert rank.said("damaged") == []
+        assert rank.said("up")[0]["samples"] > 0
+        assert list((tmp_path / "checkpoints").glob("*.part")) == []
+        stop([rank])
+
+
+def test_a_full_disk_is_said_and_ends_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "checkpoints") as environment, Agent(tmp_path) as agent:
+        job: dict[str, Any] = {
+            "WIDTH": 100_000,
+            "DATASET": 200,
+            "EPOCHS": 20,
+            "HOPJOB_CHECKPOINT_INTERVAL_S": 0.2,
+        }
+        [rank] = agent.run(LEDGER, **job, **environment)
+        assert rank.end() == 0, rank.output()
+        assert len(rank.said("unsaved")) > 1
+        assert rank.said("saved") == []
+        assert rank.last_word() == {"completed": {"samples": 4000.0}}
+        assert list((tmp_path / "checkpoints").glob("*.p*t")) == []
+    assert set(trained(tmp_path).values()) == {1}
+
+
+def test_an_agent_that_comes_back_hears_of_its_workers(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(LEDGER, 2, **LONG)
+        ranks[0].wait_for("observed")
+        agent.close()
+        seen = len(ranks[0].words)
+        agent.open()
+        for rank in ranks:
+            rank.wait_for("hello", 2)
+        assert ranks[0].said("hello")[1]["samples"] > 0
+        ranks[0].wait_for("observed", len(ranks[0].said("observed")) + 1)
+        assert len(ranks[0].words) > seen
+        assert stop(ranks) == [0, 0]
+
+
+def test_an_agent_that_comes_back_before_go_hears_who_is_up(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.start(LEDGER, 2, **LONG)
+        for rank in ranks:
+            rank.wait_for("up")
+        agent.close()
+        agent.open()
+        for rank in ranks:
+            rank.wait_for("up", 2)
+        go(ranks)
+        ranks[0].wait_for("observed")
+        assert stop(ranks) == [0, 0]
+
+
+def test_the_last_word_is_kept_for_an_agent_that_is_away(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(LEDGER, **LONG)
+        rank.wait_for("observed")
+        agent.close()
+        assert kill([rank], signal.SIGTERM) == [0]
+        assert rank.last_word()["stopped"]["samples"] > 0
+
+
+def test_an_error_of_the_scripts_own_is_its_failure(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(SCRIPTS / "raises.py", 2, RAISES=1)
+        assert ranks[1].end() == 1
+        assert ranks[1].last_word() == {"failed": {"reason": "ValueError: this loss is no loss"}}
+        assert ranks[1].output().count("Traceback") == 1
+        assert "launch.py" not in ranks[1].output()
+        assert ranks[0].end() == LOST
+        assert "lost" in ranks[0].last_word()
+
+
+def test_ranks_whose_peer_was_killed_are_lost(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(LEDGER, 3, **LONG)
+        ranks[0].wait_for("observed")
+        kill(ranks[2:])
+        assert [rank.end() for rank in ranks[:2]] == [LOST, LOST]
+        assert ranks[0].said("lost")[0]["reason"]
+
+
+@pytest.mark.parametrize("evaluates", ["first", "all"])
+def test_an_evaluation_stops_with_a_checkpoint(tmp_path: Path, evaluates: str) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(SCRIPTS / "evaluates.py", 2, EVALUATES=evaluates)
+        until(lambda: "evaluates" in ranks[0].output() or ranks[0].process.poll() is not None)
+        for rank in ranks:
+            rank.tell(stop={})
+        assert ranks[0].end() == 0, ranks[0].output()
+        assert ranks[0].last_word() == {"stopped": {"samples": 41 * 16.0}}
+        assert ranks[0].said("saved")[-1]["samples"] == 41 * 16
+        if evaluates == "first":  # the other was waiting for rank 0
+            assert ranks[1].end() == 0
+            assert "stopped" in ranks[1].last_word()
+
+
+def test_iterations_that_become_slow_do_not_keep_an_order_to_stop_waiting(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(SCRIPTS / "slows.py", 2)
+        until(lambda: "slow\n" in ranks[0].output() or ranks[0].process.poll() is not None)
+        assert stop(ranks) == [0, 0], ranks[0].output()
+        assert 3001 * 8 < ranks[0].said("saved")[-1]["samples"] < 3030 * 8
+
+
+def test_a_job_that_was_started_elsewhere_meanwhile_does_not_write_there(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(LEDGER, **LONG)
+        rank.wait_for("observed")
+        (tmp_path / "checkpoints" / "owner").write_text("another")
+        assert stop([rank]) == [LOST]
+        assert "another" in rank.last_word()["lost"]["reason"]
+        assert list((tmp_path / "checkpoints").glob("*.pt")) == []
+
+
+def test_checkpoints_are_tensors_and_plain_types(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(LEDGER, **LONG)
+        rank.wait_for("observed")
+        stop([rank])
+        [path] = (tmp_path / "checkpoints").glob("*.pt")
+        read = f"import torch; print(sorted(torch.load({str(path)!r}, weights_only=True)))"
+        python = str(rank.process.args[0])  # type: ignore[index]
+        said = subprocess.run([python, "-c", read], capture_output=True, text=True, check=True).stdout
+        assert "'model', 'optimizer', 'others', 'ranks', 'rng', 'samples'" in said
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[dict[str, Any]]:
+    """A folder on a disk of 64 KiB for root; for others, what limits the size of files."""
+    folder.mkdir()
+    if os.geteuid():
+        yield {"LIMIT": 65536}
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder], check=True)
+    try:
+        yield {}
+    finally:
+        subprocess.run(["umount", folder], check=True)

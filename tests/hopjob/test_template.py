@@ -1,0 +1,166 @@
+"""Workers forked from a process that has imported torch are processes like any other."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hopjob.agent import SCRIPTS, Agent, Rank, go, surroundings, until
+from tests.torch_python import torch_python
+
+pytestmark = pytest.mark.torch
+
+
+class Template:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        environment = {**surroundings(), "SECRET": "of the template"}
+        self.process = subprocess.Popen(
+            [torch_python(), "-m", "hopjob.template"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={key: str(value) for key, value in environment.items()},
+            start_new_session=True,
+        )
+        assert self.hear("ready")["pid"] == self.process.pid
+
+    def hear(self, word: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        found = json.loads(self.process.stdout.readline())
+        assert list(found) == [word], found
+        value: dict[str, Any] = found[word]
+        return value
+
+    def fork(self, *argv: object, **order: Any) -> int:  # noqa: ANN401 - JSON
+        """Process id of the fork."""
+        what = {
+            "id": 7,
+            "argv": [str(one) for one in argv],
+            "env": {key: str(value) for key, value in {**surroundings(), "COLOUR": "red"}.items()},
+            "cwd": str(self.folder),
+            "log": str(self.folder / "log"),
+            "enter": ["/nonexistent/cgroup.procs", str(self.folder / "procs")],
+        }
+        self.write(json.dumps({"fork": {**what, **order}}) + "\n")
+        forked = self.hear("forked")
+        assert forked["id"] == 7
+        return int(forked["pid"])
+
+    def write(self, text: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
+    started = Template(tmp_path_factory.mktemp("template"))
+    yield started
+    started.process.kill()
+    started.process.wait()
+    for pipe in (started.process.stdin, started.process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def test_a_fork_is_an_ordinary_process(template: Template, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import os, random, signal, sys, torch\n"
+        "print(sys.argv, os.getcwd(), os.getsid(0) == os.getpid())\n"
+        "print(os.environ['COLOUR'], 'SECRET' in os.environ)\n"
+        "print(open('/proc/self/cmdline').read().strip(chr(0)))\n"
+        "print('of the template' in open('/proc/self/environ').read())\n"
+        "print(sys.stdin.read() == '', __name__, sys.path[0], torch.get_num_threads())\n"
+        "print(signal.getsignal(signal.SIGCHLD), signal.getsignal(signal.SIGTERM))\n"
+        "print(sorted(os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)), file=sys.stderr)\n"
+        "sys.exit(3)\n"
+    )
+    template.folder = tmp_path
+    (tmp_path / "procs").touch()
+    pid = template.fork(tmp_path / "script.py", "--lr", "0.1")
+    assert template.hear("gone") == {"pid": pid, "code": 3}
+    script, log = tmp_path / "script.py", tmp_path / "log"
+    assert template.log.splitlines() == [
+        f"['{script}', '--lr', '0.1'] {tmp_path} True",
+        "red False",
+        f"hopjob rank 0: {script} --lr 0.1",
+        "False",
+        f"True __main__ {tmp_path} 1",
+        "0 0",
+        f"['/dev/null', '{log}', '{log}']",
+    ]
+    assert (tmp_path / "procs").read_text() == "0"
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "says"),
+    [
+        ("raise ValueError('not so')", 1, "ValueError: not so"),
+        ("raise SystemExit('a reason')", 1, "a reason"),
+        ("pass", 0, ""),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
+    ],
+)
+def test_exit_codes_are_those_of_the_script(
+    template: Template, tmp_path: Path, script: str, code: int, says: str
+) -> None:
+    (tmp_path / "script.py").write_text(script)
+    template.folder = tmp_path
+    pid = template.fork(tmp_path / "script.py")
+    assert template.hear("gone") == {"pid": pid, "code": code}
+    assert says in template.log
+    assert "template.py" not in template.log
+
+
+def test_what_cannot_start_ends_with_its_reason(template: Template, tmp_path: Path) -> None:
+    template.folder = tmp_path
+    pid = template.fork("script.py", cwd=str(tmp_path / "nowhere"))
+    assert template.hear("gone") == {"pid": pid, "code": 1}
+    assert "nowhere" in template.log
+
+
+def test_a_gang_of_forks_trains(template: Template, tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        template.folder = tmp_path
+        ranks = []
+        for number in range(2):
+            last, log = tmp_path / f"last-{number}.json", tmp_path / f"{number}.log"
+            environment = {
+                **surroundings(number, 2),
+                "HOPJOB_SOCKET": agent.path,
+                "HOPJOB_PLACEMENT": "f",
+                "HOPJOB_LAST": last,
+                "LEDGER": tmp_path / f"{number}.ledger",
+                "EPOCHS": 1,
+            }
+            given = {key: str(value) for key, value in environment.items()}
+            template.fork(SCRIPTS / "ledger.py", env=given, log=str(log))
+            rank = Rank(number, template.process, log, last)
+            agent.ranks["f", number] = rank
+            ranks.append(rank)
+        go(ranks)
+        assert sorted(template.hear("gone")["code"] for _ in ranks) == [0, 0]
+        assert all("completed" in rank.last_word() for rank in ranks)
+        agent.ranks.clear()  # they are no processes of the test's own
+
+
+def test_forks_outlive_their_template(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import time\nprint('runs')\ntime.sleep(600)\n")
+    template = Template(tmp_path)
+    pid = template.fork(tmp_path / "script.py")
+    assert template.process.stdin is not None
+    assert template.process.stdout is not None
+    template.process.stdin.close()
+    assert template.process.wait() == 0
+    template.process.stdout.close()
+    until(lambda: "runs" in template.log)
+    os.kill(pid, signal.SIGKILL)
