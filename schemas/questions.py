@@ -232,6 +232,23 @@ class ListRuns(Question, frozen=True, kw_only=True, tag="runs"):
     job_id: JobId
 
 
+class FindFacts(Question, frozen=True, kw_only=True, tag="facts"):
+    """Where in the stream the facts about a job stand."""
+
+    subject: ClassVar[str] = MONITOR
+
+    job_id: JobId
+
+
+class FactPlaces(Message, frozen=True, kw_only=True):
+    seqs: tuple[int, ...]
+    """the first fact, and the newest; ascending"""
+    whole: bool
+    """false: between the first and the second there are others"""
+    known_to: int
+    """sequence of the last fact that was looked at"""
+
+
 class ListPlans(Question, frozen=True, kw_only=True, tag="plans"):
     subject: ClassVar[str] = MONITOR
 
@@ -268,6 +285,7 @@ REPLIES: dict[type[Question], type[Message]] = {
     ShowTimeline: TimelineView,
     ListSummaries: SummaryPage,
     ListRuns: RunPage,
+    FindFacts: FactPlaces,
     ListPlans: PlanPage,
     ShowPlan: PlanDetail,
 }
@@ -278,5 +296,5 @@ Asked = (
     | FitLoading
     | TimeAllReduce | ReadOutput
     | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
-    | ShowTimeline | ListSummaries | ListRuns | ListPlans | ShowPlan
+    | ShowTimeline | ListSummaries | ListRuns | FindFacts | ListPlans | ShowPlan
 )  # fmt: skip

@@ -9,6 +9,8 @@ from schemas.base import Message, Question
 from schemas.ids import GpuType, JobId
 from schemas.questions import (
     ExplainJob,
+    FactPlaces,
+    FindFacts,
     ListJobs,
     ListNodes,
     ListPlans,
@@ -151,6 +153,13 @@ def _unknown(job_id: JobId) -> Refused:
     return Refused(reason=f"job {job_id} is not known")
 
 
+def _facts(question: FindFacts, cluster: ClusterNow) -> FactPlaces | Refused:
+    places = cluster.history.facts.get(question.job_id)
+    if places is None:
+        return Refused(reason=f"job {question.job_id}: nothing is kept of its facts")
+    return FactPlaces(seqs=tuple(places.seqs), whole=places.whole, known_to=cluster.seq)
+
+
 _ANSWERS: Mapping[type[Question], Callable[[Any, ClusterNow], Message]] = {
     ShowStatus: _status,
     ListJobs: list_jobs,
@@ -160,6 +169,7 @@ _ANSWERS: Mapping[type[Question], Callable[[Any, ClusterNow], Message]] = {
     ShowTimeline: overview.timeline,
     ListSummaries: overview.summaries,
     ListRuns: overview.runs,
+    FindFacts: _facts,
     ListPlans: overview.plans,
     ShowPlan: overview.plan_detail,
 }

@@ -111,6 +111,7 @@ class Monitor:
             ledger=self.state.ledger,
             history=self.state.history,
             now=now,
+            seq=self.state.seq,
             speed=self._speed,
             raqlr_window_s=self._raqlr_window_s,
             progress=self._progress,

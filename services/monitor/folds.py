@@ -8,6 +8,7 @@ from typing import Any
 
 from schemas.base import Event
 from schemas.events import (
+    GangFormed,
     JobCancelled,
     JobCompleted,
     JobEvent,
@@ -33,6 +34,7 @@ PLANS_KEPT = 10_000
 
 def fold(state: State, fact: Event, interruptions_max: int) -> list[End]:
     """Change `state` by one fact of `FOLDS`; the ends of jobs to publish for it."""
+    history.note(state.history, fact, state.seq)
     ledger.fold(state.ledger, fact)
     history.remember(state.history, state.ledger, fact)
     besides = _BESIDES.get(type(fact))
@@ -124,5 +126,5 @@ _BESIDES: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {
     JobRejected: _ended,
 }
 
-FOLDS = frozenset({*ledger.FOLDS, *history.FOLDS, *_BESIDES})
+FOLDS: frozenset[type[Event]] = frozenset({*ledger.FOLDS, *history.FOLDS, *_BESIDES, GangFormed})
 """facts that change the state"""

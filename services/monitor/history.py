@@ -11,6 +11,7 @@ import msgspec
 
 from schemas.base import Event
 from schemas.events import (
+    JobSubmitted,
     NodeDrained,
     NodeJoined,
     NodeLost,
@@ -30,6 +31,8 @@ SPELLS_KEPT = 2_000
 PLANS_KEPT = 50
 LEFT_OUT_KEPT = 500
 """of one plan, and as many placements"""
+FACTS_KEPT = 200
+"""of one job, the newest; of the other facts the first"""
 JOBS_WITH_RUNS_KEPT = 2_000
 """ended jobs"""
 
@@ -40,6 +43,15 @@ NODE_LOST, AGENT_RESTARTED = "node-lost", "agent-restarted"
 class PlanKept(msgspec.Struct, frozen=True):
     summary: PlanSummary
     detail: PlanDetail
+
+
+class Places(msgspec.Struct, kw_only=True):
+    """In the stream."""
+
+    seqs: list[int]
+    """of the first fact, and of the newest"""
+    whole: bool = True
+    """false: between the first and the second there are others"""
 
 
 class History(msgspec.Struct, kw_only=True):
@@ -53,6 +65,8 @@ class History(msgspec.Struct, kw_only=True):
     """by revision"""
     complete_from: float | None = None
     plans: list[PlanKept] = []
+    facts: dict[JobId, Places] = {}
+    """of the facts about a job"""
     with_runs: dict[JobId, None] = {}
     """ended jobs whose runs are still there, in the order of their ends"""
 
@@ -66,6 +80,21 @@ def remember(history: History, ledger: Ledger, fact: Event) -> None:
     enter = FOLDS.get(type(fact))
     if enter is not None:
         enter(history, ledger, fact)
+
+
+def note(history: History, fact: Event, seq: int) -> None:
+    """Remember where a fact about a job stands."""
+    job_id = getattr(fact, "job_id", None)
+    if job_id is None:
+        return
+    if isinstance(fact, JobSubmitted):
+        history.facts[job_id] = Places(seqs=[seq])
+    elif job_id in history.facts:
+        places = history.facts[job_id]
+        places.seqs.append(seq)
+        if len(places.seqs) > FACTS_KEPT * 1.1:
+            del places.seqs[1:-FACTS_KEPT]
+            places.whole = False
 
 
 def changed(history: History, after: int) -> list[Holding | NodeSpell]:
@@ -83,11 +112,12 @@ def _newer(kept: Sequence[Any], after: int) -> Iterable[Any]:
 
 
 def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId) -> None:
-    """A job has ended: its runs are kept, and those of the one that ended first are dropped."""
+    """A job has ended: its runs and facts are kept, and those of the one that ended first are dropped."""
     history.with_runs[ended] = None
     while len(history.with_runs) > JOBS_WITH_RUNS_KEPT:
         oldest = next(iter(history.with_runs))
         del history.with_runs[oldest]
+        history.facts.pop(oldest, None)
         if oldest in jobs:
             jobs[oldest].runs = []
 

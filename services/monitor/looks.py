@@ -18,6 +18,8 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ledger: Ledger
     history: History
     now: float
+    seq: int
+    """of the newest fact"""
     speed: float
     raqlr_window_s: float
     progress: Mapping[JobId, tuple[float, float]]

@@ -17,3 +17,5 @@ class State(msgspec.Struct, kw_only=True):
     early: dict[JobId, JobCompleted] = {}
     """of jobs whose work was done before anybody published that they had started"""
     history: History = msgspec.field(default_factory=History)
+    seq: int = 0
+    """of the newest fact"""

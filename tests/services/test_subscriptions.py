@@ -105,7 +105,7 @@ def test_facts_that_a_service_does_not_subscribe_to_would_change_nothing(name: s
     service = built(name)
     subscribed = Filter(service.facts)
     heard = [fact for fact in LOG if subscribed.passes(fact.subject)]
-    assert len(heard) < len(LOG)
+    assert len(heard) < len(LOG) or set(SERVICES[name][1]) == set(FACTS.values())
     assert after(built(name), LOG) == after(service, heard)
 
 

@@ -62,6 +62,7 @@ from services.admission.http.operations import (
     TimelineQuery,
 )
 from services.admission.http.output import Reader, encoded, kept_and_coming
+from services.admission.http.places import Fetched, Wanted, fetched
 from services.admission.http.responses import answer, position_of, refuse, token_of
 from services.admission.problems import Refusal
 from services.admission.questions import (
@@ -357,6 +358,9 @@ class Api:
         after = wanted.after if wanted.job else max(wanted.after, last - count)
         found: deque[Record] = deque(maxlen=count)
         idle_real_s = self._settings.ask_timeout_real_s
+        if wanted.job:
+            known, after = await self._of_job(wanted.job, after, last, count)
+            found.extend(record for record in known if _asked_for(record, wanted))
         async with contextlib.aclosing(
             records(self._bus, after, last, idle_real_s=idle_real_s, wanted=lambda: False)
         ) as stored:
@@ -364,6 +368,11 @@ class Api:
                 if _asked_for(record, wanted):
                     found.append(record)
         return found
+
+    async def _of_job(self, job: str, after: int, last: int | None, newest: int | None = None) -> Fetched:
+        """Facts about it without reading the stream, and where to read on in it."""
+        wanted = Wanted(job=job, after=after, last=last, newest=newest)
+        return await fetched(self._bus, wanted, self._settings.ask_timeout_real_s)
 
     async def _write_events(
         self,
@@ -378,6 +387,13 @@ class Api:
 
         idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
         written = 0
+        if wanted.job:
+            known, after = await self._of_job(wanted.job, after, last)
+            for record in [each for each in known if _asked_for(each, wanted)][: wanted.limit]:
+                await response.write(line(record))
+                written += 1
+        if written == wanted.limit:
+            return
         async with contextlib.aclosing(
             records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
         ) as found:

@@ -48,6 +48,13 @@ class Facts(Protocol):
         """
         ...
 
+    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+        """The facts of these sequences, in their order, but those that are gone or cannot be read.
+
+        Raises Unavailable.
+        """
+        ...
+
     async def last_seq(self) -> int:
         """Sequence of the newest fact; 0 for an empty stream. Raises Unavailable."""
         ...

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from schemas.base import Event, Message, Question, Sample
+from schemas.subjects import FACT_SUBJECTS
 from shared.runtime.bus.contract import Answer, Record, Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.memory.state import Values
@@ -139,6 +140,11 @@ class ConductedBus:
                 yield batch
             else:
                 await Until(self._conductor.log.next_fact)
+
+    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+        self._check()
+        found = self._conductor.log.since(min(seqs, default=1) - 1, max(seqs, default=0), FACT_SUBJECTS)
+        return [record for record in found if record.seq in set(seqs)]
 
     async def last_seq(self) -> int:
         self._check()

@@ -6,7 +6,6 @@ import { terms } from "./cluster.js";
 import { Table } from "./table.js";
 import { byId, clusterNow, duration, el, gang, jobLink, moment, number, percent, plural, reason, words } from "./text.js";
 
-const FACTS_READ = 5000;
 const FACTS_MOST = 100;
 const HOLDERS_MOST = 5;
 const RUNS_MOST = 100;
@@ -149,9 +148,9 @@ export class JobPage {
   // ---- facts
 
   async #readFacts(id) {
-    const found = await lines(`v1/events?job=${encodeURIComponent(id)}&limit=${FACTS_READ}`);
+    const found = await lines(`v1/events?job=${encodeURIComponent(id)}&newest=${FACTS_MOST}`);
     if (this.id !== id) return;
-    for (const each of found.slice(-FACTS_MOST)) this.facts.set(each.seq, each);
+    for (const each of found) this.facts.set(each.seq, each);
     this.#showFacts();
   }
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from nats.errors import Error
+from nats.js.errors import NotFoundError
 
 from schemas.base import Event
 from schemas.codec import Malformed, decode_fact, encode
@@ -16,6 +17,8 @@ from shared.runtime.bus.jetstream.acks import Ack, Acks
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Raw
 from shared.runtime.bus.limits import check_size
+
+FETCHED_AT_ONCE = 100
 
 
 class _Letter(NamedTuple):
@@ -37,6 +40,22 @@ class JetStreamFacts:
     async def last_seq(self) -> int:
         with unavailable("last_seq"):
             return int((await self._connection.js.stream_info(FACTS_STREAM)).state.last_seq)
+
+    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+        with unavailable("fetch"):
+            found: list[Raw] = []
+            for first in range(0, len(seqs), FETCHED_AT_ONCE):
+                some = [seq for seq in seqs[first : first + FETCHED_AT_ONCE] if seq > 0]
+                messages = await asyncio.gather(*map(self._fetched, some))
+                found += [message for message in messages if message is not None]
+        return await self._records(found)
+
+    async def _fetched(self, seq: int) -> Raw | None:
+        try:
+            message = await self._connection.js.get_msg(FACTS_STREAM, seq)
+        except NotFoundError:
+            return None
+        return Raw(seq, message.subject or "", message.data or b"")
 
     # ---- publishing
 

@@ -101,6 +101,10 @@ class MemoryClient:
         finally:
             self._broker.log.forget(reader)
 
+    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+        await self._turn()
+        return self._records([seq for seq in seqs if 0 < seq <= self._broker.log.last_seq])
+
     async def last_seq(self) -> int:
         await self._turn()
         return self._broker.log.last_seq

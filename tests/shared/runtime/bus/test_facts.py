@@ -89,6 +89,24 @@ async def test_a_new_client_reads_what_was_published_before_it_came(net: Net) ->
     assert jobs(await read_all(await net.client(), 1)) == ["a"]
 
 
+async def test_facts_are_fetched_by_their_sequences(net: Net) -> None:
+    bus = await net.client()
+    await bus.publish([cancelled(n) for n in range(300)])
+    wanted = [2, 3, 200, 299, 300]
+    found = await bus.fetch(wanted)
+    assert [record.seq for record in found] == wanted
+    assert found == [record for record in await read_all(bus, 300) if record.seq in wanted]
+    assert len(await bus.fetch(range(1, 301))) == 300
+
+
+async def test_what_is_not_there_is_left_out(net: Net) -> None:
+    bus = await net.client()
+    await bus.publish([cancelled("a")])
+    await net.store("hopyard.job.a.cancelled", b"\x01\x02")
+    assert jobs(await bus.fetch([0, 1, 2, 3, 1_000])) == ["a"]
+    assert await bus.fetch([]) == []
+
+
 async def test_an_empty_stream_ends_at_zero(net: Net) -> None:
     assert await (await net.client()).last_seq() == 0
 
