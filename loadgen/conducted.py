@@ -6,8 +6,7 @@ from contextlib import contextmanager
 
 from loadgen.disturbance import Disturb
 from loadgen.replay import replay
-from loadgen.stack import ENDINGS, LONGEST_S, RETRY_S, makers
-from schemas.catalogue import NOTHING_MORE, CatalogueFile
+from loadgen.stack import EMULATED, ENDINGS, LONGEST_S, RETRY_S, Runners, makers
 from schemas.cluster import Node
 from schemas.events import JobEvent
 from schemas.ids import JobId
@@ -37,7 +36,7 @@ def run(
     disturb: Sequence[Disturb],
     *,
     hear: Sink = ignored,
-    catalogue: CatalogueFile = NOTHING_MORE,
+    runners: Runners = EMULATED,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once.
 
@@ -49,7 +48,7 @@ def run(
         records.append(record)
         hear(record)
 
-    stream(settings, nodes, arrivals, sink, faults=faults, disturb=disturb, catalogue=catalogue)
+    stream(settings, nodes, arrivals, sink, faults=faults, disturb=disturb, runners=runners)
     first: dict[str, Record] = {}
     for record in records:
         first.setdefault(record.event.event_id, record)
@@ -64,10 +63,10 @@ def stream(
     *,
     faults: Faults | None = None,
     disturb: Sequence[Disturb] = (),
-    catalogue: CatalogueFile = NOTHING_MORE,
+    runners: Runners = EMULATED,
 ) -> None:
     """As `run`, each fact to `sink` as it is stored; with `faults`, some twice."""
-    stage = Conductor(makers(settings, nodes, catalogue), settings, faults=faults, lasting=bool(disturb))
+    stage = Conductor(makers(settings, nodes, runners), settings, faults=faults, lasting=bool(disturb))
     story = _Story(stage)
     stage.log.sinks += [story.hear, sink]
     for name in stage.names:

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from loadgen.disturbance import Disturb
 from loadgen.replay import replay
-from loadgen.stack import ENDINGS, LONGEST_S, RETRY_S, MemoryStack
-from schemas.catalogue import NOTHING_MORE, CatalogueFile
+from loadgen.stack import EMULATED, ENDINGS, LONGEST_S, RETRY_S, MemoryStack, Runners
 from schemas.cluster import Node
 from schemas.events import JobEvent
 from schemas.ids import JobId
@@ -28,10 +27,10 @@ def run(
     faults: Faults | None,
     disturb: Sequence[Disturb],
     *,
-    catalogue: CatalogueFile = NOTHING_MORE,
+    runners: Runners = EMULATED,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once."""
-    return virtual.run(lambda: _run(settings, nodes, arrivals, faults, disturb, catalogue=catalogue))
+    return virtual.run(lambda: _run(settings, nodes, arrivals, faults, disturb, runners=runners))
 
 
 async def _run(
@@ -41,10 +40,10 @@ async def _run(
     faults: Faults | None,
     disturb: Sequence[Disturb],
     *,
-    catalogue: CatalogueFile,
+    runners: Runners,
 ) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
-    stack = MemoryStack(bus, settings, nodes, catalogue)
+    stack = MemoryStack(bus, settings, nodes, runners)
     for name in stack.names:
         stack.start(name)
     tasks = [asyncio.create_task(stack.watch())]

@@ -18,6 +18,7 @@ from loadgen.progress import Watch, watched
 from loadgen.results import Tally, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster
+from loadgen.stack import Runners, emulated_on
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.results import RunResult
@@ -60,11 +61,12 @@ def simulate(
     disturb: Sequence[Disturb] = (),
     engine: Engine = "conductor",
     watch: Watch | None = None,
+    runners: Runners | None = None,
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
-    `watch`: is shown how far it has come, by the conductor. Raises UnfitPolicy, InvalidFile and
-    ContradictorySettings.
+    `watch`: is shown how far it has come, by the conductor. `runners`: in place of the emulated ones.
+    Raises UnfitPolicy, InvalidFile and ContradictorySettings.
     """
     began = time.perf_counter()
     settings = _settings(scenario, policy, seed, overrides)
@@ -72,7 +74,8 @@ def simulate(
     arrivals = arrivals_of(scenario, seed=seed)
     hear = conducted.ignored if watch is None else watched(len(arrivals), watch)
     run = partial(conducted.run, hear=hear) if engine == "conductor" else looped.run
-    records = run(settings, _nodes(scenario), arrivals, faults, disturb, catalogue=scenario.catalogue)
+    runners = runners or emulated_on(scenario.catalogue)
+    records = run(settings, _nodes(scenario), arrivals, faults, disturb, runners=runners)
     events = [record.event for record in records]
     result = run_result(
         events,
@@ -110,7 +113,8 @@ def simulate_streaming(
         hear(record.event)
         heed(record)
 
-    conducted.stream(settings, _nodes(scenario), arrivals, sink, catalogue=scenario.catalogue)
+    runners = emulated_on(scenario.catalogue)
+    conducted.stream(settings, _nodes(scenario), arrivals, sink, runners=runners)
     return tally.result(
         scenario=scenario.name,
         policy=settings.policy,

@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
+from schemas.ids import NodeId, PlacementId
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
-from services.agent.work.emulated import emulated_with
+from services.agent.work.emulated import EmulatedRunner, emulated_with
 from services.table import TABLE, ServiceEntry
 from shared.domain.states import ENDED, MOVES
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus, MemoryClient
-from shared.runtime.clock import LoopClock
+from shared.runtime.clock import Clock, LoopClock
 from shared.runtime.service import Ports, Service
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import LoopTurns
@@ -27,6 +28,17 @@ RETRY_S = 5.0
 Maker = Callable[[Ports, str], Service]
 """ports and the number of the life → service"""
 
+Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
+"""for a new life of a node's agent: its runner, and the workers that this one adopted"""
+
+
+def emulated_on(catalogue: CatalogueFile) -> Runners:
+    """With the shipped entries and these. What is emulated ends with its agent, so nothing is adopted."""
+    return lambda settings, clock, _: (emulated_with(catalogue, settings, clock), ())
+
+
+EMULATED = emulated_on(NOTHING_MORE)
+
 
 class MemoryStack:
     """Services by name, as tasks of the running loop."""
@@ -36,11 +48,11 @@ class MemoryStack:
         bus: MemoryBus,
         settings: Settings,
         nodes: Sequence[Node],
-        catalogue: CatalogueFile = NOTHING_MORE,
+        runners: Runners = EMULATED,
     ) -> None:
         self.bus = bus
         self._settings = settings
-        self._makers = makers(settings, nodes, catalogue)
+        self._makers = makers(settings, nodes, runners)
         self._ranks = {name: rank for rank, name in enumerate(self._makers)}
         self._clients: dict[str, MemoryClient] = {}
         self._lives = dict.fromkeys(self._makers, 0)
@@ -124,18 +136,13 @@ class MemoryStack:
                 await service.close()
 
 
-def makers(
-    settings: Settings, nodes: Sequence[Node], catalogue: CatalogueFile = NOTHING_MORE
-) -> Mapping[str, Maker]:
-    """By name, in the order in which services that are ready at the same instant take their turns.
-
-    `catalogue`: of the emulated world, beside the shipped entries.
-    """
+def makers(settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATED) -> Mapping[str, Maker]:
+    """By name, in the order in which services that are ready at the same instant take their turns."""
     found: dict[str, Maker] = {}
     for entry in sorted(TABLE, key=lambda entry: entry.turn):
         if entry.on_every_node:
             found |= {
-                f"{entry.name}-{node.node_id}": _of_node(entry, settings, node, catalogue) for node in nodes
+                f"{entry.name}-{node.node_id}": _of_node(entry, settings, node, runners) for node in nodes
             }
         else:
             found[entry.name] = _of_cluster(entry, settings, nodes)
@@ -148,12 +155,12 @@ def _of_cluster(entry: ServiceEntry, settings: Settings, nodes: Sequence[Node]) 
     return lambda ports, _: build(settings, ports, **known)
 
 
-def _of_node(entry: ServiceEntry, settings: Settings, node: Node, catalogue: CatalogueFile) -> Maker:
+def _of_node(entry: ServiceEntry, settings: Settings, node: Node, runners: Runners) -> Maker:
     """An agent in memory stands for an emulated node, whatever the settings say of live ones."""
     build = entry.build()
 
     def make(ports: Ports, life: str) -> Service:
-        runner = emulated_with(catalogue, settings, ports.clock)
-        return build(settings, ports, node=node, life=life, runner=runner)
+        runner, adopted = runners(settings, ports.clock, node.node_id)
+        return build(settings, ports, node=node, life=life, runner=runner, adopted=adopted)
 
     return make
