@@ -1,0 +1,179 @@
+"""Emulated workers that are like real ones: they break by a seed, meet, and outlive their agents.
+
+What a node runs is kept outside its agent's life. Whether and when a gang breaks, on which node and how, is
+a function of the seed and the placement, so all its nodes agree without a word.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from loadgen.stack import Runners
+from schemas.catalogue import NOTHING_MORE
+from schemas.events import StartOrdered
+from schemas.ids import NodeId, PlacementId
+from schemas.settings import Settings
+from services.agent.tasks import Failed, Interrupted, LastReport, Report, Started
+from services.agent.work.emulated import Emulated, EmulatedRunner
+from services.agent.work.runner import Write
+from services.agent.work.world import World, WorldFactory
+from shared.domain import gangs
+from shared.runtime.clock import Clock
+from shared.runtime.plugins import WORLDS
+
+PEERS_NOTICE_S = 2.0
+"""after so long, at most, the peers of a worker that is gone are gone too; some report before it does"""
+DISK_LOSES = 0.1
+"""of starts that find an older checkpoint than the placer believes in"""
+
+
+class Frailty(msgspec.Struct, frozen=True, kw_only=True):
+    seed: int
+    breaks: float
+    """share of the placements that end by themselves, if they have the time"""
+    within_s: float
+    """of their start's order"""
+    fails: float = 0.0
+    """share of those that are the job's own fault"""
+    loses: float = DISK_LOSES
+
+
+class Break(msgspec.Struct, frozen=True):
+    """How a placement ends on one of its nodes."""
+
+    after_s: float
+    fails: bool
+    """by the job's own fault, here; else: interrupted, or by the loss of the peer"""
+
+
+class Held(msgspec.Struct):
+    """What is on a node, whoever is its agent."""
+
+    workers: dict[PlacementId, Emulated] = {}
+    gpus: dict[PlacementId, tuple[int, ...]] = {}
+    up: dict[PlacementId, Started] = {}
+    unheard: list[Report] = []
+    """made while there was no agent"""
+    hear: Callable[[Report], None] | None = None
+
+    def say(self, report: Report) -> None:
+        if self.hear is None:
+            self.unheard.append(report)
+        else:
+            self.hear(report)
+
+
+class FrailRunner(EmulatedRunner):
+    def __init__(self, held: Held, frailty: Frailty, settings: Settings, world: World, clock: Clock) -> None:
+        super().__init__(
+            world,
+            clock,
+            startup_s=settings.startup_s,
+            checkpoint_s=settings.checkpoint_s,
+            observe_every_s=settings.observe_every_s,
+        )
+        self._held = held
+        self._frailty = frailty
+        self._workers = held.workers
+        self._report = self._say
+
+    def found(self) -> tuple[PlacementId, ...]:
+        """What `adopt` says, without waiting for it."""
+        ended = (report.placement_id for report in self._held.unheard if isinstance(report, LastReport))
+        return (*self._workers, *ended)
+
+    async def adopt(self) -> tuple[PlacementId, ...]:
+        return self.found()
+
+    async def run(self, report: Callable[[Report], None], write: Write | None) -> None:  # noqa: ARG002
+        held = self._held
+        held.hear = report
+        unheard, held.unheard = held.unheard, []
+        for again in [*held.up.values(), *unheard]:
+            report(again)
+        try:
+            await self._clock.sleep(float("inf"))
+        finally:
+            held.hear = None
+
+    def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
+        taken = {index for indices in self._held.gpus.values() for index in indices}
+        assert taken.isdisjoint(gpu_indices), "a GPU has one worker at a time"
+        self._held.gpus[order.placement_id] = gpu_indices
+        super().start(msgspec.structs.replace(order, samples_done=self._restored(order)), gpu_indices)
+        ending = None if order.profile_iterations else _ending(self._frailty, order)
+        if ending is not None:
+            worker = self._workers[order.placement_id]
+            self._clock.at(order.at + ending.after_s, lambda: self._break(worker, ending))
+
+    def train(self, placement_id: PlacementId, meeting: str) -> None:
+        """On every node of the gang; only the leader counts. Again after an adoption: it trains already."""
+        worker = self._workers.get(placement_id)
+        if worker is None or worker.progress is not None:
+            return
+        assert meeting == _meeting(worker.order), "all meet where rank 0 said"
+        if worker.order.node_id in gangs.leaders(worker.order.gang):
+            super().train(placement_id, meeting)
+
+    def _restored(self, order: StartOrdered) -> float:
+        """In the checkpoint that is really there."""
+        random = Random(f"disk/{self._frailty.seed}/{order.placement_id}")
+        return order.samples_done * (random.random() if random.random() < self._frailty.loses else 1.0)
+
+    def _break(self, worker: Emulated, ending: Break) -> None:
+        """Also while it stops: it is gone before it has saved."""
+        placement_id = worker.order.placement_id
+        if self._workers.get(placement_id) is not worker:
+            return
+        if worker.alarm is not None:
+            worker.alarm.cancel()
+        if ending.fails:
+            self._end(worker, Failed(placement_id, "exit code 3", exit_code=3))
+        else:
+            self._end(worker, Interrupted(placement_id, "killed", signal=9))
+
+    def _say(self, report: Report) -> None:
+        held = self._held
+        match report:
+            case Started(placement_id) if not self._workers[placement_id].order.profile_iterations:
+                order = self._workers[placement_id].order
+                meeting = _meeting(order) if order.node_id == order.gang.nodes[0] else ""
+                report = held.up[placement_id] = Started(placement_id, meeting, order.samples_done)
+            case _ if isinstance(report, LastReport):
+                held.gpus.pop(report.placement_id)
+                held.up.pop(report.placement_id, None)
+            case _:
+                pass
+        held.say(report)
+
+
+def frail(frailty: Frailty) -> Runners:
+    """Of a cluster that is new."""
+    nodes: dict[NodeId, Held] = {}
+
+    def runner(
+        settings: Settings, clock: Clock, node_id: NodeId
+    ) -> tuple[FrailRunner, tuple[PlacementId, ...]]:
+        make: WorldFactory = WORLDS.load(settings.world)
+        world = make(settings, NOTHING_MORE)
+        found = FrailRunner(nodes.setdefault(node_id, Held()), frailty, settings, world, clock)
+        return found, found.found()
+
+    return runner
+
+
+def _meeting(order: StartOrdered) -> str:
+    return f"{order.gang.nodes[0]}:{order.placement_id}"
+
+
+def _ending(frailty: Frailty, order: StartOrdered) -> Break | None:
+    """Of the worker on the node that the order is for; None: it does not break."""
+    random = Random(f"break/{frailty.seed}/{order.placement_id}")
+    if random.random() >= frailty.breaks:
+        return None
+    after_s, first = random.random() * frailty.within_s, random.choice(order.gang.nodes)
+    fails = random.random() < frailty.fails
+    jitters_s = {node_id: random.random() * PEERS_NOTICE_S for node_id in order.gang.nodes}
+    here = order.node_id
+    return Break(after_s + jitters_s[here], fails=fails and here == first)
