@@ -84,6 +84,26 @@ def test_a_job_with_retries_fails_back_into_the_queue_until_they_are_used_up() -
     assert bench.stop(second, A, Outcome.FAILED) == []
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.COMPLETED])
+def test_what_comes_after_a_refusal_is_no_end_of_the_job(outcome: Outcome) -> None:
+    """Its gang was not up in time; the monitor heeds no worker of it any more."""
+    bench = Bench()
+    late = place("p1", a=4)
+    bench.plan(late)
+    bench.wake(70.0)
+    bench.stop(late, A, outcome)
+    assert kinds(bench.plan(place("p2", b=4))) == [StartOrdered]
+
+
+def test_a_worker_that_is_done_before_its_gang_was_whole_completes_nothing() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.plan(placement)
+    bench.stop(placement, A, Outcome.COMPLETED)
+    assert kinds(bench.stop(placement, B, Outcome.CHECKPOINTED)) == [PlacementRefused]
+    assert kinds(bench.plan(place("p2", b=4))) == [StartOrdered]
+
+
 def test_two_workers_of_a_gang_that_fail_are_one_failure() -> None:
     bench = Bench()
     bench.submit(AGAIN, retries=1)
