@@ -4,7 +4,7 @@ An order is written into the state when it is given, so a replay gives it again 
 nowhere else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from schemas.base import Event
 from schemas.events import GangFormed, JobPreempted, JobStarted, StartOrdered
@@ -15,9 +15,10 @@ from services.placer.state import Placed, State
 from shared.domain import gangs
 
 
-def converge(state: State, at: float, profile_iterations: int) -> Iterator[Event]:
+def converge(
+    state: State, unsettled: Sequence[Placed], at: float, profile_iterations: int
+) -> Iterator[Event]:
     """The facts to publish; changes `state` accordingly. Stops come before starts."""
-    unsettled = state.unsettled()
     for placed in unsettled:
         match placed.phase:
             case Ending() as ending:

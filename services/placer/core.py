@@ -4,7 +4,7 @@ A fact first changes what is wanted or what is known to be there (`folds`); then
 brings the two together.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from schemas.base import Event
 from schemas.events import JobSubmitted, WorkerCheckpointed
@@ -27,6 +27,8 @@ class Placer:
         self.state = State()
         self._start_timeout_s = start_timeout_s
         self._profile_iterations = profile_iterations
+        self._unsettled: Sequence[Placed] = ()
+        """after the last fact that may have changed some"""
         self._timed_out: set[PlacementId] = set()
         self._first_deadline: float | None = None
         self._looked = False
@@ -60,13 +62,14 @@ class Placer:
 
     def _coming_up(self) -> Iterator[tuple[Placed, float]]:
         """Each with its deadline; without those whose refusal is published already."""
-        for placed in self.state.unsettled():
+        for placed in self._unsettled:
             phase = placed.phase
             if isinstance(phase, ComingUp) and placed.placement_id not in self._timed_out:
                 yield placed, phase.ordered_at + self._start_timeout_s
 
     def _converged(self, at: float) -> Effects:
-        return _published(converge(self.state, at, self._profile_iterations))
+        self._unsettled = self.state.unsettled()
+        return _published(converge(self.state, self._unsettled, at, self._profile_iterations))
 
 
 def _published(events: Iterable[Event]) -> Effects:

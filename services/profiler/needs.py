@@ -32,7 +32,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_types(state: State) -> frozenset[GpuType]:
     """Types of which some node may start something now."""
-    return frozenset(known.node.gpu_type for known in state.nodes.values() if known.usable)
+    return frozenset([known.node.gpu_type for known in state.nodes.values() if known.usable])
 
 
 def allowed_types(job: UnprofiledJob, state: State) -> tuple[GpuType, ...]:

@@ -31,7 +31,13 @@ class Memo(msgspec.Struct, kw_only=True):
     """the usable nodes with every GPU idle"""
     nodes: dict[tuple[NodeId, int], ViewNode] = {}
     """a node with so many of its GPUs idle"""
-    taken: dict[NodeId, int] | None = None
+    sizes: dict[NodeId, int] = {}
+    """GPUs of the usable nodes"""
+    gpus: int = 0
+    """of all of them"""
+    places_of: dict[NodeId, int] = {}
+    """in `whole`"""
+    taken: dict[NodeId, int] = {}
     seen: tuple[ViewNode, ...] = ()
     """the nodes of the last view, without the GPUs taken then"""
     usable: dict[tuple[GpuType, ...], tuple[GpuType, ...]] = {}
@@ -156,12 +162,14 @@ def waiting(state: State) -> list[JobId]:
 
 def idle_gpus(state: State, memo: Memo | None = None, closed: frozenset[NodeId] = frozenset()) -> int:
     """GPUs of usable nodes that nobody claims."""
-    memo, claimed = memo or Memo(), state.claims.claimed
+    memo = memo or Memo()
     _look_at_nodes(state, memo)
-    idle = [
-        max(node.gpus - claimed.get(node.node_id, 0), 0) for node in memo.whole if node.node_id not in closed
-    ]
-    return sum(idle)
+    sizes = memo.sizes
+    idle = memo.gpus - sum([sizes.get(node_id, 0) for node_id in closed])
+    for node_id, claimed in state.claims.claimed.items():
+        if node_id not in closed:
+            idle -= min(claimed, sizes.get(node_id, 0))
+    return idle
 
 
 def _look_at_nodes(state: State, memo: Memo) -> None:
@@ -180,21 +188,28 @@ def _look_at_nodes(state: State, memo: Memo) -> None:
         for node_id, record in sorted(state.nodes.items())
         if record.usable
     )
-    memo.taken = None
+    memo.sizes = {node.node_id: node.gpus for node in memo.whole}
+    memo.gpus = sum(memo.sizes.values())
+    memo.places_of = {node.node_id: place for place, node in enumerate(memo.whole)}
+    memo.taken, memo.seen = {}, memo.whole
     memo.nodes, memo.usable, memo.places, memo.jobs = {}, {}, {}, {}
 
 
 def _nodes(state: State, taken: dict[NodeId, int], memo: Memo) -> tuple[ViewNode, ...]:
     _look_at_nodes(state, memo)
     if taken != memo.taken:
-        memo.taken = dict(taken)
-        memo.seen = tuple(
-            [_less(node, taken[node.node_id], memo) if node.node_id in taken else node for node in memo.whole]
-        )
+        seen, before = list(memo.seen), memo.taken
+        for node_id in dict.fromkeys((*before, *taken)):
+            gpus, place = taken.get(node_id, 0), memo.places_of.get(node_id)
+            if place is not None and gpus != before.get(node_id, 0):
+                seen[place] = _less(memo.whole[place], gpus, memo)
+        memo.taken, memo.seen = dict(taken), tuple(seen)
     return memo.seen
 
 
 def _less(node: ViewNode, taken: int, memo: Memo) -> ViewNode:
+    if not taken:
+        return node
     idle = max(node.gpus - taken, 0)
     known = memo.nodes.get((node.node_id, idle))
     if known is None:

@@ -172,7 +172,8 @@ def _misjudged(view: View, decision: Decision) -> str | None:
 
 def _impossible(view: View, decision: Decision) -> str | None:
     jobs = {job.job_id: job for job in view.jobs}
-    nodes = {node.node_id: node for node in view.nodes}
+    used = {one.node for choice in decision.choices for one in choice.gang.members}
+    nodes = {node.node_id: node for node in view.nodes if node.node_id in used}
     given: dict[NodeId, int] = {}
     if broken := _wrongly_chosen(decision, jobs):
         return broken

@@ -28,8 +28,8 @@ def _checks(view: View, wanted: Configurations) -> Iterator[tuple[bool, str]]:
     columns = (wanted.job, wanted.start, wanted.node, wanted.gpus)
     yield all(map(_is_column, columns)), "a column is no array of int32"
     yield {type(name) for name in (*wanted.jobs, *wanted.nodes)} <= {str}, "a name is no text"
-    yield _among(wanted.jobs, (job.job_id for job in view.jobs)), "a job is not in the view"
-    yield _among(wanted.nodes, (node.node_id for node in view.nodes)), "a node is not in the view"
+    yield _among(wanted.jobs, [job.job_id for job in view.jobs]), "a job is not in the view"
+    yield _among(wanted.nodes, [node.node_id for node in view.nodes]), "a node is not in the view"
     yield _tiles(wanted.start, len(wanted.node)), "the rows do not cover the cells"
     yield len(wanted.start) == len(wanted.job) + 1, "not as many rows as jobs of rows"
     yield len(wanted.gpus) == len(wanted.node), "not as many GPU counts as nodes"
@@ -41,7 +41,7 @@ def _checks(view: View, wanted: Configurations) -> Iterator[tuple[bool, str]]:
 
 
 def _among(names: Sequence[str], known: Iterable[str]) -> bool:
-    return not names or set(names).issubset(known)
+    return not names or not set(names).difference(known)
 
 
 def _is_cut(wanted: Configurations) -> bool:

@@ -41,15 +41,13 @@ class KnownJobs:
     def __init__(self, rule: Rigid) -> None:
         self._rule = rule
         self._nodes: tuple[ViewNode, ...] = ()
-        self._shape: list[tuple[NodeId, GpuType, int]] = []
         self._cluster = Cluster({}, {})
         self._jobs: dict[JobId, KnownJob] = {}
 
     def cluster(self, nodes: tuple[ViewNode, ...]) -> Cluster:
-        if self._nodes is not nodes:
-            self._nodes, shape = nodes, [(node.node_id, node.gpu_type, node.gpus) for node in nodes]
-            if shape != self._shape:
-                self._shape, self._cluster = shape, _cluster(shape)
+        before, self._nodes = self._nodes, nodes
+        if before is not nodes and not _alike(before, nodes):
+            self._cluster = _cluster([(node.node_id, node.gpu_type, node.gpus) for node in nodes])
         return self._cluster
 
     def of(self, job: ViewJob, cluster: Cluster, style: Style, line: str) -> KnownJob:
@@ -80,6 +78,14 @@ class KnownJobs:
             line=line,
         )
         return KnownJob(cluster, job.single_gpu, job.gpu_types, present, queued, _stay(job))
+
+
+def _alike(before: Sequence[ViewNode], after: Sequence[ViewNode]) -> bool:
+    """Whether the nodes are the same, however many of their GPUs are idle."""
+    changed = [(old, new) for old, new in zip(before, after, strict=False) if old is not new]
+    return len(before) == len(after) and all(
+        (old.node_id, old.gpu_type, old.gpus) == (new.node_id, new.gpu_type, new.gpus) for old, new in changed
+    )
 
 
 def _cluster(shape: Sequence[tuple[NodeId, GpuType, int]]) -> Cluster:
