@@ -17,6 +17,8 @@ from hopyard.failures import NOT_INSTALLED, not_installed
 PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
 KILL_AFTER_S = 5.0
+KILL_SAVING_AFTER_S = 60.0
+"""where it may be an agent that runs processes, which save before they end"""
 
 
 def main() -> None:
@@ -53,7 +55,8 @@ def _watch(parent: int, asked: bool) -> None:  # noqa: FBT001 - the target of a 
         time.sleep(LOOK_EVERY_S)
     if late or not asked:
         os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(KILL_AFTER_S)
+    emulates = os.environ.get("HOPYARD_RUNNER", "emulated") == "emulated"
+    time.sleep(KILL_AFTER_S if emulates else KILL_SAVING_AFTER_S)
     os.killpg(0, signal.SIGKILL)
 
 

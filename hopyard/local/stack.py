@@ -33,6 +33,13 @@ READY_LIMIT_S = 90.0
 READY_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
 STOP_LIMIT_S = 5.0
+SAVE_LIMIT_S = 60.0
+"""where agents run processes, which save before they end: their runner takes less"""
+
+PROCESSES = "process"
+"""the runner that has folders"""
+FOLDERS = ("jobs_folder", "run_folder")
+"""in the data folder, where nothing else is set"""
 
 Value = str | int | float | bool
 
@@ -100,7 +107,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
             await _until_ready(stack)
             yield stack
     finally:
-        await stop(stack.running, STOP_LIMIT_S)
+        await stop(stack.running, SAVE_LIMIT_S if settings_of(spec).runner == PROCESSES else STOP_LIMIT_S)
         await stack.nats.stop()
 
 
@@ -193,7 +200,15 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         **dict.fromkeys((*ours, "web_port", "node"), "the stack itself"),
     }
     handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
-    return _variables(spec.settings) | os.environ | _variables(spec.chosen) | _variables(ours) | handed_on
+    folders = {name: str((spec.data / name.partition("_")[0]).absolute()) for name in FOLDERS}
+    return (
+        _variables(folders)
+        | _variables(spec.settings)
+        | os.environ
+        | _variables(spec.chosen)
+        | _variables(ours)
+        | handed_on
+    )
 
 
 def _catalogue_of(spec: StackSpec) -> Path:

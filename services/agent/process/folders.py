@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -49,8 +50,14 @@ class Folders(msgspec.Struct, frozen=True):
 
     @property
     def socket(self) -> Path:
-        """In a folder of its own, which containers are given: an agent that starts anew makes it anew."""
-        return self.run / "socket" / "agent.sock"
+        """In a folder of its own, which containers are given: an agent that starts anew makes it anew.
+
+        Sockets have short names: one in a deep folder stands among temporary files.
+        """
+        inside = self.run / "socket" / "agent.sock"
+        if len(os.fsencode(inside)) <= SOCKET_PATH_MAX:
+            return inside
+        return Path(tempfile.gettempdir()) / self.groups / "agent.sock"
 
     @property
     def lock(self) -> Path:
@@ -58,7 +65,7 @@ class Folders(msgspec.Struct, frozen=True):
 
     @property
     def groups(self) -> str:
-        """Name of the folder of its control groups."""
+        """Name of the folder of its control groups, and of none of another node."""
         return f"hopyard-{hashlib.blake2b(bytes(self.run), digest_size=6).hexdigest()}"
 
     @property
@@ -76,13 +83,11 @@ class Folders(msgspec.Struct, frozen=True):
         return Path(order.spec.checkpoint_folder or self.jobs / order.job_id / "checkpoints")
 
     def make(self) -> None:
-        """Raises OSError, ValueError."""
-        if len(os.fsencode(self.socket)) > SOCKET_PATH_MAX:
-            raise ValueError(
-                f"run_folder: {self.socket} is longer than {SOCKET_PATH_MAX} bytes, too long for a socket"
-            )
+        """Raises OSError."""
         for folder in (self.workers, self.socket.parent):
             folder.mkdir(parents=True, exist_ok=True)
+        if self.socket.parent.stat().st_uid != os.geteuid():
+            raise PermissionError(f"{self.socket.parent} belongs to somebody else")
 
     def make_checkpoints(self, order: StartOrdered, account: Account | None) -> None:
         """Those it makes belong to the account. Raises OSError."""

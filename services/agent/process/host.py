@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from schemas.events import StartOrdered
+from services.agent.gpus.names import is_cpu
 from services.agent.process.folders import Folders
 from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.identities import Identity
@@ -25,7 +26,7 @@ class Host(msgspec.Struct, kw_only=True):
     report: Callable[[Report], None]
     write: Write | None
     gpus: tuple[str, ...]
-    """UUIDs or indices by GPU index; none: CPU slots"""
+    """what CUDA_VISIBLE_DEVICES calls them, by index; empty: the machine has none"""
     network_interface: str
     observe_every_s: float
     orphan_s: float
@@ -36,11 +37,14 @@ class Host(msgspec.Struct, kw_only=True):
             socket=str(self.folders.socket),
             plugin=str(self.folders.plugin),
             checkpoints=str(self.folders.checkpoints(order)),
-            gpus=tuple(self.gpus[index] for index in gpu_indices) if self.gpus else None,
+            gpus=tuple(map(self._name, gpu_indices)) if self.gpus and not is_cpu(here.gpu_type) else None,
             host=here.address or "127.0.0.1",
             network_interface=self.network_interface,
             orphan_s=self.orphan_s,
         )
+
+    def _name(self, index: int) -> str:
+        return self.gpus[index] if index < len(self.gpus) else str(index)
 
     def members(self, order: StartOrdered, ranks: list[Identity]) -> Members:
         """All processes of a worker: to be found, not made."""

@@ -14,6 +14,7 @@ from schemas.ids import JobId, PlacementId
 from schemas.placement import Lockstep, Mode
 from schemas.questions import TimeAllReduce
 from schemas.settings import Settings
+from services.agent.gpus.machine import NoGpus, visible_devices
 from services.agent.process import claims, launch
 from services.agent.process.folders import Folders
 from services.agent.process.gang.machine import GangState
@@ -29,6 +30,8 @@ from services.agent.work.runner import Write
 from shared.runtime.clock import Clock
 
 READ_EVERY_S = 0.2
+END_LIMIT_S = 45.0
+"""what workers get at most, once the agent itself has to end"""
 
 log = structlog.get_logger()
 
@@ -119,11 +122,14 @@ class ProcessRunner:
 
     async def _end_all(self) -> None:
         """Let all save and end, each within its grace."""
-        workers, lives = list(self._workers.values()), set(self._lives)
-        for worker in workers:
+        for worker in self._workers.values():
             worker.put(worker.gang.stop)
-        if lives:
-            await asyncio.wait(lives)
+        if self._lives:
+            await asyncio.wait(self._lives, timeout=END_LIMIT_S)
+        for worker in self._workers.values():
+            worker.kill()
+        if self._lives:
+            await asyncio.wait(self._lives, timeout=END_LIMIT_S)
 
     # ---- the node
 
@@ -149,7 +155,7 @@ class ProcessRunner:
             templates=Templates(plugin, launch.inherited(os.environ)) if settings.template else None,
             report=report,
             write=write,
-            gpus=(),
+            gpus=_devices(settings),
             network_interface=settings.network_interface,
             observe_every_s=settings.observe_every_s,
             orphan_s=2 * settings.node_lease_real_s,
@@ -172,6 +178,14 @@ def process(settings: Settings, clock: Clock) -> ProcessRunner:
         raise ValueError("jobs_folder: real jobs need a folder for checkpoints that all nodes share")
     run = Path(settings.run_folder or _run_folder()) / (settings.node or "agent")
     return ProcessRunner(Folders(run.absolute(), Path(settings.jobs_folder).absolute()), settings)
+
+
+def _devices(settings: Settings) -> tuple[str, ...]:
+    """None on a machine whose nodes are slots of its CPU, by a cluster file."""
+    try:
+        return visible_devices(settings)
+    except NoGpus:
+        return ()
 
 
 def _run_folder() -> Path:

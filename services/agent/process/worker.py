@@ -73,8 +73,7 @@ class LiveWorker:
         self._inputs.put_nowait(happened)
 
     def kill(self) -> None:
-        """End it: its grace is over."""
-        self.put(self.gang.stop)
+        """It was ordered to stop, and its grace is over."""
         self.put(partial(self.gang.rang, effects.Due.LEAVING))
 
     def connected(self, hello: words.Hello, pid: int, connection: Connection) -> bool:
@@ -183,7 +182,7 @@ class LiveWorker:
             except TimeoutError:
                 pass  # a process of the job's still holds the line
         text = await asyncio.to_thread(_read, RankFiles(self._folder, rank))
-        if word := words.last_word(text):
+        if word := words.written_word(text):
             self.heard(rank, word)
 
     # ---- its end

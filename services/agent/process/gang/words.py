@@ -129,13 +129,12 @@ def word_of(line: bytes) -> Word | None:
         raise NotAWord(f"not a word of a rank: {error}") from None
 
 
-def last_word(text: bytes) -> LastWord | None:
+def written_word(text: bytes) -> Word | None:
     """What a rank wrote down before it said it; None: nothing, or nothing that can be read."""
     try:
-        word = word_of(text)
+        return word_of(text)
     except NotAWord:
         return None
-    return word if isinstance(word, LastWord) else None
 
 
 def go(meeting: str) -> bytes:
