@@ -24,6 +24,8 @@ class WorkerClaim(msgspec.Struct, frozen=True, kw_only=True):
     order: StartOrdered
     gpu_indices: tuple[int, ...]
     ranks: tuple[RankClaim, ...]
+    groups: dict[str, str] = {}
+    """folders of its control groups by controller: the next agent may be in another group itself"""
     port: int | None = None
     """where rank 0 is met of a command that is no script"""
 

@@ -1,14 +1,15 @@
 """What the workers of a node share."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from schemas.events import StartOrdered
 from services.agent.gpus.names import is_cpu
+from services.agent.process.claims import WorkerClaim
 from services.agent.process.folders import Folders
 from services.agent.process.kernel.cgroups import Group, Groups
-from services.agent.process.kernel.identities import Identity
 from services.agent.process.kernel.walking import Walk
 from services.agent.process.launch import Ground
 from services.agent.process.templates import Templates
@@ -46,11 +47,18 @@ class Host(msgspec.Struct, kw_only=True):
     def _name(self, index: int) -> str:
         return self.gpus[index] if index < len(self.gpus) else str(index)
 
-    def members(self, order: StartOrdered, ranks: list[Identity]) -> Members:
+    def members(self, claim: WorkerClaim) -> Members:
         """All processes of a worker: to be found, not made."""
-        if self.groups is not None:
-            return self.groups.of(order.placement_id)
-        return Walk(self.variable(order), ranks)
+        if claim.groups:
+            return Group({controller: Path(folder) for controller, folder in claim.groups.items()})
+        return Walk(self.variable(claim.order), [rank.process for rank in claim.ranks if rank.process])
+
+    def groups_of(self, order: StartOrdered) -> dict[str, str]:
+        """Those that a worker gets, by controller; none where there are none to be had."""
+        if self.groups is None:
+            return {}
+        folders = self.groups.of(order.placement_id).folders
+        return {controller: str(folder) for controller, folder in folders.items()}
 
     def variable(self, order: StartOrdered) -> str:
         """As all processes of a worker have it, and no others."""

@@ -14,7 +14,7 @@ from services.agent.process import claims, containers, launch
 from services.agent.process.folders import RankFiles
 from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import Memory
-from services.agent.process.host import Host, Members
+from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
 from services.agent.process.kernel.spawning import Account, ToStart, account_of, own, started
 from services.agent.process.kernel.walking import has_variable
@@ -36,12 +36,12 @@ class Launcher:
         command = launch.command_of(order, self.ground.checkpoints)
         self._host = host
         self._order = order
-        self._claim = claim or _new_claim(order, gpu_indices)
+        self._claim = claim or _new_claim(order, gpu_indices, host.groups_of(order))
         self._found = claim is not None
         self._command = command
         self._script = launch.script_of(command)
         self._folder = host.folders.worker(order.placement_id)
-        self._members = self._members_of(self._claim)
+        self._members = host.members(self._claim)
 
     @property
     def speaks(self) -> bool:
@@ -69,7 +69,7 @@ class Launcher:
             processes[claim.rank] = await self._started(start, template)
         ranks = tuple(claims.RankClaim(rank, one.identity) for rank, one in processes.items())
         self._claim = msgspec.structs.replace(self._claim, ranks=ranks)
-        self._members = self._members_of(self._claim)
+        self._members = self._host.members(self._claim)
         await asyncio.to_thread(claims.write, self._folder, self._claim)
         return processes
 
@@ -166,14 +166,13 @@ class Launcher:
     def _container_name(self, rank: int) -> str:
         return f"hopyard-{self._order.placement_id}-{rank}"
 
-    def _members_of(self, claim: claims.WorkerClaim) -> Members:
-        return self._host.members(self._order, [rank.process for rank in claim.ranks if rank.process])
 
-
-def _new_claim(order: StartOrdered, gpu_indices: tuple[int, ...]) -> claims.WorkerClaim:
+def _new_claim(
+    order: StartOrdered, gpu_indices: tuple[int, ...], groups: dict[str, str]
+) -> claims.WorkerClaim:
     ranks = tuple(map(claims.RankClaim, ranks_on(order)))
     port = _free_port() if order.gang.gpus > 1 else None
-    return claims.WorkerClaim(order=order, gpu_indices=gpu_indices, ranks=ranks, port=port)
+    return claims.WorkerClaim(order=order, gpu_indices=gpu_indices, ranks=ranks, groups=groups, port=port)
 
 
 def _free_port() -> int:

@@ -22,6 +22,7 @@ from services.agent.process.kernel.hierarchies import own_folders
 from services.agent.process.kernel.identities import identity_of
 from services.agent.process.runner import ProcessRunner
 from services.agent.tasks import LastReport, Report, Started
+from tests.paths import ROOT
 from tests.services.agent.agent_bench import HERE, job, node, start
 
 STANDIN = Path(__file__).parent / "standin" / "hopjob"
@@ -121,6 +122,24 @@ async def running_node(**settings: object) -> AsyncIterator[RunningNode]:
         finally:
             await node.end()
         assert left_of(node.folders) == []
+
+
+async def killed_agent(folder: Path, order: StartOrdered, *, trains: bool = True) -> None:
+    """Have an agent start a worker in the folder, and kill it as `kill -9` does."""
+    agent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.services.agent.process.doomed_agent", str(folder), str(int(trains))),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.write(msgspec.json.encode(order) + b"\n")
+    async with asyncio.timeout(LIMIT_S):
+        assert await agent.stdout.readline() == b"there\n"
+    agent.kill()
+    await agent.wait()
+    agent.stdin.close()
 
 
 def left_of(folders: Folders) -> list[str]:

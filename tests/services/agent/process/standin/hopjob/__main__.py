@@ -1,9 +1,9 @@
 """A rank in plain Python that speaks as the plug-in does, and does what its arguments say. No torch.
 
 `python -m hopjob SCRIPT [WORD[=VALUE] …]`, in their order once all may train: `iterations=N` (of 8 samples a
-rank; then complete), `forever`, `deaf` (it hears nothing any more), `child` (a process in a session of its
-own), `memory=MB`, `exit=N`, `raise`, `lost`, `kill=SIGNAL`, `print=TEXT`; `rank=N`: what follows is for that
-rank alone. `silent`: ends without a word.
+rank; then complete), `forever`, `orphan` (saves, and waits until its agent is gone), `deaf` (it hears nothing
+any more), `child` (a process in a session of its own), `memory=MB`, `exit=N`, `raise`, `lost`, `kill=SIGNAL`,
+`print=TEXT`; `rank=N`: what follows is for that rank alone. `silent`: ends without a word.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ TIMES = ("data_s", "forward_s", "backward_s", "update_s", "iteration_s")
 
 class Line:
     def __init__(self) -> None:
-        self.going, self.stopping = threading.Event(), threading.Event()
+        self.going, self.stopping, self.alone = (threading.Event() for _ in range(3))
         self.samples = max((float(path.name) for path in FOLDER.iterdir()), default=0.0)
         self.up: dict[str, object] | None = None
         self.socket = self.connected()
@@ -54,14 +54,14 @@ class Line:
 
     def listen(self) -> None:
         while True:
-            try:
+            with contextlib.suppress(OSError):
                 for text in self.socket.makefile("r"):
                     word = json.loads(text)
                     self.going.set() if "go" in word else self.stopping.set()
-                time.sleep(0.05)
+            self.alone.set()
+            time.sleep(0.05)
+            with contextlib.suppress(OSError):
                 self.connected()
-            except OSError:
-                time.sleep(0.05)
 
 
 def left(line: Line, why: str, word: str) -> NoReturn:
@@ -94,6 +94,11 @@ def train(line: Line, iterations: float) -> NoReturn:
     left(line, "end", "completed")
 
 
+def orphan(line: Line) -> None:
+    save(line, "interval")
+    line.alone.wait()
+
+
 def deaf(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(10_000)
@@ -118,6 +123,7 @@ def lose(line: Line) -> None:
 WORDS: dict[str, Callable[[Line, str], object]] = {
     "iterations": lambda line, value: train(line, float(value)),
     "forever": lambda line, _: train(line, float("inf")),
+    "orphan": lambda line, _: orphan(line),
     "deaf": deaf,
     "child": lambda *_: subprocess.Popen(["sleep", "1000"], start_new_session=True),
     "memory": lambda _, value: fill(value),

@@ -1,0 +1,91 @@
+"""Workers outlive their agent: the next one finds them, hears them, and sees how they end."""
+
+import asyncio
+import os
+import signal
+
+from services.agent.tasks import Completed, Interrupted, Saved, Started, Stopped
+from tests.services.agent.process.process_bench import (
+    P1,
+    RunningNode,
+    killed_agent,
+    left_of,
+    order,
+    processes_of,
+    short_folder,
+)
+
+
+async def test_a_gang_trains_on_under_the_next_agent() -> None:
+    with short_folder() as folder:
+        await killed_agent(folder, order("forever", gpus=2))
+        node = RunningNode(folder)
+        before = node.pids()
+        await node.begin()
+        assert node.adopted == (P1,)
+        await node.until(lambda: node.of(Saved))
+        assert node.pids() == before
+        node.runner.stop(P1)
+        last = await node.ended()
+        assert isinstance(last, Stopped)
+        assert last.samples_done >= node.of(Saved)[-1].samples_done
+        await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_who_waited_to_train_says_again_that_it_is_up() -> None:
+    with short_folder() as folder:
+        await killed_agent(folder, order("iterations=3"), trains=False)
+        node = RunningNode(folder)
+        await node.begin()
+        await node.until(lambda: node.of(Started))
+        node.runner.train(P1, "")
+        assert await node.ended() == Completed(P1, 1_000.0)
+        await node.end()
+
+
+async def test_one_that_ended_meanwhile_has_left_its_last_word() -> None:
+    with short_folder() as folder:
+        await killed_agent(folder, order("orphan", "iterations=1"))
+        node = RunningNode(folder)
+        await node.until(lambda: not processes_of(node.folders))
+        await node.begin()
+        assert await node.ended() == Completed(P1, 1_000.0)
+        await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_one_that_was_killed_meanwhile_was_interrupted() -> None:
+    with short_folder() as folder:
+        await killed_agent(folder, order("forever", gpus=2))
+        node = RunningNode(folder)
+        os.kill(node.pids()[0], signal.SIGKILL)
+        await node.begin()
+        last = await node.ended()
+        assert isinstance(last, Interrupted)
+        assert last.reason.startswith("rank 0 ended unseen")
+        await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_what_it_printed_while_no_agent_read_is_kept() -> None:
+    with short_folder() as folder:
+        await killed_agent(folder, order("print=before", "orphan", "print=after", "iterations=1"))
+        node = RunningNode(folder)
+        await node.until(lambda: not processes_of(node.folders))
+        await node.begin()
+        await node.ended()
+        assert node.lines() in (["after"], ["before", "after"])  # the agent that was killed may have read one
+        await node.end()
+
+
+async def test_an_agent_waits_for_the_one_before_it_and_no_longer() -> None:
+    with short_folder() as folder:
+        first, second = RunningNode(folder), RunningNode(folder)
+        await first.begin()
+        waiting = asyncio.create_task(second.begin())
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        await first.end()
+        await waiting
+        await second.end()
