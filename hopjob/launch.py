@@ -65,12 +65,12 @@ def imported(path: str) -> set[str]:
 
 
 def _file_of_module(name: str) -> str:
+    """A module is found without being run; a package is imported, as it is when it is run."""
     sys.path[0] = str(Path.cwd())
-    for candidate in (f"{name}.__main__", name):
-        try:
-            found = importlib.util.find_spec(candidate)
-        except ImportError:
-            continue
-        if found is not None and found.origin:
-            return found.origin
-    return ""
+    try:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.submodule_search_locations is not None:
+            found = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError):
+        return ""
+    return (found.origin or "") if found is not None else ""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Speed, Trace
-from hopyard.failures import Failure, Interrupted
+from hopyard.failures import Failure, Interrupted, Invalid
 from hopyard.local.data_folder import empty_folder
-from hopyard.show.terminal import complain_of, say, show_result
+from hopyard.show.terminal import complain_of, say, show, show_result
+from hopyard.show.units import duration
 
 if TYPE_CHECKING:
     from hopyard.actions.demo import DemoResult
@@ -31,6 +32,18 @@ def demo(
     limit: Annotated[
         float, typer.Option("--limit", min=1, help="Give up after so many real seconds.")
     ] = 3600,
+    real: Annotated[
+        bool, typer.Option("--real", help="Train four small models instead, with PyTorch.")
+    ] = False,
+    python: Annotated[
+        Path | None,
+        typer.Option(
+            "--python",
+            metavar="FILE",
+            help="With --real: an interpreter that has torch.",
+            show_default="the environment's, else python3",
+        ),
+    ] = None,
 ) -> None:
     """Run a whole workload through a real stack on this machine, faster than time, and print its metrics.
 
@@ -38,10 +51,20 @@ def demo(
     needs nothing else. Exit code 1 when a job did not complete, or when the
     event log breaks a rule of the system.
 
+    With --real nothing is emulated but what GPUs are: four models train with
+    PyTorch on CPU slots of this machine, for some two minutes. They are
+    measured, placed, moved with their checkpoints, and end.
+
     $ hopyard demo
+    $ hopyard demo --real --python ~/torch/bin/python
     $ hopyard demo --policy fifo --out fifo.json
     $ hopyard demo --scenario my-scenario.yaml --speed 60 --keep run-1
     """
+    if python is not None and not real:
+        raise Invalid("--python goes with --real")
+    if real:
+        _real_demo(python, keep, limit, as_json=as_json, out=out)
+        return
     from hopyard.actions.demo import DemoSpec, run_demo  # noqa: PLC0415 - brings what the whole system needs
     from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
     from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
@@ -56,6 +79,27 @@ def demo(
         raise Interrupted("interrupted")
     show_result(done.result, as_json=as_json, out=out)
     _judge(done)
+
+
+def _real_demo(
+    python: Path | None, keep: Path | None, limit_s: float, *, as_json: bool, out: Path | None
+) -> None:
+    from hopyard.actions.real_demo import RealDemoSpec, real_demo_table, run_real_demo  # noqa: PLC0415 - as above
+    from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
+    from hopyard.local.torch_python import torch_python  # noqa: PLC0415 - as above
+
+    found = torch_python(python)
+    say(f"torch {found.torch} of {found.python}")
+    with empty_folder(keep) as data, empty_folder(None) as run:
+        spec = RealDemoSpec(data=data.absolute(), run=run, found=found, limit_s=limit_s)
+        done = run_until_stopped(run_real_demo(spec, say))
+    if done is None:
+        raise Interrupted("interrupted")
+    show(done, real_demo_table(done), as_json=as_json, out=out)
+    complain_of(done.violations)
+    if not done.complete():
+        raise Failure("not every job completed")
+    say(f"{done.facts} facts break no rule; it took {duration(done.took_s)}")
 
 
 def up(

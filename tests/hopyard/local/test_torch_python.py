@@ -1,0 +1,100 @@
+"""Which interpreter real jobs get: the named one, else the first around that has torch."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hopyard.failures import Failure, Invalid
+from hopyard.local.torch_python import torch_python
+
+
+def interpreter(folder: Path, says: str, code: int = 0, name: str = "python") -> Path:
+    """A program that answers as an interpreter would."""
+    (folder / "bin").mkdir(parents=True)
+    path = folder / "bin" / name
+    path.write_text(f'#!/bin/sh\n{"echo" if code == 0 else "echo >&2"} "{says}"\nexit {code}\n')
+    path.chmod(0o755)
+    return path
+
+
+def without_torch(folder: Path, name: str = "python") -> Path:
+    return interpreter(folder, "ModuleNotFoundError: No module named 'torch'", 1, name)
+
+
+@pytest.fixture(autouse=True)
+def no_torch_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(without_torch(tmp_path / "own")))
+
+
+def test_the_named_one_is_taken_whatever_else_there_is(tmp_path: Path) -> None:
+    named = interpreter(tmp_path / "a", "3 12 2.11.0+cu130")
+    other = interpreter(tmp_path / "b", "3 11 2.0.0")
+    found = torch_python(named, {"VIRTUAL_ENV": str(other.parent.parent)})
+    assert (found.python, found.torch) == (named, "2.11.0+cu130")
+
+
+def test_a_named_one_without_torch_says_what_to_install(tmp_path: Path) -> None:
+    named = without_torch(tmp_path / "a")
+    with pytest.raises(Failure) as caught:
+        torch_python(named, {})
+    assert str(caught.value).endswith(f"No module named 'torch'; {named} -m pip install torch numpy")
+
+
+@pytest.mark.parametrize("named", ["nowhere/python", "."])
+def test_what_is_no_interpreter_is_refused(tmp_path: Path, named: str) -> None:
+    with pytest.raises(Invalid, match="is no interpreter"):
+        torch_python(tmp_path / named, {})
+
+
+def test_a_link_into_an_environment_stays_a_link(tmp_path: Path) -> None:
+    """An interpreter knows its environment by where it is called."""
+    real = interpreter(tmp_path / "real", "3 11 2.6.0")
+    link = tmp_path / "env" / "bin" / "python"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(real)
+    assert torch_python(link, {}).python == link
+
+
+def test_the_active_environment_comes_before_the_path(tmp_path: Path) -> None:
+    active = interpreter(tmp_path / "active", "3 11 2.6.0")
+    on_path = interpreter(tmp_path / "system", "3 11 1.13.1", name="python3")
+    environ = {"VIRTUAL_ENV": str(tmp_path / "active"), "PATH": str(on_path.parent)}
+    assert torch_python(None, environ).python == active
+    assert torch_python(None, {"PATH": str(on_path.parent)}).torch == "1.13.1"
+
+
+def test_every_python3_of_the_path_is_tried(tmp_path: Path) -> None:
+    """The first may be that of an environment which hides the system's."""
+    first, second = (
+        without_torch(tmp_path / "a", "python3"),
+        interpreter(tmp_path / "b", "3 11 2.6.0", name="python3"),
+    )
+    found = torch_python(None, {"PATH": f"{first.parent}:/nowhere::{second.parent}"})
+    assert found.python == second
+
+
+def test_where_there_is_none_one_line_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(Failure) as caught:
+        torch_python(None, {"PATH": str(without_torch(tmp_path / "a", "python3").parent)})
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "pip install torch" in text
+    assert "--python" in text
+
+
+@pytest.mark.parametrize(
+    ("says", "bad"),
+    [("3 8 2.0.0", True), ("3 9 1.13.0a0+git", False), ("3 11 1.12.1", True), ("3 13 2.15.0", False)],
+)
+def test_versions_that_jobs_cannot_run_on_are_refused(tmp_path: Path, says: str, *, bad: bool) -> None:
+    named = interpreter(tmp_path / "a", says)
+    if bad:
+        with pytest.raises(Failure, match=r"jobs need 3\.9 and 1\.13 at least"):
+            torch_python(named, {})
+    else:
+        assert torch_python(named, {}).python == named
+
+
+def test_noise_before_the_answer_does_no_harm(tmp_path: Path) -> None:
+    assert torch_python(interpreter(tmp_path / "a", "a warning\n3 11 2.6.0"), {}).torch == "2.6.0"
