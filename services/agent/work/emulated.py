@@ -86,13 +86,15 @@ class EmulatedRunner:
             self._workers.clear()
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
+        if order.placement_id in self._workers:
+            return
         worker = self._workers[order.placement_id] = Emulated(order)
         self._print(worker, started, gpu_indices)
         self._wait(worker, self._clock.now() + self._startup_s, self._be_up)
 
     def train(self, placement_id: PlacementId, meeting: str) -> None:  # noqa: ARG002 - nobody has to meet
         worker = self._workers.get(placement_id)
-        if worker is None or worker.stopping:
+        if worker is None or worker.stopping or worker.progress is not None:
             return
         order, now = worker.order, self._clock.now()
         worker.progress = Progress(total=order.spec.samples, done=order.samples_done, since=now)
