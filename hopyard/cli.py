@@ -72,6 +72,7 @@ PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "Stack": {
         "run": ("up", "demo"),
+        "agent": ("agent",),
         "replay": ("replay",),
         "about": ("version", "config"),
     },

@@ -1,24 +1,30 @@
 """`hopyard up`: a stack that stays, on a data folder that outlives it."""
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
 import msgspec
 
+from hopyard.failures import Invalid
 from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stack_file
 from hopyard.local.processes import Restarts, Say
-from hopyard.local.stack import Stack, StackSpec, Value, running_stack
+from hopyard.local.stack import Listen, Stack, StackSpec, Value, cluster_name, running_stack
 from hopyard.local.stacks import listed
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
+from shared.runtime.process.nats_server import EVERYWHERE
+from shared.runtime.settings import load_settings
 
 LOOK_EVERY_S = 1.0
+PORTS = 2**16
 RESTARTS = Restarts(most=6, within_s=120.0)
 
 
 class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
-    cluster: ClusterFile
+    cluster: ClusterFile | None
+    """None: agents join from elsewhere"""
     catalogue: CatalogueFile = NOTHING_MORE
     """of the emulated world, beside the shipped entries"""
     scenario: str
@@ -29,21 +35,49 @@ class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
     speed: float
     port: int
     policy: str | None
+    nats: Listen = Listen()
 
 
 async def run_up(spec: UpSpec, say: Say) -> None:
     """Runs until cancelled. Raises Claimed, NotReady, Died."""
     with claimed(spec.data):
         began = time.monotonic()
-        async with running_stack(_stack_spec(spec), say) as stack:
+        stack_spec = _stack_spec(spec)
+        async with running_stack(stack_spec, say) as stack:
             took_s = time.monotonic() - began
-            say(f"up after {took_s:.1f} s: cluster {spec.cluster.name} at {stack.api_url}")
+            say(f"up after {took_s:.1f} s: cluster {cluster_name(stack_spec)} at {stack.api_url}")
             say(f"to look at in a browser: {stack.api_url}/")
             say(f"logs in {spec.data / 'logs'}")
+            if spec.cluster is None:
+                say(f"its nodes join by: {_how_to_join(spec, stack)}")
             if spec.data.resolve() != DEFAULT.resolve():
                 say(f"elsewhere: HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats.url}")
             with listed(spec.data):
                 await _stay(stack, spec.data)
+
+
+def listening(text: str) -> Listen:
+    """What --listen says. Raises Invalid."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < PORTS):
+        raise Invalid(f"--listen {text}: it takes HOST:PORT, as 0.0.0.0:4222")
+    try:
+        settings = load_settings(os.environ)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    if not (settings.nats_token or settings.nats_user or _loopback(host)):
+        raise Invalid(f"--listen {text} lets every machine in: set HOPYARD_NATS_TOKEN, for all agents too")
+    return Listen(host=host, port=int(port))
+
+
+def _loopback(host: str) -> bool:
+    return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+def _how_to_join(spec: UpSpec, stack: Stack) -> str:
+    here = spec.nats.host not in EVERYWHERE
+    return f"hopyard agent --join {stack.nats.url if here else f'nats://THIS-MACHINE:{stack.nats.port}'}"
 
 
 def _stack_spec(spec: UpSpec) -> StackSpec:
@@ -57,6 +91,7 @@ def _stack_spec(spec: UpSpec) -> StackSpec:
         settings=spec.settings,
         chosen={} if spec.policy is None else {"policy": spec.policy},
         api_port=spec.port,
+        nats=spec.nats,
         restarts=RESTARTS,
     )
 

@@ -1,5 +1,6 @@
-"""status; nodes; node drain, node restore."""
+"""status; nodes; node drain, node restore, node discover."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,11 +19,13 @@ from hopyard.commands.options import (
     chosen,
     named,
     one_or_more,
+    writable,
 )
+from hopyard.failures import Invalid
 from hopyard.show.columns import Listing
 from hopyard.show.nodes import DEFAULT, node_columns
 from hopyard.show.tables import status_table
-from hopyard.show.terminal import say, show, show_ids, show_json
+from hopyard.show.terminal import put_line, say, show, show_ids, show_json
 from hopyard.show.times import Times
 from schemas.ids import NodeId
 from schemas.views import NodeDrain, NodePage, NodeView
@@ -33,7 +36,9 @@ NodeArgument = Annotated[
 ]
 STATES = ("alive", "draining", "lost")
 
-node = typer.Typer(help="Take one node out of use, or back into it.", no_args_is_help=True)
+node = typer.Typer(
+    help="Take one node out of use, or back into it; describe this machine as one.", no_args_is_help=True
+)
 
 
 def status(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
@@ -109,6 +114,48 @@ def restore(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> 
     $ hopyard node restore titan-xp-2
     """
     _show(change(api, lambda client: client.restore(NodeId(node))), as_json=as_json)
+
+
+@node.command()
+def discover(
+    *,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            "--gpus", metavar="TYPE:COUNT", help="Instead of what the driver names, as v100:8 or cpu:4."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NODE", help="Its id. Default: the host's name.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", dir_okay=False, callback=writable, help="Write it into this file."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Describe this machine as a node: its GPUs, and guesses of how fast they exchange gradients.
+
+    The file is for you to look over; `hopyard agent --node-file FILE` joins with
+    it. A file that is there is not written over.
+
+    $ hopyard node discover --out node.yaml
+    """
+    from hopyard.actions.discover import as_text, discovered  # noqa: PLC0415 - brings the parser of files
+
+    if file and file.exists():
+        raise Invalid(f"{file} is there already")
+    machine = discovered(gpus, name)
+    if machine.left_out:
+        say(f"left out: {machine.left_out}; a node has GPUs of one type")
+    if file:
+        file.write_text(as_text(machine.file), encoding="utf-8")
+    elif as_json:
+        show_json(machine.file)
+    else:
+        put_line(as_text(machine.file).rstrip())
 
 
 def _show(drained: NodeDrain, *, as_json: bool) -> None:

@@ -115,8 +115,16 @@ def up(
         Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where everything is stored.")
     ] = Path(".hopyard"),
     policy: Policy = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="No emulated nodes: have `hopyard agent` join here; 0.0.0.0:4222 is open to all machines.",
+        ),
+    ] = None,
 ) -> None:
-    """Run a stack on this machine until Ctrl-C. Its nodes are emulated.
+    """Run a stack on this machine until Ctrl-C. Its nodes are emulated, or join with --listen.
 
     The other commands find it by the folder .hopyard, here or further up; with
     another folder, by the two variables it prints. Started again on the same
@@ -124,6 +132,7 @@ def up(
 
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
+    $ HOPYARD_NATS_TOKEN=$(cat token) hopyard up --listen 0.0.0.0:4222
     """
     from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
         check_policy,
@@ -132,13 +141,16 @@ def up(
         chosen_scenario,
         cluster_of,
     )
-    from hopyard.actions.up import UpSpec, run_up  # noqa: PLC0415 - as above
+    from hopyard.actions.up import UpSpec, listening, run_up  # noqa: PLC0415 - as above
     from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
+    from hopyard.local.stack import Listen  # noqa: PLC0415 - as above
 
     check_policy(policy)
-    chosen = None if cluster else chosen_scenario(scenario)
+    if cluster and listen:
+        raise Invalid("--cluster has emulated nodes, and --listen has none: one of them")
+    chosen = None if cluster or listen else chosen_scenario(scenario)
     spec = UpSpec(
-        cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster or ""),
+        cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster) if cluster else None,
         catalogue=chosen.catalogue if chosen else chosen_catalogue(None),
         scenario=chosen.name if chosen else "",
         settings=chosen.settings if chosen else {},
@@ -146,6 +158,7 @@ def up(
         speed=speed,
         port=port,
         policy=policy,
+        nats=listening(listen) if listen else Listen(),
     )
     run_until_stopped(run_up(spec, say))
     say("stopped")

@@ -29,6 +29,8 @@ from shared.runtime.settings import PREFIX, SOURCES_VARIABLE, load_settings
 
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 HOST = "127.0.0.1"
+OPEN_CLUSTER = "hopyard"
+"""the name of one without a cluster file, unless the setting `cluster_name` has another"""
 READY_LIMIT_S = 90.0
 READY_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
@@ -44,11 +46,20 @@ FOLDERS = ("jobs_folder", "run_folder")
 Value = str | int | float | bool
 
 
+class Listen(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server takes clients."""
+
+    host: str = HOST
+    port: int = 0
+    """0: any free port"""
+
+
 class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What to run, and where. Settings are named as `hopyard config show` names them."""
 
     data: Path
-    cluster: ClusterFile
+    cluster: ClusterFile | None
+    """None: nodes are known once agents join from elsewhere"""
     catalogue: CatalogueFile = NOTHING_MORE
     """of the emulated world, beside the shipped entries; with none, the file that the settings name"""
     clock_origin: float
@@ -61,6 +72,7 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
     """on the command line: win over the environment"""
     api_port: int = 0
     """0: any free port"""
+    nats: Listen = Listen()
     restarts: Restarts = Restarts(most=0)
 
 
@@ -96,9 +108,9 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     Raises Invalid for settings, and NotReady; Died when a service ended more often than `spec.restarts`
     allows, which also cancels the block, and so does NotInstalled.
     """
-    settings_of(spec)
+    settings = settings_of(spec)
     spec.data.mkdir(parents=True, exist_ok=True)
-    stack = Stack(NatsServer(spec.data / "nats"), _ports(spec))
+    stack = Stack(_nats(spec, settings), _ports(spec))
     try:
         await _start_nats(stack.nats)
         for program in _programs(spec, stack):
@@ -109,6 +121,17 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     finally:
         await stop(stack.running, SAVE_LIMIT_S if settings_of(spec).runner == PROCESSES else STOP_LIMIT_S)
         await stack.nats.stop()
+
+
+def _nats(spec: StackSpec, settings: Settings) -> NatsServer:
+    return NatsServer(
+        spec.data / "nats",
+        host=spec.nats.host,
+        port=spec.nats.port,
+        token=settings.nats_token,
+        user=settings.nats_user,
+        password=settings.nats_password,
+    )
 
 
 async def _start_nats(nats: NatsServer) -> None:
@@ -168,7 +191,8 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
 
 def write_files(spec: StackSpec) -> None:
     """Those that the settings of all services name."""
-    (spec.data / "cluster.json").write_bytes(msgspec.json.encode(spec.cluster))
+    if spec.cluster is not None:
+        _cluster_of(spec).write_bytes(msgspec.json.encode(spec.cluster))
     if spec.catalogue != NOTHING_MORE:
         _catalogue_of(spec).write_bytes(msgspec.json.encode(spec.catalogue))
 
@@ -182,8 +206,8 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         "nats_url": nats_url,
         "clock_origin": spec.clock_origin,
         "speed": spec.speed,
-        "cluster": str((spec.data / "cluster.json").absolute()),
-        "cluster_name": spec.cluster.name,
+        "cluster": "" if spec.cluster is None else str(_cluster_of(spec).absolute()),
+        "cluster_name": cluster_name(spec),
         "store": str((spec.data / "estimator.duckdb").absolute()),
         "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
@@ -209,6 +233,15 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         | _variables(ours)
         | handed_on
     )
+
+
+def cluster_name(spec: StackSpec) -> str:
+    """Raises Invalid for a bad setting."""
+    return spec.cluster.name if spec.cluster else settings_of(spec).cluster_name or OPEN_CLUSTER
+
+
+def _cluster_of(spec: StackSpec) -> Path:
+    return spec.data / "cluster.json"
 
 
 def _catalogue_of(spec: StackSpec) -> Path:
@@ -251,7 +284,7 @@ def _text(value: Value) -> str:
 def _ports(spec: StackSpec) -> dict[str, int]:
     """A web port for each process, by name. Raises NotReady when the wanted one is taken."""
     _claim(spec.api_port)
-    nodes = nodes_of(spec.cluster)
+    nodes = nodes_of(spec.cluster) if spec.cluster else ()
     names = [*SERVICES, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     return ports | ({"admission": spec.api_port} if spec.api_port else {})

@@ -8,6 +8,7 @@ import msgspec
 
 from schemas.cluster import GpuFile, Node, NodeFile
 from schemas.ids import GpuType, NodeId
+from schemas.jobs import Name
 from schemas.settings import Settings
 from services.agent.gpus.bandwidths import link_bandwidth, network_bandwidth
 from services.agent.gpus.names import gpu_type_of, is_cpu, node_name_of
@@ -15,8 +16,8 @@ from services.agent.gpus.nvml import Device, NoNvml, Nvml, driver_loaded
 from shared.runtime.files import fault, read_file
 
 
-class NoGpus(LookupError):
-    """The machine has not the GPUs that are asked for, or none at all; the text says which."""
+class UnfitMachine(LookupError):
+    """The machine cannot be the node that is asked for; the text says why."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +37,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def visible_devices(settings: Settings) -> tuple[str, ...]:
-    """`Machine.visible` of the machine that the settings describe. Raises NoGpus, InvalidFile."""
+    """`Machine.visible` of the machine that the settings describe. Raises UnfitMachine, InvalidFile."""
     return machine_of(settings).visible
 
 
 def machine_of(settings: Settings) -> Machine:
-    """Raises NoGpus, InvalidFile."""
+    """Raises UnfitMachine, InvalidFile."""
     devices, why_not = _devices()
     if settings.node_file:
         return _of_file(settings.node_file, devices, why_not)
@@ -49,7 +50,7 @@ def machine_of(settings: Settings) -> Machine:
         gpu_type, _, count = settings.gpus.partition(":")
         return _of_count(described(settings, GpuType(gpu_type), int(count)), devices)
     if not devices:
-        raise NoGpus(
+        raise UnfitMachine(
             f"no GPU is found ({why_not}); --gpus cpu:{_cores()} has slots of the CPU stand for them"
         )
     return _of_devices(settings, devices)
@@ -69,15 +70,24 @@ def node_of(file: NodeFile, address: str = "") -> Node:
 
 
 def described(settings: Settings, gpu_type: GpuType, gpus: int | tuple[GpuFile, ...]) -> NodeFile:
-    """The node that the settings name, with what is usual for GPUs of that type."""
+    """The node that the settings name, with what is usual for GPUs of that type. Raises UnfitMachine."""
     return NodeFile(
-        name=settings.node or node_name_of(socket.gethostname()),
+        name=_name(settings),
         gpu_type=gpu_type,
         gpus=gpus,
         address=settings.address,
         link_bandwidth=link_bandwidth(gpu_type)[0],
         network_bandwidth=network_bandwidth()[0],
     )
+
+
+def _name(settings: Settings) -> str:
+    try:
+        return msgspec.convert(settings.node or node_name_of(socket.gethostname()), Name)
+    except msgspec.ValidationError:
+        fitting = node_name_of(settings.node)
+        reason = "a node's name is up to 63 lower-case letters, digits and dashes"
+        raise UnfitMachine(f"{settings.node!r}: {reason}; {fitting} would do") from None
 
 
 def _devices() -> tuple[tuple[Device, ...], str]:
@@ -115,7 +125,9 @@ def _of_count(file: NodeFile, devices: Sequence[Device]) -> Machine:
     if is_cpu(file.gpu_type) or not devices:
         return Machine(file=file)
     if file.gpus > len(devices):
-        raise NoGpus(f"{file.gpus} GPUs of {file.gpu_type} are asked for, and the machine has {len(devices)}")
+        raise UnfitMachine(
+            f"{file.gpus} GPUs of {file.gpu_type} are asked for, and the machine has {len(devices)}"
+        )
     return Machine(file=file, uuids=tuple(device.uuid for device in devices[: file.gpus]))
 
 

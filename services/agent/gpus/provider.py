@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 async def this_machine(settings: Settings, ports: Ports) -> Standing:
-    """Raises NoGpus, InvalidFile, UnknownNode."""
+    """Raises UnfitMachine, InvalidFile, UnknownNode."""
     machine = machine_of(settings)
     node = node_of(machine.file, address_towards(settings.nats_url))
     _log(machine, node)

@@ -14,7 +14,7 @@ from schemas.ids import JobId, PlacementId
 from schemas.placement import Lockstep, Mode
 from schemas.questions import TimeAllReduce
 from schemas.settings import Settings
-from services.agent.gpus.machine import NoGpus, visible_devices
+from services.agent.gpus.machine import UnfitMachine, visible_devices
 from services.agent.process import claims, launch
 from services.agent.process.folders import Folders
 from services.agent.process.gang.machine import GangState
@@ -184,7 +184,7 @@ def _devices(settings: Settings) -> tuple[str, ...]:
     """None on a machine whose nodes are slots of its CPU, by a cluster file."""
     try:
         return visible_devices(settings)
-    except NoGpus:
+    except UnfitMachine:
         return ()
 
 

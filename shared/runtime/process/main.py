@@ -16,6 +16,7 @@ from shared.domain.contradictions import check_together
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock
 from shared.runtime.offload import Beside
+from shared.runtime.process.joining import announce
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import Reporter, reported
 from shared.runtime.process.web import serve
@@ -47,6 +48,7 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
         bus = await JetStreamBus.connect(settings, name)
     try:
         async with reported(bus, name) as reporter:
+            await announce(bus, name, settings)
             await _serve(name, build, settings, bus, reporter)
     finally:
         await bus.close()

@@ -24,6 +24,7 @@ PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
+EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 LOG_TAIL_BYTES = 2_000
 
 
@@ -54,7 +55,9 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        return f"nats://{self.host}:{self.port}"
+        """For clients on this machine."""
+        host = "127.0.0.1" if self.host in EVERYWHERE else self.host
+        return f"nats://{host}:{self.port}"
 
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -3,6 +3,7 @@
 What it answers is written into a file, and can change while a process runs.
 """
 
+import ctypes
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -79,3 +80,10 @@ def library() -> Path:
         check=True,
     )
     return built
+
+
+def found_here(file: Path, monkeypatch: pytest.MonkeyPatch, found: Sequence[StubGpu]) -> StubDriver:
+    """Has this process find a driver with these GPUs: of one name the first library that is loaded wins."""
+    ctypes.CDLL(str(library()), mode=ctypes.RTLD_GLOBAL)
+    monkeypatch.setenv("NVML_STUB", str(file))
+    return StubDriver(file, found)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from schemas.settings import Settings
-from services.agent.gpus.machine import Machine, NoGpus, machine_of, node_of, visible_devices
+from services.agent.gpus.machine import Machine, UnfitMachine, machine_of, node_of, visible_devices
 from shared.runtime.files import InvalidFile
 from tests.services.agent.gpus.conftest import DriverOf
 from tests.services.agent.gpus.driver import StubGpu, gpus, uuid
@@ -48,7 +48,9 @@ def test_a_node_has_gpus_of_one_type_the_most_frequent(driver_of: DriverOf) -> N
 
 def test_no_gpu_is_a_sentence_that_says_what_to_do(driver_of: DriverOf) -> None:
     driver_of([])
-    with pytest.raises(NoGpus, match=r"no GPU is found \(NVML knows of none\); --gpus cpu:\d+ has slots"):
+    with pytest.raises(
+        UnfitMachine, match=r"no GPU is found \(NVML knows of none\); --gpus cpu:\d+ has slots"
+    ):
         machine()
 
 
@@ -62,7 +64,7 @@ def test_an_override_names_type_and_number(driver_of: DriverOf) -> None:
     driver_of(gpus(3))
     found = machine(gpus="v100-32:2")
     assert (found.file.gpu_type, found.visible) == ("v100-32", (uuid(0), uuid(1)))
-    with pytest.raises(NoGpus, match="4 GPUs of v100 are asked for, and the machine has 3"):
+    with pytest.raises(UnfitMachine, match="4 GPUs of v100 are asked for, and the machine has 3"):
         machine(gpus="v100:4")
 
 

@@ -1,0 +1,119 @@
+"""`hopyard agent`: this process becomes the agent of this machine, in a stack that runs elsewhere."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from hopyard.failures import Failure, Invalid, Unreachable
+from hopyard.local.processes import Say
+from hopyard.local.stacks import my_stack
+from schemas.settings import Settings
+from services.agent.gpus.machine import UnfitMachine, machine_of
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.state import JetStreamState
+from shared.runtime.process.joining import Shared, announced, variables
+from shared.runtime.settings import PREFIX, load_settings, sources_of
+
+USUAL = {"nodes": "this-machine", "runner": "process"}
+"""unless the environment or a settings file says otherwise"""
+CONNECT_LIMIT_S = 5.0
+LOOK_EVERY_S = 0.5
+
+
+def join(given: Mapping[str, str], say: Say) -> NoReturn:
+    """`given`: settings of the command line. Does not return: the process runs the agent from here on.
+
+    Raises Invalid, InvalidFile, Failure for GPUs that are not there and for credentials that NATS refuses.
+    """
+    environ = environment(os.environ, given)
+    settings = _loaded(environ)
+    if settings.nodes == USUAL["nodes"]:
+        _check_machine(settings)
+    shared = asyncio.run(_shared(settings, say))
+    environ = environ | variables(shared, sources_of(environ))
+    _loaded(environ)
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "services.agent"], environ)  # noqa: S606 - ourselves
+
+
+def environment(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """That of the agent, before it knows the stack. Raises Invalid; Unreachable where no stack is named."""
+    try:
+        own = sources_of(environ)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    chosen = {name: value for name, value in USUAL.items() if name not in own} | dict(given)
+    if "nats_url" not in chosen and "nats_url" not in own:
+        chosen["nats_url"] = _my_nats()
+    return {**environ, **{PREFIX + name.upper(): value for name, value in chosen.items()}}
+
+
+def _my_nats() -> str:
+    try:
+        return my_stack(Path.cwd()).nats_url
+    except Unreachable:
+        raise Unreachable("which stack to join is not said: --join nats://HOST:4222 does") from None
+
+
+def _loaded(environ: Mapping[str, str]) -> Settings:
+    try:
+        return load_settings(environ)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+
+
+def _check_machine(settings: Settings) -> None:
+    try:
+        machine_of(settings)
+    except UnfitMachine as error:
+        raise Failure(str(error)) from None
+
+
+class _Store(JetStreamState):
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+
+async def _shared(settings: Settings, say: Say) -> Shared:
+    """What the stack has in common with all its processes; waits for the stack, however long."""
+    try:
+        connection = Connection(settings, "joining")
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    try:
+        await _open(connection, say)
+        return await _look(_Store(connection), say)
+    except PermissionError as error:
+        hint = "" if settings.nats_token else "; HOPYARD_NATS_TOKEN holds the token"
+        raise Failure(f"{error}{hint}") from None
+    finally:
+        await connection.close()
+
+
+async def _open(connection: Connection, say: Say) -> None:
+    waits = False
+    while True:
+        try:
+            return await connection.open(CONNECT_LIMIT_S)
+        except Unavailable as error:
+            if not waits:
+                say(f"{error}; trying again until there is one")
+            waits = True
+
+
+async def _look(store: JetStreamState, say: Say) -> Shared:
+    waits = False
+    while True:
+        try:
+            found = await announced(store)
+        except Unavailable:
+            found = None
+        if found is not None:
+            return found
+        if not waits:
+            say("no stack has begun on this NATS yet; waiting for its services")
+        waits = True
+        await asyncio.sleep(LOOK_EVERY_S)

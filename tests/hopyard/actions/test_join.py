@@ -1,0 +1,56 @@
+"""What `hopyard agent` would run with, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from hopyard.actions.join import environment
+from hopyard.actions.up import listening
+from hopyard.failures import Invalid, Unreachable
+from hopyard.local.stack import Listen
+
+NATS = {"nats_url": "nats://head:4222"}
+
+
+def test_an_agent_stands_for_its_machine_and_starts_processes() -> None:
+    assert environment({"PATH": "/bin"}, NATS) == {
+        "PATH": "/bin",
+        "HOPYARD_NODES": "this-machine",
+        "HOPYARD_RUNNER": "process",
+        "HOPYARD_NATS_URL": "nats://head:4222",
+    }
+
+
+def test_the_environment_and_a_settings_file_choose_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("runner: emulated\nnats_url: nats://other:4222\n")
+    environ = {"HOPYARD_SETTINGS": str(file), "HOPYARD_NODES": "cluster-file"}
+    assert environment(environ, {}) == environ
+
+
+def test_without_a_stack_nobody_knows_what_to_join(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(Unreachable, match="--join nats://HOST:4222 does"):
+        environment({}, {})
+
+
+def test_a_setting_that_there_is_not_is_named() -> None:
+    with pytest.raises(Invalid, match="no such setting"):
+        environment({"HOPYARD_RUNER": "process"}, NATS)
+
+
+@pytest.mark.parametrize("text", ["4222", "host:", ":4222", "host:x", "host:0", "host:65536", "host:٤٢"])
+def test_an_address_to_listen_on_is_a_host_and_a_port(text: str) -> None:
+    with pytest.raises(Invalid, match="HOST:PORT"):
+        listening(text)
+
+
+def test_nats_is_open_to_others_only_behind_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOPYARD_NATS_TOKEN", raising=False)
+    assert listening("127.0.0.1:4222") == Listen(host="127.0.0.1", port=4222)
+    assert listening("[::1]:4222").host == "::1"
+    with pytest.raises(Invalid, match="set HOPYARD_NATS_TOKEN"):
+        listening("0.0.0.0:4222")
+    monkeypatch.setenv("HOPYARD_NATS_TOKEN", "t")
+    assert listening("0.0.0.0:4222").host == "0.0.0.0"
