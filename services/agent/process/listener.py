@@ -60,8 +60,10 @@ async def listening(path: Path, find: Find) -> AsyncIterator[None]:
         open_ones.add(writer)
         try:
             await _listen(reader, writer, find)
-        except (OSError, ValueError, TimeoutError) as error:
+        except ValueError as error:
             log.warning("a rank is not understood", reason=str(error))
+        except OSError as error:
+            log.debug("a rank has hung up", reason=str(error))
         finally:
             open_ones.discard(writer)
             writer.close()

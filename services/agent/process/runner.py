@@ -106,13 +106,14 @@ class ProcessRunner:
     ) -> None:
         before = [one for one in self._workers.values() if set(one.gpu_indices) & set(gpu_indices)]
         worker = self._workers[order.placement_id] = LiveWorker(self._host, order, gpu_indices, claim)
-        life = asyncio.create_task(worker.live(before))
+        life = asyncio.create_task(self._life(worker, before))
         self._lives.add(life)
-        life.add_done_callback(lambda _: self._forget(life, order.placement_id))
+        life.add_done_callback(self._lives.discard)
 
-    def _forget(self, life: asyncio.Task[None], placement_id: PlacementId) -> None:
-        self._lives.discard(life)
-        self._workers.pop(placement_id, None)
+    async def _life(self, worker: LiveWorker, before: list[LiveWorker]) -> None:
+        last = await worker.live(before)
+        del self._workers[worker.order.placement_id]
+        self._host.report(last)
 
     async def _read_for_ever(self) -> None:
         while True:
@@ -145,7 +146,9 @@ class ProcessRunner:
         """Raises OSError."""
         self._folders.put_plugin()
         groups = groups_of(self._folders.groups)
-        if groups is None:
+        if groups is not None:
+            groups.clear(but={claim.order.placement_id for claim in self._found})
+        else:
             take_in_orphans()
             log.warning("no control groups: no limits, and processes are found by their environment")
         plugin, settings = str(self._folders.plugin), self._settings
@@ -166,6 +169,7 @@ class ProcessRunner:
         if self._host.templates is not None:
             await self._host.templates.close()
         if self._host.groups is not None:
+            await asyncio.to_thread(self._host.groups.clear, ())
             await asyncio.to_thread(self._host.groups.remove)
         os.close(self._lock)
 

@@ -21,8 +21,11 @@ from services.agent.process.ranks import RankProcess
 
 READY_LIMIT_S = 40.0
 FORK_LIMIT_S = 10.0
+END_LIMIT_S = 5.0
 CODE_LIMIT_S = 5.0
 """how long after its end a fork's exit code may take to come"""
+
+ENDED = "the template has ended"
 
 log = structlog.get_logger()
 
@@ -68,9 +71,12 @@ class Template:
     async def close(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
+        try:
+            async with asyncio.timeout(END_LIMIT_S):
+                await self._process.wait()
+        except TimeoutError:
             self._process.kill()
-        await self._process.wait()
+            await self._process.wait()
         self._reading.cancel()
         await asyncio.wait({self._reading})
 
@@ -82,7 +88,7 @@ class Template:
 
     def _say(self, **word: object) -> None:
         if self._process.stdin is None or self._process.stdin.is_closing():
-            raise NoTemplate("the template has ended")
+            raise NoTemplate(ENDED)
         self._process.stdin.write(msgspec.json.encode(word) + b"\n")
 
     async def _read(self) -> None:
@@ -101,6 +107,8 @@ class Template:
                 waiting = self._forked.pop(number)
                 if not waiting.done():
                     waiting.set_result(pid)
+            case {"unforked": {"id": int(number), "reason": str(reason)}} if number in self._forked:
+                _fail(self._forked.pop(number), reason)
             case {"gone": {"pid": int(pid), "code": int(code)}}:
                 gone = self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
                 if not gone.done():
@@ -108,14 +116,14 @@ class Template:
 
     def _end(self) -> None:
         self.ended = True
-        _fail(self._ready)
         for waiting in self._forked.values():
-            _fail(waiting)
+            _fail(waiting, ENDED)
+        _fail(self._ready, ENDED)
 
 
-def _fail(waiting: "asyncio.Future[Any]") -> None:
+def _fail(waiting: "asyncio.Future[Any]", reason: str) -> None:
     if not waiting.done():
-        waiting.set_exception(NoTemplate("the template has ended"))
+        waiting.set_exception(NoTemplate(reason))
         waiting.exception()  # seen, though perhaps nobody waits
 
 

@@ -1,6 +1,6 @@
 """A worker with its processes: what its gang decides is done here, and what happens is put before it.
 
-Its task never raises, and ends with its last report once nothing of the worker is left.
+`live` never raises, and ends with its last report once nothing of the worker is left.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class LiveWorker:
     def heard(self, rank: int, word: words.Word) -> None:
         self.put(partial(self.gang.heard, rank, word))
 
-    async def live(self, before: Iterable["LiveWorker"] = ()) -> None:
+    async def live(self, before: Iterable["LiveWorker"] = ()) -> LastReport:
         """`before`: workers whose GPUs it gets once they are gone."""
         for worker in before:
             await worker.gone.wait()
@@ -98,7 +98,7 @@ class LiveWorker:
         await self._clean_up()
         self.gone.set()
         assert self._last is not None, "a gang that has gone has said how"
-        self._host.report(self._last)
+        return self._last
 
     async def read(self) -> None:
         """Hand on what its ranks printed since the last time."""

@@ -6,7 +6,7 @@ Nothing here asks who is root: what the kernel refuses is not there.
 import contextlib
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from services.agent.process.kernel.identities import identity_of, send
 PERIOD_US, LONG_PERIOD_US, SLICE_MIN_US = 10_000, 100_000, 1_000
 """a long period makes iterations uneven; the kernel refuses a slice below the last number"""
 EMPTY_LIMIT_S = 5.0
-REMOVAL_LIMIT_S = 1.0
+REMOVAL_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.01
 
 Files = Iterable[tuple[str, str]]
@@ -111,6 +111,14 @@ class Groups(msgspec.Struct, frozen=True):
         for folder in group.folders.values():
             folder.mkdir(parents=True, exist_ok=True)
         return group
+
+    def clear(self, but: Collection[str]) -> None:
+        """End what is in groups of other names, and remove them. Blocks."""
+        found = {path.name for folder in self.folders.values() for path in folder.iterdir() if path.is_dir()}
+        for name in found - set(but):
+            group = self.of(name)
+            group.kill()
+            group.remove()
 
     def remove(self) -> None:
         """Where no group is left in it."""

@@ -2,8 +2,8 @@
 
 `python -m hopjob SCRIPT [WORD[=VALUE] …]`, in their order once all may train: `iterations=N` (of 8 samples a
 rank; then complete), `forever`, `orphan` (saves, and waits until its agent is gone), `deaf` (it hears nothing
-any more), `child` (a process in a session of its own), `memory=MB`, `exit=N`, `raise`, `lost`, `kill=SIGNAL`,
-`print=TEXT`; `rank=N`: what follows is for that rank alone. `silent`: ends without a word.
+any more), `child` (a process in a session of its own), `memory=MB`, `fill=FILE`, `exit=N`, `raise`, `lost`,
+`kill=SIGNAL`, `print=TEXT`; `rank=N`: what follows is for that rank alone. `silent`: ends without a word.
 """
 
 import contextlib
@@ -110,6 +110,12 @@ def fill(megabytes: str) -> None:
     time.sleep(10_000)
 
 
+def pour(path: str) -> None:
+    with open(path, "wb", buffering=0) as file:  # noqa: PTH123 - it may be no file
+        while True:
+            file.write(b"x" * 4_000 + b"\n")
+
+
 def fail(line: Line) -> None:
     line.last(failed={"reason": "ValueError: no such layer"})
     raise ValueError("no such layer")
@@ -127,6 +133,7 @@ WORDS: dict[str, Callable[[Line, str], object]] = {
     "deaf": deaf,
     "child": lambda *_: subprocess.Popen(["sleep", "1000"], start_new_session=True),
     "memory": lambda _, value: fill(value),
+    "fill": lambda _, value: pour(value),
     "exit": lambda _, value: sys.exit(int(value)),
     "raise": lambda line, _: fail(line),
     "lost": lambda line, _: lose(line),

@@ -1,0 +1,217 @@
+"""What goes wrong with real processes, each with its verdict; nothing is left of any of them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.ids import PlacementId
+from services.agent.process.kernel.hierarchies import groups_of
+from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Saved, Started, Stopped
+from tests.services.agent.process.process_bench import (
+    P1,
+    RunningNode,
+    left_of,
+    order,
+    processes_of,
+    running_node,
+    short_folder,
+)
+
+GRACE_S = 1.0
+
+
+def has_groups(controller: str = "") -> bool:
+    groups = groups_of("hopyard-test-probe")
+    if groups is None:
+        return False
+    groups.remove()
+    return not controller or bool({controller, ""} & groups.folders.keys())
+
+
+async def test_a_rank_that_hangs_is_killed_when_its_grace_is_over() -> None:
+    async with running_node() as node:
+        await node.trained(order("forever", gpus=2, grace_s=GRACE_S))
+        await node.until(lambda: node.of(Saved))
+        for pid in node.pids():
+            os.kill(pid, signal.SIGSTOP)
+        node.runner.stop(P1)
+        last = await node.ended()
+        assert isinstance(last, Stopped)
+        assert last.samples_done == node.of(Saved)[-1].samples_done
+
+
+async def test_one_that_is_deaf_is_killed_when_its_grace_is_over() -> None:
+    async with running_node() as node:
+        await node.trained(order("deaf", grace_s=GRACE_S))
+        node.runner.stop(P1)
+        assert await node.ended() == Stopped(P1, 0.0)
+
+
+async def test_a_process_in_a_session_of_its_own_goes_with_its_worker() -> None:
+    async with running_node() as node:
+        await node.trained(order("child", "exit=1", "rank=0"))
+        assert isinstance(await node.ended(), Failed)
+        assert processes_of(node.folders) == []
+
+
+async def test_it_goes_too_where_there_are_no_control_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.agent.process.runner.groups_of", lambda _: None)
+    async with running_node() as node:
+        await node.trained(order("child", "forever", gpus=2))
+        await node.until(lambda: node.of(Saved))
+        assert len(processes_of(node.folders)) >= 4
+        os.kill(node.pids()[0], signal.SIGKILL)
+        assert isinstance(await node.ended(), Interrupted)
+        assert processes_of(node.folders) == []
+
+
+@pytest.mark.skipif(not has_groups("memory"), reason="no control group of memory to be had here")
+async def test_who_takes_more_memory_than_it_asked_for_fails() -> None:
+    async with running_node() as node:
+        await node.trained(order("memory=300", memory=100e6))
+        last = await node.ended()
+        assert isinstance(last, Failed)
+        assert last.reason.startswith("rank 0: more main memory than the job asked for")
+        assert last.signal == signal.SIGKILL
+        assert last.lasting
+
+
+@pytest.mark.skipif(not has_groups(), reason="no control groups to be had here")
+async def test_a_limit_that_a_node_cannot_set_is_said() -> None:
+    async with running_node() as node:
+        await node.trained(order("iterations=1", cpus=0.5, memory=1e9))
+        assert isinstance(await node.ended(), Completed)
+        said = [line for line in node.lines() if "sets no limit" in line]
+        assert len(said) == [has_groups("cpu"), has_groups("memory")].count(False)
+
+
+async def test_two_nodes_on_one_machine_do_not_meet() -> None:
+    async with running_node() as one, running_node() as other:
+        await one.trained(order("forever"))
+        await other.trained(order("forever"))
+        await one.until(lambda: one.of(Saved) and other.of(Saved))
+        one.runner.stop(P1)
+        await one.ended()
+        assert other.runner.running() == (P1,)
+        other.runner.stop(P1)
+        assert isinstance(await other.ended(), Stopped)
+
+
+async def test_a_node_that_ends_lets_its_workers_save() -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder)
+        await node.begin()
+        await node.trained(order("forever", gpus=2))
+        await node.until(lambda: node.of(Saved))
+        await node.end()
+        assert isinstance(node.last(), Stopped)
+        assert left_of(node.folders) == []
+
+
+async def test_a_stop_before_it_is_up_ends_it() -> None:
+    async with running_node() as node:
+        node.runner.start(order("forever"), (0,))
+        node.runner.stop(P1)
+        node.runner.stop(P1)
+        assert isinstance(await node.ended(), Stopped)
+
+
+async def test_gpus_are_waited_for() -> None:
+    async with running_node() as node:
+        await node.trained(order("deaf", grace_s=GRACE_S))
+        node.runner.stop(P1)
+        node.runner.start(order("iterations=1", name="p2"), (0,))
+        await node.until(lambda: node.ups(PlacementId("p2")))
+        kinds = [type(report) for report in node.reports if isinstance(report, LastReport | Started)]
+        assert kinds == [Started, Stopped, Started]
+
+
+async def test_a_command_that_is_no_script_runs_once_its_gang_has_formed() -> None:
+    async with running_node() as node:
+        show = (
+            "import os; print(os.environ['RANK'], os.environ['MASTER_ADDR'], 'HOPJOB_SOCKET' in os.environ)"
+        )
+        command = (sys.executable, "-c", show)
+        node.runner.start(order(command=command, gpus=2), (0, 1))
+        await node.until(lambda: node.of(Started))
+        assert node.printed == []
+        node.runner.train(P1, node.of(Started)[0].meeting)
+        assert isinstance(await node.ended(), Completed)
+        assert sorted(text for *_, text in node.printed) == ["0 127.0.0.1 True", "1 127.0.0.1 True"]
+
+
+async def test_such_a_command_is_not_measured() -> None:
+    async with running_node() as node:
+        node.runner.start(order(command=("/bin/true",), profile_iterations=10), (0,))
+        last = await node.ended()
+        assert isinstance(last, Failed)
+        assert last.lasting
+        assert "no Python script" in last.reason
+
+
+async def test_secrets_of_the_agent_are_no_business_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_NATS_TOKEN", "secret")
+    async with running_node() as node:
+        command = (sys.executable, "-c", "import os; print([n for n in os.environ if 'HOPYARD' in n])")
+        await node.trained(order(command=command))
+        await node.ended()
+        assert node.lines() == ["[]"]
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Of a megabyte or two."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+async def test_a_run_folder_that_is_full_is_no_fault_of_a_job() -> None:
+    with short_folder() as folder, small_disk(folder / "run"):
+        node = RunningNode(folder)
+        await node.begin()
+        await node.trained(order("fill=/dev/stdout"))
+        last = await node.ended()
+        assert isinstance(last, Interrupted)
+        assert last.reason.startswith(f"rank 0: no space left in {folder / 'run'}")
+        fill(folder / "run" / "rest")
+        node.runner.start(order("forever", name="p2"), (0,))
+        second = await node.ended(PlacementId("p2"))
+        assert isinstance(second, Interrupted)
+        assert "No space left on device" in second.reason
+        (folder / "run" / "rest").unlink()
+        await node.trained(order("iterations=1", name="p3"))
+        assert isinstance(await node.ended(PlacementId("p3")), Completed)
+        await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_a_jobs_folder_that_is_full_is_no_fault_of_a_job() -> None:
+    with short_folder() as folder, small_disk(folder / "jobs"):
+        fill(folder / "jobs" / "rest")
+        node = RunningNode(folder)
+        await node.begin()
+        await node.trained(order("raise"))
+        last = await node.ended()
+        assert isinstance(last, Interrupted)
+        assert last.reason.startswith(f"rank 0: no space left in {folder / 'jobs'}")
+        await node.end()
+
+
+def fill(path: Path) -> None:
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
