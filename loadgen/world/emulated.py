@@ -63,7 +63,7 @@ class EmulatedWorld:
         ring = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
         communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
         drawn = draw(parts, communication_s, _count(len(parts.node)), random)
-        return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), float(drawn.iteration_s.mean())
+        return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.iteration_s)
 
     def _relaxed(
         self,
@@ -79,7 +79,7 @@ class EmulatedWorld:
         communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
         count = [number for one in tasks for number in one]
         drawn = draw_rounds(parts, count, communication_s, _count(len(parts.node)), random)
-        return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), float(drawn.round_s.mean())
+        return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.round_s)
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""
@@ -89,7 +89,7 @@ class EmulatedWorld:
             data_s=tuple(drawn.data_s[:, 0].tolist()),
             forward_s=tuple(drawn.forward_s[:, 0].tolist()),
             backward_s=tuple(drawn.backward_s[:, 0].tolist()),
-            update_s=tuple(drawn.update_s[:, 0].tolist()),
+            update_s=(float(parts.update_s[0]),) * iterations,
             iteration_s=tuple(drawn.iteration_s.tolist()),
             parameters=parts.model.parameters,
         )
@@ -112,5 +112,9 @@ def _count(processes: int) -> int:
 
 def _reported(times_s: Vector, parts: ProcessTimes) -> list[list[float]]:
     """Of each node's first process."""
-    reported: list[list[float]] = times_s[:REPORTED_ITERATIONS, parts.first].T.tolist()
+    reported: list[list[float]] = times_s[:REPORTED_ITERATIONS].take(parts.first, axis=1).T.tolist()
     return reported
+
+
+def _mean(times_s: Vector) -> float:
+    return float(np.add.reduce(times_s) / len(times_s))

@@ -35,9 +35,9 @@ class ProcessTimes(msgspec.Struct, frozen=True):
     update_s: Vector
     hit_s: Vector
     miss_s: Vector
-    quiet: Vector
-    """probability that neither a process's own reading nor its node's disk makes it late: each of the two
-    is on time with the square root of the whole"""
+    on_time: Vector | None
+    """probability that a process's own reading does not make it late, and that its node's disk does not;
+    None: nobody is ever late"""
     node: NDArray[np.int64]
     """index of each process's node"""
     first: NDArray[np.int64]
@@ -84,7 +84,7 @@ def timing(
     pairs = list(zip(nodes, batches, strict=True))
     members = [member(catalogue, seed, workload, node, batch) for node, taken in pairs for batch in taken]
     gpus = [len(taken) for taken in batches]
-
+    quiet = np.array([1.0 - one.data.miss_share for one in members])
     return ProcessTimes(
         model=members[0].model,
         forward_s=np.array([one.times.forward_s for one in members]),
@@ -92,7 +92,7 @@ def timing(
         update_s=np.array([one.times.update_s for one in members]),
         hit_s=np.array([one.data.hit_s for one in members]),
         miss_s=np.array([one.data.miss_s for one in members]),
-        quiet=np.array([1.0 - one.data.miss_share for one in members]),
+        on_time=None if quiet.min() >= 1.0 else np.sqrt(quiet),
         node=np.repeat(np.arange(len(nodes)), gpus),
         first=np.cumsum([0, *gpus[:-1]]),
         paths=tuple(traits(seed, node.node_id).network for node in nodes),

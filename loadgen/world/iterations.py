@@ -41,7 +41,6 @@ class Drawn(msgspec.Struct, frozen=True):
     wait_s: Vector
     forward_s: Vector
     backward_s: Vector
-    update_s: Vector
     iteration_s: Vector
     """one number an iteration"""
 
@@ -49,13 +48,12 @@ class Drawn(msgspec.Struct, frozen=True):
 def draw(timing: ProcessTimes, communication_s: float, iterations: int, random: np.random.Generator) -> Drawn:
     """Iterations with an exchange in each."""
     parts = _parts(timing, communication_s, iterations, random)
-    slowest_s = parts.own_s.max(axis=1)
+    slowest_s = np.maximum.reduce(parts.own_s, axis=1)
     return Drawn(
         data_s=parts.data_s,
         wait_s=slowest_s[:, np.newaxis] - parts.own_s,
         forward_s=parts.forward_s,
         backward_s=parts.backward_s,
-        update_s=parts.update_s,
         iteration_s=(slowest_s + SWITCH_S) * parts.steps,
     )
 
@@ -97,7 +95,6 @@ class _Parts(msgspec.Struct, frozen=True):
     data_s: Vector
     forward_s: Vector
     backward_s: Vector
-    update_s: Vector
     own_s: Vector
     steps: Vector
     """what interrupts and the like make of an iteration, a factor; one an iteration"""
@@ -112,24 +109,23 @@ def _parts(
     data_s = _data(timing, noise[:, processes:-1], random)
     forward_s = timing.forward_s * work
     backward_s = timing.backward_s * work
-    update_s = np.broadcast_to(timing.update_s, work.shape)
-    rest_s = _joint(backward_s, communication_s, timing.model.gradient_bytes) + update_s
+    rest_s = _joint(backward_s, communication_s, timing.model.gradient_bytes) + timing.update_s
     if timing.model.pattern == 1:
         own_s = forward_s + np.maximum(data_s, rest_s)
     else:
         own_s = forward_s + data_s + rest_s
     steps = 1.0 + STEP_NOISE * np.abs(noise[:, -1])
-    return _Parts(data_s, forward_s, backward_s, update_s, own_s, steps)
+    return _Parts(data_s, forward_s, backward_s, own_s, steps)
 
 
 def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> Vector:
     """Hits and misses. Processes of a node share its disk, so half of the misses strike them together."""
-    if timing.quiet.min() >= 1.0:
+    on_time = timing.on_time
+    if on_time is None:
         return timing.hit_s * (1.0 + HIT_NOISE * noise)
     chance = random.random((len(noise), len(timing.node) + len(timing.first)))
-    on_time = np.sqrt(timing.quiet)
     own, nodes = chance[:, : len(timing.node)], chance[:, len(timing.node) :]
-    late = (own > on_time) | (nodes[:, timing.node] > on_time)
+    late = (own > on_time) | (nodes.take(timing.node, axis=1) > on_time)
     drawn = np.where(
         late, timing.miss_s * (1.0 + MISS_NOISE * noise), timing.hit_s * (1.0 + HIT_NOISE * noise)
     )

@@ -68,7 +68,9 @@ def estimate(wanted: Wanted, store: Store, enough: Enough, computed: Computed | 
     fingerprints = [one for one in dict.fromkeys(wanted.fingerprints) if one is not None]
     cells, which = _cells(wanted, fingerprints)
     found = _nothing(len(cells.node))
-    asked = _Asked(fingerprints, wanted.nodes, store)
+    there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
+    known = (cells.workload < len(fingerprints)) & there[cells.node]
+    asked = _Asked(fingerprints, wanted.nodes, store, known)
     for layer in (ENTITY, TYPE):
         _from_evidence(found, cells, asked, layer, enough)
     _from_theory(found, cells, asked, computed or Computed())
@@ -82,6 +84,8 @@ class _Asked(msgspec.Struct, frozen=True):
     fingerprints: list[Fingerprint]
     nodes: Sequence[Node | None]
     store: Store
+    known: npt.NDArray[np.bool_]
+    """by cell: its workload and its node are"""
 
 
 def _cells(wanted: Wanted, fingerprints: list[Fingerprint]) -> tuple[_Cells, Whole]:
@@ -116,19 +120,16 @@ def _nothing(cells: int) -> _Found:
     )
 
 
-def _open(found: _Found, cells: _Cells, asked: _Asked) -> Whole:
+def _open(found: _Found, asked: _Asked) -> Whole:
     """Indices of the cells that no layer has answered and some may."""
-    there = np.array([node is not None for node in asked.nodes], dtype=np.bool_)
-    return np.flatnonzero(
-        np.isnan(found.mean) & (cells.workload < len(asked.fingerprints)) & there[cells.node]
-    )
+    return np.flatnonzero(np.isnan(found.mean) & asked.known)
 
 
 # ---- evidence
 
 
 def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int, enough: Enough) -> None:
-    todo = _open(found, cells, asked)
+    todo = _open(found, asked)
     if not len(todo):
         return
     keys = Keys(
@@ -168,13 +169,10 @@ NOWHERE: _Kind = (GpuType(""), ())
 
 
 def _from_theory(found: _Found, cells: _Cells, asked: _Asked, computed: Computed) -> None:
-    measured = asked.store.bandwidths()
-    kinds = [_kind(node, measured) for node in asked.nodes]
-    codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds))}
-    kind_of = np.array([codes[kind] for kind in kinds], dtype=np.int64)
+    codes, kind_of = _kinds(asked.nodes, asked.store.bandwidths())
     theory = asked.store.theory(asked.fingerprints)
     index, modules = _known(theory, asked.fingerprints, list(codes))
-    todo = _open(found, cells, asked)
+    todo = _open(found, asked)
     todo = todo[index[cells.workload[todo], kind_of[cells.node[todo]]] >= 0] if modules else todo[:0]
     if not len(todo):
         return
@@ -195,6 +193,21 @@ def _from_theory(found: _Found, cells: _Cells, asked: _Asked, computed: Computed
         bandwidth=bandwidth,
     )
     found.mean[todo] = computed.per_gpu_throughput(gangs)[of_cell]
+
+
+def _kinds(
+    nodes: Sequence[Node | None], measured: Mapping[GpuType, Bandwidth]
+) -> tuple[dict[_Kind, int], Whole]:
+    """Kinds by number, and the number of each node. Most nodes are alike, and looked at once."""
+    codes: dict[_Kind, int] = {}
+    alike: dict[tuple[object, ...], int] = {}
+    kind_of = []
+    for node in nodes:
+        look = (node.gpu_type, node.link_bandwidth, node.network_bandwidth) if node else ()
+        if look not in alike:
+            alike[look] = codes.setdefault(_kind(node, measured), len(codes))
+        kind_of.append(alike[look])
+    return codes, np.array(kind_of, dtype=np.int64)
 
 
 def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth]) -> _Kind:
