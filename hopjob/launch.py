@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> NoReturn:
     if "hopjob" in used:
         process.stop_on_signal()  # attach does the rest
     else:
-        process.meet(0.0, elastic=False)
+        process.begin_rigid()
     process.script_ended(_code_of(sys.argv[0], module=module))
     raise AssertionError
 

@@ -14,6 +14,7 @@ from hopjob.ending import Ending
 from hopjob.line import Line
 from hopjob.meeting import Meeting
 from hopjob.profile import Profile
+from hopjob.rigid import Rigid
 from hopjob.samples import Progress
 
 
@@ -24,6 +25,7 @@ class Process:
         self.progress: Progress | None = None
         self.training_over = False
         self.profile: Profile | None = None
+        self.rigid: Rigid | None = None
         self.folder = Folder(order.checkpoints, order.placement) if order.checkpoints else None
         self.line = Line(order.socket, self._hello)
         self.meeting = Meeting(order, self.line)
@@ -39,6 +41,8 @@ class Process:
     @property
     def samples(self) -> float:
         """Done, as far as this process knows."""
+        if self.rigid is not None:
+            return self.rigid.samples
         return float(self.progress.trained) if self.progress is not None else self.ending.samples
 
     def attach(self) -> None:
@@ -67,6 +71,13 @@ class Process:
         self.ending.samples = samples
         if not self.meeting.hold(samples, elastic=elastic):
             self.ending.stopped()
+
+    def begin_rigid(self) -> None:
+        """A script that does not attach itself: it runs once all ranks are up, and is watched."""
+        self.meet(0.0, elastic=False)
+        if self.order.socket and self.profile is None:
+            self.rigid = Rigid(self.order, self.line, self.meeting)
+            self.rigid.watch()
 
     def script_ended(self, code: int) -> None:
         """All of it has run, with this exit code. Does not return."""

@@ -12,7 +12,7 @@ from torch import nn
 import hopjob
 
 SAMPLES, BATCH = int(os.environ.get("DATASET", "1000")), int(os.environ.get("BATCH", "16"))
-pace = float(os.environ.get("PACE", "0"))
+pace = float(os.environ.get(f"PACE_OF_RANK_{os.environ.get('RANK')}") or os.environ.get("PACE", "0"))
 accumulate = int(os.environ.get("ACCUMULATE", "1"))
 declared = int(os.environ.get("DECLARED", str(accumulate)))
 

@@ -1,0 +1,152 @@
+"""A script without a line of ours while it trains: its progress, its waiting for data and for its peers.
+
+Nothing here is a meeting of the ranks: a script may do as it likes between two exchanges of its own. Each
+rank lays what it measured into the store, by DDP's own count of iterations; a thread of rank 0 compares.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import dataloader
+
+from hopjob.beat import BEAT_S, PROBES
+from hopjob.line import Line
+from hopjob.meeting import Meeting
+from hopjob.order import Order
+from hopjob.timing import WARM, after_steps
+
+Rows = Mapping[int, tuple[float, float]]
+"""T_d and unhidden exchange by iteration, seconds"""
+
+
+class Rigid:
+    def __init__(self, order: Order, line: Line, meeting: Meeting) -> None:
+        self._order, self._line, self._meeting = order, line, meeting
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._model: Any = None
+        self._data_s = self._before_s = 0.0
+        self._last = self._reported = (0, 0.0)
+        """updates made, and when the newest of them was"""
+        self._probe_every = 1
+        self._probes: deque[tuple[int, float, float]] = deque(maxlen=PROBES)
+
+    def watch(self) -> None:
+        self._around_loaders()
+        self._around_models()
+        after_steps(self._stepped)
+        for rank in range(self._order.ranks if self._order.rank == 0 and self._meeting.store else 0):
+            self._meeting.store.set(_key(rank), "{}")
+        threading.Thread(target=self._compare, name="hopjob-rigid", daemon=True).start()
+
+    @property
+    def samples(self) -> float:
+        return float(self._last[0] * self._batch)
+
+    @property
+    def _batch(self) -> int:
+        """Samples of all ranks in one update, as the job file says."""
+        return (self._order.batch_size or 0) * self._order.ranks
+
+    def _around_loaders(self) -> None:
+        fetch = dataloader._BaseDataLoaderIter.__next__  # noqa: SLF001 - the one door of all loaders
+
+        def watched(iterator: object) -> object:
+            begin = time.perf_counter()
+            batch = fetch(iterator)
+            if torch.is_grad_enabled():  # else an evaluation
+                self._data_s += time.perf_counter() - begin
+            return batch
+
+        dataloader._BaseDataLoaderIter.__next__ = watched  # noqa: SLF001
+
+    def _around_models(self) -> None:
+        make = DistributedDataParallel.__init__
+
+        def watched(model: Any, *args: object, **options: object) -> None:  # noqa: ANN401 - a model of torch's
+            make(model, *args, **options)
+            self._model = self._model or model
+            self._time_exchanges()
+
+        DistributedDataParallel.__init__ = watched
+
+    def _stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = self._optimizer or optimizer
+        if optimizer is self._optimizer:
+            updates = self._last[0] + 1
+            self._last = updates, time.perf_counter()
+            if updates > WARM and (updates - 1) % self._probe_every == 0:
+                self._probe(updates - 1)
+            self._before_s, self._data_s = self._data_s, 0.0
+
+    def _probe(self, updates: int) -> None:
+        """Of the iteration before: DDP sums its times up when the next one begins."""
+        times = self._model._get_ddp_logging_data() if self._model is not None else {}  # noqa: SLF001
+        unhidden = times.get("backward_comm_time", 0) - times.get("backward_compute_comm_overlap_time", 0)
+        self._probes.append((times.get("iteration", updates), self._before_s, max(0, unhidden) / 1e9))
+
+    def _time_exchanges(self) -> None:
+        on_a_gpu = next(self._model.parameters()).is_cuda  # there a timer is an event to wait for
+        rate = self._probe_every if on_a_gpu else 1
+        self._model._set_ddp_runtime_logging_sample_rate(rate)  # noqa: SLF001 - torch has no public way
+
+    def _compare(self) -> None:
+        while True:
+            time.sleep(BEAT_S)
+            rows = {which: (data_s, unhidden_s) for which, data_s, unhidden_s in list(self._probes)}
+            if self._meeting.store is not None:
+                self._meeting.store.set(_key(self._order.rank), json.dumps(rows))
+            if self._last[0] > WARM:
+                self._report(rows)
+
+    def _report(self, mine: Rows) -> None:
+        (updates, now), (before, since) = self._last, self._reported
+        if updates == before:
+            return
+        self._reported = updates, now
+        if not before:
+            return
+        iterations, seconds = updates - before, now - since
+        if self._order.rank == 0:
+            seen = compared([mine, *(self._of(rank) for rank in range(1, self._order.ranks))])
+            done = {
+                "samples": self.samples,
+                "seconds": seconds,
+                "iterations": iterations,
+                "batch": self._batch,
+            }
+            self._line.say(observed={**done, **seen})
+        per_probe = -(-iterations * BEAT_S // max(seconds, 1e-6) // PROBES)
+        every = 1 << max(0, int(per_probe) - 1).bit_length()  # powers of two: ranks have some in common
+        if every != self._probe_every:
+            self._probe_every = every
+            if self._model is not None:
+                self._time_exchanges()
+
+    def _of(self, rank: int) -> Rows:
+        if self._meeting.store is None:
+            return {}
+        found = json.loads(self._meeting.store.get(_key(rank)))
+        return {int(which): (row[0], row[1]) for which, row in found.items()}
+
+
+def compared(ranks: list[Rows]) -> dict[str, Any]:
+    """T_d, T_w and the least exchange of any rank, of the iterations that all of them looked at."""
+    common = sorted(set.intersection(*(set(rows) for rows in ranks)))
+    least = {which: min(rows[which][1] for rows in ranks) for which in common}
+    return {
+        "data_s": [[rows[which][0] for which in common] for rows in ranks],
+        "wait_s": [[rows[which][1] - least[which] for which in common] for rows in ranks],
+        "unhidden_s": sum(least.values()) / len(least) if least else 0.0,
+    }
+
+
+def _key(rank: int) -> str:
+    return f"hopjob/{rank}"
