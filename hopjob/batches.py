@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
-from hopjob import rng
-from hopjob.samples import Share, batches
+from hopjob.state import rng
+from hopjob.state.samples import Share, batches
 
 COPIED = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
 OF_WORKERS = ("prefetch_factor", "persistent_workers")

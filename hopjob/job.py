@@ -13,11 +13,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from hopjob import batches as loaders
+from hopjob.keeper import Keeper
+from hopjob.measure.timing import after_steps_of
 from hopjob.process import Process, this_process
-from hopjob.samples import Share
-from hopjob.states import Keeper
+from hopjob.state.samples import Share
 from hopjob.steps import Steps
-from hopjob.timing import after_steps_of
 
 LOST_BATCHES = 10_000
 """batches without a step of the optimizer that was attached, after which it must be the wrong one"""

@@ -8,14 +8,14 @@ import signal
 import threading
 from types import FrameType
 
-from hopjob import order as orders
-from hopjob.checkpoints import Folder, samples_of
-from hopjob.ending import Ending
-from hopjob.line import Line
-from hopjob.meeting import Meeting
-from hopjob.profile import Profile
-from hopjob.rigid import Rigid
-from hopjob.samples import Progress
+from hopjob.agent import order as orders
+from hopjob.agent.ending import Ending
+from hopjob.agent.line import Line
+from hopjob.agent.meeting import Meeting
+from hopjob.measure.profile import Profile
+from hopjob.measure.rigid import Rigid
+from hopjob.state.checkpoints import Folder, samples_of
+from hopjob.state.samples import Progress
 
 
 class Process:

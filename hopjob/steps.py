@@ -8,10 +8,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hopjob.beat import Beat, Met, Probe
+from hopjob.keeper import Keeper
+from hopjob.measure.beat import Beat, Met, Probe
+from hopjob.measure.timing import WARM
 from hopjob.process import Process
-from hopjob.states import Keeper
-from hopjob.timing import WARM
 
 PATIENCE_S = 2.0
 """how long an order to stop waits for a beat; then rank 0 stops alone"""

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hopjob import rates, rng
-from hopjob.checkpoints import State, Taken, plain
-from hopjob.ending import LOST
+from hopjob.agent.ending import LOST
 from hopjob.process import Process
-from hopjob.samples import Progress
+from hopjob.state import rates, rng
+from hopjob.state.checkpoints import State, Taken, plain
+from hopjob.state.samples import Progress
 
 
 class Keeper:

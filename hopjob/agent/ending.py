@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from hopjob.line import Line
+from hopjob.agent.line import Line
 
 FAILED, LOST = 1, 75
 """exit codes; 75 is the system's word for "try again" """
 REASON_LENGTH = 500
-STARTERS = (str(Path(__file__).parent), "<frozen runpy>", str(runpy.__file__))
+STARTERS = (str(Path(__file__).parents[1]), "<frozen runpy>", str(runpy.__file__))
 OF_THE_NETWORK = (
     "gloo",
     "nccl",

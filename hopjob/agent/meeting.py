@@ -8,8 +8,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from hopjob.line import Line
-from hopjob.order import Order
+from hopjob.agent.line import Line
+from hopjob.agent.order import Order
 
 JOIN = timedelta(seconds=120)
 """what a rank waits for the others once the agent has said that all are there"""

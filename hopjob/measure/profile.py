@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hopjob.ending import FAILED, Ending
-from hopjob.line import Line
-from hopjob.timing import WARM, Watch, measured
+from hopjob.agent.ending import FAILED, Ending
+from hopjob.agent.line import Line
+from hopjob.measure.timing import WARM, Watch, measured
 
 AT_LEAST = 3
 

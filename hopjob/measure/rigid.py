@@ -17,11 +17,11 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import dataloader
 
-from hopjob.beat import BEAT_S, PROBES
-from hopjob.line import Line
-from hopjob.meeting import Meeting
-from hopjob.order import Order
-from hopjob.timing import WARM, after_steps
+from hopjob.agent.line import Line
+from hopjob.agent.meeting import Meeting
+from hopjob.agent.order import Order
+from hopjob.measure.beat import BEAT_S, PROBES
+from hopjob.measure.timing import WARM, after_steps
 
 Rows = Mapping[int, tuple[float, float]]
 """T_d and unhidden exchange by iteration, seconds"""
