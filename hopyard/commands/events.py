@@ -11,7 +11,7 @@ from hopyard.commands.options import Api, named
 from hopyard.failures import Invalid
 from hopyard.show.events import fact_line, plain_line
 from hopyard.show.terminal import put_line, say, show_line
-from hopyard.show.times import Times
+from hopyard.show.times import Times, dated
 from schemas.codec import Malformed
 from schemas.views import ClockView
 
@@ -50,7 +50,8 @@ def events(
     """Print what happened, in the order in which it counts.
 
     A line: when, the job, node or plan it is about, what happened. What a
-    job itself prints is in `hopyard logs JOB`.
+    job itself prints is in `hopyard logs JOB`. Where the cluster's clock is
+    the wall's, times have their zone, and JSON has dates (`at_iso`) besides.
 
     $ hopyard events --tail 20
     $ hopyard events job-17 --since 2h
@@ -61,7 +62,7 @@ def events(
         first = None if since is None else await _first(client, since)
         async for line in client.events(after=after, job=job, follow=follow, tail=tail, since=first):
             if as_json:
-                show_line(line)
+                show_line(dated({"seq": line.seq, "event": line.fields()}, Times(client.clock)))
             else:
                 put_line(readable(line, Times(client.clock)))
         if (note := Times(client.clock).note()) and not as_json:

@@ -10,7 +10,7 @@ from hopyard.api.connect import call
 from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, located
 from hopyard.failures import Invalid, Unreachable
-from hopyard.show.tables import options_table
+from hopyard.show.tables import options_table, policies_table
 from hopyard.show.terminal import put, say, show, show_json
 from schemas.views import PolicyChoice
 
@@ -102,8 +102,12 @@ def choose(
 def choices(*, api: Api = None, as_json: AsJson = False) -> None:
     """List the policies that the stack can be set to; without a stack, those installed here.
 
+    What each is, as it says itself where it is installed.
+
     $ hopyard policy list
+    $ hopyard policy list --json | jq -r '.[].name'
     """
+    from services.planner.work.registry import about  # noqa: PLC0415 - brings numpy
     from shared.runtime.plugins import POLICIES  # noqa: PLC0415 - costs --help nothing so
 
     try:
@@ -111,11 +115,11 @@ def choices(*, api: Api = None, as_json: AsJson = False) -> None:
     except Unreachable as error:
         say(f"{error}; installed here are:")
         found = POLICIES.names()
+    policies = [{"name": name, "about": about(name) if name in POLICIES.names() else ""} for name in found]
     if as_json:
-        show_json(found)
+        show_json(policies)
     else:
-        names = ("any module:attribute" if name == "*" else name for name in found)
-        put(Text("\n".join(names)))
+        put(policies_table(policies))
 
 
 def register(app: typer.Typer) -> None:

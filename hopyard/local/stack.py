@@ -25,7 +25,7 @@ from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
 from shared.domain.contradictions import check_together
 from shared.runtime.process.nats_server import NatsServer
-from shared.runtime.settings import PREFIX, SOURCES_VARIABLE, load_settings
+from shared.runtime.settings import FILE_VARIABLE, PREFIX, SOURCES_VARIABLE, load_settings, sources_of
 
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 HOST = "127.0.0.1"
@@ -109,6 +109,8 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     allows, which also cancels the block, and so does NotInstalled.
     """
     settings = settings_of(spec)
+    if without := overruled(spec):
+        say(f"without effect on this stack: {', '.join(without)}")
     spec.data.mkdir(parents=True, exist_ok=True)
     stack = Stack(_nats(spec, settings), _ports(spec))
     try:
@@ -202,16 +204,7 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
 
     A later one wins.
     """
-    ours: dict[str, Value] = {
-        "nats_url": nats_url,
-        "clock_origin": spec.clock_origin,
-        "speed": spec.speed,
-        "cluster": "" if spec.cluster is None else str(_cluster_of(spec).absolute()),
-        "cluster_name": cluster_name(spec),
-        "store": str((spec.data / "estimator.duckdb").absolute()),
-        "output_folder": str((spec.data / "output").absolute()),
-        "web_host": HOST,
-    }
+    ours = _own_settings(spec, nats_url)
     if spec.catalogue != NOTHING_MORE:
         ours["catalogue"] = str(_catalogue_of(spec).absolute())
     sources = {
@@ -244,6 +237,20 @@ def _cluster_of(spec: StackSpec) -> Path:
     return spec.data / "cluster.json"
 
 
+def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
+    """What nobody else decides."""
+    return {
+        "nats_url": nats_url,
+        "clock_origin": spec.clock_origin,
+        "speed": spec.speed,
+        "cluster": "" if spec.cluster is None else str(_cluster_of(spec).absolute()),
+        "cluster_name": cluster_name(spec),
+        "store": str((spec.data / "estimator.duckdb").absolute()),
+        "output_folder": str((spec.data / "output").absolute()),
+        "web_host": HOST,
+    }
+
+
 def _catalogue_of(spec: StackSpec) -> Path:
     return spec.data / "catalogue.json"
 
@@ -267,6 +274,19 @@ def settings_of(spec: StackSpec) -> Settings:
     except ValueError as error:
         raise Invalid(str(error)) from None
     return settings
+
+
+def overruled(spec: StackSpec) -> list[str]:
+    """What the environment or its settings file sets and the stack decides otherwise, with who decides."""
+    decides = dict.fromkeys(_own_settings(spec, ""), "the stack itself") | dict.fromkeys(
+        (*spec.chosen, "speed"), "the command line"
+    )
+    file = os.environ.get(FILE_VARIABLE)
+    return [
+        f"{f'{name} in {source}' if source == file else _variable(name)} ({decides[name]} decides)"
+        for name, source in sources_of(os.environ).items()
+        if name in decides
+    ]
 
 
 def _variables(settings: Mapping[str, Value]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Why a placement ended, in words: for whom, and what that was worth."""
 
-from hopyard.show.units import number
+from hopyard.show.units import number, plural
 from schemas.plans import Cause, Standing
 
 UNSAID = {
@@ -30,7 +30,7 @@ def cause_text(reason: str, cause: Cause | None) -> str:
 
 def _for_whom(cause: Cause) -> str:
     if cause.to:
-        names = ", ".join(f"{one.job_id} ({one.gpus} GPU{'s' if one.gpus > 1 else ''})" for one in cause.to)
+        names = ", ".join(f"{one.job_id} ({plural(one.gpus, 'GPU')})" for one in cause.to)
         return f"for {names}" + (f" and {cause.others} more" if cause.others else "")
     if cause.node is not None:
         return f"since {cause.node} drains"

@@ -6,7 +6,7 @@ from typing import Any
 from hopyard.show.causes import cause_text
 from hopyard.show.jobs import exit_text
 from hopyard.show.times import Times
-from hopyard.show.units import duration, in_a_line, number, share, withheld
+from hopyard.show.units import duration, gpu_counts, in_a_line, number, plural, share, withheld
 from schemas import events as facts
 from schemas.base import Event
 from schemas.placement import LOCKSTEP, Gang
@@ -67,7 +67,7 @@ def _plain(fields: Mapping[str, object]) -> str:
 def _submitted(fact: facts.JobSubmitted) -> str:
     spec = fact.spec
     types = f" of {', '.join(spec.gpu_types)}" if spec.gpu_types else ""
-    return f"submitted: {spec.workload.model} on {spec.workload.dataset}, {_counts(spec.demand)} GPUs{types}"
+    return f"submitted: {spec.workload.model} on {spec.workload.dataset}, {gpu_counts(spec.demand)}{types}"
 
 
 def _profiled(fact: facts.JobProfiled) -> str:
@@ -119,7 +119,9 @@ def _unmeasured(fact: facts.ProfileFailed) -> str:
 
 def _plan(fact: facts.PlanPublished) -> str:
     kind = "first plan" if fact.kind is PlanKind.FIRST else "fragment plan"
-    counts = f"{len(fact.placements)} placed, {len(fact.left_out)} left out, {fact.idle_gpus} GPUs idle"
+    counts = (
+        f"{len(fact.placements)} placed, {len(fact.left_out)} left out, {plural(fact.idle_gpus, 'GPU')} idle"
+    )
     gap = f", gap {share(fact.gap)}" if fact.gap else ""
     notes = "".join(f"; {note}" for note in fact.notes)
     return f"{kind} of round {fact.round} by {fact.policy}: {counts} ({fact.stage}{gap}){notes}"
@@ -135,9 +137,9 @@ def _refused(fact: facts.PlacementRefused) -> str:
 
 def _joined(fact: facts.NodeJoined) -> str:
     node, still = fact.node, len(fact.workers)
-    running = f"; {still} placement{'s' if still > 1 else ''} still there" if still else ""
+    running = f"; {plural(still, 'placement')} still there" if still else ""
     kept = f"; {withheld(fact.withheld)}" if fact.withheld else ""
-    return f"joined: {node.gpus} GPUs of {node.gpu_type}{running}{kept}"
+    return f"joined: {plural(node.gpus, 'GPU')} of {node.gpu_type}{running}{kept}"
 
 
 def _withheld(fact: facts.GpusWithheld) -> str:
@@ -178,10 +180,6 @@ def places(gang: Gang) -> str:
     """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
     text = " ".join(f"{one.node}:{one.gpus}" for one in gang.members)
     return text if gang.sync == LOCKSTEP else f"{text} ({gang.mode})"
-
-
-def _counts(counts: tuple[int, ...]) -> str:
-    return "/".join(map(str, counts))
 
 
 WORDS: Mapping[type[Event], Callable[[Any], str]] = {

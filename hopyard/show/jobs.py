@@ -10,7 +10,7 @@ from rich.text import Text
 from hopyard.show.columns import Column
 from hopyard.show.tables import facts_table, state_text
 from hopyard.show.times import Times
-from hopyard.show.units import brief, duration, in_a_line, memory, number, share
+from hopyard.show.units import brief, duration, gpu_counts, in_a_line, memory, number, share
 from schemas.jobs import JobSpec
 from schemas.placement import LOCKSTEP, Gang
 from schemas.views import JobView
@@ -58,7 +58,7 @@ def job_table(job: JobView, times: Times) -> Table:
             "reason": job.reason,
             "exit": exit_text(job.exit_code, job.signal) if job.state == JobState.FAILED else "",
             "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
-            "may use": f"{_counts(job.spec.demand)} GPUs of {', '.join(job.spec.gpu_types) or 'any type'}",
+            "may use": f"{gpu_counts(job.spec.demand)} of {', '.join(job.spec.gpu_types) or 'any type'}",
             "runs on": placed(job.gang),
             "speed": _speed(job),
             "done": f"{number(job.samples_done)} of {number(job.spec.samples)} samples ({_done(job)})",

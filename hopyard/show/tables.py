@@ -112,6 +112,14 @@ def options_table(options: Iterable["DescribedOption"]) -> Table:
     return table
 
 
+def policies_table(policies: Iterable[Mapping[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for each in policies:
+        name = "any module:attribute" if each["name"] == "*" else each["name"]
+        _add(table, Text(name, no_wrap=True), Text(each["about"], "dim"))
+    return table
+
+
 def service_text(service: ServiceView) -> str:
     """One service in a line: its state, its restarts, its last error, its troubles."""
     back = f", restarts: {service.restarts}" if service.restarts else ""
@@ -149,11 +157,17 @@ def _services(services: Iterable[ServiceView]) -> str:
 
 def status_table(status: StatusView, times: Times) -> Table:
     """At a glance, and every metric that has a value by now."""
-    metrics = {_label(name): measure(name, value) for name, value in status.metrics.items()}
+    metrics = {_label(name): _measured(name, value) for name, value in status.metrics.items()}
     facts = {"time": times.date(status.at)} | status_facts(status)
     if status.plan is not None:
         facts["last plan"] = f"{times.short(status.plan.at)}, {facts['last plan']}"
     return facts_table(facts | metrics)
+
+
+def _measured(name: str, value: float | None) -> str:
+    """Of a running stack: decisions take cluster time, which is not what a clock on the wall shows."""
+    shown = measure(name, value)
+    return f"{shown} of cluster time" if shown and name.startswith("decision_s") else shown
 
 
 def measure(name: str, value: float | None) -> str:

@@ -45,7 +45,7 @@ class Times:
     def column(self, at: float) -> str:
         """For a line a moment: of one width, and none of how long ago."""
         if self.by_calendar:
-            return self._local(at).strftime("%Y-%m-%d %H:%M:%S")
+            return self._local(at).strftime("%Y-%m-%d %H:%M:%S%z")
         return f"{clock(at):>12}"
 
     def instant(self, text: str) -> float | None:

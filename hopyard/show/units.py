@@ -1,7 +1,7 @@
 """Quantities, and texts of others, as people read them. What is not known is an empty text."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from shared.domain.quantities import UNITS_S
 
@@ -46,6 +46,16 @@ def number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ""
     return f"{value:,.0f}" if abs(value) >= WHOLE_ABOVE else f"{value:.3g}"
+
+
+def plural(count: int, what: str) -> str:
+    """1 GPU, 2 GPUs."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def gpu_counts(counts: Sequence[int]) -> str:
+    """1 GPU, 4 GPUs, 1/2/4 GPUs."""
+    return f"{'/'.join(map(str, counts))} {'GPU' if tuple(counts) == (1,) else 'GPUs'}"
 
 
 def share(value: float | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hopyard.show.causes import cause_text, short
 from hopyard.show.events import places
 from hopyard.show.jobs import exit_text
-from hopyard.show.units import duration, in_a_line, legible, number, share
+from hopyard.show.units import duration, in_a_line, legible, number, plural, share
 from schemas.events import PreemptReason
 from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
 from schemas.views import HolderView, MoveView, PlanView, WhyView
@@ -131,7 +131,7 @@ def _holder(one: HolderView, measures: Measures, decided_at: float, moment: Mome
     ran = one.started_at is not None and one.started_at <= decided_at
     first = "it ran already" if ran else f"submitted {moment(one.submitted_at)}"
     figures = _figures(one.standing, measures) or first
-    return f"{one.job_id}, {one.gpus} GPU{'s' if one.gpus > 1 else ''}, {since}; {figures}"
+    return f"{one.job_id}, {plural(one.gpus, 'GPU')}, {since}; {figures}"
 
 
 def _figures(standing: Standing | None, measures: Measures) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from schemas.settings import Settings
 from shared.domain.policy_names import Accepted, parted
+from shared.runtime.wording import hint
 
 
 class UnknownPlugin(LookupError):
@@ -53,12 +54,15 @@ class Group(msgspec.Struct, frozen=True):
         module, _, attribute = self.target(name).partition(":")
         try:
             found: object = of_file(Path(module)) if is_file(module) else importlib.import_module(module)
-            for part in attribute.split("."):
-                found = getattr(found, part)
         except FileNotFoundError as error:
             raise UnknownPlugin(f"{self.kind} {name}: there is no file {error.filename}") from error
         except Exception as error:  # an import runs somebody else's code, which may raise anything
             raise UnknownPlugin(f"{self.kind} {name}: {type(error).__name__}: {error}") from error
+        for part in attribute.split("."):
+            if not hasattr(found, part):
+                there = [each for each in vars(found) if not each.startswith("_")]
+                raise UnknownPlugin(f"{self.kind} {name}: {module} has no {part}{hint(part, there)}")
+            found = getattr(found, part)
         return found
 
 

@@ -1,5 +1,6 @@
 """Builds policies by name: an entry point of `hopyard.policies`, or `module:attribute`. Runs their code."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -49,6 +50,20 @@ class NoOptions(msgspec.Struct, frozen=True):
 def options_kind(name: str) -> type[msgspec.Struct]:
     """What a policy lets its user choose; runs its module. Raises UnfitPolicy."""
     return _kind(name, _factory(name))
+
+
+def about(name: str) -> str:
+    """What a policy is: the first line of its docstring, else of its module's. Runs its module.
+
+    Empty where there is none, and for a policy that cannot be loaded.
+    """
+    try:
+        policy = _factory(name)
+    except UnfitPolicy:
+        return ""
+    module = sys.modules.get(getattr(policy, "__module__", ""))
+    doc = getattr(policy, "__doc__", None) or getattr(module, "__doc__", None) or ""
+    return next(iter(doc.strip().splitlines()), "")
 
 
 def _built(text: str, accepted: Accepted | None) -> Policy:

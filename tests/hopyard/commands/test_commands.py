@@ -218,15 +218,30 @@ def test_a_node_is_drained_and_restored(hopyard: Hopyard, api: CannedApi) -> Non
 
 def test_without_a_stack_the_installed_policies_are_listed(hopyard: Hopyard) -> None:
     listed = hopyard("policy", "list", "--api", "http://127.0.0.1:9")
-    assert {"hops", "sia", "gavel", "tiresias", "fifo"} <= set(listed.out.split())
+    names = [line.split()[0] for line in listed.out.splitlines()]
+    assert {"hops", "sia", "gavel", "tiresias", "fifo"} <= set(names)
+    assert "gavel-agnostic             As Gavel, with agnostic=true." in listed.out.splitlines()
     assert "cannot reach http://127.0.0.1:9" in listed.err
     as_json = hopyard("policy", "list", "--json", "--api", "http://127.0.0.1:9")
-    assert json.loads(as_json.out) == listed.out.split()
+    found = json.loads(as_json.out)
+    assert [each["name"] for each in found] == names
+    assert all(each["about"] for each in found)
 
 
 def test_the_policies_that_the_stack_takes_are_listed(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/policies", PolicyPage(policies=("fifo", "hops", "mine:Own", "*")))
-    assert hopyard("policy", "list", "--api", api.url).out == "fifo\nhops\nmine:Own\nany module:attribute\n"
+    listed = hopyard("policy", "list", "--api", api.url).out.splitlines()
+    assert [line.partition("  ")[0] for line in listed] == [
+        "fifo",
+        "hops",
+        "mine:Own",
+        "any module:attribute",
+    ]
+    assert "First in, first out, not preemptive" in listed[0]
+    assert json.loads(hopyard("policy", "list", "--json", "--api", api.url).out)[2:] == [
+        {"name": "mine:Own", "about": ""},
+        {"name": "*", "about": ""},
+    ]
 
 
 def test_the_options_of_a_policy_are_shown(hopyard: Hopyard) -> None:

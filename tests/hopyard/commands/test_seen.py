@@ -18,7 +18,18 @@ from schemas.accuracy import AccuracyReport, AccuracyRow
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Gang
-from schemas.views import JobPage, JobView, NodePage, PolicyChoice, PolicyPage, Submitted
+from schemas.plans import Measures, Standing
+from schemas.views import (
+    HolderView,
+    JobPage,
+    JobView,
+    NodePage,
+    PolicyChoice,
+    PolicyPage,
+    Readiness,
+    Submitted,
+    WhyView,
+)
 from tests.fact_builders import queued
 from tests.hopyard.cli_builders import JOB_YAML, job_view, node_view, plan_view, status_view
 from tests.hopyard.cli_line import Hopyard, command_line
@@ -54,6 +65,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: CannedApi
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("HOPYARD_API_URL", api.url)
+    monkeypatch.setattr("hopyard.commands.accuracy.ask", asked(lambda: REPORT))
     for name in ("HOPYARD_API_TOKEN", "HOPYARD_SETTINGS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -100,10 +112,67 @@ def answers(api: CannedApi) -> None:
     metrics = {"makespan_s": 3600.0, "jct_s_mean": 812.5, "gru": 0.71}
     plan = plan_view(at=NOON - 5, notes=notes)
     api.says("GET /v1/status", status_view(at=NOON, speed=1.0, plan=plan, metrics=metrics))
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    api.says("GET /readyz", Readiness())
+    api.says_bytes("GET /v1/events", b"")
+    api.says("GET /v1/jobs/bert-7/why", waiting())
 
 
-COMMANDS = ("ps", f"show {LONG}", "show gpt2-3", "nodes", "status", "policy list", "scenarios")
-IDS = {"ps": [LONG, "bert-7", "gpt2-3"], "nodes": ["titan-xp-0", "titan-xp-17"], f"show {LONG}": [LONG]}
+def waiting() -> WhyView:
+    """For four jobs of long names, by the measures with the longest words."""
+    return WhyView(
+        job_id=JobId("bert-7"),
+        state="queued",
+        reason="outweighed",
+        detail="what it could use is worth more with others, by the measures of the policy",
+        since=NOON - 60,
+        wait_s=60.0,
+        expected_wait_s=720.0,
+        position=3,
+        waiting=7,
+        standing=Standing(priority=0.5, gain=1.25),
+        plan=plan_view(
+            at=NOON - 5, measures=Measures(priority="latency ratio, waiting over running", gain="gain")
+        ),
+        holders=tuple(
+            HolderView(
+                job_id=JobId(f"{LONG}{number}"),
+                gpus=4,
+                submitted_at=NOON - 900,
+                started_at=NOON - 300,
+                standing=Standing(priority=2.0, gain=4.5),
+            )
+            for number in range(4)
+        ),
+    )
+
+
+COMMANDS = (
+    *("ps", f"show {LONG}", "show gpt2-3", "nodes", "status", "policy list", "scenarios"),
+    *("diag", "why bert-7", "accuracy --by model,type,place,layer"),
+)
+IDS = {
+    "ps": [LONG, "bert-7", "gpt2-3"],
+    "nodes": ["titan-xp-0", "titan-xp-17"],
+    f"show {LONG}": [LONG],
+    "diag": ["titan-xp-17"],
+    "why bert-7": ["bert-7", *(f"{LONG}{number}," for number in range(4))],
+}
+REPORT = AccuracyReport(
+    by=("model", "type", "place", "layer"),
+    rows=(
+        AccuracyRow(
+            key=("resnet152-with-a-long-name", "rtx-3090", "several nodes", "theory"),
+            executions=1_234,
+            accuracy=0.9,
+            error_p50=0.1,
+            error_p95=0.2,
+            bias=0.05,
+        ),
+    ),
+    overall=None,
+)
+"""what the estimator answers in every test but those of its own"""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -161,12 +230,16 @@ def test_what_is_printed_as_json_can_be_written_into_a_file(
 
 def test_facts_have_dates_where_the_clock_is_the_wall_s(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/events", {"seq": 1, "event": queued("bert-7", at=NOON)})
-    assert hopyard("events").out.startswith("2026-11-22 11:00:00  bert-7 ")
+    assert hopyard("events").out.startswith("2026-11-22 11:00:00+0000  bert-7 ")
+    fact = json.loads(hopyard("events", "--json").out)["event"]
+    assert (fact["at"], fact["at_iso"]) == (NOON, "2026-11-22T11:00:00.000+00:00")
     api.keeps_time(now=NOON, speed=60.0)
     ran = hopyard("events")
     assert ran.out.startswith("20779d 11:00:00.0  bert-7 ")
     assert ran.err == "times are cluster time: 60 cluster seconds a second\n"
-    assert hopyard("events", "--json").err == ""
+    as_json = hopyard("events", "--json")
+    assert as_json.err == ""
+    assert "at_iso" not in json.loads(as_json.out)["event"]
 
 
 def asked(kind: Callable[[], object]) -> Callable[..., object]:

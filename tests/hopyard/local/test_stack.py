@@ -6,7 +6,15 @@ from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
 from hopyard.failures import Invalid, Unreachable
-from hopyard.local.stack import StackSpec, environment, free_ports, running_stack, settings_of, write_files
+from hopyard.local.stack import (
+    StackSpec,
+    environment,
+    free_ports,
+    overruled,
+    running_stack,
+    settings_of,
+    write_files,
+)
 from schemas.catalogue import CatalogueFile, Server
 from shared.runtime.files import read_file
 from shared.runtime.settings import sources_of
@@ -70,6 +78,22 @@ async def test_settings_that_cannot_hold_together_start_nothing(tmp_path: Path) 
             pass
     assert not (tmp_path / "data").exists()
     assert settings_of(slow).speed == 60.0
+
+
+def test_what_the_stack_decides_otherwise_is_named_with_who_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert overruled(spec(tmp_path, seed=1)) == []
+    file = tmp_path / "settings.yaml"
+    file.write_text("store: elsewhere.duckdb\ngap: 0.5\n")
+    for name, value in {"SEED": "7", "SPEED": "3", "ROUND_S": "60", "SETTINGS": str(file)}.items():
+        monkeypatch.setenv(f"HOPYARD_{name}", value)
+    assert sorted(overruled(spec(tmp_path, seed=1))) == [
+        "HOPYARD_SEED (the command line decides)",
+        "HOPYARD_SPEED (the command line decides)",
+        f"store in {file} (the stack itself decides)",
+    ]
+    assert "HOPYARD_SEED (the command line decides)" not in overruled(spec(tmp_path))
 
 
 def test_the_rest_of_the_environment_is_passed_on(tmp_path: Path) -> None:

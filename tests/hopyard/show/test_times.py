@@ -96,7 +96,7 @@ def test_a_brief_duration_has_one_unit(seconds: float | None, text: str) -> None
 
 
 def test_a_column_of_moments_is_of_one_width() -> None:
-    assert wall().column(NOON - 180) == "2026-11-22 11:57:00"
+    assert wall().column(NOON - 180) == "2026-11-22 11:57:00+0100"
     assert FAST.column(60.0) == Times(None).column(60.0) == "  00:01:00.0"
 
 

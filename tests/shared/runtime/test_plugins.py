@@ -39,7 +39,8 @@ def test_an_empty_group_says_so() -> None:
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("1 / 0", "ZeroDivisionError"),
         ("def (", "SyntaxError"),
-        ("thing = 1", "AttributeError.*world"),
+        ("thing = 1", "foreign_plugin has no world$"),
+        ("worlds = 1", r"foreign_plugin has no world; did you mean worlds\?$"),
     ],
 )
 def test_a_module_that_cannot_be_loaded_is_one_kind_of_error(
@@ -50,6 +51,14 @@ def test_a_module_that_cannot_be_loaded_is_one_kind_of_error(
     monkeypatch.delitem(sys.modules, "foreign_plugin", raising=False)
     with pytest.raises(UnknownPlugin, match=f"world foreign_plugin:world: {reason}"):
         WORLDS.load("foreign_plugin:world")
+
+
+def test_a_file_without_what_is_named_is_called_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: ...\n")
+    with pytest.raises(UnknownPlugin, match=r"/mine\.py has no Own$"):
+        WORLDS.load(f"{tmp_path}/mine.py:Own")
+    with pytest.raises(UnknownPlugin, match=r"/mine\.py has no deep$"):
+        WORLDS.load(f"{tmp_path}/mine.py:Mine.deep")
 
 
 def test_a_file_is_run_once_and_its_folder_is_not_searched(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from services.planner.policies.kit.ordered import Ordered
 
 
 class Fifo(Ordered):
-    """Strict."""
+    """First in, first out, not preemptive: a job that does not fit now holds up all after it."""
 
     strict: ClassVar[bool] = True
 
@@ -22,6 +22,6 @@ class Fifo(Ordered):
 
 
 class FifoSkipping(Fifo):
-    """Also known as fit-job-first, or first come, first served with greedy backfilling."""
+    """First in, first out, not preemptive: the next that fits starts (greedy backfilling)."""
 
     strict: ClassVar[bool] = False

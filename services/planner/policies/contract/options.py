@@ -19,5 +19,12 @@ def variant(policy: P, **defaults: object) -> P:
     changed = [(name, fields[name], value) for name, value in defaults.items()]
     bases = (own.Options,)
     options = msgspec.defstruct(bases[0].__name__, changed, bases=bases, frozen=True, kw_only=True)
-    made: Any = type(policy.__name__, (policy,), {"Options": options})
+    differs = " and ".join(f"{name}={_plain(value)}" for name, value in defaults.items())
+    doc = f"As {policy.__name__}, with {differs}."
+    own_to_it = {"Options": options, "__doc__": doc, "__module__": policy.__module__}
+    made: Any = type(policy.__name__, (policy,), own_to_it)
     return made  # type: ignore[no-any-return]
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

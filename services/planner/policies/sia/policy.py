@@ -203,10 +203,14 @@ class Sia:
 
 
 class SiaPowers(Sia):
+    """As Sia, with the GPU counts of the authors."""
+
     powers = True
 
 
 class SiaFaithful(SiaPowers):
+    """As SiaPowers, with the quirks of the authors' scheduler."""
+
     quirks = True
 
 

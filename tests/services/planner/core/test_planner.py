@@ -434,7 +434,7 @@ UNFIT = {
     "nonsense": "policy nonsense is unknown; there are fifo, ",
     "json:loads": "policy json:loads cannot be built: TypeError: ",
     "no.such.module:Policy": "policy no.such.module:Policy: ModuleNotFoundError: ",
-    "json:no_such_name": "policy json:no_such_name: AttributeError: ",
+    "json:no_such_name": "policy json:no_such_name: json has no no_such_name",
     POLICIES
     + "RaisesWhenBuilt": f"policy {POLICIES}RaisesWhenBuilt cannot be built: RuntimeError: no licence",
     POLICIES + "no_policy": f"{POLICIES}no_policy is no policy: its `calls` are None and no mapping",

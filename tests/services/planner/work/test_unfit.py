@@ -40,7 +40,7 @@ SEEN_LIVE = msgspec.structs.replace(SEEN, effort=Effort(budget_s=0.5))
 NOT_FOUND = {
     "nonsense": "no such policy nonsense; there are ",
     "no.such.module:Policy": "ModuleNotFoundError",
-    "json:no_such_name": "AttributeError",
+    "json:no_such_name": "json has no no_such_name",
     "json:loads": "TypeError",
     "json:dumps+indent=2": "has no option indent; it has none",
     "hops+window_factor=wide": "option window_factor: it may be a number",
