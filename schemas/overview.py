@@ -130,6 +130,10 @@ class RunView(Message, frozen=True, kw_only=True):
     preempted: PreemptReason | None = None
     """why it ended, if the job did not"""
     cause: Cause | None = None
+    start_s: float | None = None
+    """from the order to start until its processes were up"""
+    stop_s: float | None = None
+    """from the order to stop until its GPUs were free; null: nobody ordered it"""
 
 
 class RunPage(Message, frozen=True, kw_only=True):

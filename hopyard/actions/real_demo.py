@@ -206,6 +206,10 @@ def real_demo_table(result: RealDemoResult) -> Listing[RealDemoJob]:
         Column[RealDemoJob]("outcome", lambda one: state_text(one.job.state)),
         Column[RealDemoJob]("took", _took, right=True),
         Column[RealDemoJob]("ran on", _places, cut=16, parts="places"),
+        Column[RealDemoJob](
+            "start", lambda one: _mean([run.start_s for run in one.runs]), right=True, spare=3
+        ),
+        Column[RealDemoJob]("stop", lambda one: _mean([run.stop_s for run in one.runs]), right=True, spare=2),
         Column[RealDemoJob]("accuracy", lambda one: share(accuracy(one.runs)), right=True, spare=1),
     )
     return Listing(columns, result.jobs)
@@ -214,6 +218,11 @@ def real_demo_table(result: RealDemoResult) -> Listing[RealDemoJob]:
 def _took(one: RealDemoJob) -> str:
     ended = one.job.ended_at
     return duration(None if ended is None else ended - one.job.submitted_at)
+
+
+def _mean(lengths_s: Sequence[float | None]) -> str:
+    known = [each for each in lengths_s if each is not None]
+    return duration(sum(known) / len(known)) if known else ""
 
 
 def _places(one: RealDemoJob) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hopyard.show.columns import Column, Listing
 from hopyard.show.jobs import place_parts
 from hopyard.show.times import Times
-from hopyard.show.units import brief, number
+from hopyard.show.units import brief, duration, number
 from schemas.events import PreemptReason
 from schemas.overview import RunView
 
@@ -31,6 +31,8 @@ def runs_listing(runs: Sequence[RunView], times: Times) -> Listing[RunView]:
         ),
         Column[RunView]("samples/s", lambda run: number(run.measured_throughput), right=True, spare=1),
         Column[RunView]("expected", lambda run: number(run.estimated_throughput), right=True, spare=2),
+        Column[RunView]("start", lambda run: duration(run.start_s), right=True, spare=6),
+        Column[RunView]("stop", lambda run: duration(run.stop_s), right=True, spare=5),
         Column[RunView]("end", _end, spare=4),
     )
     return Listing(columns, runs)

@@ -174,6 +174,8 @@ def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
         plan_id=run.plan_id,
         preempted=run.preempted,
         cause=run.cause,
+        start_s=run.start_s,
+        stop_s=run.stop_s,
     )
 
 

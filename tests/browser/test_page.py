@@ -147,6 +147,30 @@ def test_a_jobs_page_shows_its_places_its_throughput_and_its_facts(
     assert complaints(page) == []
 
 
+def test_a_jobs_page_says_how_its_processes_are_started(cluster: RunningStack, page: Chrome) -> None:
+    launch = {"command": f"python train.py '{HOSTILE}'", "environment": {"DATA": HOSTILE}, "memory": "8GiB"}
+    job = {
+        "name": "commanded",
+        "workload": {"model": "resnet18", "dataset": "cifar10", "batch_size": 256},
+        "gpus": [1, 2],
+        "samples": 1e5,
+        "time_limit": "2h",
+        "preemptible": False,
+    }
+    name = str(cluster.call("POST", "v1/jobs", job | launch)["job_id"])
+    go(page, f"#/jobs/{name}")
+    until(page, lambda: "Command" in text(page, "#job dl"), "its command")
+    about = text(page, "#job dl")
+    assert f"python train.py '{HOSTILE}'" in about
+    assert f"DATA={HOSTILE}" in about
+    assert "8 GiB of memory" in about
+    assert "of 2 h at most" in about
+    assert js(page, "return document.querySelectorAll('main img, main script').length") == 0
+    until(page, lambda: text(page, "#job .badge") == "completed", "its end")
+    assert "–100," in text(page, "#job [aria-label=Places] tbody"), "from its first sample to its last"
+    assert complaints(page) == []
+
+
 def test_a_plan_says_what_it_placed_and_left_out(page: Chrome) -> None:
     until(page, lambda: page.find_elements(By.CSS_SELECTOR, "#plans-table button"), "a plan")
     js(page, "document.querySelector('#plans-table button').click()")

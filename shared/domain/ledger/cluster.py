@@ -213,6 +213,10 @@ def order_stop(ledger: Ledger, fact: StopOrdered) -> None:
     worker = known.workers.get(fact.placement_id) if known else None
     if worker is not None and worker.stop_ordered_at is None:
         worker.stop_ordered_at = fact.at
+    record = ledger.jobs.get(fact.job_id)
+    run = record.present if record else None
+    if run is not None and run.placement_id == fact.placement_id and run.stop_ordered_at is None:
+        run.stop_ordered_at = fact.at
 
 
 def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:

@@ -70,10 +70,12 @@ def start(ledger: Ledger, fact: JobStarted) -> None:
     chosen = ledger.chosen.get(fact.job_id)
     if chosen is not None and chosen.placement_id == fact.placement_id:
         run.plan_id, run.standing = chosen.plan_id, chosen.standing
+    if record.ordered == fact.placement_id:
+        run.start_s = max(fact.at - record.ordered_at, 0.0)
     if record.started_at is None:
         record.started_at = fact.at
-    elif record.ordered == fact.placement_id:  # from here on the GPUs were held to restore the job
-        record.lost_gpu_s += max(fact.at - record.ordered_at, 0.0) * run.gpus
+    elif run.start_s is not None:  # from the order on the GPUs were held to restore the job
+        record.lost_gpu_s += run.start_s * run.gpus
     record.runs.append(run)
 
 

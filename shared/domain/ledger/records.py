@@ -49,6 +49,16 @@ class Run(msgspec.Struct, kw_only=True):
     """why it ended, if the job did not"""
     cause: Cause | None = None
     broken: Broken | None = None
+    start_s: float | None = None
+    """from the order to start until its processes were up"""
+    stop_ordered_at: float | None = None
+
+    @property
+    def stop_s(self) -> float | None:
+        """From the order to stop until its GPUs were free; None: nobody ordered it, or it has not ended."""
+        if self.stop_ordered_at is None or self.ended_at is None:
+            return None
+        return max(self.ended_at - self.stop_ordered_at, 0.0)
 
     @property
     def gpus(self) -> int:

@@ -131,6 +131,14 @@ def test_the_time_to_restore_is_lost_work_and_that_of_a_first_start_is_not() -> 
     assert job(*first, *again).lost_gpu_s == 12
 
 
+def test_a_run_knows_what_its_start_and_its_stop_took() -> None:
+    first = [start_ordered(at=10.0), started(at=14.0)]
+    stop = [worker_started(at=14.0), stop_ordered(at=50.0), stop_ordered(at=51.0), preempted(at=53.0)]
+    again = [start_ordered(at=60.0, place="p2"), started(at=61.5, place="p2"), preempted(at=90.0, place="p2")]
+    runs = job(joined(), *in_queue(), *first, *stop, *again).runs
+    assert [(run.start_s, run.stop_s) for run in runs] == [(4.0, 3.0), (1.5, None)]
+
+
 def test_a_placement_taken_back_is_ordered_no_more() -> None:
     assert job(*in_queue(), start_ordered(), started(), preempted()).ordered is None
 

@@ -129,7 +129,8 @@ export class JobPage {
       ["Expected to wait", duration(job.expected_wait_s)],
       ["Length without waiting (age)", duration(job.age_s)],
       ["Latency ratio", number(job.latency_ratio)],
-      ["Restarts", number(job.restarts)],
+      ["Restarts", restarts(job)],
+      ...launched(job),
     ]);
   }
 
@@ -178,6 +179,31 @@ export class JobPage {
   }
 }
 
+function restarts({ restarts: all, interruptions, failures, spec }) {
+  const apart = [interruptions && `${number(interruptions)} interrupted`, failures && `failed ${number(failures)} of ${plural((spec.retries ?? 0) + 1, "time")}`];
+  const why = apart.filter(Boolean).join(", ");
+  return why ? `${number(all)}; ${why}` : number(all);
+}
+
+/** How it ended and what it saved, how its processes are started; of an emulated job nearly nothing. */
+function launched(job) {
+  const { spec } = job;
+  const shell = spec.command.length > 2 && spec.command[0] === "sh" && spec.command[1] === "-c";
+  const exit = job.signal === null ? job.exit_code !== null && `exit code ${job.exit_code}` : `signal ${job.signal}`;
+  const perGpu = [spec.cpus && plural(spec.cpus, "CPU core"), spec.memory && `${number(spec.memory / 2 ** 30)} GiB of memory`];
+  return [
+    ["Exit", job.state === "failed" && exit],
+    ["Checkpoints", job.saved_at !== null && `${number(job.checkpoints)}, the newest at ${number(job.samples_saved)} samples, ${moment(job.saved_at)}`],
+    ["Ran", spec.time_limit_s && `${duration(job.running_s)} of ${duration(spec.time_limit_s)} at most`],
+    ["Command", shell ? spec.command[2] : spec.command.join(" ")],
+    ["Folder", spec.working_directory],
+    ["Environment", Object.entries(spec.environment ?? {}).map(([name, value]) => `${name}=${value}`).join(" ")],
+    ["Image", spec.image],
+    ["Per GPU", perGpu.filter(Boolean).join(", ")],
+    ["Preemptible", spec.preemptible === false && "no"],
+  ].filter(([, text]) => text);
+}
+
 /** What the job printed, each line with its node and rank; or why a node's lines are missing. */
 function showOutput(place, found) {
   const text = found.map((line) => `${line.node}${line.rank === undefined ? "" : ` ${line.rank}`} | ${line.problem || line.text}`).join("\n");
@@ -185,6 +211,8 @@ function showOutput(place, found) {
   const shown = place.querySelector("pre") ?? place.appendChild(el("pre", { tabindex: "0", role: "region", "aria-label": "What the job printed" }));
   if (shown.textContent !== text) shown.textContent = text;
 }
+
+const STOPPED = { plan: "stopped", "node-lost": "node lost", "agent-restarted": "agent restarted", interrupted: "interrupted", failed: "failed" };
 
 function runsTable(place) {
   return new Table(place, {
@@ -195,10 +223,12 @@ function runsTable(place) {
       { name: "On", kind: "wide", text: (run) => gang(run.gang) },
       { name: "From", kind: "number", text: (run) => moment(run.started_at) },
       { name: "For", kind: "number", text: (run) => duration((run.ended_at ?? clusterNow()) - run.started_at) },
+      { name: "Samples", kind: "number", text: (run) => `${number(run.samples_from)}–${number(run.samples_to)}` },
       { name: "Predicted", kind: "number", text: (run) => number(run.estimated_throughput) },
       { name: "Measured", kind: "number", text: (run) => number(run.measured_throughput) },
       { name: "Off by", kind: "number", text: offBy },
       { name: "Known by", text: (run) => run.layer ?? "–" },
+      { name: "End", text: (run) => (run.cause?.moved ? "moved" : STOPPED[run.preempted] ?? "–") },
     ],
   });
 }
@@ -222,7 +252,7 @@ function factsTable(place) {
   });
 }
 
-const SKIPPED = new Set(["fact", "at", "job_id", "placement_id", "spec", "workload", "modules", "nodes", "key"]);
+const SKIPPED = new Set(["fact", "at", "job_id", "placement_id", "spec", "workload", "modules", "nodes", "key", "meeting"]);
 const TEXT_MOST = 200;
 
 function inShort(event) {
