@@ -263,7 +263,7 @@ class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):
         return f"hopyard.policy.{_NO_TOKEN.sub('-', self.policy)}.chosen"
 
 
-class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"):
+class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused", omit_defaults=True):
     """The placer found that a placement no longer holds; the job comes back in the next plan."""
 
     entity_field: ClassVar[str] = "placement_id"
@@ -273,7 +273,9 @@ class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"
     plan_id: PlanId
     job_id: JobId
     reason: str
-    cause: Cause | None = None
+    cause: Cause | None = written(None)
+    late: bool = False
+    """its workers were not up in time: for the job that is an interruption"""
 
 
 # ---- nodes ------------------------------------------------------------------------------------------

@@ -179,13 +179,16 @@ def profile_run(job_id: str = JOB, *, place: str = "pf-1", node_id: str = NODE) 
     )
 
 
-def refused(job_id: str = JOB, *, at: float = 0.0, place: str = PLACE) -> PlacementRefused:
+def refused(
+    job_id: str = JOB, *, at: float = 0.0, place: str = PLACE, late: bool = False
+) -> PlacementRefused:
     return PlacementRefused(
         at=at,
         placement_id=PlacementId(place),
         plan_id=PlanId("plan-1"),
         job_id=JobId(job_id),
-        reason="taken back before it started",
+        reason="not up within 60 s" if late else "taken back before it started",
+        late=late,
     )
 
 

@@ -54,7 +54,8 @@ class Placer:
         late = [placed for placed, deadline in self._coming_up() if now >= deadline]
         self._looked = False
         self._timed_out.update(placed.placement_id for placed in late)
-        return _published(refused(placed, "not up in time", now) for placed in late)
+        reason = f"not up within {self._start_timeout_s:g} s"
+        return _published(refused(placed, reason, now, late=True) for placed in late)
 
     def resume(self, now: float) -> Effects:
         self._looked = False

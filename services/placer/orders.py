@@ -10,7 +10,9 @@ def stop_order(placed: Placed, node_id: NodeId, at: float) -> StopOrdered:
     return StopOrdered(at=at, node_id=node_id, placement_id=placed.placement_id, job_id=placed.job_id)
 
 
-def refused(placed: Placed, reason: str, at: float, cause: Cause | None = None) -> PlacementRefused:
+def refused(
+    placed: Placed, reason: str, at: float, cause: Cause | None = None, *, late: bool = False
+) -> PlacementRefused:
     return PlacementRefused(
         at=at,
         placement_id=placed.placement_id,
@@ -18,6 +20,7 @@ def refused(placed: Placed, reason: str, at: float, cause: Cause | None = None) 
         job_id=placed.job_id,
         reason=reason,
         cause=cause,
+        late=late,
     )
 
 

@@ -122,6 +122,10 @@ def refuse(ledger: Ledger, fact: PlacementRefused) -> None:
     record = ledger.jobs.get(fact.job_id)
     if record is not None and record.ordered == fact.placement_id:
         record.ordered = None
+        if fact.late:
+            record.broken = Broken(
+                placement_id=fact.placement_id, outcome=Outcome.INTERRUPTED, reason=fact.reason
+            )
         broken = broken_as(record, fact.placement_id)
         if broken is not None and broken.outcome is Outcome.INTERRUPTED:
             count_interruption(record)

@@ -113,6 +113,17 @@ def test_interruptions_on_the_way_up_count_too() -> None:
     assert [type(fact) for fact in world.tell(refused(place="pl-3"))] == [JobFailed]
 
 
+def test_a_job_that_never_comes_up_in_time_fails() -> None:
+    world = a_job()
+    for number in (1, 2):
+        world.tell(start_ordered(place=f"pl-{number}"))
+        assert world.tell(refused(place=f"pl-{number}", late=True)) == []
+    world.tell(start_ordered(place="pl-3"))
+    [fact] = world.tell(refused(place="pl-3", late=True))
+    assert isinstance(fact, JobFailed)
+    assert fact.reason.endswith("at last: not up within 60 s")
+
+
 # ---- failures
 
 
