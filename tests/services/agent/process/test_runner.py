@@ -26,7 +26,7 @@ async def test_a_job_trains_to_its_end() -> None:
         assert await node.ended() == Completed(P1, 1_000.0)
         assert node.of(Started) == [Started(P1, "", 0.0)]
         assert node.lines() == ["hello"]
-        assert node.runner.running() == ()
+        await node.until(lambda: node.runner.running() == ())
 
 
 async def test_a_gang_meets_where_rank_0_is() -> None:
