@@ -20,6 +20,8 @@ from shared.runtime.settings import PREFIX, load_settings, sources_of
 
 USUAL = {"nodes": "this-machine", "runner": "process"}
 """unless the environment or a settings file says otherwise"""
+OUTPUT = Path("hopyard/output")
+"""where what jobs print is kept, in the folder for the state of programs"""
 CONNECT_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.5
 
@@ -32,9 +34,9 @@ def join(given: Mapping[str, str], say: Say) -> NoReturn:
     environ = environment(os.environ, given)
     settings = _loaded(environ)
     if settings.nodes == USUAL["nodes"]:
-        _check_machine(settings)
+        environ[PREFIX + "NODE"] = _node_name(settings)
     shared = asyncio.run(_shared(settings, say))
-    environ = environ | variables(shared, sources_of(environ))
+    environ |= variables(shared, sources_of(environ))
     _loaded(environ)
     os.execve(sys.executable, [sys.executable, "-P", "-m", "services.agent"], environ)  # noqa: S606 - ourselves
 
@@ -45,10 +47,16 @@ def environment(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[st
         own = sources_of(environ)
     except ValueError as error:
         raise Invalid(str(error)) from None
-    chosen = {name: value for name, value in USUAL.items() if name not in own} | dict(given)
+    usual = {**USUAL, "output_folder": str(_state_folder(environ) / OUTPUT)}
+    chosen = {name: value for name, value in usual.items() if name not in own} | dict(given)
     if "nats_url" not in chosen and "nats_url" not in own:
         chosen["nats_url"] = _my_nats()
     return {**environ, **{PREFIX + name.upper(): value for name, value in chosen.items()}}
+
+
+def _state_folder(environ: Mapping[str, str]) -> Path:
+    """As the XDG base directories have it."""
+    return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
 
 
 def _my_nats() -> str:
@@ -65,9 +73,9 @@ def _loaded(environ: Mapping[str, str]) -> Settings:
         raise Invalid(str(error)) from None
 
 
-def _check_machine(settings: Settings) -> None:
+def _node_name(settings: Settings) -> str:
     try:
-        machine_of(settings)
+        return machine_of(settings).file.name
     except UnfitMachine as error:
         raise Failure(str(error)) from None
 

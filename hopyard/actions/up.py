@@ -10,7 +10,7 @@ import msgspec
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stack_file
 from hopyard.local.processes import Restarts, Say
-from hopyard.local.stack import Listen, Stack, StackSpec, Value, cluster_name, running_stack
+from hopyard.local.stack import Listen, Stack, StackSpec, Value, cluster_name, loopback, running_stack
 from hopyard.local.stacks import listed
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
@@ -66,13 +66,9 @@ def listening(text: str) -> Listen:
         settings = load_settings(os.environ)
     except ValueError as error:
         raise Invalid(str(error)) from None
-    if not (settings.nats_token or settings.nats_user or _loopback(host)):
+    if not (settings.nats_token or settings.nats_user or loopback(host)):
         raise Invalid(f"--listen {text} lets every machine in: set HOPYARD_NATS_TOKEN, for all agents too")
     return Listen(host=host, port=int(port))
-
-
-def _loopback(host: str) -> bool:
-    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _how_to_join(spec: UpSpec, stack: Stack) -> str:

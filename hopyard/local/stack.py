@@ -217,15 +217,26 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
         **dict.fromkeys((*ours, "web_port", "node"), "the stack itself"),
     }
     handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
-    folders = {name: str((spec.data / name.partition("_")[0]).absolute()) for name in FOLDERS}
     return (
-        _variables(folders)
+        _variables(_folders(spec))
         | _variables(spec.settings)
         | os.environ
         | _variables(spec.chosen)
         | _variables(ours)
         | handed_on
     )
+
+
+def _folders(spec: StackSpec) -> dict[str, Value]:
+    """A folder of this machine is none that nodes on others have."""
+    if spec.cluster is None and not loopback(spec.nats.host):
+        return {}
+    return {name: str((spec.data / name.partition("_")[0]).absolute()) for name in FOLDERS}
+
+
+def loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def cluster_name(spec: StackSpec) -> str:

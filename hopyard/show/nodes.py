@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from hopyard.show.columns import Column
 from hopyard.show.tables import state_text
-from hopyard.show.units import brief, withheld
+from hopyard.show.units import brief, in_a_line, withheld
 from schemas.views import NodeView
 
 DEFAULT = ("node", "type", "server", "state", "busy", "heard", "jobs", "note")
@@ -20,7 +20,7 @@ def node_columns() -> Mapping[str, Column[NodeView]]:
         "busy": Column("busy", _busy, right=True, spare=2),
         "heard": Column("heard", _heard, spare=5),
         "jobs": Column("jobs", _holders, spare=4, cut=24, parts="running"),
-        "note": Column("note", _note, spare=2, cut=20),
+        "note": Column("note", _note, spare=2, cut=32),
         "gpus": Column("gpus", lambda view: str(view.node.gpus), right=True),
         "free": Column("free", lambda view: str(view.gpus_free), right=True),
     }
@@ -35,8 +35,9 @@ def _heard(view: NodeView) -> str:
 
 
 def _note(view: NodeView) -> str:
-    """Why it is not in use as a whole."""
-    return "; ".join(part for part in (view.reason, withheld(view.withheld)) if part)
+    """Why it is not in use as a whole; a broken GPU for which it drains is named once."""
+    others = {index: why for index, why in view.withheld.items() if why not in view.reason}
+    return "; ".join(part for part in (in_a_line(view.reason), withheld(others)) if part)
 
 
 def _holders(view: NodeView) -> tuple[str, ...]:

@@ -38,7 +38,9 @@ def withheld(gpus: Mapping[int, str]) -> str:
     reasons: dict[str, list[str]] = {}
     for index in sorted(gpus):
         reasons.setdefault(gpus[index], []).append(str(index))
-    return "; ".join(f"GPU {','.join(indices)} withheld: {reason}" for reason, indices in reasons.items())
+    return in_a_line(
+        "; ".join(f"GPU {','.join(indices)} withheld: {reason}" for reason, indices in reasons.items())
+    )
 
 
 def number(value: float | None) -> str:

@@ -14,7 +14,7 @@ from shared.runtime.settings import PREFIX
 KEY = "settings"
 ANNOUNCER = "admission"
 SHARED = (
-    *("clock_origin", "speed", "seed", "cluster_name"),
+    *("clock_origin", "speed", "seed", "cluster_name", "jobs_folder"),
     *("nats_replicas", "stream_max_bytes", "sample_max_age_real_s", "sample_max_bytes"),
     *("duplicate_window_real_s", "heartbeat_real_s", "node_lease_real_s", "observe_every_s"),
 )
@@ -40,4 +40,6 @@ async def announced(bus: State) -> Shared | None:
 
 def variables(shared: Shared, own: Collection[str]) -> dict[str, str]:
     """The environment that makes them hold, but for those that the process has set itself."""
-    return {PREFIX + name.upper(): str(value) for name, value in shared.items() if name not in own}
+    return {
+        PREFIX + name.upper(): str(value) for name, value in shared.items() if name not in own and value != ""
+    }

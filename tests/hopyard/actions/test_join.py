@@ -13,8 +13,9 @@ NATS = {"nats_url": "nats://head:4222"}
 
 
 def test_an_agent_stands_for_its_machine_and_starts_processes() -> None:
-    assert environment({"PATH": "/bin"}, NATS) == {
-        "PATH": "/bin",
+    assert environment({"XDG_STATE_HOME": "/state"}, NATS) == {
+        "XDG_STATE_HOME": "/state",
+        "HOPYARD_OUTPUT_FOLDER": "/state/hopyard/output",
         "HOPYARD_NODES": "this-machine",
         "HOPYARD_RUNNER": "process",
         "HOPYARD_NATS_URL": "nats://head:4222",
@@ -23,7 +24,7 @@ def test_an_agent_stands_for_its_machine_and_starts_processes() -> None:
 
 def test_the_environment_and_a_settings_file_choose_otherwise(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
-    file.write_text("runner: emulated\nnats_url: nats://other:4222\n")
+    file.write_text("runner: emulated\nnats_url: nats://other:4222\noutput_folder: /logs\n")
     environ = {"HOPYARD_SETTINGS": str(file), "HOPYARD_NODES": "cluster-file"}
     assert environment(environ, {}) == environ
 

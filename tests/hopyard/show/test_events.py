@@ -8,7 +8,7 @@ from hopyard.show.times import Times
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
 from schemas.base import Event
-from schemas.events import FACTS, NodeDrained, Outcome, PreemptReason
+from schemas.events import FACTS, GpusWithheld, NodeDrained, Outcome, PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.plans import Beneficiary, Cause, Measures, Standing
 from tests.fact_builders import failed, gang_formed, preempted, worker_started, worker_stopped
@@ -34,6 +34,15 @@ def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
         assert "memory" not in line
         job_id = getattr(event, "job_id", None)
         assert job_id is None or job_id in line
+
+
+def test_gpus_that_get_no_job_are_named_with_the_reason() -> None:
+    gpus = {3: "in use by process 7", 0: "lost", 1: "lost"}
+    kept = GpusWithheld(at=1.0, node_id=NodeId("n-1"), gpus=gpus)
+    assert fact_line(kept, UNKNOWN).endswith("GPU 0,1 withheld: lost; GPU 3 withheld: in use by process 7")
+    assert fact_line(msgspec.structs.replace(kept, gpus={}), UNKNOWN).endswith(
+        "has all its GPUs for jobs again"
+    )
 
 
 def cause(**fields: object) -> Cause:

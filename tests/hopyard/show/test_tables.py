@@ -95,6 +95,14 @@ def test_a_node_shows_its_busy_gpus_and_their_holders() -> None:
     assert "titan-0" in shown
 
 
+def test_a_node_says_why_some_of_its_gpus_get_no_job() -> None:
+    kept = {0: "in use by process 7\x1b[2J", 1: "lost", 2: "lost"}
+    shown = text_of(nodes_table(replace(node_view(), withheld=kept, reason="GPU 1,2: lost")))
+    assert "GPU 1,2: lost; GPU 0 withheld: in use by process 7" in shown
+    assert "\x1b" not in shown
+    assert "note" not in text_of(nodes_table(node_view()))
+
+
 def test_markup_in_a_users_text_is_text() -> None:
     assert "[bold]oops[/bold]" in text_of(jobs_table(job_view(reason="[bold]oops[/bold]")))
 
