@@ -37,7 +37,7 @@ from schemas.ids import Fingerprint, GpuType, JobId, PlacementId
 from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode
-from services.profiler.needs import Needs, needs_of, open_types
+from services.profiler.needs import Needs, needs_of, types_of
 from services.profiler.runs import added_runs, opening_runs
 from services.profiler.state import PendingRun, State, UnprofiledJob
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
@@ -253,9 +253,11 @@ class Profiler:
             self._asked.discard((fact.workload.fingerprint, gpu_type))
 
     def _verdicts(self, now: float, jobs: dict[JobId, UnprofiledJob]) -> Iterator[Effect]:
-        present = open_types(self.state) if jobs else frozenset()
+        if not jobs:
+            return
+        types = types_of(self.state)
         for job_id, job in jobs.items():
-            needs = needs_of(job, self.state, self._fits, present, self._attempts)
+            needs = needs_of(job, self.state, self._fits, types, self._attempts)
             if not needs.settled:
                 continue
             if needs.usable:

@@ -32,7 +32,7 @@ from schemas.events import (
 from schemas.ids import Fingerprint, GpuType
 from schemas.measurements import Measured
 from services.profiler.modules import objection
-from services.profiler.needs import allowed_types, open_types
+from services.profiler.needs import allowed_types, types_of
 from services.profiler.state import Out, PendingRun, State, UnprofiledJob
 from shared.domain.nodes import fold_node, known_node
 
@@ -107,9 +107,9 @@ def _expect(state: State, fact: ProfilingPlanned | ProfilingAdded) -> None:
 
 
 def _count_away(state: State) -> None:
-    present = open_types(state)
+    types = types_of(state)
     for job in state.jobs.values():
-        away = (gpu_type for gpu_type in allowed_types(job, state) if gpu_type not in present)
+        away = (gpu_type for gpu_type in allowed_types(job, types) if gpu_type not in types.open)
         job.away = {gpu_type: job.away.get(gpu_type, 0) + 1 for gpu_type in away}
 
 

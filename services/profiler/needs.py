@@ -30,19 +30,27 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
         return not self.wanted and not self.pending
 
 
-def open_types(state: State) -> frozenset[GpuType]:
-    """Types of which some node may start something now."""
-    return frozenset([known.node.gpu_type for known in state.nodes.values() if known.usable])
+class Types(msgspec.Struct, frozen=True):
+    seen: tuple[GpuType, ...]
+    """all that were ever there, in alphabetical order"""
+    open: frozenset[GpuType]
+    """those of which some node may start something now"""
 
 
-def allowed_types(job: UnprofiledJob, state: State) -> tuple[GpuType, ...]:
+def types_of(state: State) -> Types:
+    nodes = state.nodes.values()
+    return Types(
+        seen=tuple(sorted({known.node.gpu_type for known in nodes})),
+        open=frozenset([known.node.gpu_type for known in nodes if known.usable]),
+    )
+
+
+def allowed_types(job: UnprofiledJob, types: Types) -> tuple[GpuType, ...]:
     """Those the user named, or all that were ever seen, in alphabetical order."""
-    return job.spec.gpu_types or tuple(sorted({known.node.gpu_type for known in state.nodes.values()}))
+    return job.spec.gpu_types or types.seen
 
 
-def needs_of(
-    job: UnprofiledJob, state: State, fits: Modules, present: frozenset[GpuType], patience: int
-) -> Needs:
+def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, patience: int) -> Needs:
     """What is known about `job` on each type.
 
     A type without an open node is waited for during `patience` rounds if the job names it, or if there is
@@ -55,7 +63,7 @@ def needs_of(
     wanted: list[GpuType] = []
     away: list[GpuType] = []
     pending = False
-    for gpu_type in allowed_types(job, state):
+    for gpu_type in allowed_types(job, types):
         modules = published.get(gpu_type) or fits.get((job.fingerprint, gpu_type))
         if modules is not None:
             usable[gpu_type] = modules
@@ -64,7 +72,7 @@ def needs_of(
         elif (reason := _objection(job, state, gpu_type)) is not None:
             out[gpu_type] = reason
         else:
-            (wanted if gpu_type in present else away).append(gpu_type)
+            (wanted if gpu_type in types.open else away).append(gpu_type)
     failed = bool(out)
     for gpu_type in away:
         if job.away.get(gpu_type, 0) < patience and (job.spec.gpu_types or not usable):

@@ -8,7 +8,7 @@ import msgspec
 from schemas.cluster import Node
 from schemas.events import ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
-from services.profiler.needs import Modules, needs_of, open_types
+from services.profiler.needs import Modules, needs_of, types_of
 from services.profiler.state import State, UnprofiledJob
 
 PREFIX = "profile-"
@@ -70,9 +70,11 @@ def _lacking(
     state: State, fits: Modules, patience: int, *, idle_only: bool
 ) -> Iterator[tuple[JobId, UnprofiledJob, GpuType]]:
     """What each job waits for."""
-    present = open_types(state) if state.jobs else frozenset()
+    if not state.jobs:
+        return
+    types = types_of(state)
     for job_id, job in state.jobs.items():
-        for gpu_type in needs_of(job, state, fits, present, patience).wanted:
+        for gpu_type in needs_of(job, state, fits, types, patience).wanted:
             if not (idle_only and gpu_type in job.added):
                 yield job_id, job, gpu_type
 

@@ -32,7 +32,6 @@ from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
 from services.planner.core.judging import Judging
 from services.planner.core.keeping import kept
-from services.planner.core.leaving import closed
 from services.planner.core.publication import Frame, published
 from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State
@@ -50,7 +49,7 @@ from services.planner.core.tasks import (
     Unfit,
 )
 from services.planner.core.triggers import is_a_plans_own, trigger_of
-from services.planner.core.viewing import Memo, idle_gpus, view_of, waiting
+from services.planner.core.viewing import Memo, closed_nodes, idle_gpus, view_of, waiting
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
@@ -231,7 +230,7 @@ class Planner:
         least = [self.state.jobs[job_id].demand[0] for job_id in waiting(self.state)]
         if not least:
             return None
-        idle = idle_gpus(self.state, self._memo, closed(self.state, now, self._settings))
+        idle = idle_gpus(self.state, self._memo, closed_nodes(self.state, now, self._settings, self._memo))
         if call is Call.FRAGMENT:
             return PlanKind.FRAGMENT if min(least) <= idle else None
         return PlanKind.FRAGMENT if sum(least) <= idle else PlanKind.FIRST
@@ -242,7 +241,7 @@ class Planner:
         assert self._token is not None, "only the leader plans"
         assert self._making is None, "one plan at a time"
         self._schedule.begun(call)
-        shut = closed(self.state, now, self._settings)
+        shut = closed_nodes(self.state, now, self._settings, self._memo)
         stays = staying(self.state, now, self._settings, shut) if kind is PlanKind.FIRST else Stays()
         view = view_of(
             self.state,

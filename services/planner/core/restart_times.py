@@ -4,7 +4,7 @@ A restart has two parts: from the order to stop until the GPUs are free, and fro
 until the gang is up. What is believed beforehand counts as one more observation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -39,28 +39,26 @@ class Restart(msgspec.Struct, frozen=True, array_like=True):
 
 class RestartTimes(msgspec.Struct, kw_only=True):
     known: dict[Fingerprint, dict[GpuType, Restart]] = {}
+    """what is known of a workload is replaced, never changed"""
     longest_start_s: float = 0.0
     """that was ever observed"""
     longest_stop_s: float = 0.0
 
     def started(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
-        own = self._own(workload)
         self.longest_start_s = max(self.longest_start_s, seconds)
-        for gpu_type in types:
-            known = own.get(gpu_type, Restart())
-            own[gpu_type] = Restart(known.start.with_one(seconds), known.stop)
+        self._learn(workload, types, lambda known: Restart(known.start.with_one(seconds), known.stop))
 
     def stopped(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
-        own = self._own(workload)
         self.longest_stop_s = max(self.longest_stop_s, seconds)
-        for gpu_type in types:
-            known = own.get(gpu_type, Restart())
-            own[gpu_type] = Restart(known.start, known.stop.with_one(seconds))
+        self._learn(workload, types, lambda known: Restart(known.start, known.stop.with_one(seconds)))
 
-    def _own(self, workload: Fingerprint) -> dict[GpuType, Restart]:
+    def _learn(
+        self, workload: Fingerprint, types: Iterable[GpuType], learn: Callable[[Restart], Restart]
+    ) -> None:
         while workload not in self.known and len(self.known) >= WORKLOADS_REMEMBERED:
             del self.known[next(iter(self.known))]
-        return self.known.setdefault(workload, {})
+        own = self.known.get(workload, {})
+        self.known[workload] = own | {one: learn(own.get(one, Restart())) for one in types}
 
     def expected_s(self, workload: Fingerprint, before_s: float) -> dict[GpuType, float]:
         """Seconds of running that a restart takes, for the types on which the workload ran."""

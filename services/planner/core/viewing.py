@@ -8,6 +8,9 @@ import msgspec
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
 from schemas.plans import Placement, PlanKind
+from schemas.settings import Settings
+from services.planner.core.leaving import NONE, closed
+from services.planner.core.restart_times import Restart
 from services.planner.core.state import State, TrackedJob, types_of
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.solver.effort import Effort
@@ -25,6 +28,8 @@ class Memo(msgspec.Struct, kw_only=True):
 
     node_facts: int = -1
     """`State.node_facts` when the fields below were computed"""
+    leave: bool = False
+    """whether some node goes away one day"""
     types: tuple[GpuType, ...] = ()
     """GPU types of all nodes, in alphabetical order"""
     whole: tuple[ViewNode, ...] = ()
@@ -46,6 +51,8 @@ class Memo(msgspec.Struct, kw_only=True):
     """what is the same of a job in view after view"""
     places: dict[PlacementId, "PlacedJob"] = {}
     """of the last view, or of the one in the making: where each placement's job is"""
+    restarts: dict[Fingerprint, tuple[dict[GpuType, Restart], dict[GpuType, float]]] = {}
+    """what was known of a workload's restarts, and what they are expected to take"""
     places_before: dict[PlacementId, "PlacedJob"] = {}
     """of the view before it"""
 
@@ -105,7 +112,7 @@ def view_of(
         jobs_present=len(state.jobs),
         effort=effort,
         restart_s=restart_s,
-        restarts_s=_restarts_s(state, names, restart_s),
+        restarts_s=_restarts_s(state, names, restart_s, memo),
         memory=state.memory if state.memory_of == policy else b"",
     )
 
@@ -143,11 +150,20 @@ def _gpus(placements: Iterable[Placement]) -> dict[NodeId, int]:
 
 
 def _restarts_s(
-    state: State, jobs: Iterable[JobId], before_s: float
+    state: State, jobs: Iterable[JobId], before_s: float, memo: Memo
 ) -> dict[Fingerprint, dict[GpuType, float]]:
-    workloads = dict.fromkeys(state.jobs[job_id].workload for job_id in jobs)
-    found = {workload: state.restarts.expected_s(workload, before_s) for workload in workloads}
-    return {workload: by_type for workload, by_type in found.items() if by_type}
+    known, found = state.restarts.known, {}
+    if len(memo.restarts) > len(known):
+        memo.restarts = {}
+    for workload in dict.fromkeys([state.jobs[job_id].workload for job_id in jobs]):
+        own = known.get(workload)
+        if own:
+            before = memo.restarts.get(workload)
+            if before is None or before[0] is not own:
+                before = own, state.restarts.expected_s(workload, before_s)
+                memo.restarts[workload] = before
+            found[workload] = before[1]
+    return found
 
 
 def plannable(state: State) -> list[JobId]:
@@ -172,10 +188,17 @@ def idle_gpus(state: State, memo: Memo | None = None, closed: frozenset[NodeId] 
     return idle
 
 
+def closed_nodes(state: State, at: float, settings: Settings, memo: Memo) -> frozenset[NodeId]:
+    """See `leaving`; most clusters have no node that leaves."""
+    _look_at_nodes(state, memo)
+    return closed(state, at, settings) if memo.leave else NONE
+
+
 def _look_at_nodes(state: State, memo: Memo) -> None:
     if memo.node_facts == state.node_facts:
         return
     memo.node_facts = state.node_facts
+    memo.leave = any(record.node.until is not None for record in state.nodes.values())
     memo.types = tuple(sorted({record.node.gpu_type for record in state.nodes.values()}))
     memo.whole = tuple(
         ViewNode(
