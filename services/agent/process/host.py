@@ -61,5 +61,5 @@ class Host(msgspec.Struct, kw_only=True):
         return {controller: str(folder) for controller, folder in folders.items()}
 
     def variable(self, order: StartOrdered) -> str:
-        """As all processes of a worker have it, and no others."""
-        return f"HOPJOB_PLACEMENT={order.placement_id}"
+        """How a variable begins that all processes of a worker have, and those of no other node's."""
+        return f"HOPJOB_LAST={self.folders.worker(order.placement_id)}/"

@@ -27,7 +27,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Walk(msgspec.Struct):
-    """The processes of one worker. `variable`: `NAME=VALUE`, as all of them have it and no other process."""
+    """The processes of one worker. `variable`: how one begins that all of them have, and no other process."""
 
     variable: str
     ranks: list[Identity] = []
@@ -70,8 +70,8 @@ class Walk(msgspec.Struct):
 
 
 def has_variable(pid: int, variable: str) -> bool:
-    """Whether `NAME=VALUE` was in the environment that the process began with."""
-    return variable.encode() in environment_of(pid).split(b"\0")
+    """Whether one that begins so, `NAME=VAL…`, was in the environment that the process began with."""
+    return any(one.startswith(variable.encode()) for one in environment_of(pid).split(b"\0"))
 
 
 def take_in_orphans() -> bool:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -43,10 +43,10 @@ def short_folder() -> Iterator[Path]:
 
 
 class RunningNode:
-    """A runner on this machine, what it reported and what its jobs printed."""
+    """A runner on this machine, what it reported and what its jobs printed. `installed`: with the plug-in."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
-        self.folders = Folders(folder / "run", folder / "jobs", STANDIN)
+    def __init__(self, folder: Path, *, installed: bool = False, **settings: Any) -> None:  # noqa: ANN401 - fields
+        self.folders = Folders(folder / "run", folder / "jobs", None if installed else STANDIN)
         self.settings = msgspec.convert({"observe_every_s": 0.5, "template": False} | settings, Settings)
         self.reports: list[Report] = []
         self.printed: list[tuple[JobId, int, str]] = []
@@ -112,7 +112,7 @@ class RunningNode:
 
 
 @contextlib.asynccontextmanager
-async def running_node(**settings: object) -> AsyncIterator[RunningNode]:
+async def running_node(**settings: Any) -> AsyncIterator[RunningNode]:  # noqa: ANN401 - fields
     """Nothing is left of it at the end: no process, no group, no socket, nothing of a worker."""
     with short_folder() as folder:
         node = RunningNode(folder, **settings)
@@ -170,7 +170,11 @@ def _environment(path: Path) -> bytes:
 
 
 def order(
-    *words: str, gpus: int = 1, name: str = "p1", command: Sequence[str] | None = None, **more: object
+    *words: str,
+    gpus: int = 1,
+    name: str = "p1",
+    command: Sequence[str] | None = None,
+    **more: Any,  # noqa: ANN401 - fields
 ) -> StartOrdered:
     """Of a rank in plain Python that does what `words` say; `more`: fields of the order, and of its job."""
     fields = {key: more.pop(key) for key in list(more) if key in StartOrdered.__struct_fields__}

@@ -71,6 +71,17 @@ async def test_it_goes_too_where_there_are_no_control_groups(monkeypatch: pytest
         assert processes_of(node.folders) == []
 
 
+async def test_a_worker_of_the_same_name_elsewhere_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.agent.process.runner.groups_of", lambda _: None)
+    async with running_node() as one, running_node() as other:
+        await one.trained(order("forever"))
+        await other.trained(order("child", "exit=1"))
+        assert isinstance(await other.ended(), Failed)
+        assert one.last() is None
+        one.runner.stop(P1)
+        assert isinstance(await one.ended(), Stopped)
+
+
 @pytest.mark.skipif(not has_groups("memory"), reason="no control group of memory to be had here")
 async def test_who_takes_more_memory_than_it_asked_for_fails() -> None:
     async with running_node() as node:

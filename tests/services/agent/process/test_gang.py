@@ -1,0 +1,262 @@
+"""The gang as a state machine: no process, no clock, no socket."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.events import StartOrdered
+from schemas.ids import NodeId
+from services.agent.process.gang import words
+from services.agent.process.gang.effects import (
+    Actions,
+    Due,
+    Kill,
+    Last,
+    Print,
+    Ring,
+    Say,
+    Spawn,
+    Tell,
+    Terminate,
+)
+from services.agent.process.gang.machine import LAST_WORDS_S, Gang, GangState
+from services.agent.process.gang.verdicts import End, Memory
+from services.agent.tasks import (
+    Completed,
+    Failed,
+    Interrupted,
+    LastReport,
+    Observed,
+    Profiled,
+    Saved,
+    Started,
+    Stopped,
+)
+from tests.services.agent.agent_bench import HERE, node, start
+from tests.services.agent.process.process_bench import P1, order
+
+CLEAN, KILLED = End(code=0), End(signal=signal.SIGKILL)
+BEFORE = NodeId("a")
+
+
+def a_gang(of: StartOrdered | None = None, *, speaks: bool = True, port: int | None = None) -> Gang:
+    return Gang(of or order(gpus=2), speaks=speaks, host="h", port=port, observe_every_s=10.0)
+
+
+def trained(of: StartOrdered | None = None) -> Gang:
+    gang = a_gang(of)
+    gang.begin()
+    for rank in gang.ranks:
+        gang.heard(rank, words.Hello(P1, rank, 1, attached=True))
+        gang.heard(rank, words.Up(port=7 if rank == 0 else None, samples=40.0, elastic=True))
+    gang.train("h:7")
+    return gang
+
+
+def last_of(actions: Actions) -> LastReport | None:
+    return next((action.report for action in actions if isinstance(action, Last)), None)
+
+
+def test_it_is_up_once_all_its_ranks_are() -> None:
+    gang = a_gang()
+    assert gang.begin() == [Spawn("")]
+    assert gang.heard(1, words.Up(samples=40.0)) == []
+    assert gang.heard(0, words.Up(port=7, samples=40.0)) == [Say(Started(P1, "h:7", 40.0))]
+    assert gang.train("h:7") == [Tell(words.go("h:7"))]
+    assert gang.train("h:7") == []
+
+
+def test_a_follower_has_the_ranks_after_those_before_it_and_no_meeting() -> None:
+    gang = a_gang(start(gang=[(node(BEFORE), 3), (node(HERE), 2)]))
+    assert list(gang.ranks) == [3, 4]
+    gang.heard(3, words.Up())
+    assert gang.heard(4, words.Up(samples=8.0)) == [Say(Started(P1, "", 8.0))]
+
+
+def test_what_comes_after_a_rank_reconnects_is_said_to_it_again() -> None:
+    gang = trained()
+    assert gang.heard(1, words.Hello(P1, 1, 1, attached=True)) == [Tell(words.go("h:7"), 1)]
+    gang.stop()
+    assert gang.heard(1, words.Hello(P1, 1, 1, attached=True)) == [Tell(words.stop(), 1)]
+
+
+def test_a_stop_lasts_as_long_as_its_job_asks_and_at_least_as_long_as_saving_takes() -> None:
+    gang = trained(order(grace_s=4.0))
+    gang.heard(0, words.Kept(80.0, seconds=10.0))
+    assert gang.stop() == [Tell(words.stop()), Terminate(), Ring(Due.GRACE, 22.5)]
+    assert gang.stop() == []
+    assert gang.rang(Due.GRACE) == [Kill()]
+    assert last_of(gang.ended(0, KILLED)) == Stopped(P1, 80.0)
+
+
+def test_one_bad_end_gives_the_others_a_moment() -> None:
+    gang = trained()
+    assert gang.ended(1, End(code=3, lines=("a", "b"))) == [Ring(Due.LAST_WORDS, LAST_WORDS_S)]
+    assert gang.rang(Due.LAST_WORDS) == [Kill()]
+    assert last_of(gang.ended(0, KILLED)) == Failed(P1, "rank 1 ended with exit code 3\na\nb", exit_code=3)
+
+
+def test_a_good_end_lets_the_others_go_on() -> None:
+    gang = trained()
+    gang.heard(1, words.CompletedWord(1_000.0))
+    assert gang.ended(1, CLEAN) == []
+    gang.heard(0, words.CompletedWord(1_000.0))
+    assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
+
+
+def test_who_failed_says_more_than_who_lost_it() -> None:
+    gang = trained()
+    gang.heard(0, words.LostWord("connection closed by peer"))
+    gang.ended(0, End(code=75))
+    gang.heard(1, words.FailedWord("KeyError: 'x'"))
+    assert last_of(gang.ended(1, End(code=1))) == Failed(P1, "rank 1 failed: KeyError: 'x'", exit_code=1)
+
+
+def test_the_first_to_be_killed_explains_who_failed_after_it() -> None:
+    gang = trained()
+    gang.heard(0, words.Kept(80.0))
+    gang.ended(1, KILLED)
+    last = last_of(gang.ended(0, End(code=1)))
+    assert last == Interrupted(P1, "rank 1 was ended by SIGKILL", 80.0, None, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        (End(signal=signal.SIGKILL, memory=Memory.NODE_FULL), Interrupted),
+        (End(signal=signal.SIGKILL, memory=Memory.OVER_LIMIT), Failed),
+        (End(code=1, disk_full="/run"), Interrupted),
+        (End(code=137), Interrupted),
+        (End(code=143), Interrupted),
+        (End(code=130), Failed),
+        (End(), Interrupted),
+    ],
+)
+def test_whose_fault_an_end_is(end: End, kind: type) -> None:
+    assert isinstance(last_of(trained(order()).ended(0, end)), kind)
+
+
+def test_who_was_made_to_stop_by_somebody_else_keeps_what_it_saved() -> None:
+    gang = trained(order())
+    gang.heard(0, words.StoppedWord(160.0))
+    last = last_of(gang.ended(0, CLEAN))
+    assert isinstance(last, Interrupted)
+    assert last.samples_done == 160.0
+
+
+def test_a_stop_beside_a_failure_does_not_hide_it() -> None:
+    gang = trained()
+    gang.stop()
+    gang.heard(1, words.FailedWord("ValueError"))
+    gang.ended(1, End(code=1))
+    assert isinstance(last_of(gang.ended(0, KILLED)), Failed)
+
+
+def test_a_stop_before_anything_began_begins_nothing() -> None:
+    gang = a_gang(order(samples_done=8.0))
+    assert last_of(gang.stop()) == Stopped(P1, 8.0)
+    assert gang.begin() == []
+
+
+def test_a_measurement_out_of_gpu_memory_fails_for_good() -> None:
+    gang = a_gang(order(profile_iterations=10))
+    gang.begin()
+    gang.heard(0, words.FailedWord("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"))
+    last = last_of(gang.ended(0, End(code=1)))
+    assert isinstance(last, Failed)
+    assert last.lasting
+
+
+def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
+    gang = a_gang(order(profile_iterations=2))
+    gang.begin()
+    assert gang.heard(0, words.Up(samples=0.0)) == [Say(Started(P1, "", None))]
+    two = (0.1, 0.2)
+    gang.heard(0, words.Times(two, two, two, two, two, 9.0))
+    last = last_of(gang.ended(0, CLEAN))
+    assert isinstance(last, Profiled)
+    assert last.measured.parameters == 9.0
+
+
+def test_a_rigid_script_that_ends_well_is_complete() -> None:
+    gang = a_gang(order())
+    gang.begin()
+    gang.heard(0, words.Hello(P1, 0, 1))
+    gang.heard(0, words.Up(samples=0.0))
+    gang.train("")
+    assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
+
+
+def test_checkpoints_that_are_damaged_or_cannot_be_written_are_said() -> None:
+    gang = trained(order())
+    assert isinstance(gang.heard(0, words.Damaged("80.pt", "bad magic"))[0], Print)
+    assert isinstance(gang.heard(0, words.Unsaved("No space left on device"))[0], Print)
+    assert gang.heard(0, words.Kept(80.0, why="stop")) == []
+    assert gang.heard(0, words.Kept(80.0)) == [Say(Saved(P1, 80.0))]
+
+
+def test_observations_last_as_long_as_all_before_them() -> None:
+    gang = trained()
+    ran = words.Ran(0.0, 5.0, 50.0, 16.0, ((0.1,), (0.2,)), ((0.0,), (0.3,)))
+    seen = [action.report for _ in range(8) for action in gang.heard(0, ran) if isinstance(action, Say)]
+    assert [one.seconds for one in seen if isinstance(one, Observed)] == [10.0, 10.0, 20.0]
+    first = seen[0]
+    assert isinstance(first, Observed)
+    assert first.stretch.throughput == 160.0
+    assert first.stretch.data_s == {HERE: (0.1, 0.1, 0.2, 0.2)}
+    assert first.stretch.wait_s == {HERE: (0.0, 0.0, 0.3, 0.3)}
+
+
+def test_lines_that_are_no_words_are_named_and_later_words_passed_over() -> None:
+    assert words.word_of(b'{"tomorrow": {}}') is None
+    assert words.word_of(b'{"stopped": {"samples": 3, "more": 1}}') == words.StoppedWord(3.0)
+    for line in (b"", b"{", b"[]", b'{"hello": {}}', b'{"up": 3}', b"\xff"):
+        with pytest.raises(words.NotAWord):
+            words.word_of(line)
+        assert words.written_word(line) is None
+
+
+# ---- whatever happens
+
+WORDS = st.sampled_from(
+    [
+        words.Hello(P1, 0, 1, attached=True),
+        words.Up(port=1, samples=0.0, elastic=True),
+        words.Kept(8.0, 0.1),
+        words.Ran(8.0, 0.5, 5, 16),
+        words.StoppedWord(8.0),
+        words.CompletedWord(1_000.0),
+        words.FailedWord("x"),
+        words.LostWord("y"),
+    ]
+)
+ENDS = st.sampled_from([CLEAN, KILLED, End(code=1), End(), End(code=75)])
+HAPPENINGS = st.one_of(
+    st.tuples(st.just("heard"), st.integers(0, 1), WORDS),
+    st.tuples(st.just("train"), st.just("h:1")),
+    st.tuples(st.just("stop")),
+    st.tuples(st.just("rang"), st.sampled_from(list(Due))),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(HAPPENINGS, max_size=12), st.permutations([0, 1]), st.tuples(ENDS, ENDS))
+def test_every_gang_has_one_last_report_once_its_ranks_have_ended(
+    happenings: list[tuple[object, ...]], ranks: list[int], ends: tuple[End, End]
+) -> None:
+    gang = a_gang()
+    reports = list(_lasts(gang.begin()))
+    for name, *arguments in happenings:
+        reports += _lasts(getattr(gang, str(name))(*arguments))
+    assert reports == []
+    for rank in ranks:
+        reports += _lasts(gang.ended(rank, ends[rank]))
+    assert len(reports) == 1
+    assert gang.state is GangState.GONE
+
+
+def _lasts(actions: Actions) -> Iterator[LastReport]:
+    return (action.report for action in actions if isinstance(action, Last))

@@ -1,0 +1,133 @@
+"""What is started for a rank: its command and its environment."""
+
+import msgspec
+import pytest
+
+from schemas.events import StartOrdered
+from schemas.ids import GpuType, NodeId
+from services.agent.process import containers
+from services.agent.process.launch import Ground, command_of, environment, inherited, script_of, search_path
+from tests.services.agent.agent_bench import HERE, node, start
+from tests.services.agent.process.process_bench import order
+
+GROUND = Ground(socket="/s", plugin="/plugin", checkpoints="/c", gpus=("GPU-1", "GPU-2"), host="10.0.0.7")
+
+
+@pytest.mark.parametrize(
+    ("command", "started"),
+    [
+        ("python train.py --x 1", "python -m hopjob train.py --x 1"),
+        ("/opt/env/bin/python3.11 -u -m lab.train", "/opt/env/bin/python3.11 -u -m hopjob -m lab.train"),
+        ("python -c pass", ""),
+        ("python -m", ""),
+        ("python -I train.py", ""),
+        ("python", ""),
+        ("./train.sh", ""),
+        ("torchrun train.py", ""),
+        ("pythonista train.py", ""),
+    ],
+)
+def test_a_python_script_is_started_under_the_plug_in(command: str, started: str) -> None:
+    script = script_of(command.split())
+    assert (" ".join(script.command) if script else "") == started
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("python train.py --name 'a b'", ("python", "train.py", "--name", "a b")),
+        ("cd /x && python train.py", None),
+        ("FOO=1 python train.py", None),
+        ("python train.py > log", None),
+        ("python 'train.py", None),
+        ("python $SCRIPT", None),
+    ],
+)
+def test_a_line_of_words_needs_no_shell(line: str, words: tuple[str, ...] | None) -> None:
+    command = ("sh", "-c", line)
+    assert command_of(order(command=command), "/c") == (words or command)
+
+
+def test_placeholders_are_filled_and_other_braces_left() -> None:
+    command = (
+        "python",
+        "t.py",
+        "--lr={learning_rate}",
+        "{checkpoint}/{gpus}/{batch_size}/{samples}",
+        '{"a": 1}',
+    )
+    of = order(command=command, gpus=2, learning_rate=0.1)
+    assert command_of(of, "/c")[2:] == ("--lr=0.1", "/c/2/32/1000", '{"a": 1}')
+
+
+def variables(of: StartOrdered, rank: int = 0, ground: Ground = GROUND, meeting: str = "") -> dict[str, str]:
+    return environment(of, rank, ground, last="/l", meeting=meeting)
+
+
+def test_a_rank_knows_its_place_in_the_gang() -> None:
+    of = start(gang=[(node(NodeId("a")), 3), (node(HERE), 2)])
+    found = variables(of, rank=4)
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "CUDA_VISIBLE_DEVICES")
+    assert [found[name] for name in names] == ["4", "1", "5", "2", "1", "GPU-1,GPU-2"]
+    assert "HOPJOB_PROFILE" not in found
+    assert "MASTER_ADDR" not in found
+
+
+def test_slots_of_a_cpu_see_no_gpu_and_have_one_thread() -> None:
+    slots = msgspec.structs.replace(GROUND, gpus=None)
+    found = variables(order(), ground=slots)
+    assert (found["CUDA_VISIBLE_DEVICES"], found["OMP_NUM_THREADS"]) == ("", "1")
+    assert variables(order(cpus=4.0), ground=slots)["OMP_NUM_THREADS"] == "4"
+    assert "OMP_NUM_THREADS" not in variables(order())
+
+
+def test_a_job_cannot_say_who_its_ranks_are_and_may_say_the_rest() -> None:
+    of = order(environment={"RANK": "7", "DATA": "/data", "PYTHONPATH": "/lib"})
+    found = variables(of)
+    assert (found["RANK"], found["DATA"]) == ("0", "/data")
+    assert search_path(GROUND, found) == "/plugin:/lib"
+
+
+def test_nothing_of_the_agent_is_handed_on_but_what_is_no_secret() -> None:
+    of_agent = {
+        "HOPYARD_NATS_TOKEN": "x",
+        "HOPJOB_ID": "j",
+        "PYTHONPATH": "/ours",
+        "PATH": "/bin",
+        "LANG": "C",
+    }
+    assert inherited(of_agent) == {"PATH": "/bin", "LANG": "C"}
+
+
+def test_ranks_of_a_command_meet_as_they_are_used_to() -> None:
+    found = variables(order(gpus=2), meeting="10.0.0.7:4711")
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("10.0.0.7", "4711")
+
+
+def test_the_interface_is_for_both_libraries() -> None:
+    found = variables(order(), ground=msgspec.structs.replace(GROUND, network_interface="ib0"))
+    assert found["GLOO_SOCKET_IFNAME"] == found["NCCL_SOCKET_IFNAME"] == "ib0"
+
+
+def test_a_container_sees_its_folders_its_gpus_and_its_variables() -> None:
+    spec = order(image="torch:2", memory=1e9, cpus=1.5, working_directory="/w").spec
+    container = containers.Container(
+        engine="/usr/bin/docker",
+        name="hopyard-p1-0",
+        user="5:6",
+        variables=("RANK",),
+        folders=("/w", "/c", "/w"),
+        gpus=("GPU-1", "GPU-2"),
+    )
+    words = containers.wrapped(container, spec, ("python", "-m", "hopjob", "t.py"))
+    assert words[:2] == ("/usr/bin/docker", "run")
+    assert words[-5:] == ("torch:2", "python", "-m", "hopjob", "t.py")
+    assert {"--memory=1000000000", "--cpus=1.5", "--volume=/c:/c", "--env=RANK", "--user=5:6"} <= set(words)
+    assert '--gpus="device=GPU-1,GPU-2"' in words
+    assert words.count("--volume=/w:/w") == 1
+    of_podman = containers.wrapped(msgspec.structs.replace(container, engine="podman"), spec, ("x",))
+    assert "--device=nvidia.com/gpu=GPU-1" in of_podman
+
+
+def test_a_gpu_type_is_named() -> None:
+    assert variables(order())["HOPJOB_GPU_TYPE"] == GpuType("t4")

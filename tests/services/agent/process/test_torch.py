@@ -1,0 +1,92 @@
+"""The runner with the plug-in itself: ranks that train with torch, started one by one and forked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.events import StartOrdered
+from schemas.ids import JobId, PlacementId
+from services.agent.tasks import Completed, Failed, Observed, Profiled, Saved, Stopped
+from tests.services.agent.process.process_bench import P1, RunningNode, left_of, order, short_folder
+from tests.torch_python import torch_python
+
+pytestmark = pytest.mark.torch
+
+SCRIPT = """
+import sys, time
+import torch
+import hopjob
+
+data = torch.utils.data.TensorDataset(torch.randn(256, 8), torch.randint(0, 2, (256,)))
+loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True)
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = hopjob.attach(model, optimizer)
+print("attached", job.rank, job.world, flush=True)
+for inputs, labels in job.batches(loader):
+    if "fail" in sys.argv:
+        raise ValueError("no such label")
+    torch.nn.functional.cross_entropy(job.model(inputs), labels).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.01)
+"""
+
+
+def training(
+    folder: Path,
+    *words: str,
+    samples: float = 1e9,
+    **more: Any,  # noqa: ANN401 - fields
+) -> StartOrdered:
+    (folder / "train.py").write_text(SCRIPT)
+    return order(
+        command=(str(torch_python()), "train.py", *words),
+        working_directory=str(folder),
+        samples=samples,
+        checkpoint_interval_s=0.5,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("template", [False, True])
+async def test_a_gang_is_stopped_and_goes_on_with_another_number_of_ranks(*, template: bool) -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder, installed=True, template=template)
+        await node.begin()
+        await node.trained(training(folder, gpus=2))
+        await node.until(lambda: node.of(Saved) and node.of(Observed))
+        assert sorted(node.lines(0) + node.lines(1)) == ["attached 0 2", "attached 1 2"]
+        node.runner.stop(P1)
+        stopped = await node.ended()
+        assert isinstance(stopped, Stopped)
+        again = training(
+            folder,
+            name="p2",
+            job_id=JobId("job-of-p1"),
+            samples=stopped.samples_done + 640,
+            learning_rate=0.05,
+        )
+        await node.trained(again)
+        assert node.ups(PlacementId("p2"))[0].samples_restored == stopped.samples_done
+        assert isinstance(await node.ended(PlacementId("p2")), Completed)
+        await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_a_script_is_measured_and_what_it_raises_is_its_fault() -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder, installed=True, template=True)
+        await node.begin()
+        node.runner.start(training(folder, profile_iterations=10), (0,))
+        measured = await node.ended()
+        assert isinstance(measured, Profiled)
+        assert len(measured.measured.iteration_s) == 10
+        await node.trained(training(folder, "fail", name="p2"))
+        failed = await node.ended(PlacementId("p2"))
+        assert isinstance(failed, Failed)
+        assert failed.reason.startswith("rank 0 failed: ValueError: no such label")
+        assert failed.exit_code == 1
+        await node.end()
+        assert left_of(node.folders) == []
