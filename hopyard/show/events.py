@@ -17,6 +17,8 @@ STOPPED = {
     facts.PreemptReason.FAILED: "failed, to be tried again,",
 }
 """of reasons that are no plan's"""
+SAVED = frozenset({facts.Outcome.CHECKPOINTED, facts.Outcome.COMPLETED})
+"""outcomes that say how far a worker came"""
 NAMED_AT_MOST = 3
 """measurements of a round that are named"""
 WHO_WIDTH = 22
@@ -155,7 +157,7 @@ def _start_ordered(fact: facts.StartOrdered) -> str:
 
 
 def _stopped(fact: facts.WorkerStopped) -> str:
-    at = f" at {number(fact.samples_done)} samples" if fact.leads else ""
+    at = f" at {number(fact.samples_done)} samples" if fact.leads and fact.outcome in SAVED else ""
     how = exit_text(fact.exit_code, fact.signal)
     return f"gone from {fact.node_id}, {fact.outcome}{at}{f' ({how})' if how else ''}{_colon(fact.reason)}"
 
@@ -166,7 +168,7 @@ def _colon(reason: str) -> str:
 
 def _up(fact: facts.WorkerStarted) -> str:
     restored = fact.samples_restored
-    from_there = "" if restored is None else f", restored at {number(restored)} samples"
+    from_there = "" if not restored else f", restored at {number(restored)} samples"
     return f"up on {fact.node_id}, GPU {','.join(map(str, fact.gpu_indices))}{from_there}"
 
 

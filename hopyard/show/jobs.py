@@ -86,10 +86,11 @@ def exit_text(exit_code: int | None, signal_number: int | None) -> str:
 
 def _restarts(job: JobView) -> str:
     """How many, and what they were for where no plan made them."""
-    of = f" of {job.spec.retries + 1} times" if job.spec.retries else ""
+    retries = job.spec.retries
+    allowed = f", {retries} {'retry' if retries == 1 else 'retries'} allowed"
     parts = (
         f"{job.interruptions} interrupted" if job.interruptions else "",
-        f"failed {job.failures}{of}" if job.failures and job.restarts else "",
+        f"{job.failures} failed{allowed}" if job.failures and retries else "",
     )
     why = ", ".join(filter(None, parts))
     return f"{job.restarts} ({why})" if why else str(job.restarts)
@@ -144,7 +145,8 @@ def _note(job: JobView) -> str | tuple[str, ...]:
 
 
 def _done(job: JobView) -> str:
-    return share(job.samples_done / job.spec.samples)
+    """Its last update may take it a little beyond its end."""
+    return share(min(job.samples_done / job.spec.samples, 1.0))
 
 
 def _gpus(job: JobView) -> str:

@@ -95,6 +95,7 @@ def legible(text: str) -> str:
 
 
 def in_a_line(text: str) -> str:
-    """Its first line; where it has more the last one too, which says what went wrong at the end of a log."""
+    """Its first line, and the last where that says more: what went wrong stands at the end of a log."""
     lines = [line.strip() for line in legible(text).split("\n") if line.strip()]
-    return " … ".join([lines[0], lines[-1]] if len(lines) > 1 else lines)
+    more = lines[-1:] if len(lines) > 1 and lines[-1] not in lines[0] else []
+    return " … ".join([*lines[:1], *more])

@@ -107,7 +107,7 @@ def test_it_says_how_the_processes_are_started_and_how_long_they_may_run(
 
 def test_restarts_that_no_plan_made_are_counted_apart(hopyard: Hopyard, api: CannedApi) -> None:
     found = facts(shown(hopyard, api, real_job("queued", restarts=4, interruptions=2, failures=1)))
-    assert found["restarts"] == "4 (2 interrupted, failed 1 of 3 times)"
+    assert found["restarts"] == "4 (2 interrupted, 1 failed, 2 retries allowed)"
     assert facts(shown(hopyard, api, job_view(restarts=4)))["restarts"] == "4"
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hopyard.show.units import clock, duration, number, share
+from hopyard.show.units import clock, duration, in_a_line, memory, number, share
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,24 @@ def test_a_share_is_per_cent() -> None:
 )
 def test_an_instant_is_days_hours_minutes_and_seconds(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", ""),
+        ("one", "one"),
+        ("exit code 1\n\n  Traceback\nValueError: no\n", "exit code 1 … ValueError: no"),
+        ("failed: ValueError: no\nTraceback\nValueError: no", "failed: ValueError: no"),
+        ("\x1b[31mred\x07", "[31mred"),
+    ],
+)
+def test_a_text_of_many_lines_is_its_first_and_its_last(text: str, line: str) -> None:
+    assert in_a_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(8 * 2.0**30, "8 GiB"), (5e8, "477 MiB"), (1.0, "1 B"), (3e15, "2.73e+03 TiB")]
+)
+def test_memory_is_in_the_largest_unit_of_which_there_is_one(amount: float, text: str) -> None:
+    assert memory(amount) == text

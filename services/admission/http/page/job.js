@@ -109,7 +109,7 @@ export class JobPage {
     const ended = job.ended_at !== null;
     this.why.textContent = ended && !job.reason ? "" : [reason(why.reason), why.detail].filter(Boolean).join(": ");
     this.#showHolders(why);
-    const done = job.samples_done / job.spec.samples;
+    const done = Math.min(job.samples_done / job.spec.samples, 1);
     this.bar.value = done;
     const { workload } = job.spec;
     terms(this.list, [
@@ -180,7 +180,10 @@ export class JobPage {
 }
 
 function restarts({ restarts: all, interruptions, failures, spec }) {
-  const apart = [interruptions && `${number(interruptions)} interrupted`, failures && `failed ${number(failures)} of ${plural((spec.retries ?? 0) + 1, "time")}`];
+  const apart = [
+    interruptions && `${number(interruptions)} interrupted`,
+    failures && spec.retries && `${number(failures)} failed, ${plural(spec.retries, "retry", "retries")} allowed`,
+  ];
   const why = apart.filter(Boolean).join(", ");
   return why ? `${number(all)}; ${why}` : number(all);
 }
