@@ -39,8 +39,11 @@ def cluster_names() -> list[str]:
     return _names("clusters")
 
 
-def load_scenario(name_or_path: str | Path) -> ScenarioFile:
-    """A scenario that makes sense: cluster and mix known, settings and jobs valid. Raises InvalidFile."""
+def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile:
+    """A scenario that makes sense: cluster and mix known, settings and jobs valid.
+
+    `catalogue`: path of a file whose entries it has besides; empty: none. Raises InvalidFile.
+    """
     scenario, path = _load(name_or_path, "scenarios", ScenarioFile)
     _load(name_or_path, "scenarios", _WithSettings)
     if isinstance(scenario.cluster, ClusterFile):
@@ -51,13 +54,14 @@ def load_scenario(name_or_path: str | Path) -> ScenarioFile:
     match scenario.workload:
         case ListedWorkload() as workload:
             _check_jobs(workload, path)
-        case PoissonWorkload(mix=mix):
-            _check_mix(mix, path)
+        case PoissonWorkload():
+            pass
         case TraceWorkload() as workload:  # a path is meant from where the scenario stands
-            _check_mix(workload.mix, path)
             meant = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
             scenario = msgspec.structs.replace(scenario, workload=meant)
-    return _with_its_file(scenario, Path(path).parent)
+    whole = extended(_with_its_file(scenario, Path(path).parent), catalogue)
+    _check_mix(whole, path)
+    return whole
 
 
 def _with_its_file(scenario: ScenarioFile, folder: Path) -> ScenarioFile:
@@ -151,9 +155,11 @@ def _check_cluster(cluster: ClusterFile, path: str, field: str) -> None:
         raise fault(path, field, str(error)) from None
 
 
-def _check_mix(name: str, path: str) -> None:
+def _check_mix(scenario: ScenarioFile, path: str) -> None:
+    if isinstance(scenario.workload, ListedWorkload):
+        return
     try:
-        mix_named(name)
+        mix_named(scenario.workload.mix, catalogue_of(scenario))
     except UnknownMix as error:
         raise fault(path, "$.workload.mix", str(error)) from None
 

@@ -1,4 +1,4 @@
-"""What an emulated world knows of models, data sets, GPUs and servers: also the form of a user's own file.
+"""What an emulated world knows, and mixes that workloads are drawn from: also the form of a user's own file.
 
 Units stand at the top of the files in `loadgen/catalogue/`.
 """
@@ -87,6 +87,45 @@ class Server(File, frozen=True, kw_only=True):
     source: str = ""
 
 
+Bounds = tuple[Positive, Positive]
+
+
+class SizeClass(File, frozen=True, kw_only=True):
+    """Of the jobs in a mix."""
+
+    hours: Bounds
+    """GPU-hours at the cluster's mean speed"""
+    gpus: tuple[Count, Count]
+    """how few and how many a job asks for"""
+    choices: tuple[Count, Count]
+    """how few and how many GPU counts a job lists"""
+
+
+class MixEntry(File, frozen=True, kw_only=True):
+    model: Title
+    dataset: Title
+    size: Title
+    """a name in `sizes`"""
+    weight: Positive = 1.0
+    """relative: how many of the jobs"""
+
+
+class Mix(File, frozen=True, kw_only=True):
+    """Which models a workload is made of, how large their jobs are and how many GPUs they ask for."""
+
+    longest_h: Positive
+    """the largest count a job lists would finish it within this, if GPUs shared work for nothing"""
+    sizes: dict[Title, SizeClass]
+    jobs: Annotated[list[MixEntry], Meta(min_length=1)]
+    source: str = ""
+
+    def size_of(self, entry: MixEntry) -> SizeClass:
+        return self.sizes[entry.size]
+
+    def entry(self, model: str, dataset: str) -> MixEntry | None:
+        return next((e for e in self.jobs if (e.model, e.dataset) == (model, dataset)), None)
+
+
 class CatalogueFile(File, frozen=True, kw_only=True):
     """Entries beside those that ship with the product; one of a known name replaces it."""
 
@@ -97,6 +136,8 @@ class CatalogueFile(File, frozen=True, kw_only=True):
     """by the type that a cluster file names"""
     servers: dict[Title, Server] = msgspec.field(default_factory=dict)
     """by the server that a cluster file names"""
+    mixes: dict[Title, Mix] = msgspec.field(default_factory=dict)
+    """by the name that a scenario's workload gives"""
 
 
 NOTHING_MORE = CatalogueFile()

@@ -26,7 +26,7 @@ def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = 
 
     `columns`: of the trace, as they are typed. Raises Invalid.
     """
-    scenario = _with_catalogue(valid(lambda: scenarios.load_scenario(name)))
+    scenario = _with_catalogue(name)
     if trace is not None:
         scenario = _traced(scenario, trace, None if columns is None else named_columns(columns))
     elif columns is not None:
@@ -41,14 +41,14 @@ def chosen_catalogue(scenario: str | None) -> CatalogueFile:
     Raises Invalid.
     """
     if scenario is not None:
-        return _with_catalogue(valid(lambda: scenarios.load_scenario(scenario))).catalogue
+        return _with_catalogue(scenario).catalogue
     path = _set(lambda: catalogue_path(os.environ))
     return valid(lambda: read_catalogue(path)) if path else NOTHING_MORE
 
 
-def _with_catalogue(scenario: ScenarioFile) -> ScenarioFile:
+def _with_catalogue(name: str) -> ScenarioFile:
     path = _set(lambda: catalogue_path(os.environ))
-    return valid(lambda: scenarios.extended(scenario, path))
+    return valid(lambda: scenarios.load_scenario(name, path))
 
 
 def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, str]) -> InForce:

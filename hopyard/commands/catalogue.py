@@ -15,6 +15,7 @@ class Kind(StrEnum):
     DATASETS = "datasets"
     GPUS = "gpus"
     SERVERS = "servers"
+    MIXES = "mixes"
 
 
 def catalogue(
@@ -33,7 +34,9 @@ def catalogue(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models, data sets, GPUs and servers of the emulated world.
+    """List the models, data sets, GPUs and servers of the emulated world, and mixes.
+
+    A mix says which models the jobs of a scenario are drawn from.
 
     Emulated nodes train these models and no others; a job of another is refused
     when it is submitted. Entries of your own are listed too: those of a scenario,
@@ -54,6 +57,7 @@ def catalogue(
         Kind.DATASETS: known.datasets,
         Kind.GPUS: known.gpus,
         Kind.SERVERS: known.servers,
+        Kind.MIXES: known.mixes,
     }
     kinds = list(Kind) if kind is None else [kind]
     if as_json:

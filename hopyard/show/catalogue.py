@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from rich.table import Table
 
 from loadgen.catalogue.specs import Catalogue
+from schemas.catalogue import Mix
 
 TERA, GIGA = 1e12, 1e9
 
@@ -16,6 +17,7 @@ def catalogue_tables(known: Catalogue) -> Mapping[str, Table]:
         "datasets": _datasets(known),
         "gpus": _gpus(known),
         "servers": _servers(known),
+        "mixes": _mixes(known),
     }
 
 
@@ -51,6 +53,20 @@ def _servers(known: Catalogue) -> Table:
         for name, row in known.servers.items()
     )
     return _table(("server", ">cores", ">speed", ">copy, GB/s", ">disk, GB/s"), rows)
+
+
+def _mixes(known: Catalogue) -> Table:
+    rows = ((name, str(len(mix.jobs)), _hours(mix), _most(mix)) for name, mix in known.mixes.items())
+    return _table(("mix", ">models", ">GPU-hours of a job", ">GPUs at most"), rows)
+
+
+def _hours(mix: Mix) -> str:
+    bounds = [size.hours for size in mix.sizes.values()]
+    return f"{min(least for least, _ in bounds):g} to {max(most for _, most in bounds):g}"
+
+
+def _most(mix: Mix) -> str:
+    return str(max(size.gpus[1] for size in mix.sizes.values()))
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:

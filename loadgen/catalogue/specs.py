@@ -1,12 +1,13 @@
 """The catalogue as a value: the entries of the files that ship with the package, and perhaps a user's own."""
 
+from collections.abc import Collection
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib import resources
 
 import msgspec
 
-from schemas.catalogue import NOTHING_MORE, CatalogueFile, Dataset, Gpu, Model, Server
+from schemas.catalogue import NOTHING_MORE, CatalogueFile, Dataset, Gpu, Mix, Model, Server
 from schemas.ids import GpuType
 from schemas.jobs import Workload
 from shared.domain.catalogue import InvalidCatalogue, merged
@@ -26,6 +27,7 @@ class Catalogue(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     datasets: dict[str, Dataset]
     gpus: dict[GpuType, Gpu]
     servers: dict[str, Server]
+    mixes: dict[str, Mix]
     workloads: tuple[str, ...]
     """its models, each as `MODEL on DATASET`, in alphabetical order"""
 
@@ -77,6 +79,7 @@ def _catalogue(more: bytes) -> Catalogue:
         datasets=whole.datasets,
         gpus=whole.gpus,
         servers=whole.servers,
+        mixes=whole.mixes,
         workloads=tuple(sorted(f"{row.model} on {row.dataset}" for row in whole.models)),
     )
 
@@ -91,6 +94,25 @@ def _check(more: CatalogueFile, whole: CatalogueFile) -> None:
         if (row.model, row.dataset) in seen:
             raise InvalidCatalogue(f"$.models[{index}]", f"{row.model} on {row.dataset} is given twice")
         seen.add((row.model, row.dataset))
+    there = {(row.model, row.dataset) for row in whole.models}
+    for name, mix in more.mixes.items():
+        _check_mix(f"$.mixes.{name}", mix, there)
+
+
+def _check_mix(field: str, mix: Mix, there: Collection[tuple[str, str]]) -> None:
+    """`there`: models on data sets that are known."""
+    for name, size in mix.sizes.items():
+        for what, (least, most) in (("hours", size.hours), ("gpus", size.gpus), ("choices", size.choices)):
+            if least > most:
+                raise InvalidCatalogue(f"{field}.sizes.{name}.{what}", f"{least:g} is more than {most:g}")
+    for index, entry in enumerate(mix.jobs):
+        if entry.size not in mix.sizes:
+            sizes = sorted(mix.sizes)
+            reason = f"{entry.size} is none of {listed(sizes)}{hint(entry.size, sizes)}"
+            raise InvalidCatalogue(f"{field}.jobs[{index}].size", reason)
+        if (entry.model, entry.dataset) not in there:
+            reason = f"the catalogue has no {entry.model} on {entry.dataset}"
+            raise InvalidCatalogue(f"{field}.jobs[{index}]", reason)
 
 
 @cache
@@ -100,6 +122,7 @@ def _shipped() -> CatalogueFile:
         datasets=_read("datasets.yaml", dict[str, Dataset]),
         gpus=_read("gpus.yaml", dict[GpuType, Gpu]),
         servers=_read("servers.yaml", dict[str, Server]),
+        mixes=_read("mixes.yaml", dict[str, Mix]),
     )
 
 

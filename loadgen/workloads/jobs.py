@@ -7,8 +7,7 @@ import numpy as np
 
 from loadgen.catalogue.reference import largest_gang, reference_throughput
 from loadgen.catalogue.specs import Catalogue, shipped
-from loadgen.workloads.mixes import Mix, MixEntry
-from schemas.catalogue import Model
+from schemas.catalogue import Mix, MixEntry, Model
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, LearningRate, Workload
 

@@ -5,8 +5,9 @@ import numpy as np
 from loadgen.catalogue.specs import Catalogue
 from loadgen.draws import generator
 from loadgen.workloads.jobs import HOUR_S, ReferenceCache, demand, job_file, named
-from loadgen.workloads.mixes import Mix, MixEntry, dealt, mix_named
+from loadgen.workloads.mixes import dealt, mix_named
 from loadgen.workloads.sizes import gpu_hours
+from schemas.catalogue import Mix, MixEntry
 from schemas.cluster import ClusterFile
 from schemas.scenarios import Arrival, PoissonWorkload
 
@@ -15,7 +16,7 @@ def poisson_arrivals(
     workload: PoissonWorkload, cluster: ClusterFile, seed: int, catalogue: Catalogue | None = None
 ) -> list[Arrival]:
     """`workload.count` jobs in order of arrival. Raises UnknownMix, FitsNowhere."""
-    mix, reference = mix_named(workload.mix), ReferenceCache(cluster, catalogue)
+    mix, reference = mix_named(workload.mix, catalogue), ReferenceCache(cluster, catalogue)
     entries = _entries(mix, workload.count, generator(seed, "models"))
     sizes = gpu_hours(
         [mix.size_of(entry) for entry in entries],

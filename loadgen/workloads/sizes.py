@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.workloads.mixes import SizeClass
+from schemas.catalogue import SizeClass
 
 BENT_AT_MOST = 32.0
 """k lies between 1/32 and 32: beyond, all jobs of a class have one size"""

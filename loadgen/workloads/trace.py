@@ -15,11 +15,12 @@ from loadgen.catalogue.reference import FitsNowhere
 from loadgen.catalogue.specs import Catalogue
 from loadgen.draws import generator
 from loadgen.workloads.jobs import HOUR_S, ReferenceCache, job_file, named
-from loadgen.workloads.mixes import Mix, MixEntry, dealt, hints, mix_named
+from loadgen.workloads.mixes import dealt, hints, mix_named
 from loadgen.workloads.readers import columns as by_columns
 from loadgen.workloads.readers import gavel, microsoft, philly, pollux
 from loadgen.workloads.readers.rows import TraceJob
 from loadgen.workloads.sizes import gpu_hours
+from schemas.catalogue import Mix, MixEntry
 from schemas.cluster import ClusterFile
 from schemas.jobs import Checkpoint, JobFile
 from schemas.scenarios import Arrival, TraceColumns, TraceWorkload
@@ -89,7 +90,7 @@ def trace_arrivals(
     workload: TraceWorkload, cluster: ClusterFile, seed: int, catalogue: Catalogue | None = None
 ) -> list[Arrival]:
     """The first `limit` jobs, from the first arrival on. Raises MalformedRow, UnknownMix, FitsNowhere."""
-    mix, reference = mix_named(workload.mix), ReferenceCache(cluster, catalogue)
+    mix, reference = mix_named(workload.mix, catalogue), ReferenceCache(cluster, catalogue)
     jobs = read_trace(workload.path, workload.format, workload.columns).jobs[: workload.limit]
     return [
         Arrival(

@@ -20,4 +20,5 @@ def merged(first: CatalogueFile, then: CatalogueFile) -> CatalogueFile:
         datasets=first.datasets | then.datasets,
         gpus=first.gpus | then.gpus,
         servers=first.servers | then.servers,
+        mixes=first.mixes | then.mixes,
     )

@@ -5,7 +5,7 @@ import pytest
 from loadgen.catalogue.reference import FitsNowhere, largest_gang, reference_throughput
 from loadgen.catalogue.specs import UnknownWorkload, shipped
 from loadgen.scenarios import cluster_names, load_cluster
-from loadgen.workloads.mixes import hints, mixes
+from loadgen.workloads.mixes import hints
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
 from schemas.ids import GpuType
 from schemas.jobs import Workload
@@ -28,6 +28,7 @@ def test_every_row_says_where_it_comes_from() -> None:
         *(row.source for row in KNOWN.datasets.values()),
         *(row.source for row in KNOWN.gpus.values()),
         *(row.source for row in KNOWN.servers.values()),
+        *(mix.source for mix in KNOWN.mixes.values()),
     ]
 
     assert all(sources)
@@ -38,10 +39,10 @@ def test_every_model_trains_on_a_described_data_set() -> None:
 
 
 def test_every_mix_and_every_hint_names_models_of_the_catalogue() -> None:
-    named = {(entry.model, entry.dataset) for mix in mixes().values() for entry in mix.jobs}
+    named = {(entry.model, entry.dataset) for mix in KNOWN.mixes.values() for entry in mix.jobs}
 
     assert named | set(hints().values()) <= set(KNOWN.models)
-    assert all(entry.size in mix.sizes for mix in mixes().values() for entry in mix.jobs)
+    assert all(entry.size in mix.sizes for mix in KNOWN.mixes.values() for entry in mix.jobs)
 
 
 def test_every_shipped_cluster_is_made_of_known_gpus_and_servers() -> None:

@@ -170,3 +170,55 @@ def test_a_kept_outcome_is_called_by_what_the_file_says(tmp_path: Path) -> None:
 
 def test_nothing_more_is_nothing() -> None:
     assert merged(NOTHING_MORE, NOTHING_MORE) == NOTHING_MORE
+
+
+MIX = """\
+mixes:
+  few:
+    longest_h: 5
+    sizes:
+      tiny: {hours: [0.1, 0.2], gpus: [1, 2], choices: [1, 2]}
+    jobs:
+      - {model: resnet18, dataset: cifar10, size: tiny, weight: 3}
+      - {model: mlp, dataset: cifar10, size: tiny}
+"""
+OF_THE_MIX = "name: own\ncluster: tiny\nworkload: {arrivals: poisson, count: 8, mix: few}\n"
+
+
+def drawn(scenario: ScenarioFile) -> list[str]:
+    return sorted(arrival.job.workload.model for arrival in arrivals(scenario))
+
+
+def test_a_mix_of_a_scenario_s_own_is_drawn_from(tmp_path: Path) -> None:
+    section = "".join(f"  {line}\n" for line in (OWN + MIX).splitlines())
+    path = written(tmp_path, f"{OF_THE_MIX}catalogue:\n{section}", "own.yaml")
+    assert drawn(load_scenario(path)) == ["mlp"] * 2 + ["resnet18"] * 6
+
+
+def test_a_mix_may_stand_in_the_file_that_the_setting_names(tmp_path: Path) -> None:
+    file = written(tmp_path, OWN + MIX)
+    path = written(tmp_path, OF_THE_MIX, "own.yaml")
+    assert drawn(load_scenario(path, str(file))) == ["mlp"] * 2 + ["resnet18"] * 6
+    named = written(tmp_path, f"{OF_THE_MIX}settings: {{catalogue: mine.yaml}}\n", "named.yaml")
+    assert drawn(load_scenario(named)) == ["mlp"] * 2 + ["resnet18"] * 6
+    with pytest.raises(InvalidFile, match=r"no mix is called few; there are .*short"):
+        load_scenario(path)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "reason"),
+    [
+        ("size: tiny}", "size: tny}", 12, "tny is none of tiny; did you mean tiny"),
+        ("mlp, dataset: cifar10, size", "mlp, dataset: imdb, size", 12, "the catalogue has no mlp on imdb"),
+        ("hours: [0.1, 0.2]", "hours: [0.2, 0.1]", 9, "hours: 0.2 is more than 0.1"),
+        ("gpus: [1, 2]", "gpus: [4, 2]", 9, "gpus: 4 is more than 2"),
+        ("longest_h: 5", "longest_h: 0", 7, "longest_h"),
+    ],
+)
+def test_what_is_wrong_with_a_mix_is_said_with_its_line(
+    tmp_path: Path, right: str, wrong: str, line: int, reason: str
+) -> None:
+    path = written(tmp_path, (OWN + MIX).replace(right, wrong))
+    with pytest.raises(InvalidFile, match=reason) as refused:
+        read_catalogue(path)
+    assert refused.value.line == line
