@@ -25,7 +25,15 @@ from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
 from shared.domain.contradictions import check_together
 from shared.runtime.process.nats_server import NatsServer
-from shared.runtime.settings import FILE_VARIABLE, PREFIX, SOURCES_VARIABLE, load_settings, sources_of
+from shared.runtime.settings import (
+    FILE_VARIABLE,
+    PREFIX,
+    SOURCES_VARIABLE,
+    in_environment,
+    in_file,
+    load_settings,
+    sources_of,
+)
 
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 HOST = "127.0.0.1"
@@ -289,15 +297,20 @@ def settings_of(spec: StackSpec) -> Settings:
 
 def overruled(spec: StackSpec) -> list[str]:
     """What the environment or its settings file sets and the stack decides otherwise, with who decides."""
-    decides = dict.fromkeys(_own_settings(spec, ""), "the stack itself") | dict.fromkeys(
-        (*spec.chosen, "speed"), "the command line"
-    )
-    file = os.environ.get(FILE_VARIABLE)
+    by = dict.fromkeys(_own_settings(spec, ""), "the stack itself")
+    by |= dict.fromkeys((*spec.chosen, "speed"), "the command line")
+    decided = _variables({**_own_settings(spec, ""), **spec.chosen})
+    given = _variables({**in_file(os.environ), **in_environment(os.environ)})
     return [
-        f"{f'{name} in {source}' if source == file else _variable(name)} ({decides[name]} decides)"
+        f"{_place(name, source)} ({by[name]} decides)"
         for name, source in sources_of(os.environ).items()
-        if name in decides
+        if name in by and given[_variable(name)] != decided[_variable(name)]
     ]
+
+
+def _place(name: str, source: str) -> str:
+    """Where a setting stands, as a user would look for it."""
+    return f"{name} in {source}" if source == os.environ.get(FILE_VARIABLE) else _variable(name)
 
 
 def _variables(settings: Mapping[str, Value]) -> dict[str, str]:

@@ -94,6 +94,10 @@ def test_what_the_stack_decides_otherwise_is_named_with_who_decides(
         f"store in {file} (the stack itself decides)",
     ]
     assert "HOPYARD_SEED (the command line decides)" not in overruled(spec(tmp_path))
+    assert "HOPYARD_SEED (the command line decides)" not in overruled(spec(tmp_path, seed=7)), "they agree"
+    monkeypatch.setenv("HOPYARD_CLUSTER_NAME", "lab")
+    assert "HOPYARD_CLUSTER_NAME (the stack itself decides)" in overruled(spec(tmp_path))
+    assert "CLUSTER_NAME" not in str(overruled(replace(spec(tmp_path), cluster=None))), "it is the user's"
 
 
 def test_the_rest_of_the_environment_is_passed_on(tmp_path: Path) -> None:
