@@ -69,6 +69,7 @@ PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "accuracy": ("accuracy",),
         "calibrate": ("calibrate",),
         "store": ("store",),
+        "slurm": ("slurm",),
     },
     "Stack": {
         "run": ("up", "demo"),

@@ -1,0 +1,117 @@
+"""Slurm's commands, and their refusals in one sentence each."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hopyard.failures import Failure, Unreachable
+from schemas.base import Message
+
+LIMIT_S = 60.0
+FIELDS = "%i|%T|%N|%e|%r"
+UNKNOWN = frozenset({"", "N/A", "NONE", "None", "(null)"})
+_UNANSWERED = re.compile(
+    r"unable to contact|connect(ion)? (failure|refused|timed out)|not responding", re.IGNORECASE
+)
+_SPOKEN_BY = re.compile(r"^\w+: (error: |fatal: )?(Batch job submission failed: )?")
+
+
+class SlurmRefused(Failure):
+    """Slurm understood, and said no."""
+
+
+class SlurmAway(Unreachable):
+    """Its commands are not installed here, or its controller does not answer."""
+
+
+class SlurmJob(Message, frozen=True, kw_only=True):
+    """An allocation of the queue, waiting or there."""
+
+    job_id: str
+    state: str
+    node: str = ""
+    """where it runs"""
+    until: float | None = None
+    """Unix time of its end"""
+    reason: str = ""
+    """why it waits"""
+
+    @property
+    def follows(self) -> bool:
+        """Whether it waits for the end of the one that it goes on after."""
+        return self.state == "PENDING" and self.reason == "Dependency"
+
+
+def submitted(script: Path) -> str:
+    """The job's id."""
+    return _said("sbatch", "--parsable", str(script)).strip().partition(";")[0]
+
+
+def queued(name: str) -> list[SlurmJob]:
+    """This user's jobs of the name, those that run before those that wait."""
+    lines = _said(
+        *("squeue", "--noheader", f"--user={os.geteuid()}", f"--name={name}", f"--format={FIELDS}"),
+        environ={"SLURM_TIME_FORMAT": "%s"},
+    ).splitlines()
+    jobs = [_job(line) for line in lines if line.strip()]
+    return sorted(jobs, key=lambda job: (job.state == "PENDING", len(job.job_id), job.job_id))
+
+
+def cancel(job_ids: Iterable[str]) -> None:
+    """What runs is asked to end, and killed after Slurm's KillWait. A job that is gone is no fault."""
+    ids = list(job_ids)
+    if ids:
+        _said("scancel", "--quiet", *ids)
+
+
+def configuration() -> dict[str, str]:
+    """As `scontrol show config` has it."""
+    pairs = (line.partition("=") for line in _said("scontrol", "show", "config").splitlines())
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+
+
+def _job(line: str) -> SlurmJob:
+    job_id, state, node, until, reason = line.strip().split("|", 4)
+    return SlurmJob(
+        job_id=job_id,
+        state=state,
+        node="" if node in UNKNOWN else node,
+        until=float(until) if until.isdigit() else None,
+        reason="" if reason in UNKNOWN else reason,
+    )
+
+
+def _said(*words: str, environ: dict[str, str] | None = None) -> str:
+    """What a command printed. Raises SlurmRefused, SlurmAway."""
+    try:
+        done: subprocess.CompletedProcess[str] = subprocess.run(  # noqa: S603 - Slurm's own commands, found as the user's shell finds them
+            words,
+            env=_environ() | (environ or {}),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise SlurmAway(
+            f"{words[0]} is not installed here: "
+            "`hopyard slurm` runs where Slurm's commands are, as on its login nodes"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise SlurmAway(f"{words[0]} has not answered for {LIMIT_S:g} s") from None
+    if done.returncode:
+        raise _fault(words, done.stderr or done.stdout)
+    return done.stdout
+
+
+def _environ() -> dict[str, str]:
+    """Of a job go all variables of the submitter's; not those that hold hopyard's tokens."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
+
+
+def _fault(words: Sequence[str], said: str) -> Failure:
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it gave no reason"]
+    kind = SlurmAway if _UNANSWERED.search(said) else SlurmRefused
+    return kind(f"{words[0]}: {_SPOKEN_BY.sub('', lines[-1])}")

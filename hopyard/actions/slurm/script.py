@@ -1,0 +1,100 @@
+"""The batch script of one agent. Pure.
+
+Slurm runs it on a node that the job has for itself. It keeps an agent there, says until when, submits its
+own successor before the end, and hands an order to end on to the agent, which stops its workers with their
+checkpoints. It holds no secret: what the agent needs to know is in a file that only its owner can read.
+"""
+
+import shlex
+from pathlib import Path
+from string import Template
+
+from schemas.base import Message
+
+NOTICE = 1.5
+"""times what an agent needs to leave: how long before the end Slurm reminds the script; or a minute more"""
+SCRIPT, SETTINGS, WANTED = "agent.sh", "settings.yaml", "wanted"
+"""files in the folder; the last is there for as long as agents are wanted"""
+
+
+class Allocation(Message, frozen=True, kw_only=True):
+    """What is asked of Slurm for an agent. Empty: Slurm's own choice."""
+
+    name: str
+    partition: str
+    time: str = ""
+    account: str = ""
+    gres: str = ""
+    constraint: str = ""
+
+
+def batch_script(allocation: Allocation, folder: Path, *, python: str, leave_s: float) -> str:
+    """`python`: the interpreter that hopyard is installed for, by a path that every node has."""
+    return _SCRIPT.substitute(
+        directives="\n".join(f"#SBATCH {option}" for option in _options(allocation, folder, leave_s)),
+        folder=shlex.quote(str(folder)),
+        python=shlex.quote(python),
+        rest=max(round(leave_s / 4), 1),
+    )
+
+
+def _options(allocation: Allocation, folder: Path, leave_s: float) -> list[str]:
+    """A whole node for each job: nobody else may give its GPUs away."""
+    chosen = {
+        "job-name": allocation.name,
+        "partition": allocation.partition,
+        "time": allocation.time,
+        "account": allocation.account,
+        "gres": allocation.gres,
+        "constraint": allocation.constraint,
+        "output": f"{folder}/agent-%j.log",
+        "signal": f"B:USR1@{round(NOTICE * leave_s)}",
+    }
+    given = [f"--{name}={shlex.quote(value)}" for name, value in chosen.items() if value]
+    return [*given, "--nodes=1 --ntasks=1 --exclusive --mem=0", "--requeue --open-mode=append"]
+
+
+_SCRIPT = Template(
+    """\
+#!/bin/bash
+# The agent of one node. Written by `hopyard slurm up`.
+$directives
+
+folder=$folder
+until=$$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs="$$SLURM_JOB_ID" --format=%e)
+[[ $$until =~ ^[0-9]+$$ ]] || until=0 # no limit
+export HOPYARD_SETTINGS=$$folder/settings.yaml HOPYARD_NODE=$$SLURMD_NODENAME HOPYARD_NODE_UNTIL=$$until
+agent= leaving=
+
+near_the_end() {
+  [[ -e $$folder/wanted && ! $$next ]] &&
+    next=$$(sbatch --parsable --dependency="afterany:$$SLURM_JOB_ID" "$$folder/agent.sh") &&
+    echo "job $$next goes on after this one"
+  rest=$$((until - $rest - $$(date +%s)))
+  ((until)) && sleep $$((rest > 0 ? rest : 0)) && kill -TERM $$$$ & # in order, before the time-out
+}
+leave() {
+  leaving=1
+  [[ $$agent ]] && kill -TERM "$$agent" 2>/dev/null
+}
+trap near_the_end USR1
+trap leave TERM INT
+
+failures=0
+while [[ ! $$leaving ]]; do
+  began=$$SECONDS
+  $python -m hopyard.cli agent &
+  agent=$$!
+  while kill -0 "$$agent" 2>/dev/null; do wait "$$agent"; done # a signal to this shell ends a wait
+  wait "$$agent"
+  code=$$?
+  agent=
+  [[ $$leaving ]] && break
+  ((failures = SECONDS - began < 60 ? failures + 1 : 1))
+  echo "the agent ended with $$code" >&2
+  ((failures < 5)) || exit 1
+  sleep $$((2 * failures)) &
+  wait $$!
+done
+"""
+)

@@ -1,0 +1,174 @@
+"""A stack whose agents are jobs of a Slurm cluster: up, cancelled, at the end of their time, down."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hopyard.api.client import Client
+from hopyard.api.connect import connect
+from hopyard.local.stack import Stack, StackSpec, running_stack
+from schemas.base import Event
+from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
+from schemas.events import JobCompleted, JobPreempted, JobStarted, NodeDrained, NodeJoined, PreemptReason
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.jobs import JobFile, Workload
+from shared.domain.audit import audit
+from tests.container.slurm.slurm_cluster import KILL_WAIT_S, NODES, SlurmCluster, build, slurm_cluster
+from tests.stack_watch import LIMIT_S, log_of
+
+pytestmark = pytest.mark.container
+
+RTX = GpuType("rtx-3090")
+FOLDER = "/shared/tenant"
+SECRET = "a-token-that-nobody-sees"
+LEAVE_S = 10.0
+SHORT = {
+    "round_s": 10.0,
+    "restart_prior_s": 1.0,
+    "startup_s": 0.5,
+    "checkpoint_s": 0.5,
+    "leave_s": LEAVE_S,
+    "profile_iterations": 10,
+}
+SAMPLES_PER_S = 18_000.0
+"""of the job's workload on one GPU, roughly"""
+CLUSTER = ClusterFile(
+    name="tenant",
+    gpu_types={RTX: GpuTypeFile(link_bandwidth=3.2e9, network_bandwidth=2.6e9)},
+    nodes=[NodeGroup(prefix="srv", count=len(NODES), gpus=1, gpu_type=RTX, server="yk8100")],
+)
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
+    build()
+    folder = tmp_path_factory.mktemp("slurm")
+    (folder / "cluster.json").write_bytes(msgspec.json.encode(CLUSTER))
+    with slurm_cluster(folder) as cluster:
+        try:
+            yield cluster
+        finally:
+            if request.session.testsfailed:
+                print(cluster.logs())
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[tuple[Stack, Client, dict[str, str]]]:
+    """Without a node; with the environment of whoever brings agents up for it."""
+    spec = StackSpec(data=tmp_path, cluster=None, clock_origin=time.time(), settings=SHORT)
+    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+        settings = SHORT | {
+            "cluster": "/cfg/cluster.json",
+            "nodes": "cluster-file",
+            "runner": "emulated",
+            "nats_token": SECRET,
+        }
+        environ = {f"HOPYARD_{name.upper()}": str(value) for name, value in settings.items()}
+        yield stack, client, environ
+
+
+def hopyard(
+    slurm: SlurmCluster, *words: str, environ: dict[str, str] | None = None, fails: bool = False
+) -> str:
+    return slurm.run("python", "-m", "hopyard.cli", "slurm", *words, environ=environ, fails=fails)
+
+
+def job(name: str, seconds: float) -> JobFile:
+    workload = Workload(model="resnet18", dataset="cifar10", batch_size=256)
+    return JobFile(name=name, workload=workload, gpus=1, gpu_types=[RTX], samples=seconds * SAMPLES_PER_S)
+
+
+async def seen(client: Client, fine: Callable[[list[Event]], bool]) -> list[Event]:
+    """The log, once it is as wanted."""
+    async with asyncio.timeout(LIMIT_S):
+        while not fine(events := await log_of(client)):
+            await asyncio.sleep(0.2)
+    return events
+
+
+def of(events: list[Event], job_id: JobId) -> list[JobStarted]:
+    return [fact for fact in events if isinstance(fact, JobStarted) and fact.job_id == job_id]
+
+
+def joined(events: list[Event]) -> dict[NodeId, list[NodeJoined]]:
+    found: dict[NodeId, list[NodeJoined]] = {NodeId(node): [] for node in NODES}
+    for fact in events:
+        if isinstance(fact, NodeJoined) and fact.node_id in found:
+            found[fact.node_id].append(fact)
+    return found
+
+
+async def test_agents_come_and_go_with_their_allocations(
+    slurm: SlurmCluster, stack: tuple[Stack, Client, dict[str, str]]
+) -> None:
+    """Three agents for a minute each. One is cancelled; the others leave in time, and come back."""
+    running, client, environ = stack
+    where = ("--folder", FOLDER, "--name", "tenant")
+    up = ("up", "--partition", "batch", "--nodes", "3", "--time", "1", "--join", running.nats.url, *where)
+
+    said = hopyard(slurm, *up, environ=environ)
+    assert "ProctrackType=proctrack/linuxproc" in said
+    assert f"KillWait={KILL_WAIT_S}" in said
+    events = await seen(client, lambda events: all(joined(events).values()))
+    ends = {node: lives[0].node.until or 0.0 for node, lives in joined(events).items()}
+    assert all(0.0 < end - joined(events)[node][0].at <= 61.0 for node, end in ends.items())
+    assert "already" in hopyard(slurm, *up, environ=environ)
+    listed = json.loads(hopyard(slurm, "status", "--name", "tenant", "--json"))
+    assert sorted(each["node"] for each in listed if each["state"] == "RUNNING") == sorted(NODES)
+    keeps_its_secret(slurm)
+
+    first, second = [(await client.submit(job(name, 60.0), name)).job_id for name in ("first", "second")]
+    events = await seen(client, lambda events: bool(of(events, first) and of(events, second)))
+    [node] = of(events, first)[0].gang.nodes
+    slurm.run("scancel", slurm.jobs()[node])
+    events = await seen(client, lambda events: len(of(events, first)) > 1)
+
+    stayed = [each for each in ends if each != node]
+    events = await seen(
+        client,
+        lambda events: (
+            {fact.job_id for fact in events if isinstance(fact, JobCompleted)} == {first, second}
+            and sum(map(len, joined(events).values())) >= len(NODES) + len(stayed)
+        ),
+    )
+    left: dict[NodeId, float] = {}
+    for fact in events:
+        if isinstance(fact, NodeDrained):
+            left.setdefault(fact.node_id, fact.at)
+    assert set(left) >= set(stayed)
+    for each in stayed:
+        assert left[each] == pytest.approx(ends[each] - LEAVE_S, abs=5.0)
+    for again in (each for lives in joined(events).values() for each in lives[1:]):
+        assert (again.node.until or 0.0) > max(ends.values())  # on whichever node
+    reasons = {fact.reason for fact in events if isinstance(fact, JobPreempted)}
+    assert PreemptReason.NODE_LEFT in reasons
+    assert audit(events, drained=True) == []
+
+    assert "jobs ended" in hopyard(slurm, "down", *where)
+    assert slurm.run("squeue", "--noheader") == ""
+    assert slurm.run("pgrep", "--full", "services.agent", fails=True) == ""
+    assert not {"settings.yaml", "agent.sh", "wanted"} & set(slurm.run("ls", FOLDER).split())
+    assert "no jobs" in hopyard(slurm, "down", *where)
+
+
+def keeps_its_secret(slurm: SlurmCluster) -> None:
+    """In one file that its owner alone reads: on no command line, in no environment, not in the script."""
+    assert slurm.run("stat", "--format=%a", f"{FOLDER}/settings.yaml", FOLDER).split() == ["600", "700"]
+    assert SECRET in slurm.run("cat", f"{FOLDER}/settings.yaml")
+    read = (
+        f"cat {FOLDER}/agent.sh /proc/[0-9]*/cmdline; scontrol show job --details; cat /proc/[0-9]*/environ"
+    )
+    assert SECRET not in slurm.run("bash", "-c", f"{{ {read}; }} 2>/dev/null | tr '\\0' '\\n'")
+
+
+def test_what_slurm_refuses_is_one_sentence(slurm: SlurmCluster) -> None:
+    join = ("--nodes", "1", "--join", "nats://127.0.0.1:1", "--folder", "/tmp/refused")
+    said = hopyard(slurm, "up", "--partition", "nowhere", *join, fails=True).splitlines()
+    assert said[-1].startswith("hopyard: sbatch: ")
+    assert "partition" in said[-1]
+    assert not any(line.startswith("Traceback") for line in said)

@@ -1,0 +1,121 @@
+"""What is asked of Slurm for a stack's agents; that Slurm does it is for tests/container/slurm."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hopyard.actions.slurm.agents import limit_of, script_of, settings_of_agents, take_down, warnings
+from hopyard.actions.slurm.queue import SlurmAway, SlurmJob
+from hopyard.actions.slurm.script import Allocation, batch_script
+from hopyard.failures import Invalid
+
+WANTED = Allocation(name="hopyard", partition="gpu")
+
+
+def directives(script: str) -> str:
+    return " ".join(line for line in script.splitlines() if line.startswith("#SBATCH"))
+
+
+def test_an_agent_gets_a_whole_node_and_a_word_before_the_end(tmp_path: Path) -> None:
+    text = directives(batch_script(WANTED, tmp_path, python="python", leave_s=120.0))
+    for option in ("--partition=gpu", "--exclusive", "--nodes=1", "--mem=0", "--requeue"):
+        assert option in text
+    assert "--signal=B:USR1@180" in text
+    assert "--time" not in text
+    assert "--account" not in text
+
+
+def test_what_is_asked_for_stands_in_the_script(tmp_path: Path) -> None:
+    asked = Allocation(
+        name="lab", partition="gpu", time="1-00:00:00", account="us", gres="gpu:a100:8", constraint="ib&fast"
+    )
+    text = directives(batch_script(asked, tmp_path, python="python", leave_s=120.0))
+    for option in ("--job-name=lab", "--time=1-00:00:00", "--account=us", "--gres=gpu:a100:8"):
+        assert option in text
+    assert "--constraint='ib&fast'" in text
+
+
+def test_a_shell_can_read_it_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    script = tmp_path / "agent.sh"
+    script.write_text(batch_script(WANTED, Path("/a b/$c'd"), python="/e f/python", leave_s=120.0))
+    done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", None),
+        ("UNLIMITED", None),
+        ("90", 5_400.0),
+        ("10:30", 630.0),
+        ("2:00:00", 7_200.0),
+        ("2-0", 172_800.0),
+        ("1-12:30", 131_400.0),
+        ("1-00:00:01", 86_401.0),
+    ],
+)
+def test_a_time_is_read_as_slurm_reads_it(text: str, seconds: float | None) -> None:
+    assert limit_of(text) == seconds
+
+
+def test_a_time_that_is_none_or_too_short_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Invalid, match="--time soon: a time is MINUTES"):
+        limit_of("soon")
+    short = Allocation(name="hopyard", partition="gpu", time="5")
+    with pytest.raises(Invalid, match="less than 6 minutes are of no use"):
+        script_of(short, tmp_path)
+    monkeypatch.setenv("HOPYARD_LEAVE_S", "60")
+    assert "--signal=B:USR1@90" in script_of(short, tmp_path)
+
+
+def test_agents_get_the_settings_in_force_and_no_token_of_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "nats_token": "t",
+        "api_token": "a",
+        "jobs_folder": "/jobs",
+        "web_port": "80",
+    }.items():
+        monkeypatch.setenv(f"HOPYARD_{name.upper()}", value)
+    settings = settings_of_agents("nats://head:4222")
+    assert settings == {
+        "nodes": "this-machine",
+        "runner": "process",
+        "nats_token": "t",
+        "jobs_folder": "/jobs",
+        "nats_url": "nats://head:4222",
+    }
+    monkeypatch.setenv("HOPYARD_RUNNER", "emulated")
+    assert settings_of_agents("nats://head:4222")["runner"] == "emulated"
+
+
+def test_an_address_that_other_nodes_cannot_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Invalid, match="where is the stack"):
+        settings_of_agents(None)
+    monkeypatch.setenv("HOPYARD_NATS_URL", "nats://127.0.0.1:4222")
+    with pytest.raises(Invalid, match="this machine's own address"):
+        settings_of_agents(None)
+    assert settings_of_agents("nats://127.0.0.1:4222")["nats_url"] == "nats://127.0.0.1:4222"
+
+
+def test_what_costs_work_or_leaves_processes_is_said() -> None:
+    good = {"ProctrackType": "proctrack/cgroup", "KillWait": "30 sec"}
+    assert warnings(good) == []
+    [kept] = warnings(good | {"ProctrackType": "proctrack/linuxproc"})
+    assert "outlive" in kept
+    [cut] = warnings(good | {"KillWait": "5 sec"})
+    assert "KillWait=5" in cut
+
+
+def test_a_successor_is_known_by_what_it_waits_for() -> None:
+    assert SlurmJob(job_id="2", state="PENDING", reason="Dependency").follows
+    assert not SlurmJob(job_id="2", state="PENDING", reason="Resources").follows
+    assert not SlurmJob(job_id="1", state="RUNNING").follows
+
+
+@pytest.mark.skipif(shutil.which("squeue") is not None, reason="Slurm is installed here")
+def test_without_slurm_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SlurmAway, match="squeue is not installed here"):
+        take_down("hopyard", tmp_path, print)
