@@ -114,13 +114,13 @@ class Job:
     def batches(self, loader: DataLoader, epochs: float = 1) -> Iterator[Any]:
         """The loader's batches over all epochs: this rank's share of them, on its device.
 
-        The loop ends when the job is done: after the samples that were ordered, else after `epochs`.
+        The loop ends with the update that completes the samples that were ordered, else `epochs`.
         """
         share = Share(self.rank, self.world, int(loader.batch_size or 0), self._accumulate)
         source = loaders.Source(loader, share, self._seed)
         total = self._process.order.samples or epochs * source.size
         measuring = self._process.order.profile is not None
-        while measuring or self._progress.given < total:
+        while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)
         self._keeper.save("end")
         self._process.training_over = True
@@ -145,7 +145,7 @@ class Job:
             if self.ends_epoch:
                 self._progress.end_epoch(source.size)
             self._after(updated=self._progress.updates > before)
-            if self._progress.given >= total and self._process.order.profile is None:
+            if self._progress.trained >= total and self._process.order.profile is None:
                 return
         if not left:
             self._progress.end_epoch(source.size)

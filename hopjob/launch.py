@@ -12,6 +12,8 @@ from typing import NoReturn
 
 from hopjob.process import this_process
 
+ELASTIC = {"hopjob", "hopjob.hf", "hopjob.lightning"}
+"""what a script imports that is stopped with a checkpoint, and goes on with other ranks"""
 USAGE = "usage: python -m hopjob SCRIPT [ARGUMENT ...] | -m MODULE [ARGUMENT ...]"
 
 
@@ -25,11 +27,11 @@ def run(arguments: list[str]) -> NoReturn:
     if not module:
         sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
     used = imported(_file_of_module(sys.argv[0]) if module else sys.argv[0])
-    process = this_process(attached="hopjob" in used, launched=True)
-    if "hopjob" in used:
-        process.stop_on_signal()  # attach does the rest
-    else:
-        process.begin_rigid()
+    process = this_process(attached=bool(used & ELASTIC), launched=True)
+    if used & ELASTIC:
+        process.stop_on_signal()
+    if "hopjob" not in used:  # else `attach` does the rest
+        process.begin_watched()
     process.script_ended(_code_of(sys.argv[0], module=module))
     raise AssertionError
 

@@ -41,9 +41,9 @@ class Process:
     @property
     def samples(self) -> float:
         """Done, as far as this process knows."""
-        if self.rigid is not None:
-            return self.rigid.samples
-        return float(self.progress.trained) if self.progress is not None else self.ending.samples
+        if self.progress is not None:
+            return float(self.progress.trained)
+        return self.rigid.samples if self.rigid is not None and not self.attached else self.ending.samples
 
     def attach(self) -> None:
         """The script is elastic: it stops with a checkpoint when it is asked to, by SIGTERM too."""
@@ -72,9 +72,9 @@ class Process:
         if not self.meeting.hold(samples, elastic=elastic):
             self.ending.stopped()
 
-    def begin_rigid(self) -> None:
-        """A script that does not attach itself: it runs once all ranks are up, and is watched."""
-        self.meet(0.0, elastic=False)
+    def begin_watched(self) -> None:
+        """A script that does not meet its peers by `attach` runs once all ranks are up, and is watched."""
+        self.meet(self.ending.samples if self.attached else 0.0, elastic=self.attached)
         if self.order.socket and self.profile is None:
             self.rigid = Rigid(self.order, self.line, self.meeting)
             self.rigid.watch()

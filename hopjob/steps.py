@@ -18,23 +18,24 @@ PATIENCE_S = 2.0
 
 
 class Steps:
-    def __init__(self, process: Process, keeper: Keeper, model: torch.nn.Module) -> None:
-        """`model`: as it is called, with DDP around it where there are several ranks."""
-        self._process, self._keeper, self._model = process, keeper, model
+    def __init__(self, process: Process, keeper: Keeper, model: torch.nn.Module | None) -> None:
+        """`model`: as it is called, with DDP around it for several ranks; None: others measure."""
+        self._process, self._keeper = process, keeper
+        self._model: Any = model
         self._ranks = process.order.ranks
         self._beat = Beat(self._ranks, keeper.group)
         self._data_s = 0.0
         self._updates = self._samples = keeper.progress.updates
         self._timed = -1
-        self._on_a_gpu = next(model.parameters()).is_cuda
-        if self._ranks > 1:
+        self._on_a_gpu = model is not None and next(model.parameters()).is_cuda
+        if self._ranks > 1 and model is not None:
             self._time_exchanges()
 
     def updated(self, data_s: float) -> None:
         """After an iteration that waited `data_s` for its data."""
         self._keeper.rate.updated()
         meets = self._beat.step()
-        if self._beat.probing:
+        if self._beat.probing and self._model is not None:
             self._probe()
         self._data_s = data_s
         if meets:
@@ -56,7 +57,8 @@ class Steps:
     def _meet(self) -> None:
         asked = self._process.line.stop_asked is not None
         met = self._beat.meet(stop=asked, save=self._keeper.due())
-        self._observed(met)
+        if self._model is not None:
+            self._observed(met)
         if met.stop:
             self._keeper.save("stop")
             if self._keeper.group is not None:

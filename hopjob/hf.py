@@ -1,0 +1,56 @@
+"""Hugging Face's Trainer: `Trainer(..., callbacks=[HopjobCallback()])`, and the job is elastic.
+
+Its own checkpoints are not needed (`save_strategy="no"`), and `num_train_epochs` says how long it trains
+where nobody orders samples. A schedule of learning rates is placed by the share of the samples that is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from hopjob.trainers import Inside, Stream, measuring
+
+Given = Any
+"""arguments, state and control, as transformers has them"""
+
+
+class HopjobCallback(TrainerCallback):
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._inside: Inside | None = None
+        self._stream: Stream | None = None
+
+    def on_train_begin(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
+        if measuring():
+            return
+        loader, schedule = made["train_dataloader"], made["lr_scheduler"]
+        optimizer = getattr(made["optimizer"], "optimizer", made["optimizer"])
+        schedule = getattr(schedule, "scheduler", schedule)
+        self._stream = Stream(loader, seed=self._seed)
+        self._inside = Inside(made["model"], optimizer, schedule, seed=self._seed)
+        self._stream.begin(self._inside.progress, length=len(loader))
+        loader.base_dataloader = self._stream
+        done = self._inside.progress.trained / self._inside.total
+        if done and isinstance(schedule, torch.optim.lr_scheduler.LambdaLR):
+            schedule.last_epoch = round(done * state.max_steps) - 1
+            schedule.step()
+
+    def on_substep_end(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
+        if self._stream is not None:
+            self._stream.consumed()
+
+    def on_step_end(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
+        if self._stream is not None and self._inside is not None:
+            self._stream.consumed()
+            control.should_training_stop |= self._inside.updated()
+
+    def on_prediction_step(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
+        if self._inside is not None:
+            self._inside.check()
+
+    def on_train_end(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
+        if self._inside is not None:
+            self._inside.end()

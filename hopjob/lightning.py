@@ -1,0 +1,56 @@
+"""Lightning: `Trainer(callbacks=[HopjobCallback()], ...)`, and the job is elastic.
+
+Its own checkpoints are not needed (`enable_checkpointing=False`), and `max_epochs` says how long it trains
+where nobody orders samples. Several ranks: `strategy="ddp"`, `devices` of LOCAL_WORLD_SIZE, `num_nodes` of
+WORLD_SIZE / LOCAL_WORLD_SIZE, since Lightning knows only nodes that are alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning
+
+from hopjob.measure.timing import after_steps_of
+from hopjob.trainers import Inside, Stream, measuring
+
+
+class HopjobCallback(lightning.Callback):
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._inside: Inside | None = None
+        self._stream: Stream | None = None
+        self._updated = False
+
+    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:  # noqa: ARG002
+        if stage == "fit" and not measuring():
+            source = trainer.fit_loop._data_source  # noqa: SLF001 - before Lightning puts a sampler of its own in
+            self._stream = Stream(source.dataloader(), seed=self._seed)
+            source.instance = self._stream
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        if self._stream is not None:
+            schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+            optimizer = trainer.optimizers[0]
+            schedule = schedules[0] if schedules else None
+            self._inside = Inside(pl_module, optimizer, schedule, seed=self._seed)
+            self._stream.begin(self._inside.progress)
+            after_steps_of(optimizer, self._stepped)
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:  # noqa: ANN401
+        if self._stream is not None and self._inside is not None:
+            self._stream.consumed()
+            if self._updated:
+                self._updated = False
+                trainer.should_stop |= self._inside.updated()
+
+    def on_validation_batch_end(self, *_: Any) -> None:  # noqa: ANN401
+        if self._inside is not None:
+            self._inside.check()
+
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
+        if self._inside is not None:
+            self._inside.end()
+
+    def _stepped(self) -> None:
+        self._updated = True

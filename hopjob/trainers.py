@@ -1,0 +1,135 @@
+"""A job in the loop of somebody else's trainer: what the callbacks for trainers have in common.
+
+The trainer meets the ranks, moves batches and makes updates; from here come the batches, the state to begin
+with, and the end. What a trainer calls an epoch is a pass: a number of batches of the one stream that goes
+over all epochs of the data, from where the last placement ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from hopjob.batches import COPIED, Source
+from hopjob.keeper import Keeper
+from hopjob.process import this_process
+from hopjob.state.samples import Progress, Share
+from hopjob.steps import Steps
+
+TIMEOUT = timedelta(minutes=30)
+
+
+class Stream:
+    """Batches of this rank, pass after pass; what is fetched ahead counts when it has been trained on."""
+
+    def __init__(self, loader: DataLoader, *, seed: int) -> None:
+        order = this_process(attached=True).order
+        self.loader = plain(loader)
+        self._share = Share(order.rank, order.ranks, int(self.loader.batch_size or 0))
+        self._source = Source(self.loader, self._share, seed)
+        self._length = self._source.size // self._share.step
+        self._progress = Progress()
+        self._batches = self._endless()
+        self._given = 0
+        self._places: deque[int] = deque()
+
+    def begin(self, progress: Progress, length: int | None = None) -> None:
+        """`length`: batches of a pass, where the trainer has settled it already."""
+        self._progress, self._given = progress, progress.trained
+        self._length = self._length if length is None else length
+
+    def consumed(self) -> None:
+        """One more batch has been trained on."""
+        self._progress.given = self._places.popleft()
+        self._progress.computed += self._share.step
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        """What else a trainer asks of a loader."""
+        return getattr(self.loader, name)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        for _ in range(self._length):
+            yield next(self._batches)
+
+    def _endless(self) -> Iterator[Any]:
+        size = self._source.size
+        while True:
+            epoch, offset = divmod(self._given, size)
+            left, fetched = self._source.epoch(epoch, offset)
+            for index in range(left):
+                batch = next(fetched)
+                self._given = (epoch + 1) * size if index + 1 == left else self._given + self._share.step
+                self._places.append(self._given)
+                yield batch
+            self._given = (epoch + 1) * size
+
+
+class Inside:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scheduler: Any,  # noqa: ANN401 - torch has no one type of schedules
+        *,
+        seed: int,
+    ) -> None:
+        """In every rank, at the same point: once the trainer has made the process group of several."""
+        self._process = this_process(attached=True)
+        self._process.attach()
+        self._keeper = Keeper(self._process, model, optimizer, scheduler, {})
+        own = self._keeper.rate.now
+        self._keeper.look()
+        self.progress = self._process.progress = self._keeper.progress
+        if self._process.order.ranks > 1:
+            self._keeper.group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        self._keeper.restore(seed)
+        self._keeper.rate.go_to(self._process.order.learning_rate or own, updates=1)
+        self._steps = Steps(self._process, self._keeper, None)
+
+    @property
+    def total(self) -> float:
+        """Samples that were ordered."""
+        return self._process.order.samples or float("inf")
+
+    def updated(self) -> bool:
+        """After an update; whether the training is over."""
+        self.progress.update()
+        self._steps.updated(0.0)
+        return self.progress.trained >= self.total
+
+    def check(self) -> None:
+        """In evaluations: rank 0 obeys an order to stop."""
+        if self._process.line.stop_asked is not None:
+            self._steps.stop_alone()
+
+    def end(self) -> None:
+        self._keeper.save("end")
+
+
+def measuring() -> bool:
+    """A profile run: the trainer is measured as it is."""
+    return this_process(attached=True).order.profile is not None
+
+
+def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one
+    """The user's loader again: trainers put their own samplers around the user's."""
+    loader = getattr(loader, "base_dataloader", loader)
+    batches = loader.batch_sampler
+    while hasattr(batches, "batch_sampler"):
+        batches = batches.batch_sampler
+    sampler = batches.sampler
+    if isinstance(sampler, torch.utils.data.distributed.DistributedSampler):
+        sampler = RandomSampler(loader.dataset) if sampler.shuffle else SequentialSampler(loader.dataset)
+    elif isinstance(sampler, RandomSampler) and not sampler.replacement:
+        sampler = RandomSampler(loader.dataset)
+    options = {name: getattr(loader, name) for name in COPIED}
+    return DataLoader(loader.dataset, batches.batch_size, sampler=sampler, **options)

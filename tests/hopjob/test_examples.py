@@ -1,0 +1,55 @@
+"""The examples that the documentation points to: each is profiled, stopped, and resumed by two ranks."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from schemas.jobs import JobFile
+from shared.runtime.files import read_file
+from tests.hopjob.agent import Agent, stop
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.torch
+
+EXAMPLES = ROOT / "docs" / "examples" / "jobs"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+LOSS = re.compile(r"loss\W+(\d+\.\d+)")
+
+
+def job(name: str) -> JobFile:
+    return read_file(EXAMPLES / f"{name}.yaml", JobFile)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_goes_from_one_rank_to_two(tmp_path: Path, name: str) -> None:
+    example = job(name)
+    assert example.command == f"python {name}.py"
+    batch = example.workload.batch_size
+    assert example.epochs is not None
+    assert example.workload.dataset_samples is not None
+    whole = example.epochs * example.workload.dataset_samples
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(EXAMPLES / f"{name}.py", HOPJOB_SAMPLES=50 * whole, HOPJOB_BATCH_SIZE=batch)
+        assert rank.said("up")[0]["elastic"]
+        assert rank.wait_for("observed")["batch"] == batch
+        assert stop([rank]) == [0], rank.output()
+        done = rank.said("stopped")[0]["samples"]
+        assert done > 0
+        further = done + 2 * example.workload.dataset_samples
+        ranks = agent.run(EXAMPLES / f"{name}.py", 2, HOPJOB_SAMPLES=further, HOPJOB_BATCH_SIZE=batch)
+        assert [one.end() for one in ranks] == [0, 0], ranks[0].output()
+        assert ranks[0].said("up")[0]["samples"] == done
+        assert further <= ranks[0].said("completed")[0]["samples"] <= further + 2 * 4 * batch
+        losses = [float(loss) for loss in LOSS.findall(rank.output() + ranks[0].output())]
+        assert losses[-1] < losses[0] or losses[-1] < 0.1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_is_profiled(tmp_path: Path, name: str) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.start(EXAMPLES / f"{name}.py", HOPJOB_PROFILE=10)
+        assert rank.end() == 0, rank.output()
+        profiled = rank.said("profiled")[0]
+        assert len(profiled["iteration_s"]) == 10
+        assert min(map(min, (profiled["forward_s"], profiled["backward_s"], profiled["iteration_s"]))) > 0
