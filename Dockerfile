@@ -26,7 +26,6 @@ RUN uv sync --only-group $LIBRARIES
 COPY --from=wheel /dist /dist
 RUN uv pip install --no-deps /dist/*.whl
 COPY loadgen/clusters clusters
-COPY loadgen/catalogue/*.yaml catalogue/
 USER hopyard
 
 # The command line; what follows the image's name are its arguments.

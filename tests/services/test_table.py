@@ -43,6 +43,17 @@ def test_an_image_has_what_its_service_needs_and_no_more(entry: ServiceEntry) ->
     assert (service.get("scale", 1) > 1) == entry.on_every_node
 
 
+def test_a_catalogue_of_one_s_own_is_mounted_where_it_is_read() -> None:
+    """Into agents, whose world it is, and into what draws jobs from it."""
+    there = (
+        COMPOSE["x-environment"]["HOPYARD_CATALOGUE"].removeprefix("${HOPYARD_CATALOGUE:+").removesuffix("}")
+    )
+    for name in ("agent", "loadgen"):
+        [mount] = COMPOSE["services"][name]["volumes"]
+        assert (mount["type"], mount["target"], mount["read_only"]) == ("bind", there, True)
+        assert mount["source"] == "${HOPYARD_CATALOGUE:-/dev/null}"
+
+
 def test_a_plain_install_has_what_all_images_have_together_and_the_server() -> None:
     groups = PROJECT["dependency-groups"]
     named = {entry.libraries for entry in TABLE} | {"cli"}
