@@ -17,6 +17,7 @@ COPY shared shared
 COPY services services
 COPY loadgen loadgen
 COPY hopyard hopyard
+COPY hopjob hopjob
 RUN uv build --wheel --out-dir /dist
 
 FROM base AS installed

@@ -63,7 +63,8 @@ $directives
 folder=$folder
 until=$$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs="$$SLURM_JOB_ID" --format=%e)
 [[ $$until =~ ^[0-9]+$$ ]] || until=0 # no limit
-export HOPYARD_SETTINGS=$$folder/settings.yaml HOPYARD_NODE=$$SLURMD_NODENAME HOPYARD_NODE_UNTIL=$$until
+node=$$(tr 'A-Z._' 'a-z--' <<<"$$SLURMD_NODENAME") # as hopyard names nodes
+export HOPYARD_SETTINGS=$$folder/settings.yaml HOPYARD_NODE=$$node HOPYARD_NODE_UNTIL=$$until
 agent= leaving=
 
 near_the_end() {
