@@ -1,0 +1,113 @@
+"""Placer and monitor each judge from the same facts whether a job has come to its end: they must agree.
+
+A job that the placer holds to be over, and of which the monitor says nothing, would wait for ever.
+"""
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schemas.base import Event
+from schemas.events import JobCancelled, JobSubmitted, Outcome
+from schemas.ids import JobId, NodeId
+from schemas.plans import PlanKind
+from services.monitor.core import Monitor
+from shared.domain.core import Publish
+from tests.fact_builders import profiled, queued
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, place
+from tests.services.placer.test_properties import A_STEP, Cluster, stopped
+
+ENDS = [Outcome.COMPLETED, Outcome.FAILED, Outcome.INTERRUPTED, Outcome.CHECKPOINTED, Outcome.REFUSED]
+RETRIED = JobId("job-3")
+JOBS = [JOB, OTHER, RETRIED]
+PLACES = [{"a": 4}, {"b": 3}, {"a": 2, "b": 2}]
+Step = tuple[object, ...]
+PLAN = st.tuples(
+    st.just("plan"),
+    st.just(PlanKind.FRAGMENT),
+    st.tuples(st.sampled_from(JOBS), st.sampled_from(PLACES)).map(lambda one: [one]),
+)
+NEXT = st.one_of(
+    st.tuples(st.just("answer"), st.booleans()),
+    st.tuples(st.just("end"), st.sampled_from([A, B]), st.sampled_from(ENDS)),
+    st.tuples(st.just("late")),
+    st.tuples(st.just("hear")),
+)
+RUN = st.tuples(PLAN, st.lists(NEXT, max_size=5)).map(lambda run: [run[0], *run[1]])
+"""a placement, and what comes of it"""
+BESIDES = st.one_of(A_STEP, st.tuples(st.just("cancel"), st.sampled_from(JOBS))).map(lambda step: [step])
+STEPS = st.lists(st.one_of(RUN, BESIDES), max_size=12).map(
+    lambda parts: [one for part in parts for one in part]
+)
+
+
+class Pair(Cluster):
+    """The placer's cluster, and a monitor that hears its stream when it is let; one job has a retry."""
+
+    def __init__(self, interruptions_max: int) -> None:
+        super().__init__()
+        self.bench.submit(RETRIED, retries=1)
+        self.monitor = Monitor(
+            lease_s=1e9, raqlr_window_s=3600.0, speed=1.0, interruptions_max=interruptions_max
+        )
+        self._heard = 0
+
+    def step(self, step: Step) -> None:
+        match step:
+            case ("end", str() as name, Outcome() as outcome):
+                self.end(NodeId(name), outcome)
+            case ("late",):
+                self.bench.wake(1e6)
+            case ("hear",):
+                self.hear()
+            case ("cancel", str() as job_id):
+                self.bench.tell(JobCancelled(at=55.0, job_id=JobId(job_id)))
+            case _:
+                super().step(step)
+
+    def end(self, node_id: NodeId, outcome: Outcome) -> None:
+        """Let the first worker on the node end by itself."""
+        for placed in self.bench.core.state.placements.values():
+            if node_id in placed.workers:
+                placement = place(placed.placement_id, placed.job_id, **placed.gang.configuration)
+                leads = node_id == min(placed.gang.nodes)
+                end = msgspec.structs.replace(stopped(placement, node_id), outcome=outcome, leads=leads)
+                self.bench.tell(end)
+                return
+
+    def hear(self) -> None:
+        while self._heard < len(self.bench.log):
+            fact = self.bench.log[self._heard]
+            self._heard += 1
+            for heard in _with_its_queueing(fact):
+                for effect in self.monitor.handle(heard, heard.at):
+                    assert isinstance(effect, Publish)
+                    self.bench.tell(effect.event)
+
+    def rest(self) -> None:
+        """Let whoever was ordered to stop do so, until there is nothing to be said."""
+        before = -1
+        while before < len(self.bench.log):
+            before = len(self.bench.log)
+            self.hear()
+            self.answer(up=False)
+
+
+def _with_its_queueing(fact: Event) -> list[Event]:
+    if not isinstance(fact, JobSubmitted):
+        return [fact]
+    return [fact, profiled(fact.job_id), queued(fact.job_id)]
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@given(STEPS, st.integers(1, 3))
+def test_whoever_is_over_has_ended(steps: list[Step], interruptions_max: int) -> None:
+    pair = Pair(interruptions_max)
+    for step in steps:
+        pair.step(step)
+    pair.rest()
+    jobs = pair.bench.core.state.jobs
+    for job_id in JOBS:
+        record = pair.monitor.state.ledger.jobs[job_id]
+        assert record.ended == (job_id not in jobs), job_id
+        assert job_id not in jobs or not jobs[job_id].over, job_id
