@@ -160,6 +160,21 @@ class TimeAllReduce(Question, frozen=True, kw_only=True, tag="time-all-reduce"):
         return agent_of(self.ring.members[0][0].node_id)
 
 
+class JoinAllReduce(Question, frozen=True, kw_only=True, tag="join-all-reduce"):
+    """Run the part of one node in all-reduces that the agent of the first node times."""
+
+    node_id: NodeId
+    ring: Ring
+    sizes: tuple[float, ...]
+    repeats: int
+    meeting: str
+    """`host:port` of rank 0"""
+
+    @property
+    def subject(self) -> str:  # type: ignore[override]  # one for each node
+        return agent_of(self.node_id)
+
+
 class ReadOutput(Question, frozen=True, kw_only=True, tag="read-output"):
     """What processes of a job printed on the agent's node."""
 
@@ -276,6 +291,7 @@ REPLIES: dict[type[Question], type[Message]] = {
     JudgePolicy: PolicyVerdict,
     FitLoading: FittedLoading,
     TimeAllReduce: AllReduceTimes,
+    JoinAllReduce: AllReduceTimes,
     ReadOutput: OutputPage,
     ShowStatus: StatusView,
     ListJobs: JobPage,
@@ -294,7 +310,7 @@ Asked = (
     EstimateQuestion | ShowAccuracy | Calibrate | ExportStore | ImportStore
     | JudgePolicy
     | FitLoading
-    | TimeAllReduce | ReadOutput
+    | TimeAllReduce | JoinAllReduce | ReadOutput
     | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
     | ShowTimeline | ListSummaries | ListRuns | FindFacts | ListPlans | ShowPlan
 )  # fmt: skip

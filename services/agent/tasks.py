@@ -7,7 +7,7 @@ from schemas.events import StartOrdered
 from schemas.ids import PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
-from schemas.questions import ReadOutput, Refused, TimeAllReduce
+from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
 
 # ---- work
 
@@ -29,10 +29,10 @@ class StopWorker(msgspec.Struct, frozen=True):
 
 
 class TimePaths(msgspec.Struct, frozen=True):
-    """Time all-reduces on idle GPUs, for the question of this ticket."""
+    """Time all-reduces on idle GPUs, or take part in them, for the question of this ticket."""
 
     ticket: int
-    question: TimeAllReduce
+    question: TimeAllReduce | JoinAllReduce
 
 
 class ReadLines(msgspec.Struct, frozen=True):

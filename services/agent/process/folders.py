@@ -64,6 +64,11 @@ class Folders(msgspec.Struct, frozen=True):
         return self.run / "lock"
 
     @property
+    def interpreter(self) -> Path:
+        """Holds the path of the one that the last script had."""
+        return self.run / "interpreter"
+
+    @property
     def groups(self) -> str:
         """Name of the folder of its control groups, and of none of another node."""
         return f"hopyard-{hashlib.blake2b(bytes(self.run), digest_size=6).hexdigest()}"

@@ -1,10 +1,12 @@
 """What the workers of a node share."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from schemas.cluster import Node
 from schemas.events import StartOrdered
 from services.agent.gpus.names import is_cpu
 from services.agent.process.claims import WorkerClaim
@@ -16,6 +18,8 @@ from services.agent.process.templates import Templates
 from services.agent.tasks import Report
 from services.agent.work.runner import Write
 
+LOCALHOST = "127.0.0.1"
+"""where a node is whose cluster file gives it no address: all are on one machine"""
 Members = Group | Walk
 """all processes of a worker"""
 
@@ -30,7 +34,6 @@ class Host(msgspec.Struct, kw_only=True):
     """what CUDA_VISIBLE_DEVICES calls them, by index; empty: the machine has none"""
     network_interface: str
     observe_every_s: float
-    orphan_s: float
 
     def ground(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> Ground:
         here = next(one for one in order.nodes if one.node_id == order.node_id)
@@ -38,11 +41,20 @@ class Host(msgspec.Struct, kw_only=True):
             socket=str(self.folders.socket),
             plugin=str(self.folders.plugin),
             checkpoints=str(self.folders.checkpoints(order)),
-            gpus=tuple(map(self._name, gpu_indices)) if self.gpus and not is_cpu(here.gpu_type) else None,
-            host=here.address or "127.0.0.1",
+            gpus=self.devices(here, gpu_indices),
+            host=here.address or LOCALHOST,
             network_interface=self.network_interface,
-            orphan_s=self.orphan_s,
         )
+
+    def devices(self, node: Node, gpu_indices: Sequence[int]) -> tuple[str, ...] | None:
+        """What CUDA_VISIBLE_DEVICES calls them; None: they are slots of the CPU."""
+        return tuple(map(self._name, gpu_indices)) if self.gpus and not is_cpu(node.gpu_type) else None
+
+    def interpreter(self) -> str:
+        """Of the last script that ran here; empty: none has."""
+        with contextlib.suppress(OSError):
+            return self.folders.interpreter.read_text()
+        return ""
 
     def _name(self, index: int) -> str:
         return self.gpus[index] if index < len(self.gpus) else str(index)

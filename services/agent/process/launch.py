@@ -34,8 +34,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """UUIDs or indices; None: CPU slots"""
     host: str
     network_interface: str = ""
-    orphan_s: float = 0.0
-    """how long ranks may go on without an agent"""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -104,7 +102,6 @@ def environment(
         "HOPJOB_BATCH_SIZE": spec.workload.batch_size,
         "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
         "HOPJOB_ADDRESS": ground.host,
-        "HOPJOB_ORPHAN_S": ground.orphan_s,
         **({"HOPJOB_PROFILE": order.profile_iterations} if order.profile_iterations else {}),
         **_threads(spec.cpus, ground),
         **_network(ground.network_interface, meeting),
@@ -135,8 +132,11 @@ def _threads(cpus: float | None, ground: Ground) -> dict[str, int]:
 def _network(interface: str, meeting: str) -> dict[str, str]:
     host, _, port = meeting.rpartition(":")
     met = {"MASTER_ADDR": host, "MASTER_PORT": port} if meeting else {}
-    named = {name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if interface}
-    return met | named
+    return met | interfaces(interface)
+
+
+def interfaces(name: str) -> dict[str, str]:
+    return dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), name) if name else {}
 
 
 def _words(command: Sequence[str]) -> Sequence[str]:

@@ -107,6 +107,8 @@ class Launcher:
         own(self._folder, account)
         self._host.folders.make_checkpoints(self._order, account)
         claims.write(self._folder, self._claim)
+        if self._script is not None and not spec.image:
+            self._host.folders.interpreter.write_text(self._script.interpreter)
         memory = None if spec.memory is None else spec.memory * here
         cpus = None if spec.cpus is None else spec.cpus * here
         if spec.image or self._host.groups is None:
@@ -171,11 +173,11 @@ def _new_claim(
     order: StartOrdered, gpu_indices: tuple[int, ...], groups: dict[str, str]
 ) -> claims.WorkerClaim:
     ranks = tuple(map(claims.RankClaim, ranks_on(order)))
-    port = _free_port() if order.gang.gpus > 1 else None
+    port = free_port() if order.gang.gpus > 1 else None
     return claims.WorkerClaim(order=order, gpu_indices=gpu_indices, ranks=ranks, groups=groups, port=port)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Nobody listens on it now; a command that is no script has nothing better to be met by."""
     with socket.socket() as probe:
         probe.bind(("", 0))

@@ -12,21 +12,23 @@ from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
 from schemas.placement import Lockstep, Mode
-from schemas.questions import TimeAllReduce
+from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
 from services.agent.process import claims, launch
 from services.agent.process.folders import Folders
 from services.agent.process.gang.machine import GangState
-from services.agent.process.host import Host
+from services.agent.process.host import LOCALHOST, Host
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.locks import locked
 from services.agent.process.kernel.walking import take_in_orphans
+from services.agent.process.launching import free_port
 from services.agent.process.listener import listening
+from services.agent.process.reduces import timed
 from services.agent.process.templates import Templates
 from services.agent.process.worker import LiveWorker
 from services.agent.tasks import Report
-from services.agent.work.runner import Write
+from services.agent.work.runner import Join, Write
 from shared.runtime.clock import Clock
 
 READ_EVERY_S = 0.2
@@ -86,8 +88,33 @@ class ProcessRunner:
         if worker := self._workers.get(placement_id):
             worker.put(worker.gang.stop)
 
-    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
-        raise OSError(f"all-reduces of {question.ring.gpus} GPUs are not timed yet")
+    async def all_reduces(self, question: TimeAllReduce | JoinAllReduce, join: Join) -> AllReduceTimes:
+        if isinstance(question, JoinAllReduce):
+            return await self._part(question)
+        here, *others = [node for node, _ in question.ring.members]
+        parts = [
+            JoinAllReduce(
+                node_id=node.node_id,
+                ring=question.ring,
+                sizes=question.sizes,
+                repeats=question.repeats,
+                meeting=f"{here.address or LOCALHOST}:{port}",
+            )
+            for port in (free_port(),)
+            for node in (here, *others)
+        ]
+        part = asyncio.create_task(self._part(parts[0]))
+        try:
+            await asyncio.gather(part, *map(join, parts[1:]))
+        finally:  # where another node refuses, nobody waits for it
+            part.cancel()
+            await asyncio.wait({part})
+        return part.result()
+
+    async def _part(self, question: JoinAllReduce) -> AllReduceTimes:
+        taken = {index for worker in self._workers.values() for index in worker.gpu_indices}
+        node = next(node for node, _ in question.ring.members if node.node_id == question.node_id)
+        return await timed(self._host, question, [index for index in range(node.gpus) if index not in taken])
 
     def running(self) -> tuple[PlacementId, ...]:
         return tuple(self._workers)
@@ -161,7 +188,6 @@ class ProcessRunner:
             gpus=_devices(settings),
             network_interface=settings.network_interface,
             observe_every_s=settings.observe_every_s,
-            orphan_s=2 * settings.node_lease_real_s,
         )
 
     async def _leave(self) -> None:

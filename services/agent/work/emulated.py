@@ -13,7 +13,7 @@ from schemas.calibration import AllReduceTimes
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
-from schemas.questions import TimeAllReduce
+from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.tasks import (
     Completed,
@@ -27,7 +27,7 @@ from services.agent.tasks import (
 )
 from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
-from services.agent.work.runner import Write
+from services.agent.work.runner import Join, Write
 from services.agent.work.world import DoesNotFit, World, WorldFactory
 from shared.domain.catalogue import InvalidCatalogue
 from shared.runtime.clock import Alarm, Clock
@@ -122,7 +122,11 @@ class EmulatedRunner:
             last = Stopped(placement_id, progress.done)
             self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
 
-    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
+    async def all_reduces(
+        self,
+        question: TimeAllReduce | JoinAllReduce,
+        join: Join,  # noqa: ARG002 - a world needs no processes elsewhere
+    ) -> AllReduceTimes:
         ring = question.ring
         where = ",".join(f"{node.node_id}={gpus}" for node, gpus in ring.members)
         seconds = tuple(

@@ -3,20 +3,23 @@
 Above it stand tasks and reports, below it the processes themselves, or a world that stands in for them.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
 from schemas.placement import Mode
-from schemas.questions import TimeAllReduce
+from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.tasks import Report
 from shared.runtime.clock import Clock
 
 Write = Callable[[JobId, int, str], None]
 """a line that a process of a job printed: the job, the rank of the process in its gang, the line"""
+
+
+Join = Callable[[JoinAllReduce], Awaitable[None]]
 
 
 class Runner(Protocol):
@@ -65,8 +68,11 @@ class Runner(Protocol):
         """Checkpoint and end."""
         ...
 
-    async def all_reduces(self, question: TimeAllReduce) -> AllReduceTimes:
-        """Time the all-reduces, one after the other."""
+    async def all_reduces(self, question: TimeAllReduce | JoinAllReduce, join: Join) -> AllReduceTimes:
+        """Time the all-reduces, one after the other, or take part in those that another node times.
+
+        `join`: has another node take part, until all are done. Raises OSError: they cannot be timed.
+        """
         ...
 
     def running(self) -> tuple[PlacementId, ...]: ...

@@ -19,7 +19,7 @@ from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
 from schemas.placement import Forked, Lockstep, Relaxed
-from schemas.questions import ReadOutput, Refused, TimeAllReduce
+from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
 from schemas.samples import ThroughputObserved
 from services.agent.core import Agent, Superseded
 from services.agent.folds import ENDED_REMEMBERED
@@ -398,6 +398,15 @@ def test_free_gpus_may_time_their_paths() -> None:
     assert core.handle(question, 0.0) == [Work(TimePaths(7, question.question))]
     times = AllReduceTimes(seconds=((0.1, 0.1),))
     assert core.handle(Timed(7, times), 1.0) == [Reply(7, times)]
+
+
+def test_a_part_in_what_another_node_times_takes_free_gpus_too() -> None:
+    bench = Bench()
+    ring = Ring(members=((node(THERE), 4), (node(), 3)))
+    join = JoinAllReduce(node_id=HERE, ring=ring, sizes=(1e6,), repeats=2, meeting="there:1")
+    assert bench.core.handle(Asked(7, join), 0.0) == [Work(TimePaths(7, join))]
+    up(bench, gpus=2)
+    assert bench.core.handle(Asked(8, join), 0.0) == [Reply(8, Refused(reason="3 GPUs wanted, 2 free"))]
 
 
 def test_gpus_in_use_time_nothing() -> None:

@@ -5,10 +5,21 @@ from typing import Any
 
 import pytest
 
+from schemas.calibration import Ring
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
+from schemas.questions import JoinAllReduce, TimeAllReduce
 from services.agent.tasks import Completed, Failed, Observed, Profiled, Saved, Stopped
-from tests.services.agent.process.process_bench import P1, RunningNode, left_of, order, short_folder
+from tests.services.agent.agent_bench import HERE, THERE
+from tests.services.agent.agent_bench import node as a_node
+from tests.services.agent.process.process_bench import (
+    P1,
+    RunningNode,
+    left_of,
+    order,
+    running_node,
+    short_folder,
+)
 from tests.torch_python import torch_python
 
 pytestmark = pytest.mark.torch
@@ -88,5 +99,57 @@ async def test_a_script_is_measured_and_what_it_raises_is_its_fault() -> None:
         assert isinstance(failed, Failed)
         assert failed.reason.startswith("rank 0 failed: ValueError: no such label")
         assert failed.exit_code == 1
+        await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
+    with short_folder() as here, short_folder() as there:
+        one, other = RunningNode(here, installed=True), RunningNode(there, installed=True)
+        await one.begin()
+        await other.begin()
+        for each, folder in ((one, here), (other, there)):  # a job says which interpreter has torch
+            await each.trained(training(folder, samples=64))
+            await each.ended()
+
+        async def join(question: JoinAllReduce) -> None:
+            assert question.node_id == THERE
+            times = await other.runner.all_reduces(question, join)
+            assert times.seconds == ()
+
+        for members in (((a_node(HERE), 2),), ((a_node(HERE), 1), (a_node(THERE), 1))):
+            question = TimeAllReduce(ring=Ring(members=members), sizes=(1e6, 130e6), repeats=2)
+            times = await one.runner.all_reduces(question, join)
+            (small, small_again), (large, large_again) = times.seconds
+            assert 0 < min(small, small_again) < min(large, large_again)
+        for each in (one, other):
+            await each.end()
+            assert left_of(each.folders) == []
+
+
+async def test_nothing_is_timed_where_no_interpreter_is_known() -> None:
+    async with running_node() as node:
+        question = TimeAllReduce(ring=Ring(members=((a_node(HERE), 2),)), sizes=(1e6,), repeats=1)
+        with pytest.raises(OSError, match="which interpreter has torch"):
+            await node.runner.all_reduces(question, _nobody)
+
+
+async def _nobody(_: JoinAllReduce) -> None:
+    raise AssertionError
+
+
+async def test_where_another_node_takes_no_part_nobody_waits_for_it() -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder, installed=True)
+        await node.begin()
+        await node.trained(training(folder, samples=64))
+        await node.ended()
+
+        async def refuses(_: JoinAllReduce) -> None:
+            raise ConnectionRefusedError("there: 1 GPUs wanted, 0 free")
+
+        ring = Ring(members=((a_node(HERE), 1), (a_node(THERE), 1)))
+        with pytest.raises(OSError, match="0 free"):
+            await node.runner.all_reduces(TimeAllReduce(ring=ring, sizes=(1e6,), repeats=1), refuses)
         await node.end()
         assert left_of(node.folders) == []
