@@ -7,7 +7,7 @@ from schemas.ids import GpuType, JobId, NodeId, PlanId
 from schemas.jobs import JobSpec, Workload
 from schemas.plans import PlanKind, Stage
 from schemas.results import PlanFigures, RunResult
-from schemas.views import JobView, NodeView, PlanView, StatusView
+from schemas.views import JobView, NodeView, PlanView, StatusView, Submitted
 
 JOB_YAML = """\
 name: resnet
@@ -22,6 +22,10 @@ def job_view(job_id: str = "job-1", **fields: object) -> JobView:
     spec = JobSpec(name="resnet", workload=workload, demand=(1, 2, 4), samples=1000.0)
     view = JobView(job_id=JobId(job_id), state="queued", spec=spec, submitted_at=0.0)
     return replace(view, **fields)
+
+
+def submitted(*, created: bool = True) -> Submitted:
+    return Submitted(job_id=JobId("job-1"), created=created)
 
 
 def node_view(node_id: str = "titan-0", **fields: object) -> NodeView:

@@ -7,12 +7,7 @@ import pytest
 
 from loadgen.catalogue.specs import shipped
 from loadgen.world.emulated import EmulatedWorld
-from tests.hopyard.cli_line import Hopyard, command_line
-
-
-@pytest.fixture
-def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
-    return command_line(capsys)
+from tests.hopyard.cli_line import Hopyard
 
 
 def test_it_lists_what_the_emulated_world_knows(hopyard: Hopyard) -> None:

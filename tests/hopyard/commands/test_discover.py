@@ -8,13 +8,8 @@ from schemas.cluster import NodeFile
 from schemas.settings import Settings
 from services.agent.gpus.machine import machine_of
 from shared.runtime.files import read_file
-from tests.hopyard.cli_line import Hopyard, command_line
+from tests.hopyard.cli_line import Hopyard
 from tests.services.agent.gpus.driver import StubDriver, StubGpu, found_here, gpus, uuid
-
-
-@pytest.fixture
-def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
-    return command_line(capsys)
 
 
 @pytest.fixture

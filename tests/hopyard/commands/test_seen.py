@@ -32,7 +32,7 @@ from schemas.views import (
 )
 from tests.fact_builders import queued
 from tests.hopyard.cli_builders import JOB_YAML, job_view, node_view, plan_view, status_view
-from tests.hopyard.cli_line import Hopyard, command_line
+from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi, canned_api
 
 NOON = 1_795_345_200.0
@@ -68,11 +68,6 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: CannedApi
     monkeypatch.setattr("hopyard.commands.accuracy.ask", asked(lambda: REPORT))
     for name in ("HOPYARD_API_TOKEN", "HOPYARD_SETTINGS"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
-    return command_line(capsys)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from schemas.placement import Gang
 from schemas.plans import Cause, Layer
 from schemas.views import JobView, MoveView
 from tests.hopyard.cli_builders import job_view
-from tests.hopyard.cli_line import Hopyard, command_line
+from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi, canned_api
 
 TRACEBACK = "exit code 1\nTraceback (most recent call last):\n  File x\nValueError: no data"
@@ -34,11 +34,6 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: CannedApi
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOPYARD_API_URL", api.url)
     monkeypatch.delenv("HOPYARD_API_TOKEN", raising=False)
-
-
-@pytest.fixture
-def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
-    return command_line(capsys)
 
 
 def run(began: float, ended: float | None, reason: PreemptReason | None = None, **nodes: int) -> RunView:

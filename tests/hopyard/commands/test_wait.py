@@ -17,7 +17,7 @@ from schemas.ids import JobId, NodeId
 from schemas.output import OutputLine
 from schemas.views import JobView, Submitted
 from tests.hopyard.cli_builders import JOB_YAML, job_view
-from tests.hopyard.cli_line import Hopyard, command_line
+from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi, canned_api
 
 TRACEBACK = "exit code 1\nTraceback (most recent call last):\n  File x\nValueError: \x1b[31mno data"
@@ -42,11 +42,6 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: CannedApi
     for name in ("HOPYARD_API_TOKEN", "HOPYARD_SETTINGS"):
         monkeypatch.delenv(name, raising=False)
     Path("job.yaml").write_text(JOB_YAML)
-
-
-@pytest.fixture
-def hopyard(capsys: pytest.CaptureFixture[str]) -> Hopyard:
-    return command_line(capsys)
 
 
 def goes(api: CannedApi, *views: JobView) -> None:

@@ -1,0 +1,117 @@
+"""version, config, replay, bench, and the help of every command."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from schemas.settings import Settings
+from schemas.views import (
+    SettingsView,
+)
+from shared.runtime.settings import describe
+from tests.hopyard.cli_builders import job_view, status_view, submitted
+from tests.hopyard.cli_line import Hopyard
+from tests.hopyard.cli_server import CannedApi
+
+
+def test_version_names_the_parts(hopyard: Hopyard) -> None:
+    assert {"hopyard", "python", "msgspec"} <= json.loads(hopyard("version", "--json").out).keys()
+
+
+def test_config_show_has_the_environment_in_it(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_ROUND_S", "60")
+    view = msgspec.json.decode(hopyard("config", "show", "--json").out, type=SettingsView)
+    (round_s,) = (each for each in view.settings if each.name == "round_s")
+    assert (round_s.value, round_s.default, round_s.source) == (60.0, 360.0, "environment")
+    shown = hopyard("config", "show")
+    assert "copies of every stream" in shown.out
+    assert "default 360" in shown.out
+    assert shown.err == "Settings of this shell, for what it starts; no stack was asked\n"
+
+
+def test_config_show_is_of_the_stack_that_runs(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = describe(Settings(gap=0.5, api_token="secret"), {"gap": "scenario tiny"})
+    api.says("GET /v1/settings", theirs)
+    monkeypatch.setenv("HOPYARD_GAP", "0.25")
+    monkeypatch.setenv("HOPYARD_API_URL", api.url)
+    ran = hopyard("config", "show")
+    assert ran.err == (
+        f"Settings in force in the stack at {api.url}; this shell has gap otherwise (--shell)\n"
+    )
+    assert "0.5" in ran.out
+    assert "scenario tiny" in ran.out
+    assert "secret" not in ran.out
+    assert hopyard("config", "show", "--shell").err.startswith("Settings of this shell")
+
+
+def test_a_setting_there_is_not_is_code_2(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_ROUNDS", "60")
+    ran = hopyard("config", "show")
+    assert ran.code == 2
+    assert "HOPYARD_ROUNDS" in ran.err
+
+
+def test_replay_says_every_job_and_what_came_of_them(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(speed=100_000.0))
+    api.says("POST /v1/jobs", submitted())
+    api.says("GET /v1/jobs/job-1", job_view(state="completed"))
+    ran = hopyard("replay", "--scenario", "tiny", "--wait", "--json", "--api", api.url)
+    assert ran.code == 0
+    assert len(ran.err.splitlines()) == 1 + 8
+    printed = json.loads(ran.out)
+    assert (printed["submitted"], printed["refused"], printed["ended"]) == (8, 0, {"completed": 8})
+
+
+def test_a_replay_with_refused_jobs_is_code_1(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(speed=100_000.0))
+    api.refuses("POST /v1/jobs", 422, "no node has it")
+    ran = hopyard("replay", "--scenario", "tiny", "--api", api.url)
+    assert ran.code == 1
+    assert "8 of 8 jobs were refused" in ran.err
+
+
+def test_a_replay_whose_jobs_fail_is_code_1_for_whoever_waits(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(speed=100_000.0))
+    api.says("POST /v1/jobs", submitted())
+    api.says("GET /v1/jobs/job-1", job_view(state="failed"))
+    ran = hopyard("replay", "--scenario", "tiny", "--wait", "--api", api.url)
+    assert ran.code == 1
+    assert "not every job completed" in ran.err
+
+
+@pytest.mark.parametrize("options", [("--gpus", "0"), ("--gpus", "many"), ("--backends", "nobody")])
+def test_a_bench_of_what_there_is_not_is_code_2(hopyard: Hopyard, options: tuple[str, str]) -> None:
+    ran = hopyard("bench", "solver", *options)
+    assert ran.code == 2
+    assert " ".join(options) in ran.err
+
+
+COMMANDS = (
+    "demo", "up", "replay", "submit", "ps", "show", "why", "cancel", "nodes", "node drain", "node restore",
+    "events", "logs", "policy show", "policy set", "diag", "config show", "simulate", "scenarios", "bench",
+    "version",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_with_an_example(hopyard: Hopyard, command: str) -> None:
+    ran = hopyard(*command.split(), "--help")
+    assert ran.code == 0
+    assert f"$ hopyard {command.removesuffix(' show')}" in ran.out
+
+
+def test_bench_names_the_settings_that_its_simulation_does_not_go_by(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a folder that is not empty, so that nothing is measured."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOPYARD_ROUND_S", "60")
+    said = "simulation: by its scenario alone, without HOPYARD_ROUND_S\n"
+    assert hopyard("bench", "simulation", "--data", str(tmp_path)).err.startswith(said)
+    assert said not in hopyard("bench", "solver", "--data", str(tmp_path)).err
+    monkeypatch.setenv("HOPYARD_ROUNDS", "60")
+    assert "HOPYARD_ROUNDS" in hopyard("bench", "simulation", "--data", str(tmp_path)).err

@@ -1,0 +1,230 @@
+"""status, nodes, policies, diag; and which cluster is meant."""
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hopyard.local.data_folder import StackFile, write_stack_file
+from schemas.ids import NodeId
+from schemas.views import (
+    NodeDrain,
+    NodePage,
+    PolicyChoice,
+    PolicyPage,
+    Readiness,
+    ServiceState,
+    ServiceView,
+)
+from tests.fact_builders import plan
+from tests.hopyard.cli_builders import node_view, plan_view, status_view
+from tests.hopyard.cli_line import Hopyard
+from tests.hopyard.cli_server import CannedApi
+
+
+def test_a_node_is_drained_and_restored(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("POST /v1/nodes/titan-0/drain", NodeDrain(node_id=NodeId("titan-0"), draining=True))
+    api.says("DELETE /v1/nodes/titan-0/drain", NodeDrain(node_id=NodeId("titan-0"), draining=False))
+    assert "draining" in hopyard("node", "drain", "titan-0", "--api", api.url).err
+    assert "takes jobs again" in hopyard("node", "restore", "titan-0", "--api", api.url).err
+
+
+def test_without_a_stack_the_installed_policies_are_listed(hopyard: Hopyard) -> None:
+    listed = hopyard("policy", "list", "--api", "http://127.0.0.1:9")
+    names = [line.split()[0] for line in listed.out.splitlines()]
+    assert {"hops", "sia", "gavel", "tiresias", "fifo"} <= set(names)
+    assert "gavel-agnostic             As Gavel, with agnostic=true." in listed.out.splitlines()
+    assert "cannot reach http://127.0.0.1:9" in listed.err
+    as_json = hopyard("policy", "list", "--json", "--api", "http://127.0.0.1:9")
+    found = json.loads(as_json.out)
+    assert [each["name"] for each in found] == names
+    assert all(each["about"] for each in found)
+
+
+def test_the_policies_that_the_stack_takes_are_listed(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/policies", PolicyPage(policies=("fifo", "hops", "mine:Own", "*")))
+    listed = hopyard("policy", "list", "--api", api.url).out.splitlines()
+    assert [line.partition("  ")[0] for line in listed] == [
+        "fifo",
+        "hops",
+        "mine:Own",
+        "any module:attribute",
+    ]
+    assert "First in, first out, not preemptive" in listed[0]
+    assert json.loads(hopyard("policy", "list", "--json", "--api", api.url).out)[2:] == [
+        {"name": "mine:Own", "about": ""},
+        {"name": "*", "about": ""},
+    ]
+
+
+def test_the_options_of_a_policy_are_shown(hopyard: Hopyard) -> None:
+    shown = hopyard("policy", "show", "hops", "--json")
+    [cost] = [option for option in json.loads(shown.out) if option["name"] == "moving_cost_s"]
+    assert (cost["default"], cost["choices"]) == (None, "a number ≥ 0, ≤ 1e+06")
+    assert "lr, ftf, las, sjf, srtf, fifo" in " ".join(hopyard("policy", "show", "hops").out.split())
+    assert "policy nonsense is unknown" in hopyard("policy", "show", "nonsense").err
+
+
+def test_an_option_that_the_policy_has_not_is_refused_in_the_cluster_s_words(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    api.refuses("PUT /v1/policy", 422, "policy hops has no option speed; it has priority_rule", "$.policy")
+    refused = hopyard("policy", "set", "hops+speed=1", "--api", api.url)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == "hopyard: $.policy: policy hops has no option speed; it has priority_rule\n"
+
+
+def test_policy_is_shown_and_set(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("PUT /v1/policy", PolicyChoice(policy="fifo"))
+    assert hopyard("policy", "--api", api.url).out == "hops\n"
+    assert hopyard("policy", "set", "fifo", "--api", api.url).out == "fifo\n"
+    assert json.loads(api.requests[-1][3]) == {"policy": "fifo"}
+
+
+def test_the_environment_says_where_the_api_is(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOPYARD_API_URL", api.url)
+    monkeypatch.setenv("HOPYARD_API_TOKEN", "secret")
+    healthy(api)
+    assert hopyard("policy").code == 0
+    assert api.requests[0][2]["Authorization"] == "Bearer secret"
+
+
+def test_a_stack_started_further_up_is_found(
+    hopyard: Hopyard, api: CannedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".hopyard").mkdir()
+    (tmp_path / "jobs").mkdir()
+    stack = StackFile(api_url=api.url, nats_url="nats://127.0.0.1:1", pid=os.getpid(), pids={}, ports={})
+    write_stack_file(tmp_path / ".hopyard", stack)
+    monkeypatch.chdir(tmp_path / "jobs")
+    healthy(api)
+    assert hopyard("policy").code == 0
+
+
+def healthy(api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view())
+    api.says("GET /readyz", Readiness())
+    api.says("GET /v1/nodes", NodePage(nodes=(node_view(),)))
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    api.says_bytes("GET /v1/events", b"")
+
+
+def test_status_is_the_cluster_at_a_glance(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(raqlr=0.25))
+    assert "titan 12/16" in hopyard("status", "--api", api.url).out
+    assert json.loads(hopyard("status", "--json", "--api", api.url).out)["raqlr"] == 0.25
+
+
+ILL = ServiceView(
+    name="planner",
+    state=ServiceState.STARTING,
+    since=1.0,
+    at=2.0,
+    restarts=3,
+    last_error="KeyError: 'policy'",
+    troubles=("hops plans in place of json:loads: TypeError",),
+)
+
+
+def test_status_shows_services_that_came_back_and_their_troubles(hopyard: Hopyard, api: CannedApi) -> None:
+    well = ServiceView(name="placer", state=ServiceState.UP, since=1.0, at=2.0)
+    api.says("GET /v1/status", status_view(services=(well, ILL)))
+    shown = " ".join(hopyard("status", "--api", api.url).out.split())
+    assert "1 up; planner is starting, restarts: 3, last error: KeyError: 'policy'; hops plans" in shown
+
+
+def test_diag_shows_services_that_are_not_well(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("GET /readyz", Readiness(services=(ILL,)))
+    ran = hopyard("diag", "--json", "--api", api.url)
+    assert ran.code == 1
+    [check] = [check for check in json.loads(ran.out)["checks"] if check["what"] == "services"]
+    assert (check["ok"], "restarts: 3" in check["detail"]) == (False, True)
+
+
+def test_diag_is_content_with_a_healthy_stack(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    ran = hopyard("diag", "--json", "--api", api.url)
+    assert ran.code == 0
+    assert [check["what"] for check in json.loads(ran.out)["checks"]] == [
+        "API",
+        "services",
+        "nodes",
+        "policy",
+        "event log",
+    ]
+
+
+def test_diag_points_at_a_lost_node(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("GET /v1/nodes", NodePage(nodes=(node_view(state="lost"),)))
+    ran = hopyard("diag", "--api", api.url)
+    assert ran.code == 1
+    assert "titan-0 is lost" in ran.out
+
+
+@pytest.mark.parametrize(("command", "code"), [("diag", 1), ("policy show", 0)])
+def test_a_policy_that_cannot_be_loaded_is_seen(
+    hopyard: Hopyard, api: CannedApi, command: str, code: int
+) -> None:
+    """Long after the one plan that said why."""
+    healthy(api)
+    note = "there is no policy nope:Bad; fifo goes on"
+    logged = {"seq": 1, "event": plan(policy="fifo", notes=(note,))}
+    api.says("GET /v1/policy", PolicyChoice(policy="nope:Bad"))
+    api.says("GET /v1/status", status_view(policy="fifo", plan=plan_view(policy="fifo")))
+    api.says_bytes("GET /v1/events", msgspec.json.encode(logged) + b"\n")
+    ran = hopyard(*command.split(), "--api", api.url)
+    assert ran.code == code
+    assert f"nope:Bad was asked for, fifo made the last plan; {note}" in " ".join(ran.out.split())
+
+
+def test_a_policy_asked_for_a_moment_ago_is_no_fault(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("GET /v1/policy", PolicyChoice(policy="sia"))
+    api.says("GET /v1/status", status_view(policy="fifo", plan=plan_view(policy="fifo")))
+    api.says_bytes("GET /v1/events", b"")
+    ran = hopyard("diag", "--api", api.url)
+    assert ran.code == 0
+    assert "sia was asked for, fifo made the last plan" in " ".join(ran.out.split())
+
+
+def test_the_status_shows_what_the_last_plan_remarks(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/status", status_view(plan=plan_view(notes=("the estimator was late",))))
+    assert "the estimator was late" in hopyard("status", "--api", api.url).out
+
+
+def test_diag_shows_a_drained_node_and_finds_no_fault(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.says("GET /v1/nodes", NodePage(nodes=(node_view(), node_view("titan-1", state="draining"))))
+    ran = hopyard("diag", "--api", api.url)
+    assert ran.code == 0
+    assert "1 of 2 alive, titan-1 is draining" in ran.out
+
+
+def test_diag_points_at_a_dead_service_and_a_missing_nats(
+    hopyard: Hopyard, api: CannedApi, tmp_path: Path
+) -> None:
+    healthy(api)
+    (tmp_path / ".hopyard").mkdir()
+    stack = StackFile(
+        api_url=api.url,
+        nats_url="nats://127.0.0.1:1",
+        pid=os.getpid(),
+        pids={"planner": 2**22 + 1},
+        ports={"planner": 1},
+    )
+    write_stack_file(tmp_path / ".hopyard", stack)
+    ran = hopyard("diag")
+    assert ran.code == 1
+    assert "is gone" in ran.out
+    assert "nats://127.0.0.1:1" in ran.out
+
+
+def test_diag_without_an_api_is_code_3(hopyard: Hopyard) -> None:
+    assert hopyard("diag", "--api", "http://127.0.0.1:1").code == 3

@@ -1,0 +1,166 @@
+"""submit, ps, show, why, cancel; and how every command says that it could not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas.base import Message
+from schemas.events import PreemptReason
+from schemas.ids import JobId, NodeId
+from schemas.placement import Gang
+from schemas.views import (
+    Cancelled,
+    JobPage,
+    MoveView,
+    NodeDrain,
+    PolicyChoice,
+    WhyView,
+)
+from tests.hopyard.cli_builders import JOB_YAML, job_view, submitted
+from tests.hopyard.cli_line import Hopyard
+from tests.hopyard.cli_server import CannedApi
+
+
+def test_submit_prints_the_jobs_id(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted(), status=201)
+    ran = hopyard("submit", str(job_file), "--api", api.url)
+    assert (ran.code, ran.err) == (0, f"on {api.url}\n")
+    assert "job-1" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "answer"),
+    [
+        (("cancel", "job-1"), "DELETE /v1/jobs/job-1", Cancelled(job_id=JobId("job-1"))),
+        (("node", "drain", "a"), "POST /v1/nodes/a/drain", NodeDrain(node_id=NodeId("a"), draining=True)),
+        (
+            ("node", "restore", "a"),
+            "DELETE /v1/nodes/a/drain",
+            NodeDrain(node_id=NodeId("a"), draining=False),
+        ),
+        (("policy", "set", "fifo"), "PUT /v1/policy", PolicyChoice(policy="fifo")),
+    ],
+)
+def test_what_changes_a_cluster_names_it(
+    hopyard: Hopyard, api: CannedApi, words: tuple[str, ...], asked: str, answer: Message
+) -> None:
+    api.cluster = "lab-3"
+    api.says(asked, answer)
+    ran = hopyard(*words, "--api", api.url)
+    assert ran.code == 0
+    assert f"on cluster lab-3, {api.url}" in ran.err
+
+
+def test_submit_sends_the_given_key_and_the_job(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted())
+    hopyard("submit", str(job_file), "--api", api.url, "--key", "nightly")
+    _, _, headers, body = api.requests[0]
+    assert headers["Idempotency-Key"] == "nightly"
+    assert json.loads(body)["workload"]["model"] == "resnet50"
+
+
+def test_submit_makes_a_key_of_its_own_each_time(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted())
+    for _ in range(2):
+        hopyard("submit", str(job_file), "--api", api.url)
+    first, second = (headers["Idempotency-Key"] for _, _, headers, _ in api.requests)
+    assert first != second
+
+
+def test_a_repeated_submission_says_so(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted(created=False))
+    assert "used before" in hopyard("submit", str(job_file), "--api", api.url).err
+
+
+def test_json_is_all_that_is_on_stdout(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
+    api.says("POST /v1/jobs", submitted())
+    ran = hopyard("submit", str(job_file), "--api", api.url, "--json")
+    assert json.loads(ran.out) == {"job_id": "job-1", "created": True}
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 422, 429])
+def test_a_refusal_names_field_and_reason(
+    hopyard: Hopyard, api: CannedApi, job_file: Path, status: int
+) -> None:
+    api.refuses("POST /v1/jobs", status, "no node has it", field="$.gpu_types[0]")
+    ran = hopyard("submit", str(job_file), "--api", api.url)
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "$.gpu_types[0]: no node has it" in ran.err
+
+
+def test_a_misspelt_field_is_named_with_file_and_line(
+    hopyard: Hopyard, api: CannedApi, job_file: Path
+) -> None:
+    job_file.write_text(JOB_YAML + "prioritty: 2\n")
+    ran = hopyard("submit", str(job_file), "--api", api.url)
+    assert ran.code == 2
+    assert f"{job_file}:5: $.prioritty" in ran.err
+    assert api.requests == []
+
+
+def test_a_broken_yaml_file_is_invalid(hopyard: Hopyard, job_file: Path) -> None:
+    job_file.write_text("name: [")
+    assert hopyard("submit", str(job_file)).code == 2
+
+
+def test_a_missing_file_is_bad_usage(hopyard: Hopyard) -> None:
+    assert hopyard("submit", "nowhere.yaml").code == 2
+
+
+def test_an_unknown_command_is_bad_usage(hopyard: Hopyard) -> None:
+    assert hopyard("dance").code == 2
+
+
+def test_nobody_listening_is_code_3(hopyard: Hopyard) -> None:
+    ran = hopyard("ps", "--api", "http://127.0.0.1:1")
+    assert ran.code == 3
+    assert "http://127.0.0.1:1: connection refused" in ran.err
+
+
+def test_an_api_that_is_not_ready_is_code_3(hopyard: Hopyard, api: CannedApi) -> None:
+    api.refuses("GET /v1/nodes", 503, "the monitor does not answer")
+    ran = hopyard("nodes", "--api", api.url)
+    assert ran.code == 3
+    assert "the monitor does not answer" in ran.err
+
+
+def test_another_server_on_the_port_is_code_3(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says_bytes("GET /v1/nodes", b"<html>hello</html>")
+    assert hopyard("nodes", "--api", api.url).code == 3
+
+
+def test_ps_lists_jobs(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=(job_view("job-1"), job_view("job-2"))))
+    ran = hopyard("ps", "--api", api.url, "--state", "queued", "--project", "vision")
+    assert "job-1" in ran.out
+    assert "job-2" in ran.out
+    assert api.requests[0][1] == {"state": "queued", "project": "vision", "sort": "active", "limit": "100"}
+
+
+def test_ps_says_how_to_see_the_rest(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("GET /v1/jobs", JobPage(jobs=(job_view(),), next="abc"))
+    assert "--after abc" in hopyard("ps", "--api", api.url, "--limit", "1").err
+
+
+def test_show_and_why_ask_about_the_job(hopyard: Hopyard, api: CannedApi) -> None:
+    why = WhyView(job_id=JobId("job-1"), state="queued", reason="outweighed", detail="")
+    move = MoveView(at=90.0, started_at=30.0, gang=Gang.of({NodeId("a"): 2}), reason=PreemptReason.NODE_LOST)
+    api.says("GET /v1/jobs/job-1", job_view(moves=(move,)))
+    api.says("GET /v1/jobs/job-1/why", why)
+    shown = hopyard("show", "job-1", "--api", api.url).out
+    assert "resnet50 on imagenet" in shown
+    assert "00:00:30.0 to 00:01:30.0 on a:2, stopped at 0 samples: a node was lost" in shown
+    assert "job-1 is queued and does not run." in hopyard("why", "job-1", "--api", api.url).out
+    assert json.loads(hopyard("why", "job-1", "--json", "--api", api.url).out)["reason"] == "outweighed"
+
+
+def test_a_strange_job_id_stays_one_part_of_the_address(hopyard: Hopyard, api: CannedApi) -> None:
+    assert hopyard("show", "../nodes", "--api", api.url).code == 1
+    assert api.requests[0][0] == "GET /v1/jobs/../nodes"
+
+
+def test_cancel_withdraws(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says("DELETE /v1/jobs/job-1", Cancelled(job_id=JobId("job-1")), status=202)
+    assert hopyard("cancel", "job-1", "--api", api.url).code == 0
