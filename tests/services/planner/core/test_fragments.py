@@ -1,0 +1,183 @@
+"""Plans within a round: what calls for one, and what it may do."""
+
+import numpy as np
+import pytest
+
+from schemas.base import Event
+from schemas.events import PlacementRefused
+from schemas.ids import JobId
+from schemas.plans import PlanKind, Waiting
+from schemas.settings import Settings
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.estimates import Estimated
+from tests.fact_builders import (
+    completed,
+    config,
+    in_queue,
+    joined,
+    opened,
+    profiled,
+    queued,
+    submitted,
+    worker_stopped,
+)
+from tests.services.planner.planner_builders import Estimator, Stage, linear
+from tests.services.planner.planner_stages import carried_out, cluster, kinds, places, two_jobs
+
+
+def test_a_job_that_no_other_follows_starts_on_idle_gpus_at_once() -> None:
+    stage = two_jobs()
+    stage.tell(*in_queue("second", at=20.0, demand=(2, 4)))
+    assert (stage.plan.at, places(stage.plan)) == (20.0, {"second": config(node_1=4)})
+
+
+def test_a_job_that_another_follows_is_planned_after_facts_have_settled() -> None:
+    stage = two_jobs()
+    stage.tell(submitted("third", at=20.0), *in_queue("second", at=20.0, demand=(2, 4)))
+    stage.until(20.9)
+    assert len(stage.plans) == 1
+    stage.until(21.0)
+    assert (stage.plan.kind, places(stage.plan)) == (PlanKind.FRAGMENT, {"second": config(node_1=4)})
+
+
+def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
+    stage = two_jobs()
+    stage.tell(*in_queue("second", at=20.0, demand=(8,)))
+    stage.until(100.0)
+    assert kinds(stage) == [PlanKind.FIRST]
+
+
+def test_gpus_that_come_free_are_planned_again() -> None:
+    stage = two_jobs()
+    stage.tell(*in_queue("second", at=20.0, demand=(8,)))
+    place = stage.plan.placements[0].placement_id
+    stage.tell(completed("first", at=50.0, place=place), worker_stopped("first", at=50.0, place=place))
+    stage.until(60.0)
+    assert places(stage.plan) == {"second": config(node_1=8)}
+
+
+def test_nothing_changed_no_plan() -> None:
+    stage = two_jobs()
+    stage.estimator = _unknown_to("elsewhere")
+    stage.tell(*in_queue("elsewhere", at=20.0, demand=(1,)))
+    stage.until(350.0)
+    assert kinds(stage) == [PlanKind.FIRST, PlanKind.FRAGMENT]
+    assert stage.plan.left_out[0].reason == Waiting.NO_ESTIMATE
+
+
+def _unknown_to(job_id: str) -> Estimator:
+    def estimator(wanted: Configurations) -> Estimated:
+        known = linear(wanted)
+        mine = np.array([name == job_id for name in wanted.jobs])[wanted.job]
+        return Estimated(throughput=np.where(mine, np.nan, known.throughput), layer=known.layer)
+
+    return estimator
+
+
+def test_a_refused_placement_is_planned_again() -> None:
+    stage = cluster(*in_queue(demand=(8,)), opened())
+    made = stage.plan
+    stage.tell(
+        PlacementRefused(
+            at=5.0,
+            placement_id=made.placements[0].placement_id,
+            plan_id=made.plan_id,
+            job_id=JobId("job-1"),
+            reason="node busy",
+        )
+    )
+    stage.until(10.0)
+    assert stage.plan.kind == PlanKind.FRAGMENT
+    assert stage.plan.placements[0].placement_id != made.placements[0].placement_id
+
+
+def test_a_fragment_left_by_the_first_plan_is_filled() -> None:
+    jobs = [
+        *in_queue("a", demand=(6,)),
+        *in_queue("b", demand=(2,), at=1.0),
+        *in_queue("c", demand=(2,), at=2.0),
+    ]
+    stage = cluster(*jobs)
+    stage.tell(joined("node-2", gpus=2, at=3.0), opened(at=100.0))
+    stage.until(110.0)
+    assert sum(placement.gpus for made in stage.plans for placement in made.placements) == 10
+
+
+def test_no_two_plans_are_in_the_making() -> None:
+    stage = cluster(*in_queue("first", demand=(2,)))
+    stage.work_s = 30.0
+    stage.tell(opened(at=1.0))
+    stage.tell(*in_queue("second", at=2.0, demand=(2,)))
+    stage.until(20.0)
+    assert len(stage.at_work) == 1
+    stage.until(100.0)
+    assert [places(made) for made in stage.plans] == [
+        {"first": config(node_1=2)},
+        {"second": config(node_1=2)},
+    ]
+
+
+def test_a_fragment_plan_that_outlives_its_round_is_dropped() -> None:
+    stage = two_jobs()
+    stage.work_s = 20.0
+    stage.tell(*in_queue("second", at=350.0, demand=(2,)))
+    stage.until(375.0)
+    stage.work_s = 0.0
+    stage.until(400.0)
+    assert kinds(stage) == [PlanKind.FIRST, PlanKind.FIRST]
+
+
+SRTF = Settings(policy="srtf", restart_share_max=1.0, minimum_run_restarts=0.0)
+
+
+def expected_to_run(age_s: float, job_id: str, gpus: int, *, at: float = 0.0) -> list[Event]:
+    return [
+        submitted(job_id, at=at, demand=(gpus,)),
+        profiled(job_id, at=at),
+        queued(job_id, at=at, age_s=age_s),
+    ]
+
+
+def with_a_long_job(gpus: int) -> Stage:
+    """It runs on so many GPUs of the one node with 8."""
+    stage = cluster(*expected_to_run(1e6, "job-1", gpus), opened(), settings=SRTF)
+    carried_out(stage, stage.plan)
+    return stage
+
+
+def test_while_nobody_waits_no_event_calls_for_a_plan() -> None:
+    stage = with_a_long_job(4)
+    stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
+    carried_out(stage, stage.plan)
+    place = stage.plan.placements[0].placement_id
+    stage.tell(worker_stopped("job-2", at=20.0, place=place), completed("job-2", at=20.0, place=place))
+    stage.until(300.0)
+    assert kinds(stage) == [PlanKind.FIRST, PlanKind.FRAGMENT]
+    stage.until(400.0)
+    assert kinds(stage)[2:] == [PlanKind.FIRST]  # of the next round
+
+
+def test_those_for_whom_nobody_has_to_move_are_served_by_a_fragment_plan() -> None:
+    stage = with_a_long_job(4)
+    stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
+    assert (stage.plan.kind, list(places(stage.plan))) == (PlanKind.FRAGMENT, ["job-2"])
+
+
+@pytest.mark.parametrize("gpus", [8, 5])
+def test_for_one_that_does_not_fit_there_is_a_first_plan_at_once(gpus: int) -> None:
+    stage = with_a_long_job(4)
+    stage.tell(*expected_to_run(1.0, "job-2", gpus, at=10.0))
+    stage.until(12.0)
+    assert [(made.kind, made.at) for made in stage.plans[1:]] == [(PlanKind.FIRST, 10.0)]
+    assert list(places(stage.plan)) == ["job-2"]
+
+
+def test_one_whom_a_fragment_plan_cannot_place_after_all_gets_a_first_plan_at_once() -> None:
+    """Beside 6 of 8 GPUs 4 are idle, of two types."""
+    stage = with_a_long_job(6)
+    stage.tell(joined("node-2", at=1.0, gpu_type="b", gpus=2))
+    stage.until(5.0)
+    before = len(stage.plans)
+    stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
+    assert [(made.kind, made.at) for made in stage.plans[before:]] == [(PlanKind.FIRST, 10.0)]
+    assert list(places(stage.plan)) == ["job-2"]
