@@ -1,5 +1,6 @@
 """A training job: what a user writes, and what travels once admission has accepted it."""
 
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -69,8 +70,12 @@ class Workload(File, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        parts = (self.model, self.dataset, str(self.batch_size), self.optimizer, self.code_version)
-        return Fingerprint("|".join(part.replace("%", "%25").replace("|", "%7C") for part in parts))
+        return _fingerprint(self.model, self.dataset, str(self.batch_size), self.optimizer, self.code_version)
+
+
+@lru_cache(maxsize=4_096)
+def _fingerprint(*parts: str) -> Fingerprint:
+    return Fingerprint("|".join([part.replace("%", "%25").replace("|", "%7C") for part in parts]))
 
 
 class GpuRange(File, frozen=True, kw_only=True):

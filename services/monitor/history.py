@@ -216,7 +216,8 @@ def _planned(history: History, ledger: Ledger, fact: PlanPublished) -> None:
         return  # of an older leader
     left_out: dict[str, int] = {}
     for left in fact.left_out:
-        left_out[left.reason.value] = left_out.get(left.reason.value, 0) + 1
+        reason = str(left.reason)
+        left_out[reason] = left_out.get(reason, 0) + 1
     detail = PlanDetail(
         plan_id=fact.plan_id,
         placements=fact.placements[:LEFT_OUT_KEPT],

@@ -66,7 +66,7 @@ def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
 
 
 def _verdict(fact: PlanPublished, left: LeftOut, position: int, before: Verdict | None) -> Verdict:
-    standings, reason = fact.standings, left.reason.value
+    standings, reason = fact.standings, str(left.reason)
     return Verdict(
         plan_id=fact.plan_id,
         reason=reason,
