@@ -27,7 +27,7 @@ class Process:
         self.profile: Profile | None = None
         self.rigid: Rigid | None = None
         self.folder = Folder(order.checkpoints, order.placement) if order.checkpoints else None
-        self.line = Line(order.socket, self._hello)
+        self.line = Line(order.socket, self._hello, orphan_s=order.orphan_s)
         self.meeting = Meeting(order, self.line)
         self.ending = Ending(self.line, order.last, ranks=order.ranks)
         self.ending.samples = self._kept()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import struct
 import threading
@@ -24,10 +25,14 @@ LOOK_S = 0.02
 
 
 class Line:
-    def __init__(self, path: str, hello: Callable[[], dict[str, object]]) -> None:
-        """`path` may be empty: then nobody listens. `hello` begins every connection."""
+    def __init__(self, path: str, hello: Callable[[], dict[str, object]], *, orphan_s: float) -> None:
+        """`path` may be empty: then nobody listens. `hello` begins every connection.
+
+        `orphan_s`: how long an agent may be away; then the job goes on elsewhere, and this process is to end.
+        """
         self._path = path
         self._hello = hello
+        self._orphan_s = orphan_s
         self._up: dict[str, object] | None = None
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
@@ -85,9 +90,13 @@ class Line:
         return opened
 
     def _listen(self) -> None:
+        since = time.monotonic()
         while True:
             current = self._socket or self._connect()
             if current is None:
+                if time.monotonic() - since > self._orphan_s and self.stop_asked is None:
+                    os.kill(os.getpid(), signal.SIGTERM)  # as an agent would: a rigid script has its own way
+                    self.ask_to_stop()
                 time.sleep(AGAIN_S)
                 continue
             with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
@@ -97,6 +106,7 @@ class Line:
                 if self._socket is current:
                     self._socket = None
             current.close()
+            since = time.monotonic()
 
     def _hear(self, word: dict[str, dict[str, object]]) -> None:
         if "go" in word:

@@ -15,6 +15,8 @@ class Order:
     local_rank: int = 0
     socket: str = ""
     """of the agent; empty: the script runs by itself"""
+    orphan_s: float = float("inf")
+    """how long the agent may be away"""
     last: str = ""
     """the file for the last word"""
     placement: str = ""
@@ -45,6 +47,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Order:
         ranks=int(get("WORLD_SIZE") or 1),
         local_rank=int(get("LOCAL_RANK") or 0),
         socket=get("HOPJOB_SOCKET", ""),
+        orphan_s=float(get("HOPJOB_ORPHAN_S") or "inf"),
         last=get("HOPJOB_LAST", ""),
         placement=get("HOPJOB_PLACEMENT", ""),
         address=get("HOPJOB_ADDRESS", ""),

@@ -7,7 +7,7 @@ from tests.paths import ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SOURCES = sorted(
     path
-    for folder in ("schemas", "shared", "services", "loadgen", "hopyard", "hopjob", "tests")
+    for folder in ("schemas", "shared", "services", "loadgen", "hopyard", "hopjob", "tests", "docs")
     for path in (ROOT / folder).rglob("*.py")
 )
 

@@ -119,6 +119,17 @@ def test_the_last_word_is_kept_for_an_agent_that_is_away(tmp_path: Path) -> None
         assert rank.last_word()["stopped"]["samples"] > 0
 
 
+def test_ranks_whose_agent_stays_away_save_and_end(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(LEDGER, 2, **LONG, HOPJOB_ORPHAN_S=1)
+        ranks[0].wait_for("observed")
+        agent.close()
+        assert [rank.end() for rank in ranks] == [0, 0]
+        done = ranks[0].last_word()["stopped"]["samples"]
+        [saved] = (tmp_path / "checkpoints").glob("*.pt")
+        assert int(saved.name.partition("-")[0]) == done > 0
+
+
 def test_an_error_of_the_scripts_own_is_its_failure(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(SCRIPTS / "raises.py", 2, RAISES=1)
