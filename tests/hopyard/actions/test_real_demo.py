@@ -85,4 +85,7 @@ def test_the_whole_of_it_completes_and_breaks_no_rule(tmp_path: Path) -> None:
     assert result["violations"] == []
     for one in result["jobs"]:
         reached = [(run["samples_from"], run["samples_to"]) for run in one["runs"]]
+        assert all(run["start_s"] > 0 for run in one["runs"]), (
+            "from the order to start to processes that are up"
+        )
         assert all(after[0] == before[1] for before, after in pairwise(reached))
