@@ -121,6 +121,10 @@ async def test_agents_come_and_go_with_their_allocations(
     listed = json.loads(hopyard(slurm, "status", "--name", "tenant", "--json"))
     assert sorted(each["node"] for each in listed if each["state"] == "RUNNING") == sorted(NODES)
     keeps_its_secret(slurm)
+    agents = slurm.run("pgrep", "--full", "services.agent").split()
+    environ_of = slurm.run("bash", "-c", f"cat /proc/{agents[0]}/environ | tr '\\0' '\\n'")
+    assert "HOPYARD_NODE_UNTIL=" in environ_of
+    assert "SLURM_" not in environ_of  # trainers would take a rank for a task of Slurm
 
     first, second = [(await client.submit(job(name, 60.0), name)).job_id for name in ("first", "second")]
     events = await seen(client, lambda events: bool(of(events, first) and of(events, second)))
