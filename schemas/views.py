@@ -146,6 +146,8 @@ class NodeView(Message, frozen=True, kw_only=True):
     """GPUs that no job gets, by index, and why"""
     reason: str = ""
     """why it drains, where somebody said"""
+    left_s: float | None = None
+    """cluster seconds until it goes away; null: it is not known to go"""
 
 
 class PlanView(Message, frozen=True, kw_only=True):

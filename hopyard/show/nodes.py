@@ -35,9 +35,10 @@ def _heard(view: NodeView) -> str:
 
 
 def _note(view: NodeView) -> str:
-    """Why it is not in use as a whole; a broken GPU for which it drains is named once."""
+    """Why it is not in use as a whole, or until when; a broken GPU for which it drains is named once."""
     others = {index: why for index, why in view.withheld.items() if why not in view.reason}
-    return "; ".join(part for part in (in_a_line(view.reason), withheld(others)) if part)
+    goes = f"goes away in {brief(view.left_s)}" if view.left_s and view.state != "lost" else ""
+    return "; ".join(part for part in (in_a_line(view.reason), withheld(others), goes) if part)
 
 
 def _holders(view: NodeView) -> tuple[str, ...]:

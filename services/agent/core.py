@@ -101,9 +101,8 @@ class Agent:
         if leave_at is None or now < leave_at:
             return []
         self._leave_at = None
-        assert self._node.until is not None, "only a node that goes away is left"
-        reason = f"the node goes away in {max(self._node.until - now, 0.0):.0f} s"
-        return [Publish(NodeDrained(at=now, node_id=self._node.node_id, life=self._life, reason=reason))]
+        drained = NodeDrained(at=now, node_id=self._node.node_id, life=self._life, reason="its time is over")
+        return [Publish(drained)]
 
     def resume(self, now: float) -> Effects:
         joined = NodeJoined(

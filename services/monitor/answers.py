@@ -84,6 +84,7 @@ def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
         gpus_free=max(known.node.gpus - known.gpus_in_use, 0) if known.alive else 0,
         jobs=jobs,
         heartbeat_age_s=cluster.silence_s(known.node.node_id, cluster.now),
+        left_s=None if known.node.until is None else max(known.node.until - cluster.now, 0.0),
     )
 
 

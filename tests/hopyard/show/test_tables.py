@@ -103,6 +103,13 @@ def test_a_node_says_why_some_of_its_gpus_get_no_job() -> None:
     assert "note" not in text_of(nodes_table(node_view()))
 
 
+def test_a_node_that_goes_away_says_when() -> None:
+    assert "goes away in 2h" in text_of(nodes_table(replace(node_view(), left_s=7_200.0)))
+    gone = replace(node_view(), left_s=0.0, state="lost", reason="its time is over")
+    assert "its time is over" in text_of(nodes_table(gone))
+    assert "goes away" not in text_of(nodes_table(gone))
+
+
 def test_markup_in_a_users_text_is_text() -> None:
     assert "[bold]oops[/bold]" in text_of(jobs_table(job_view(reason="[bold]oops[/bold]")))
 

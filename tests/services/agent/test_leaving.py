@@ -35,7 +35,7 @@ def test_it_says_so_once_and_stops_what_runs() -> None:
     assert bench.core.wake(LEAVES - 1.0) == []
     bench.work.clear()
     [drained] = left(bench)
-    assert drained == NodeDrained(at=LEAVES, node_id=HERE, life=LIFE, reason="the node goes away in 60 s")
+    assert drained == NodeDrained(at=LEAVES, node_id=HERE, life=LIFE, reason="its time is over")
     assert StopWorker(PlacementId("p1")) in bench.work
     assert bench.core.next_wakeup() is None
     assert left(bench) == []

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from schemas.base import Event
@@ -363,6 +364,24 @@ def test_a_lost_node_has_nothing_to_give() -> None:
     assert isinstance(view, NodePage)
     [node] = view.nodes
     assert (node.state, node.gpus_free, node.jobs, node.heartbeat_age_s) == ("lost", 0, {}, None)
+
+
+def test_a_node_says_how_long_it_stays_and_that_its_agent_leaves() -> None:
+    fact = joined()
+    goes = msgspec.structs.replace(fact, node=msgspec.structs.replace(fact.node, until=100.0))
+    world = World(goes)
+    world.now = 40.0
+    view = world.ask(ListNodes())
+    assert isinstance(view, NodePage)
+    assert (view.nodes[0].state, view.nodes[0].left_s) == ("alive", 60.0)
+    world.tell(NodeDrained(at=50.0, node_id=fact.node_id, life=fact.life, reason="its time is over"))
+    left = world.ask(ListNodes())
+    assert isinstance(left, NodePage)
+    assert (left.nodes[0].state, left.nodes[0].reason) == ("draining", "its time is over")
+    world.tell(msgspec.structs.replace(fact, at=60.0, life="next"))
+    again = world.ask(ListNodes())
+    assert isinstance(again, NodePage)
+    assert (again.nodes[0].state, again.nodes[0].reason, again.nodes[0].left_s) == ("alive", "", None)
 
 
 def test_a_draining_node_says_so() -> None:
