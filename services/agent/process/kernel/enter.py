@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import sys
+import warnings  # noqa: F401 - `os.execvp` imports it, which the job's account may not be allowed to read
 
 CANNOT_START = 127
 """as a shell says it"""

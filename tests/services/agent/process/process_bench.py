@@ -112,10 +112,13 @@ class RunningNode:
 
 
 @contextlib.asynccontextmanager
-async def running_node(**settings: Any) -> AsyncIterator[RunningNode]:  # noqa: ANN401 - fields
+async def running_node(
+    inside: Path | None = None,
+    **settings: Any,  # noqa: ANN401 - fields
+) -> AsyncIterator[RunningNode]:
     """Nothing is left of it at the end: no process, no group, no socket, nothing of a worker."""
     with short_folder() as folder:
-        node = RunningNode(folder, **settings)
+        node = RunningNode(inside or folder, **settings)
         await node.begin()
         try:
             yield node

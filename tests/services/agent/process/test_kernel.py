@@ -1,0 +1,176 @@
+"""Control groups of both versions, identities, and ranks under accounts of their own: on the real kernel."""
+
+import asyncio
+import os
+import pwd
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from services.agent.process.kernel.cgroups import Group, Groups
+from services.agent.process.kernel.hierarchies import groups_of, own_folders
+from services.agent.process.kernel.identities import alive, identity_of, send
+from services.agent.process.kernel.spawning import ToStart, account_of, started
+from services.agent.process.kernel.walking import Walk
+from services.agent.tasks import Completed
+from tests.services.agent.process.process_bench import order, running_node, short_folder
+
+MOUNTS = """\
+31 23 0:27 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+32 23 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+33 23 0:29 /docker/abc /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+34 23 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+35 23 0:31 / /proc rw - proc proc rw
+"""
+MINE = "9:memory:/job/7\n8:cpu,cpuacct:/\n7:pids:/docker/abc/inner\n0::/user.slice\n"
+TREE = "import subprocess, time; subprocess.Popen(['sleep', '99'], start_new_session=True); time.sleep(99)"
+
+
+def test_our_own_groups_are_found_in_every_hierarchy() -> None:
+    found = {name: str(folder) for name, folder in own_folders(MOUNTS, MINE).items()}
+    assert found == {
+        "memory": "/sys/fs/cgroup/memory/job/7",
+        "cpu": "/sys/fs/cgroup/cpu,cpuacct",
+        "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
+        "pids": "/sys/fs/cgroup/pids/inner",
+        "": "/sys/fs/cgroup/unified/user.slice",
+    }
+
+
+def test_version_2_is_limited_and_counts_in_files_of_its_own(tmp_path: Path) -> None:
+    for name in ("memory.max", "memory.swap.max", "cpu.max", "cgroup.procs"):
+        (tmp_path / name).touch()
+    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n")
+    group = Group({"": tmp_path})
+    assert group.limited(memory=1e9, cpus=1.5) == ()
+    assert (tmp_path / "memory.max").read_text() == "1000000000"
+    assert (tmp_path / "memory.swap.max").read_text() == "0"
+    assert (tmp_path / "cpu.max").read_text() == "15000 10000"
+    assert (group.out_of_memory().kills, group.out_of_memory().at_limit) == (1, 2)
+    (tmp_path / "cpu.max").unlink()
+    assert group.limited(memory=1e9, cpus=1.5) == ("cpus",)
+
+
+def test_a_small_share_of_a_core_has_a_slice_that_the_kernel_takes(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").touch()
+    Group({"": tmp_path}).limited(memory=None, cpus=0.05)
+    assert (tmp_path / "cpu.max").read_text() == "5000 100000"
+
+
+HIERARCHIES = {"version 1": ("memory", "cpu", "pids"), "version 2": ("",)}
+
+
+@pytest.fixture(params=HIERARCHIES)
+def groups(request: pytest.FixtureRequest) -> Iterator[Groups]:
+    own = {kind: folder for kind, folder in own_folders().items() if kind in HIERARCHIES[request.param]}
+    found = groups_of(f"hopyard-test-{os.getpid()}", own)
+    if found is None:
+        pytest.skip(f"no control groups of {request.param} to be had here")
+    yield found
+    found.clear(())
+    found.remove()
+    assert not any(folder.exists() for folder in found.folders.values())
+
+
+def a_tree(group: Group, folder: Path) -> "subprocess.Popen[bytes]":
+    """A process, and its child in a session of its own, both in the group."""
+    tree = started(
+        ToStart(
+            command=(sys.executable, "-c", TREE),
+            environment=os.environ,
+            folder="",
+            log=folder / "log",
+            groups=group.enter,
+        )
+    )
+    while len(group.pids()) < 2:
+        assert tree.poll() is None, (folder / "log").read_text()
+    return tree
+
+
+def test_all_of_a_group_are_killed_and_it_is_removed(groups: Groups, tmp_path: Path) -> None:
+    group = groups.made("p1")
+    tree = a_tree(group, tmp_path)
+    group.kill()
+    assert group.pids() == []
+    assert tree.wait() == -signal.SIGKILL
+    group.remove()
+    assert not any(folder.exists() for folder in group.folders.values())
+
+
+def test_groups_that_nobody_claims_are_ended(groups: Groups, tmp_path: Path) -> None:
+    kept, stale = groups.made("p1"), groups.made("p2")
+    trees = [a_tree(kept, tmp_path), a_tree(stale, tmp_path)]
+    groups.clear({"p1"})
+    assert trees[1].wait() == -signal.SIGKILL
+    assert len(kept.pids()) == 2
+    kept.kill()
+    trees[0].wait()
+
+
+def test_nobody_is_signalled_in_place_of_another() -> None:
+    process = subprocess.Popen(["sleep", "99"])
+    identity = identity_of(process.pid)
+    assert identity is not None
+    assert alive(identity)
+    for stranger in (
+        msgspec.structs.replace(identity, start_time=identity.start_time + 1),
+        msgspec.structs.replace(identity, boot_id="another boot"),
+    ):
+        assert not send(stranger, signal.SIGKILL)
+    assert process.poll() is None
+    assert send(identity, signal.SIGKILL)
+    process.wait()
+    assert not alive(identity)
+    assert not send(identity, signal.SIGKILL)
+
+
+def test_without_groups_orphans_are_found_by_a_variable() -> None:
+    mark = f"HOPJOB_LAST=/tmp/{os.getpid()}/"
+    environment = dict(os.environ) | {"HOPJOB_LAST": f"/tmp/{os.getpid()}/last-0.json"}
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess; subprocess.Popen(['sleep', '99'], start_new_session=True)",
+        ],
+        env=environment,
+    )
+    parent.wait()
+    walk = Walk(mark)
+    [orphan] = walk.pids()
+    walk.kill()
+    assert identity_of(orphan) is None
+
+
+def nobody() -> str:
+    """The name of an account that is nobody's in particular."""
+    names = [entry.pw_name for entry in pwd.getpwall() if account_of(entry.pw_name)]
+    if not names:
+        pytest.skip("ranks get accounts of their own only from root, and there is no account for one here")
+    return names[0]
+
+
+async def test_a_rank_runs_as_who_submitted_it() -> None:
+    user = nobody()
+    with short_folder() as folder:
+        await asyncio.to_thread(folder.chmod, 0o755)
+        async with running_node(folder) as node:
+            command = ("sh", "-c", "id -u && id -G && echo $HOME && touch {checkpoint}/mine")
+            await node.trained(order(command=command, user=user))
+            assert isinstance(await node.ended(), Completed)
+            entry = pwd.getpwnam(user)
+            groups = " ".join(map(str, os.getgrouplist(user, entry.pw_gid)))
+            assert node.lines() == [str(entry.pw_uid), groups, entry.pw_dir]
+
+
+def test_nobody_becomes_an_account_of_the_system_by_naming_it() -> None:
+    assert account_of("root") is None
+    assert account_of("daemon") is None
+    assert account_of("no-such-account") is None
+    assert account_of("") is None

@@ -1,0 +1,75 @@
+"""What ranks print is read line by line, once, and given back to the disk."""
+
+from pathlib import Path
+
+import pytest
+
+from services.agent.process.folders import RankFiles
+from services.agent.process.tails import FREE_EVERY_BYTES, LAST_LINES, LINE_MAX_BYTES, Tail
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> RankFiles:
+    return RankFiles(tmp_path, 0)
+
+
+def printed(files: RankFiles, text: bytes) -> None:
+    with files.log.open("ab") as log:
+        log.write(text)
+
+
+def test_a_line_is_read_once_it_has_ended(files: RankFiles) -> None:
+    tail = Tail(files)
+    assert tail.lines() == []
+    printed(files, b"one\ntw")
+    assert tail.lines() == ["one"]
+    assert tail.lines() == []
+    printed(files, b"o\r\nbar 1%\rbar 2%\rthree \xff\n\n")
+    assert tail.lines() == ["two", "bar 1%", "bar 2%", "three �"]
+
+
+def test_at_the_end_what_has_no_end_is_read_too(files: RankFiles) -> None:
+    tail = Tail(files)
+    printed(files, b"one\n\n\n" + b"x" * 600_000 + b"\nlast")
+    lines = [line for lines in tail.rest() for line in lines]
+    assert lines[0] == "one"
+    assert lines[-1] == "last"
+    assert sum(map(len, lines)) == 3 + 600_000 + 4
+
+
+def test_the_next_agent_reads_on_where_the_last_one_was(files: RankFiles) -> None:
+    tail = Tail(files)
+    printed(files, b"one\n")
+    tail.lines()
+    tail.lines()
+    printed(files, b"two\n")
+    assert Tail(files).lines() == ["two"]
+
+
+def test_a_line_without_an_end_is_not_waited_for_for_ever(files: RankFiles) -> None:
+    tail = Tail(files)
+    printed(files, b"x" * LINE_MAX_BYTES)
+    assert tail.lines() == ["x" * LINE_MAX_BYTES]
+
+
+def test_the_last_lines_are_there_read_or_not(files: RankFiles) -> None:
+    tail = Tail(files)
+    assert tail.last() == ()
+    printed(files, b"".join(b"%d\n" % number for number in range(100)))
+    tail.lines()
+    assert tail.last() == tuple(map(str, range(100 - LAST_LINES, 100)))
+
+
+def test_what_was_read_is_given_back_to_the_disk(files: RankFiles) -> None:
+    tail = Tail(files)
+    printed(files, (b"x" * 999 + b"\n") * 4_000)
+    before = files.log.stat().st_blocks
+    while tail.lines():
+        pass
+    printed(files, b"after\n")
+    assert tail.lines() == ["after"]
+    assert tail.last()[-1] == "after"
+    assert files.log.stat().st_size == 4_000_006
+    if files.log.stat().st_blocks == before + 1:
+        pytest.skip("this file system has no holes")
+    assert files.log.stat().st_blocks * 512 < 4_000_006 - FREE_EVERY_BYTES
