@@ -34,11 +34,15 @@ def engine() -> str | None:
 
 
 def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tuple[str, ...]:
-    """Network and shared memory are the node's: ranks meet other nodes, and loaders their workers."""
+    """Network and shared memory are the node's: ranks meet other nodes, and loaders their workers.
+
+    The image's own entry point is left out: what runs is the job's command.
+    """
     limits = [f"--memory={spec.memory:.0f}"] if spec.memory is not None else []
     limits += [f"--cpus={spec.cpus:g}"] if spec.cpus is not None else []
     return (
         *(container.engine, "run", "--rm", "--init", "--network=host", "--ipc=host"),
+        "--entrypoint=",
         f"--name={container.name}",
         f"--user={container.user}",
         *([f"--workdir={spec.working_directory}"] if spec.working_directory else []),

@@ -109,12 +109,15 @@ class Launcher:
         claims.write(self._folder, self._claim)
         if self._script is not None and not spec.image:
             self._host.folders.interpreter.write_text(self._script.interpreter)
+        group = self._host.groups.made(self._order.placement_id) if self._host.groups else None
+        if spec.image:  # the engine limits it; in the group is the engine's program
+            return ()
         memory = None if spec.memory is None else spec.memory * here
         cpus = None if spec.cpus is None else spec.cpus * here
-        if spec.image or self._host.groups is None:
+        if group is None:
             limits = {"memory": memory, "cpus": cpus}
-            return () if spec.image else tuple(name for name, limit in limits.items() if limit is not None)
-        return self._host.groups.made(self._order.placement_id).limited(memory=memory, cpus=cpus)
+            return tuple(name for name, limit in limits.items() if limit is not None)
+        return group.limited(memory=memory, cpus=cpus)
 
     async def _template(self, account: Account | None) -> Template | None:
         plain = self._script is not None and not (self._script.flags or self._order.spec.image or account)

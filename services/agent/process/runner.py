@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -53,6 +54,8 @@ class ProcessRunner:
         self._lives: set[asyncio.Task[None]] = set()
         self._found: list[claims.WorkerClaim] = []
         self._lock = -1
+        self._ready = False
+        self._early: list[Callable[[], None]] = []
 
     async def adopt(self) -> tuple[PlacementId, ...]:
         """Raises OSError, where its folder cannot be had."""
@@ -68,8 +71,7 @@ class ProcessRunner:
         try:
             async with listening(self._folders.socket, lambda name: self._workers.get(PlacementId(name))):
                 try:
-                    for claim in self._found:
-                        self._live(claim.order, claim.gpu_indices, claim)
+                    self._take_over()
                     await self._read_for_ever()
                 finally:
                     await self._end_all()
@@ -77,16 +79,13 @@ class ProcessRunner:
             await self._leave()
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
-        if order.placement_id not in self._workers:
-            self._live(order, gpu_indices, None)
+        self._when_ready(partial(self._start, order, gpu_indices))
 
     def train(self, placement_id: PlacementId, meeting: str) -> None:
-        if worker := self._workers.get(placement_id):
-            worker.put(lambda: worker.gang.train(meeting))
+        self._when_ready(partial(self._train, placement_id, meeting))
 
     def stop(self, placement_id: PlacementId) -> None:
-        if worker := self._workers.get(placement_id):
-            worker.put(worker.gang.stop)
+        self._when_ready(partial(self._stop, placement_id))
 
     async def all_reduces(self, question: TimeAllReduce | JoinAllReduce, join: Join) -> AllReduceTimes:
         if isinstance(question, JoinAllReduce):
@@ -117,7 +116,8 @@ class ProcessRunner:
         return await timed(self._host, question, [index for index in range(node.gpus) if index not in taken])
 
     def running(self) -> tuple[PlacementId, ...]:
-        return tuple(self._workers)
+        found = (claim.order.placement_id for claim in self._found)
+        return tuple(self._workers if self._ready else found)
 
     def progress(self) -> dict[JobId, float]:
         return {
@@ -127,6 +127,29 @@ class ProcessRunner:
         }
 
     # ---- workers
+
+    def _when_ready(self, do: Callable[[], None]) -> None:
+        """Orders may come before `run` has made its host."""
+        do() if self._ready else self._early.append(do)
+
+    def _take_over(self) -> None:
+        for claim in self._found:
+            self._live(claim.order, claim.gpu_indices, claim)
+        self._ready = True
+        for do in self._early:
+            do()
+
+    def _start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
+        if order.placement_id not in self._workers:
+            self._live(order, gpu_indices, None)
+
+    def _train(self, placement_id: PlacementId, meeting: str) -> None:
+        if worker := self._workers.get(placement_id):
+            worker.put(partial(worker.gang.train, meeting))
+
+    def _stop(self, placement_id: PlacementId) -> None:
+        if worker := self._workers.get(placement_id):
+            worker.put(worker.gang.stop)
 
     def _live(
         self, order: StartOrdered, gpu_indices: tuple[int, ...], claim: claims.WorkerClaim | None

@@ -54,8 +54,9 @@ class RunningNode:
         self.adopted: tuple[PlacementId, ...] = ()
         self._running: asyncio.Task[None]
 
-    async def begin(self) -> None:
-        self.adopted = await self.runner.adopt()
+    async def begin(self, *, adopts: bool = True) -> None:
+        if adopts:
+            self.adopted = await self.runner.adopt()
         self._running = asyncio.create_task(self.runner.run(self.reports.append, self._print))
         await self.until(self.folders.socket.exists)
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 
+from schemas.ids import PlacementId
 from services.agent.tasks import Completed, Interrupted, Saved, Started, Stopped
 from tests.services.agent.process.process_bench import (
     P1,
@@ -14,6 +15,8 @@ from tests.services.agent.process.process_bench import (
     processes_of,
     short_folder,
 )
+
+P2 = PlacementId("p2")
 
 
 async def test_a_gang_trains_on_under_the_next_agent() -> None:
@@ -29,6 +32,22 @@ async def test_a_gang_trains_on_under_the_next_agent() -> None:
         last = await node.ended()
         assert isinstance(last, Stopped)
         assert last.samples_done >= node.of(Saved)[-1].samples_done
+        await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_an_order_that_comes_as_soon_as_it_is_adopted_is_kept() -> None:
+    """Before the runner runs, that is: an agent that begins has the orders that it missed."""
+    with short_folder() as folder:
+        await killed_agent(folder, order("forever"))
+        node = RunningNode(folder)
+        assert await node.runner.adopt() == (P1,)
+        assert node.runner.running() == (P1,)
+        node.runner.stop(P1)
+        node.runner.start(order("iterations=1", name="p2"), (1,))
+        await node.begin(adopts=False)
+        assert isinstance(await node.ended(), Stopped)
+        await node.until(lambda: node.ups(P2))
         await node.end()
         assert left_of(node.folders) == []
 
