@@ -1,0 +1,49 @@
+"""Ranks in containers: started, spoken with, stopped and killed through a real engine."""
+
+import pytest
+
+from services.agent.tasks import Failed, Saved, Stopped
+from tests.container.compose_stack import command
+from tests.services.agent.process.process_bench import P1, order, running_node
+
+pytestmark = pytest.mark.container
+IMAGE = "python:3.11-slim"
+
+
+def containers() -> list[str]:
+    return [name for name in command("docker", "ps", "--all", "--format={{.Names}}").split() if "p1" in name]
+
+
+@pytest.fixture(autouse=True)
+def image() -> None:
+    if not command("docker", "images", "--quiet", IMAGE):
+        command("docker", "pull", "--quiet", IMAGE)
+
+
+async def test_a_gang_in_containers_trains_and_is_stopped() -> None:
+    async with running_node() as node:
+        words = ("python", "script.py", "print=hello", "forever")
+        await node.trained(order(command=words, image=IMAGE, gpus=2, working_directory="/tmp", memory=2e8))
+        await node.until(lambda: node.of(Saved) or node.last())
+        assert sorted(containers()) == ["hopyard-p1-0", "hopyard-p1-1"]
+        node.runner.stop(P1)
+        assert isinstance(await node.ended(), Stopped)
+        assert set(node.lines(0)) == {"hello"}
+        assert containers() == []
+
+
+async def test_one_that_is_deaf_goes_with_its_container() -> None:
+    async with running_node() as node:
+        words = ("python", "script.py", "deaf")
+        await node.trained(order(command=words, image=IMAGE, grace_s=1.0, working_directory="/tmp"))
+        node.runner.stop(P1)
+        assert await node.ended() == Stopped(P1, 0.0)
+        assert containers() == []
+
+
+async def test_an_image_that_is_not_there_is_named() -> None:
+    async with running_node() as node:
+        await node.trained(order(command=("python", "script.py"), image="localhost:1/no/such/image"))
+        last = await node.ended()
+        assert isinstance(last, Failed)
+        assert "no/such/image" in last.reason
