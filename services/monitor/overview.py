@@ -180,9 +180,13 @@ def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
 
 
 def _reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, float]:
-    """Samples done in all by the end of a run, or as last heard; and when that was."""
+    """Samples done in all by the end of a run, or as last heard; and when that was.
+
+    What a run did after its last checkpoint counts for nothing, and neither does the time it took.
+    """
     if run.ended_at is not None:
-        return record.samples_done if run.samples_to is None else run.samples_to, run.ended_at
+        samples = record.samples_done if run.samples_to is None else run.samples_to
+        return samples, run.saved_at if run.saved_at > run.started_at else run.ended_at
     heard = cluster.progress.get(record.job_id)
     saved = record.samples_done, run.saved_at
     return max(saved, heard) if heard is not None else saved

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from schemas.base import Event, Message, Question
-from schemas.events import NodeDrained, NodeRestored, Outcome
+from schemas.events import NodeDrained, NodeRestored, Outcome, PreemptReason
 from schemas.ids import JobId, PlanId
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.plans import LeftOut, Waiting
@@ -15,6 +15,7 @@ from tests.fact_builders import (
     JOB,
     NODE,
     cancelled,
+    checkpointed,
     completed,
     config,
     in_queue,
@@ -240,6 +241,17 @@ def test_an_ended_job_still_shows_where_it_ran() -> None:
     world = World(*training(at=10.0), worker_stopped(at=110))
     [run] = asked(world, ListRuns(job_id=JobId(JOB)), RunPage).runs
     assert (run.ended_at, run.measured_throughput) == (110, 10.0)
+
+
+def test_the_time_after_the_last_checkpoint_is_no_part_of_what_a_broken_run_measures() -> None:
+    world = World(
+        *training(at=10.0),
+        checkpointed(at=50.0, samples_done=400.0),
+        worker_stopped(at=90.0, outcome=Outcome.INTERRUPTED),
+        preempted(at=90.0, samples_done=400.0, reason=PreemptReason.INTERRUPTED),
+    )
+    [run] = asked(world, ListRuns(job_id=JobId(JOB)), RunPage).runs
+    assert (run.ended_at, run.samples_to, run.measured_throughput) == (90.0, 400.0, 10.0)
 
 
 def test_a_run_that_has_just_begun_has_no_measure() -> None:
