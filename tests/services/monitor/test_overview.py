@@ -115,6 +115,7 @@ def test_a_long_answer_comes_in_parts_that_miss_nothing() -> None:
         (lost(at=20), returned(at=50), "lost"),
         (lost(at=20), joined(at=50, life="2"), "lost"),
         (NodeDrained(at=20, node_id=NODE), NodeRestored(at=50, node_id=NODE), "draining"),
+        (NodeDrained(at=20, node_id=NODE, life="1"), joined(at=50, life="2"), "leaving"),
     ],
 )
 def test_a_node_out_of_use_shows_from_when_until_when(begun: Event, over: Event, state: str) -> None:
