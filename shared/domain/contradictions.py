@@ -13,6 +13,10 @@ EMULATED = "emulated"
 """the runner whose workers take `startup_s` to come up"""
 
 
+PROCESSES = "process"
+"""the runner whose workers are real"""
+
+
 class Condition(NamedTuple):
     names: tuple[str, ...]
     """of the settings"""
@@ -57,6 +61,11 @@ CONDITIONS: tuple[Condition, ...] = (
         lambda it: it.policy_load_real_s < it.work_timeout_real_s,
         "a policy would count as failed while it may still be loaded; policy_load_real_s must be less than "
         "work_timeout_real_s",
+    ),
+    Condition(
+        ("runner", "speed"),
+        lambda it: it.runner != PROCESSES or it.speed == 1.0,
+        "a clock that runs faster than time says nothing about real jobs; speed must be 1",
     ),
     Condition(
         ("publish_timeout_real_s", "duplicate_window_real_s"),

@@ -19,6 +19,7 @@ BROKEN: dict[tuple[str, ...], Settings] = {
         policy_wants_real_s=80.0, estimate_timeout_real_s=40.0
     ),
     ("policy_load_real_s", "work_timeout_real_s"): Settings(policy_load_real_s=120.0),
+    ("runner", "speed"): Settings(runner="process", speed=60.0),
     ("publish_timeout_real_s", "duplicate_window_real_s"): Settings(duplicate_window_real_s=5.0),
     ("output_file_bytes", "output_node_bytes"): Settings(output_node_bytes=999_999),
     ("nats_password", "nats_user"): Settings(nats_password="secret"),
