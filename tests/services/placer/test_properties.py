@@ -120,6 +120,23 @@ def test_no_gpu_is_handed_out_twice_and_no_job_trains_twice(steps: list[tuple[ob
 
 
 @given(STEPS)
+def test_placements_are_found_by_job_and_by_node(steps: list[tuple[object, ...]]) -> None:
+    cluster = Cluster()
+    state = cluster.bench.core.state
+    for step in steps:
+        cluster.step(step)
+        there = state.placements.items()
+        assert state.by_job == {
+            job_id: {key: None for key, one in there if one.job_id == job_id}
+            for job_id in {one.job_id for _, one in there}
+        }
+        assert state.by_node == {
+            node_id: {key: None for key, one in there if one.gang.on(node_id)}
+            for node_id in {node_id for _, one in there for node_id in one.gang.nodes}
+        }
+
+
+@given(STEPS)
 def test_a_job_starts_only_with_its_whole_gang(steps: list[tuple[object, ...]]) -> None:
     cluster = Cluster()
     for step in steps:

@@ -1,0 +1,113 @@
+"""Views take over what has not changed since the last one, and are the same as views made anew."""
+
+import contextlib
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.base import Event
+from schemas.events import NodeDrained, NodeRestored
+from schemas.ids import NodeId
+from schemas.plans import PlanKind
+from services.planner.core.folds import fold
+from services.planner.core.state import State
+from services.planner.core.viewing import Memo, idle_gpus, view_of
+from services.planner.policies.contract.view import View
+from tests.fact_builders import (
+    completed,
+    config,
+    in_queue,
+    joined,
+    lost,
+    opened,
+    placement,
+    plan,
+    preempted,
+    profile_run,
+    returned,
+    start_ordered,
+    started,
+    worker_started,
+    worker_stopped,
+)
+from tests.services.planner.planner_builders import MODELLED
+
+NODES, JOBS = ("node-1", "node-2", "node-3"), ("job-1", "job-2", "job-3")
+ON_TWO = config(node_1=1, node_2=2)
+
+
+def a_life(job_id: str, node_id: str, gpus: int) -> list[list[Event]]:
+    """What may happen to a job on a node, each step with the facts that come together."""
+    place, on = f"{job_id}-{node_id}", {NodeId(node_id): gpus}
+    return [
+        in_queue(job_id, demand=(1, 2, 3)),
+        [plan(placement(job_id, place=place, on=on), kind=PlanKind.FRAGMENT)],
+        [worker_started(job_id, place=place, node_id=node_id, gpu_indices=range(gpus))],
+        [
+            start_ordered(job_id, at=12.0 + gpus, place=place, node_id=node_id),
+            started(job_id, at=20.0, place=place, on=on),
+        ],
+        [preempted(job_id, at=30.0, place=place, samples_done=10.0)],
+        [worker_stopped(job_id, place=place, node_id=node_id)],
+        [completed(job_id, at=40.0, place=place)],
+    ]
+
+
+def anything() -> st.SearchStrategy[list[Event]]:
+    on_jobs = [step for job in JOBS for node in NODES for gpus in (1, 3) for step in a_life(job, node, gpus)]
+    on_nodes: list[Event] = []
+    for node in NODES:
+        on_nodes += [
+            joined(node, gpus=4),
+            lost(node),
+            returned(node),
+            NodeDrained(at=0.0, node_id=NodeId(node)),
+            NodeRestored(at=0.0, node_id=NodeId(node)),
+            opened(profile_run("job-9", place=f"pf-{node}", node_id=node)),
+        ]
+    whole: list[list[Event]] = [[plan(placement("job-1", place="both", on=ON_TWO))], [plan()]]
+    return st.sampled_from([*on_jobs, *([fact] for fact in on_nodes), *whole])
+
+
+def seen(state: State, kind: PlanKind, memo: Memo | None) -> View:
+    return view_of(
+        state,
+        kind=kind,
+        at=100.0,
+        round_s=360.0,
+        restart_s=15.0,
+        policy="fifo",
+        effort=MODELLED,
+        memo=memo,
+    )
+
+
+@given(st.lists(anything(), max_size=40), st.lists(st.sampled_from(PlanKind), min_size=1, max_size=5))
+def test_a_view_is_the_same_whatever_was_seen_before(
+    steps: Sequence[list[Event]], kinds: Sequence[PlanKind]
+) -> None:
+    state, memo = State(), Memo()
+    for node in NODES[:2]:
+        fold(state, joined(node, gpus=4))
+    for number, step in enumerate(steps):
+        for fact in step:
+            with contextlib.suppress(AssertionError):  # a fact that reaches no planner
+                fold(state, fact)
+        kind = kinds[number % len(kinds)]
+        assert seen(state, kind, memo) == seen(state, kind, None)
+        idle = idle_gpus(state, memo)
+        assert idle == idle_gpus(state) == seen(state, PlanKind.FRAGMENT, None).idle_gpus
+
+
+def test_what_restarts_are_expected_to_take_follows_every_one_that_is_observed() -> None:
+    state, memo = State(), Memo()
+    fold(state, joined(NODES[0], gpus=4))
+    found = []
+    for job_id, up_at in (("job-1", 6.0), ("job-2", 26.0)):
+        for fact in (*in_queue(job_id), start_ordered(job_id), started(job_id, at=up_at)):
+            fold(state, fact)
+        found.append(seen(state, PlanKind.FIRST, memo).restarts_s)
+        assert found[-1] == seen(state, PlanKind.FIRST, memo).restarts_s
+        assert found[-1] == seen(state, PlanKind.FIRST, None).restarts_s
+    assert found[0] != found[1]
