@@ -165,4 +165,8 @@ class Templates:
             if template is not None:
                 await template.close()
             return None
+        except asyncio.CancelledError:  # its agent ends, and it with it
+            if template is not None:
+                await template.close()
+            raise
         return template

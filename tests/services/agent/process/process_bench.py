@@ -159,7 +159,7 @@ def left_of(folders: Folders) -> list[str]:
 
 def processes_of(folders: Folders) -> list[int]:
     """But for dead ones that nobody has reaped yet."""
-    mark = os.fsencode(folders.socket)
+    mark = os.fsencode(folders.run)
     return [
         int(path.name)
         for path in Path("/proc").iterdir()

@@ -17,6 +17,7 @@ from tests.services.agent.process.process_bench import (
     RunningNode,
     left_of,
     order,
+    processes_of,
     running_node,
     short_folder,
 )
@@ -83,6 +84,17 @@ async def test_a_gang_is_stopped_and_goes_on_with_another_number_of_ranks(*, tem
         assert node.ups(PlacementId("p2"))[0].samples_restored == stopped.samples_done
         assert isinstance(await node.ended(PlacementId("p2")), Completed)
         await node.end()
+        assert left_of(node.folders) == []
+
+
+async def test_a_template_that_still_imports_ends_with_its_agent() -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder, installed=True, template=True)
+        await node.begin()
+        node.runner.start(training(folder), (0,))
+        await node.until(lambda: processes_of(node.folders))
+        await node.end()
+        assert isinstance(node.last(), Stopped)
         assert left_of(node.folders) == []
 
 
