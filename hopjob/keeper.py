@@ -13,7 +13,8 @@ import torch.distributed as dist
 from hopjob.agent.ending import LOST
 from hopjob.process import Process
 from hopjob.state import rates, rng
-from hopjob.state.checkpoints import State, Taken, plain
+from hopjob.state.checkpoints import State, Taken
+from hopjob.state.plain import plain
 from hopjob.state.samples import Progress
 
 

@@ -53,6 +53,7 @@ class Meeting:
         if self._order.ranks > 1 and self._line.meeting is not None:
             host, port = self._line.meeting
             os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+            os.environ["TORCHELASTIC_RESTART_COUNT"] = "0"  # torch 1.13 asks
             os.environ["TORCHELASTIC_RUN_ID"] = self._order.placement  # trainers ask who started the ranks
             if self.store is None:
                 self.store = dist.TCPStore(host, port, self._order.ranks, False, timeout=JOIN)

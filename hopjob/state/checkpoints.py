@@ -16,11 +16,12 @@ from typing import Any, BinaryIO
 
 import torch
 
+from hopjob.state.plain import packed, unpacked
+
 KEPT = 2
 PART = ".part"
 OWNER = "owner"
 BLOCK = 1 << 20
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Tensor)
 
 State = dict[str, Any]
 
@@ -50,9 +51,8 @@ class Folder:
         try:
             with part.open("wb") as file:
                 summed = _Summed(file)
-                torch.save(state, summed)
-                file.flush()
-                os.fsync(file.fileno())
+                torch.save(packed(state), summed)
+                summed.finish()
             whole = self.path / f"{int(samples):015d}-{summed.crc:08x}.pt"
             part.replace(whole)
         except BaseException:
@@ -83,7 +83,7 @@ class Folder:
         found, said = _crc(path), name.partition("-")[2].partition(".")[0]
         if said != f"{found:08x}":
             raise ValueError(f"its bytes have the CRC {found:08x}, its name says {said}")
-        state: State = torch.load(str(path), map_location="cpu", weights_only=True)
+        state: State = unpacked(torch.load(str(path), map_location="cpu", weights_only=True))
         return state
 
     def names(self) -> list[str]:
@@ -113,17 +113,32 @@ class Folder:
 
 
 class _Summed:
-    """A file that knows the CRC-32 of what was written to it."""
+    """A file that knows the CRC-32 of what was written to it, and keeps an error for later.
+
+    torch's writer ends the whole process (1.13) when a write fails in its midst.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.crc = file, 0
+        self.error: OSError | None = None
 
     def write(self, data: bytes) -> int:
-        self.crc = zlib.crc32(data, self.crc)
-        return self._file.write(data)
+        if self.error is None:
+            self.crc = zlib.crc32(data, self.crc)
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self.error = error
+        return memoryview(data).nbytes
 
     def flush(self) -> None:
+        """All of it is flushed in the end."""
+
+    def finish(self) -> None:
+        if self.error is not None:
+            raise self.error
         self._file.flush()
+        os.fsync(self._file.fileno())
 
 
 def _crc(path: Path) -> int:
@@ -136,16 +151,3 @@ def _crc(path: Path) -> int:
 
 def samples_of(name: str) -> int:
     return int(name.partition("-")[0])
-
-
-def plain(value: object, where: str) -> object:
-    """The value in plain types; numbers of numpy become Python's. Raises TypeError, which says where."""
-    if isinstance(value, PLAIN):
-        return value
-    if isinstance(value, dict):
-        return {key: plain(one, f"{where}[{key!r}]") for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)([plain(one, where) for one in value])
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return value.item()
-    raise TypeError(f"{where} is a {type(value).__name__}: a checkpoint holds tensors and plain types alone")

@@ -80,7 +80,7 @@ def test_a_fork_is_an_ordinary_process(template: Template, tmp_path: Path) -> No
         "print(open('/proc/self/cmdline').read().strip(chr(0)))\n"
         "print('of the template' in open('/proc/self/environ').read())\n"
         "print(sys.stdin.read() == '', __name__, sys.path[0], torch.get_num_threads())\n"
-        "print(signal.getsignal(signal.SIGCHLD), signal.getsignal(signal.SIGTERM))\n"
+        "print(int(signal.getsignal(signal.SIGCHLD)), int(signal.getsignal(signal.SIGTERM)))\n"
         "print(sorted(os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)), file=sys.stderr)\n"
         "sys.exit(3)\n"
     )

@@ -1,5 +1,7 @@
 """Rates and schedules of many kinds, scaled: asserted here, since torch is here."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from torch import nn

@@ -1,0 +1,61 @@
+"""What a checkpoint may hold: tensors and plain types, which torch reads without running anything.
+
+torch 1.13 reads no floating-point numbers that way, of all things: there they are written as texts, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Tensor)
+FLOAT = "float in hexadecimal"
+READS_FLOATS = int(torch.__version__.partition(".")[0]) > 1
+
+
+def plain(value: object, where: str) -> object:
+    """The value in plain types; numbers of numpy become Python's. Raises TypeError, which says where."""
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, dict):
+        return {key: plain(one, f"{where}[{key!r}]") for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([plain(one, where) for one in value])
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    raise TypeError(f"{where} is a {type(value).__name__}: a checkpoint holds tensors and plain types alone")
+
+
+def packed(value: Any) -> Any:  # noqa: ANN401 - any plain value
+    return value if READS_FLOATS else _mapped(value, _to_text)
+
+
+def unpacked(value: Any) -> Any:  # noqa: ANN401 - any plain value
+    return _mapped(value, _from_text)
+
+
+def _to_text(value: object) -> object:
+    return (FLOAT, value.hex()) if isinstance(value, float) else value
+
+
+def _from_text(value: object) -> object:
+    is_float = isinstance(value, tuple) and len(value) == 2 and value[0] == FLOAT  # noqa: PLR2004
+    return float.fromhex(value[1]) if is_float else value  # type: ignore[index]
+
+
+def _mapped(value: Any, change: Callable[[object], object]) -> Any:  # noqa: ANN401 - any plain value
+    """Containers that hold tensors alone stay as they are, with what torch has noted beside them."""
+    changed = change(value)
+    if changed is not value:
+        return changed
+    if isinstance(value, dict):
+        if all(isinstance(one, torch.Tensor) for one in value.values()):
+            return value
+        return {key: _mapped(one, change) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_mapped(one, change) for one in value]
+    if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        return tuple(_mapped(one, change) for one in value)
+    return value
