@@ -49,6 +49,7 @@ CLUSTER = {
 """six CPU slots on three nodes; how fast each type is stands in the jobs' script"""
 SETTINGS: Mapping[str, Value] = {
     "runner": "process",
+    "gpus": "cpu:2",  # slots of the CPU also where the machine has GPUs
     "round_s": 12.0,
     "observe_every_s": 4.0,
     "profile_iterations": 12,

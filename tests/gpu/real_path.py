@@ -7,7 +7,8 @@ Here, what that machine lacks, for Python 3.12; there, where nothing can be fetc
     .gpu/venv/bin/python tests/gpu/real_path.py accuracy --family vit --out figures.jsonl
 
 Each phase takes less than ten minutes, `accuracy` for one family. `--python` is the interpreter of the jobs,
-with torch; with `--dry` slots of the CPU and small models stand in, which says nothing about GPUs.
+with torch (for `wheels` any with pip); with `--dry` slots of the CPU and small models stand in, which says
+nothing about GPUs.
 
 | phase | looks at |
 |---|---|
@@ -50,6 +51,12 @@ FAMILIES = ("resnet50", "vit", "gpt2", "bert")
 LOADERS = ("compute", "data", "two-mode")
 GIB = 2**30
 CHECKPOINT_S = 5.0
+PLATFORMS = (
+    "manylinux_2_28_x86_64",
+    "manylinux_2_27_x86_64",
+    "manylinux_2_17_x86_64",
+    "manylinux2014_x86_64",
+)
 LEFT_AT_HOME = frozenset({"ortools"})
 """25 MB of back ends that no plan asks for"""
 
@@ -75,12 +82,13 @@ Tell = Callable[..., None]
 # ---- wheels
 
 
-def collect(folder: Path) -> None:
+def collect(folder: Path, python: str) -> None:
     """What hopyard needs, as wheels for Python 3.12 on Linux, and hopyard itself."""
     folder.mkdir(parents=True, exist_ok=True)
     pinned = [f"{name}=={metadata.version(name)}" for name in sorted(_needed("hopyard", {"gpu"}))]
-    common = [sys.executable, "-m", "pip"]
-    platform = ["--python-version", "3.12", "--platform", "manylinux_2_28_x86_64", "--only-binary", ":all:"]
+    common = [python, "-m", "pip"]
+    kinds = [word for kind in PLATFORMS for word in ("--platform", kind)]
+    platform = ["--python-version", "3.12", *kinds, "--only-binary", ":all:"]
     subprocess.run([*common, "download", "--no-deps", "-q", "-d", folder, *platform, *pinned], check=True)
     subprocess.run([*common, "wheel", "--no-deps", "-q", "-w", folder, HERE.parents[1]], check=True)
     size = sum(file.stat().st_size for file in folder.glob("*.whl"))
@@ -97,8 +105,8 @@ def _needed(name: str, extras: set[str]) -> set[str]:
             one = Requirement(text)
             environments = [{"extra": extra} for extra in ("", *wanted)]
             applies = one.marker is None or any(one.marker.evaluate(each) for each in environments)
-            if applies and one.name not in found | LEFT_AT_HOME:
-                found.add(one.name)
+            if applies and one.name.replace("_", "-") not in found | LEFT_AT_HOME:
+                found.add(one.name.replace("_", "-"))
                 todo.append((one.name, set(one.extras)))
     return found
 
@@ -391,7 +399,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.phase == "wheels":
-        collect(given.folder)
+        collect(given.folder, given.python)
         return
     options = Options(
         family=given.family,
