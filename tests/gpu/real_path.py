@@ -32,7 +32,6 @@ from tempfile import mkdtemp
 from typing import TypeVar
 
 import msgspec
-from packaging.requirements import Requirement
 
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
@@ -97,6 +96,8 @@ def collect(folder: Path, python: str) -> None:
 
 def _needed(name: str, extras: set[str]) -> set[str]:
     """Names of all that a distribution needs to run, itself left out."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - where wheels are collected alone
+
     found: set[str] = set()
     todo = [(name, extras)]
     while todo:
