@@ -13,7 +13,9 @@ class AllReduceTimes(Message, frozen=True, kw_only=True):
     """What an agent timed: one all-reduce for each size and repetition."""
 
     seconds: tuple[tuple[float, ...], ...]
-    """by size, in the order asked"""
+    """by size, in the order asked, or that of `sizes`"""
+    sizes: tuple[float, ...] = ()
+    """bytes, where others were timed than those asked: a CPU stands for the GPUs, say"""
 
 
 class Ring(Message, frozen=True, kw_only=True):

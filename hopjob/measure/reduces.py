@@ -1,7 +1,6 @@
 """`python -m hopjob.measure.reduces SIZES REPEATS`: seconds of all-reduces among the ranks that meet.
 
-SIZES: bytes, as a JSON array. Rank 0 writes the seconds as its last line, a JSON array for each size. A large
-one goes in buckets on a CPU, as gradients do, so that memory stays small.
+SIZES: bytes, as a JSON array. Rank 0 writes the seconds as its last line, a JSON array for each size.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-BUCKET_BYTES = 64_000_000
+BYTES = 4
+"""of a number in a gradient"""
 JOIN = timedelta(seconds=60)
 
 
@@ -26,10 +26,9 @@ def main() -> None:
     if cuda:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo", timeout=JOIN)
-    largest = max(sizes) if cuda else min(max(sizes), BUCKET_BYTES)
-    bucket = torch.ones(max(int(largest) // 4, 1), device=device)
-    _seconds(bucket, 4.0)  # connections are made by the first
-    seconds = [[_seconds(bucket, size) for _ in range(repeats)] for size in sizes]
+    gradients = torch.ones(max(int(max(sizes)) // BYTES, 1), device=device)
+    _seconds(gradients[:1])  # connections are made by the first
+    seconds = [[_seconds(gradients[: int(size) // BYTES]) for _ in range(repeats)] for size in sizes]
     if dist.get_rank() == 0:
         sys.stdout.write(json.dumps(seconds) + "\n")
         sys.stdout.flush()
@@ -37,15 +36,12 @@ def main() -> None:
     os._exit(0)
 
 
-def _seconds(bucket: torch.Tensor, size: float) -> float:
+def _seconds(gradients: torch.Tensor) -> float:
     dist.barrier()
     begin = time.perf_counter()
-    left = max(int(size) // 4, 1)
-    while left > 0:
-        dist.all_reduce(bucket[:left])
-        left -= bucket.numel()
-    if bucket.is_cuda:
-        torch.cuda.synchronize(bucket.device)
+    dist.all_reduce(gradients)
+    if gradients.is_cuda:
+        torch.cuda.synchronize(gradients.device)
     return time.perf_counter() - begin
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from hopyard.local.stack import Stack, StackSpec, Value, running_stack
 from schemas.accuracy import Execution
 from schemas.archive import VERSION as ARCHIVE
 from schemas.archive import ExecutionLine, Header, encoded, entry_of
+from schemas.base import Message, Question
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile
 from schemas.questions import ExportStore, StorePage
@@ -24,6 +26,8 @@ from services.agent.process.folders import Folders
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from tests.torch_python import torch_python
+
+M = TypeVar("M", bound=Message)
 
 SCRIPTS = Path(__file__).parent / "scripts"
 EPOCH = 2_048
@@ -125,21 +129,27 @@ def steps_of(ledger: Path) -> list[Step]:
     return sorted(steps, key=lambda step: (step.samples, step.at))
 
 
-async def exported(stack: Stack) -> list[bytes]:
-    """What the estimator knows, as the lines of an export."""
-    connection = Connection(Settings(nats_url=stack.nats.url), "tests")
-    lines = [encoded(Header(version=ARCHIVE))]
+async def asked(stack: Stack, question: Question, kind: type[M]) -> M:
+    """The answer of the service that the question is for."""
+    token = os.environ.get("HOPYARD_NATS_TOKEN", "")
+    connection = Connection(Settings(nats_url=stack.nats.url, nats_token=token), "tests")
     try:
         await connection.open(5.0)
-        questions = JetStreamQuestions(connection)
-        after: int | None = 0
-        while after is not None:
-            page = await questions.ask(ExportStore(after=after), 30.0)
-            assert isinstance(page, StorePage)
-            lines += page.lines
-            after = page.next
+        reply = await JetStreamQuestions(connection).ask(question, 120.0)
     finally:
         await connection.close()
+    assert isinstance(reply, kind), reply
+    return reply
+
+
+async def exported(stack: Stack) -> list[bytes]:
+    """What the estimator knows, as the lines of an export."""
+    lines = [encoded(Header(version=ARCHIVE))]
+    after: int | None = 0
+    while after is not None:
+        page = await asked(stack, ExportStore(after=after), StorePage)
+        lines += page.lines
+        after = page.next
     return lines
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from schemas.calibration import AllReduceTimes
@@ -33,6 +34,8 @@ from services.agent.work.runner import Join, Write
 from shared.runtime.clock import Clock
 
 READ_EVERY_S = 0.2
+CPU_PART = 1 / 32
+"""of the sizes whose all-reduces are asked for, where a CPU stands for GPUs: all would take minutes"""
 END_LIMIT_S = 45.0
 """what workers get at most, once the agent itself has to end"""
 
@@ -91,11 +94,13 @@ class ProcessRunner:
         if isinstance(question, JoinAllReduce):
             return await self._part(question)
         here, *others = [node for node, _ in question.ring.members]
+        part_of = 1.0 if self._host.gpus else CPU_PART
+        sizes = tuple(size * part_of for size in question.sizes)
         parts = [
             JoinAllReduce(
                 node_id=node.node_id,
                 ring=question.ring,
-                sizes=question.sizes,
+                sizes=sizes,
                 repeats=question.repeats,
                 meeting=f"{here.address or LOCALHOST}:{port}",
             )
@@ -108,7 +113,7 @@ class ProcessRunner:
         finally:  # where another node refuses, nobody waits for it
             part.cancel()
             await asyncio.wait({part})
-        return part.result()
+        return msgspec.structs.replace(part.result(), sizes=sizes if sizes != question.sizes else ())
 
     async def _part(self, question: JoinAllReduce) -> AllReduceTimes:
         taken = {index for worker in self._workers.values() for index in worker.gpu_indices}

@@ -126,7 +126,12 @@ def _inverse(moved: Column, taken: Column) -> float:
 
 def _measured(timings: Sequence[Timing]) -> tuple[Column, Column]:
     """Bytes moved, and seconds taken, of each all-reduce."""
-    moved = [_moved(one.ring) * size for one in timings for size in SIZES for _ in range(REPEATS)]
+    moved = [
+        _moved(one.ring) * size
+        for one in timings
+        for size in one.times.sizes or SIZES
+        for _ in range(REPEATS)
+    ]
     taken = [seconds for one in timings for row in one.times.seconds for seconds in row]
     return np.array(moved), np.array(taken)
 

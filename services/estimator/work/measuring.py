@@ -63,5 +63,6 @@ async def _in_turn(bus: Questions, rings: Iterable[Ring]) -> list[Timing] | str:
 def _whole(times: AllReduceTimes) -> bool:
     """Whether every size was timed as often as asked."""
     rows = times.seconds
-    alike = len(rows) == len(SIZES) and all(len(row) == REPEATS for row in rows)
-    return alike and all(0 < seconds < float("inf") for row in rows for seconds in row)
+    alike = len(rows) == len(times.sizes or SIZES) and all(len(row) == REPEATS for row in rows)
+    numbers = [*times.sizes, *(seconds for row in rows for seconds in row)]
+    return alike and all(0 < number < float("inf") for number in numbers)

@@ -99,6 +99,14 @@ def test_no_path_has_a_negative_latency() -> None:
     assert [path.latency_s for path in found.paths] == [0.0]
 
 
+def test_paths_are_those_of_the_sizes_that_were_timed() -> None:
+    [ring] = inside([node(gpus=2)])
+    sizes = tuple(size / 32 for size in SIZES)
+    seconds = tuple((size / 2 / LINK,) * REPEATS for size in sizes)
+    found = bandwidths([Timing(ring, AllReduceTimes(seconds=seconds, sizes=sizes))], now=0.0)
+    assert found[node().gpu_type].link == pytest.approx(LINK)
+
+
 def test_no_path_is_the_faster_the_more_it_moves() -> None:
     [ring] = inside([node(gpus=2)])
     falling = tuple((seconds,) * REPEATS for seconds in (1e-3, 1e-3, 1e-3, 0.9e-3))
