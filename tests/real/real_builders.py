@@ -82,10 +82,12 @@ def cluster(**changes: object) -> ClusterFile:
 
 
 @asynccontextmanager
-async def real_stack(data: Path, **settings: Value) -> AsyncIterator[tuple[Stack, Client]]:
+async def real_stack(
+    data: Path, of: ClusterFile | None = None, **settings: Value
+) -> AsyncIterator[tuple[Stack, Client]]:
     spec = StackSpec(
         data=data,
-        cluster=cluster(),
+        cluster=of or cluster(),
         clock_origin=time.time(),
         settings={
             **SETTINGS,
