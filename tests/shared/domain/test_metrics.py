@@ -19,6 +19,7 @@ from shared.domain.metrics import (
     gaps,
     job_counts,
     latency_ratio,
+    latency_ratios,
     percentile,
     plan_figures,
     raqlr,
@@ -109,9 +110,15 @@ def test_a_job_without_an_age_has_no_latency_ratio() -> None:
     assert latency_ratio(ledger_of([submitted("a")]).jobs[JobId("a")], 10) is None
 
 
+def test_jobs_that_have_not_ended_are_not_among_the_latency_ratios() -> None:
+    ledger = ledger_of([*two_jobs(), *in_queue("c", at=60)])  # c has an age, and waits still
+    assert latency_ratios(ledger.jobs.values()) == pytest.approx([0.1, 0.3])
+
+
 def test_raqlr_looks_at_the_jobs_that_ended_lately() -> None:
     ledger = ledger_of(two_jobs())
     assert raqlr(ledger, now=160, window_s=50) == pytest.approx(0.3)
+    assert raqlr(ledger, now=200, window_s=50) == pytest.approx(0.3)  # ended just then
     assert raqlr(ledger, now=160, window_s=5) is None
 
 
@@ -207,6 +214,19 @@ def test_gpu_use_is_busy_over_available_time() -> None:
     ]
     found = figures(*facts)
     assert (found["gru"], found["cru"]) == (0.25, 0.5)
+
+
+def test_use_is_never_above_one_though_workers_end_after_their_job() -> None:
+    facts = [
+        joined(gpus=2),
+        *in_queue("a"),
+        worker_started("a", at=0, gpu_indices=(0, 1)),
+        started("a", at=0),
+        completed("a", at=50),
+        worker_stopped("a", at=60),
+    ]
+    found = figures(*facts)
+    assert (found["gru"], found["cru"]) == (1.0, 1.0)
 
 
 def test_gpus_of_a_lost_node_are_not_available() -> None:

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from schemas.calibration import Path
 from schemas.ids import GpuType
 from schemas.questions import LAYERS
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.columns import Estimated, Wanted
 from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.store.contract import Bandwidth
 from services.estimator.store.memory_store import MemoryStore
-from tests.services.estimator.estimator_builders import modules, node, observed, wanted, workload
+from tests.services.estimator.estimator_builders import GIGA, modules, node, observed, wanted, workload
 
 NODES = (node("a0"), node("a1"), node("b0", "B"))
 
@@ -32,6 +34,19 @@ def test_without_evidence_theory_answers() -> None:
     assert layers(found) == ["theory"] * 3
     assert np.isnan(found.variance).all()
     assert list(found.count) == [0, 0, 0]
+
+
+def test_theory_takes_the_path_measured_with_as_many_gpus_a_node() -> None:
+    """With 1 GPU a node, 1 GB takes 1 s; with 2 it takes a quarter, which the backward pass nearly hides."""
+    paths = tuple(
+        Path(distributed=True, gpus=gpus, latency_s=0.0, bandwidth=bandwidth * GIGA)
+        for gpus, bandwidth in ((1, 1), (2, 4))
+    )
+    store = MemoryStore(half_life_s=1e6)
+    measured = Bandwidth(link=None, network=None, at=0.0, measurements=2, error=0.0, paths=paths)
+    store.calibrate({GpuType("A"): measured})
+    found = answer(wanted({"a0": 1, "a1": 1}, {"a0": 2, "a1": 2}, nodes=NODES), store=store)
+    assert found.throughput == pytest.approx([2 * 100 / 1.5, 4 * 100 / 1.05])
 
 
 def test_what_a_server_showed_wins() -> None:
@@ -68,6 +83,14 @@ def test_a_layer_answers_with_enough_observations_or_enough_time(
 ) -> None:
     found = answer(wanted({"a0": 1}, nodes=NODES), *[observed(seconds=seconds)] * observations)
     assert layers(found) == [layer]
+
+
+def test_a_gang_has_the_throughput_of_a_gpu_times_its_gpus_and_the_variance_times_their_square() -> None:
+    gang = {"a0": 8, "a1": 8}
+    seen = [observed("a0", configuration=gang, throughput=rate) for rate in (50.0, 60.0, 70.0)]
+    found = answer(wanted(gang, nodes=NODES), *seen)
+    assert found.throughput == pytest.approx([16 * 60.0])
+    assert found.variance == pytest.approx([16**2 * 200 / 3])
 
 
 def test_the_slowest_node_decides_for_the_whole_configuration() -> None:

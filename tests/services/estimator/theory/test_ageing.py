@@ -9,8 +9,8 @@ A, B, C = GpuType("A"), GpuType("B"), GpuType("C")
 
 
 def test_age_is_the_share_weighted_running_time() -> None:
-    """A: 1200 / (10 · 2) = 60 s, B: 1200 / (40 · 2) = 15 s, three quarters of the GPUs are A's."""
-    assert age_s(1200, (1, 2, 3), {A: 10.0, B: 40.0}, {A: 0.75, B: 0.25}) == pytest.approx(48.75)
+    """A: 1800 / (10 · 3) = 60 s, B: 1800 / (40 · 3) = 15 s, three quarters of the GPUs are A's."""
+    assert age_s(1800, (1, 2, 6), {A: 10.0, B: 40.0}, {A: 0.75, B: 0.25}) == pytest.approx(48.75)
 
 
 def test_sensitivity_is_the_share_weighted_ratio() -> None:

@@ -111,3 +111,12 @@ def test_what_restarts_are_expected_to_take_follows_every_one_that_is_observed()
         assert found[-1] == seen(state, PlanKind.FIRST, memo).restarts_s
         assert found[-1] == seen(state, PlanKind.FIRST, None).restarts_s
     assert found[0] != found[1]
+
+
+def test_jobs_that_run_are_present_in_a_fragment_plan_that_does_not_show_them() -> None:
+    state = State()
+    runs = (plan(placement("job-1")), worker_started("job-1"), start_ordered("job-1"), started("job-1"))
+    for fact in (joined(NODES[0], gpus=4), *in_queue("job-1"), *in_queue("job-2"), *runs):
+        fold(state, fact)
+    found = seen(state, PlanKind.FRAGMENT, None)
+    assert ([job.job_id for job in found.jobs], found.jobs_present) == (["job-2"], 2)

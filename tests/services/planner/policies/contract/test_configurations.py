@@ -53,6 +53,12 @@ def test_a_sensitive_job_is_spread_only_when_it_is_larger_than_the_largest_node(
     assert found(job(demand=(16,), sensitivity=SENSITIVE), nodes(8, 8)) == [place_on(a0=8, a1=8)]
 
 
+def test_a_sensitive_job_as_large_as_the_largest_node_waits_for_a_whole_one() -> None:
+    one = job(demand=(8,), sensitivity=SENSITIVE)
+    assert found(one, nodes(4, 4)) == []
+    assert found(one, nodes(8, 4, 4)) == [place_on(a0=8)]
+
+
 def test_the_threshold_itself_is_low() -> None:
     assert found(job(demand=(4,), sensitivity=1.4), nodes(2, 2)) == [place_on(a0=2, a1=2)]
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from schemas.plans import PlanKind, Stage, Waiting
 from services.planner.policies.contract.configurations import Configurations, configurations_for
@@ -130,6 +131,21 @@ def test_moving_costs_its_share_of_the_round() -> None:
     assert objective == pytest.approx(0.5 * 2.0 * 0.9)  # 36 of 360 s
     free = decide("hops", seen, moving_cost_s=0.0).objective
     assert free == pytest.approx(0.5 * 2.0 * (1.0 - TIE))
+
+
+def test_moving_costs_half_the_share_of_a_round_twice_as_long() -> None:
+    seen = view([job("x", (2, 4), present=present(a0=2), wait_s=50.0, age_s=100.0)], nodes(8))
+    objective = decide("hops", replace(seen, round_s=720.0), moving_cost_s=36.0).objective
+    assert objective == pytest.approx(0.5 * 2.0 * 0.95)  # 36 of 720 s
+
+
+def test_where_moving_is_free_a_job_moves_for_two_percent() -> None:
+    def estimator(wanted: Configurations) -> Estimated:
+        speed = np.where(wanted.node == 1, 10.2, 10.0)
+        return Estimated(throughput=speed, layer=np.zeros(len(wanted), dtype=np.uint8))
+
+    seen = view([job("x", present=present(a0=1))], nodes(1, 1))
+    assert chosen(decide("hops", seen, estimator, moving_cost_s=0.0)) == {"x": place_on(a1=1)}
 
 
 def test_an_empty_cluster_and_an_empty_queue_give_an_empty_plan() -> None:

@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 
 from services.planner.policies.kit.priority import RULES, PriorityRule, power_of, ranked, weights
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, view
@@ -36,6 +37,18 @@ def test_finish_time_fairness_shares_with_all_who_are_present_and_mixes_the_type
     crowd = view([one, *(job(str(other)) for other in range(7))], cluster)
     # 16 GPUs of its types among 8 jobs: 2 of them, at 6 samples/s on the mean
     assert RULES["ftf"](one, crowd) == pytest.approx(60.0 / (1000.0 / 12.0) + 1.0)
+
+
+def test_finish_time_fairness_shares_with_jobs_that_a_fragment_plan_does_not_show() -> None:
+    one = job(demand=(2, 4), submitted_at=40.0, single_gpu={FAST: 10.0})
+    seen = replace(view([one], nodes(8)), jobs_present=8)
+    # 8 GPUs among 8 jobs: 1 of them, at 10 samples/s
+    assert RULES["ftf"](one, seen) == pytest.approx(60.0 / (1000.0 / 10.0) + 1.0)
+
+
+def test_the_latency_ratio_of_a_job_of_milliseconds_is_by_its_own_length() -> None:
+    short = job(wait_s=10.0, age_s=0.01)
+    assert RULES["lr"](short, view([short])) == pytest.approx(1000.0)
 
 
 def test_a_job_that_no_gpu_is_there_for_comes_last_in_finish_time_fairness() -> None:

@@ -42,6 +42,11 @@ def test_it_stops_once_the_window_is_no_more_sensitive_than_the_queue() -> None:
     assert admitted(line, 1, 4) == ["j0", "j1"]
 
 
+def test_a_window_as_sensitive_as_the_queue_admits_nobody() -> None:
+    line = queue((4, 1.5), (2, 1.0), (2, 2.0))
+    assert admitted(line, 1, 4) == ["j0"]
+
+
 def test_a_job_too_large_for_the_idle_gpus_is_stepped_over() -> None:
     line = queue((4, 2.0), (5, 1.0), (4, 1.0), (4, 1.0))
     assert admitted(line, 1, 4) == ["j0", "j2", "j3"]
