@@ -34,6 +34,8 @@ class Host(msgspec.Struct, kw_only=True):
     """what CUDA_VISIBLE_DEVICES calls them, by index; empty: the machine has none"""
     network_interface: str
     observe_every_s: float
+    orphan_s: float
+    """how long ranks train on without an agent"""
 
     def ground(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> Ground:
         here = next(one for one in order.nodes if one.node_id == order.node_id)
@@ -44,6 +46,7 @@ class Host(msgspec.Struct, kw_only=True):
             gpus=self.devices(here, gpu_indices),
             host=here.address or LOCALHOST,
             network_interface=self.network_interface,
+            orphan_s=self.orphan_s,
         )
 
     def devices(self, node: Node, gpu_indices: Sequence[int]) -> tuple[str, ...] | None:

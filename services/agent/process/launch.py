@@ -34,6 +34,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """UUIDs or indices; None: CPU slots"""
     host: str
     network_interface: str = ""
+    orphan_s: float = 0.0
+    """how long its ranks train on without an agent; 0: for ever"""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -102,6 +104,7 @@ def environment(
         "HOPJOB_BATCH_SIZE": spec.workload.batch_size,
         "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
         "HOPJOB_ADDRESS": ground.host,
+        **({"HOPJOB_ORPHAN_S": ground.orphan_s} if ground.orphan_s else {}),
         **({"HOPJOB_PROFILE": order.profile_iterations} if order.profile_iterations else {}),
         **_threads(spec.cpus, ground),
         **_network(ground.network_interface, meeting),

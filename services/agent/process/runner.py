@@ -36,6 +36,8 @@ from shared.runtime.clock import Clock
 READ_EVERY_S = 0.2
 CPU_PART = 1 / 32
 """of the sizes whose all-reduces are asked for, where a CPU stands for GPUs: all would take minutes"""
+ORPHAN_LEASES = 2
+"""how long ranks train on without an agent: after one its job goes on elsewhere"""
 END_LIMIT_S = 45.0
 """what workers get at most, once the agent itself has to end"""
 
@@ -216,6 +218,7 @@ class ProcessRunner:
             gpus=_devices(settings),
             network_interface=settings.network_interface,
             observe_every_s=settings.observe_every_s,
+            orphan_s=ORPHAN_LEASES * settings.node_lease_real_s,
         )
 
     async def _leave(self) -> None:

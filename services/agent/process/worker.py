@@ -188,18 +188,29 @@ class LiveWorker:
     # ---- its end
 
     async def _clean_up(self) -> None:
+        """What cannot be done is left undone: who waits for its end waits no longer."""
+        launcher = self._launcher
+        for step in (launcher.kill, self._hang_up, self._read_out, launcher.remove, self._forget):
+            try:
+                await step()
+            except Exception:
+                log.warning("a worker left something", placement=self.order.placement_id, exc_info=True)
+
+    async def _hang_up(self) -> None:
         for alarm in self._alarms:
             alarm.cancel()
-        await self._launcher.kill()
         for task in list(self._watching):
             task.cancel()
         for connection in self._connections.values():
             connection.close()
+
+    async def _read_out(self) -> None:
         async with self._reading:
             for rank, tail in self._tails.items():
                 for lines in await asyncio.to_thread(list, tail.rest()):
                     self._write(rank, lines)
-        await self._launcher.remove()
+
+    async def _forget(self) -> None:
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def _unplayable(self, error: Exception) -> LastReport:

@@ -7,10 +7,13 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+import structlog
 
 PROC = Path("/proc")
 _STATE, _PARENT, _START_TIME = 0, 1, 19
 """fields of /proc/PID/stat after the name, which may hold anything"""
+
+log = structlog.get_logger()
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +55,7 @@ def opened(identity: Identity) -> int | None:
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
-    """Signal the process; false: it is gone."""
+    """Signal the process; false: it is gone, or not ours to signal."""
     descriptor = opened(identity)
     if descriptor is None:
         return False
@@ -60,9 +63,18 @@ def send(identity: Identity, number: signal.Signals) -> bool:
         signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
         return False
+    except PermissionError:
+        _say_refused(identity)
+        return False
     finally:
         os.close(descriptor)
     return True
+
+
+@cache
+def _say_refused(identity: Identity) -> None:
+    """Once: who kills tries again."""
+    log.warning("a process may not be signalled", pid=identity.pid)
 
 
 def parents() -> dict[int, int]:

@@ -1,6 +1,7 @@
 """What goes wrong with real processes, each with its verdict; nothing is left of any of them."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from schemas.ids import PlacementId
 from services.agent.process.kernel.hierarchies import groups_of
+from services.agent.process.launching import Launcher
 from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Saved, Started, Stopped
 from tests.services.agent.process.process_bench import (
     P1,
@@ -226,3 +228,21 @@ def fill(path: Path) -> None:
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
+
+
+@pytest.mark.parametrize("step", ["kill", "remove"])
+async def test_what_is_not_cleaned_up_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    does = getattr(Launcher, step)
+
+    async def refused(launcher: Launcher) -> None:
+        await does(launcher)
+        raise PermissionError(errno.EPERM, "not ours")
+
+    monkeypatch.setattr(Launcher, step, refused)
+    async with running_node() as node:
+        await node.trained(order("iterations=1"))
+        await node.trained(order("iterations=1", name="p2"))  # it gets the same GPU
+        assert isinstance(await node.ended(), Completed)
+        assert isinstance(await node.ended(PlacementId("p2")), Completed)

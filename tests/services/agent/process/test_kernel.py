@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 
 from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.hierarchies import groups_of, own_folders
@@ -128,6 +129,21 @@ def test_nobody_is_signalled_in_place_of_another() -> None:
     process.wait()
     assert not alive(identity)
     assert not send(identity, signal.SIGKILL)
+
+
+def test_one_that_may_not_be_signalled_is_said_once_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: int, __: int) -> None:
+        raise PermissionError
+
+    process = subprocess.Popen(["sleep", "99"])
+    identity = identity_of(process.pid)
+    assert identity is not None
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as said:
+        patched.setattr(signal, "pidfd_send_signal", refused)
+        assert [send(identity, signal.SIGKILL) for _ in range(2)] == [False, False]
+    assert [line["pid"] for line in said] == [process.pid]
+    process.kill()
+    process.wait()
 
 
 def test_without_groups_orphans_are_found_by_a_variable() -> None:

@@ -122,3 +122,10 @@ async def test_a_folder_that_is_not_there_is_named() -> None:
         last = await node.ended()
         assert isinstance(last, Failed)
         assert "/no/such/folder" in last.reason
+
+
+async def test_ranks_know_how_long_to_train_on_without_an_agent() -> None:
+    async with running_node(node_lease_real_s=7.0) as node:
+        await node.trained(order(command=("sh", "-c", "echo $HOPJOB_ORPHAN_S")))
+        assert isinstance(await node.ended(), Completed)
+        assert node.lines() == ["14.0"]
