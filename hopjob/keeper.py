@@ -43,9 +43,12 @@ class Keeper:
         """Find the newest checkpoint, and take the model and the progress from it."""
         if self._folder is None or self._order.profile is not None:
             return
-        if self._order.rank == 0:
-            self._folder.claim()
-        self._found = self._folder.newest(self._damaged)
+        try:
+            if self._order.rank == 0:
+                self._folder.claim()
+            self._found = self._folder.newest(self._damaged)
+        except (OSError, MemoryError, RuntimeError) as error:  # another time, or elsewhere, it can be read
+            self._process.ending.leave("lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST)
         if self._found is not None:
             self._take_model(self._found[1])
 
@@ -122,7 +125,7 @@ class Keeper:
             assert self._folder is not None
             try:
                 self._found = name, self._folder.load(name)
-            except (OSError, ValueError, RuntimeError) as error:
+            except (OSError, MemoryError, ValueError, RuntimeError) as error:
                 self._process.ending.leave("lost", {"reason": f"rank 0's checkpoint {name}: {error}"}, LOST)
             self._take_model(self._found[1])
 
@@ -134,6 +137,9 @@ class Keeper:
             rng.begin(seed, rank, samples)
 
     def _damaged(self, name: str, reason: str) -> None:
+        assert self._folder is not None
+        if self._order.rank == 0:
+            self._folder.set_aside(name)
         sys.stderr.write(f"hopjob: checkpoint {name} is damaged and passed over: {reason}\n")
         self._process.line.say(damaged={"file": name, "reason": reason})
 

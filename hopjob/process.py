@@ -9,7 +9,7 @@ import threading
 from types import FrameType
 
 from hopjob.agent import order as orders
-from hopjob.agent.ending import Ending
+from hopjob.agent.ending import LOST, Ending
 from hopjob.agent.line import Line
 from hopjob.agent.meeting import Meeting
 from hopjob.measure.profile import Profile
@@ -93,7 +93,14 @@ class Process:
             self.ending.say("completed", {"samples": self.samples})
 
     def _kept(self) -> float:
-        names = self.folder.names() if self.folder is not None and self.order.profile is None else []
+        if self.folder is None or self.order.profile is not None:
+            return 0.0
+        try:
+            names = self.folder.names()
+        except OSError as error:
+            if not self.attached:  # the folder is the script's own
+                return 0.0
+            self.ending.leave("lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST)
         return float(samples_of(names[0])) if names else 0.0
 
     def _hello(self) -> dict[str, object]:

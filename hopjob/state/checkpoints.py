@@ -1,14 +1,15 @@
-"""Checkpoints: a file is whole or is not there; the newest two are kept; a damaged one is passed over.
+"""Checkpoints: a file is whole or is not there; the newest two are kept; a damaged one is set aside.
 
 A file is named for the samples it holds and the CRC-32 of its bytes, `000000000012800-1c291ca3.pt`. It holds
 tensors and plain types alone, so that `torch.load(..., weights_only=True)` reads it: whoever can write to the
-folder must not thereby run code here.
+folder must not thereby run code here. Files with other names are somebody else's and stay as they are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ from hopjob.state.plain import packed, unpacked
 KEPT = 2
 PART = ".part"
 OWNER = "owner"
+NAME = re.compile(r"([0-9]{15})-([0-9a-f]{8})\.pt")
+HALF_WRITTEN = re.compile(r"([0-9]{15}|owner)\.part")
 BLOCK = 1 << 20
 
 State = dict[str, Any]
@@ -30,6 +33,10 @@ class Taken(RuntimeError):
     """The folder is another placement's by now: the job goes on elsewhere."""
 
 
+class Damaged(ValueError):
+    """The bytes of a checkpoint are not those that were written."""
+
+
 class Folder:
     def __init__(self, path: str, owner: str = "") -> None:
         self.path, self.owner = Path(path), owner
@@ -37,8 +44,9 @@ class Folder:
     def claim(self) -> None:
         """Rank 0, at its start: from here on no older placement may write, and what was half written goes."""
         self.path.mkdir(parents=True, exist_ok=True)
-        for part in self.path.glob("*" + PART):
-            part.unlink()
+        for path in self.path.iterdir():
+            if HALF_WRITTEN.fullmatch(path.name):
+                path.unlink()
         if self.owner:
             part = self.path / (OWNER + PART)
             part.write_text(self.owner, "utf-8")
@@ -64,31 +72,45 @@ class Folder:
         return whole
 
     def newest(self, damaged: Callable[[str, str], None]) -> tuple[str, State] | None:
-        """Name and state of the newest readable checkpoint; `damaged` hears of those passed over, and why."""
+        """Name and state of the newest whole checkpoint; `damaged` hears of those passed over, and why.
+
+        Raises what `load` does of a file that is as it was written: that is no reason to begin anew.
+        """
         for name in self.names():
-            state = self._readable(name, damaged)
+            state = self._whole(name, damaged)
             if state is not None:
                 return name, state
         return None
 
-    def _readable(self, name: str, damaged: Callable[[str, str], None]) -> State | None:
+    def _whole(self, name: str, damaged: Callable[[str, str], None]) -> State | None:
         try:
             return self.load(name)
-        except Exception as error:  # noqa: BLE001 - whatever a damaged file may raise
-            damaged(name, str(error)[:200])
-            return None
+        except Damaged as error:
+            damaged(name, str(error))
+        except FileNotFoundError:
+            """Rank 0 has set it aside meanwhile."""
+        return None
 
     def load(self, name: str) -> State:
+        """Raises Damaged, OSError, MemoryError, and what torch has of its own."""
         path = self.path / name
         found, said = _crc(path), name.partition("-")[2].partition(".")[0]
         if said != f"{found:08x}":
-            raise ValueError(f"its bytes have the CRC {found:08x}, its name says {said}")
+            raise Damaged(f"its bytes have the CRC {found:08x}, its name says {said}")
         state: State = unpacked(torch.load(str(path), map_location="cpu", weights_only=True))
         return state
 
     def names(self) -> list[str]:
-        """Newest first."""
-        return sorted((path.name for path in self.path.glob("*-*.pt")), reverse=True)
+        """Newest first. Raises OSError."""
+        try:
+            names = [path.name for path in self.path.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(filter(NAME.fullmatch, names), reverse=True)
+
+    def set_aside(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            (self.path / name).replace(self.path / f"{name}.damaged")
 
     def _refuse_strangers(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -104,11 +126,9 @@ class Folder:
             os.close(folder)
 
     def _prune(self, written: Path) -> None:
-        """Newer ones than the one just written were found damaged, or it would not have been."""
-        names = self.names()
-        here = names.index(written.name)
-        for name in names[:here] + names[here + KEPT :]:
-            with contextlib.suppress(FileNotFoundError):
+        """Older ones alone; it is saved whether they go or not."""
+        with contextlib.suppress(OSError):
+            for name in [name for name in self.names() if name < written.name][KEPT - 1 :]:
                 (self.path / name).unlink()
 
 

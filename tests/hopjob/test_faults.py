@@ -34,6 +34,53 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path: Path) -> None:
         assert "CRC" in rank.said("damaged")[0]["reason"]
         assert rank.said("up")[0]["samples"] == int(older.name.partition("-")[0]) > 0
         stop([rank])
+    assert newest.with_name(f"{newest.name}.damaged").read_bytes() == flipped
+
+
+def test_files_of_the_scripts_own_beside_the_checkpoints_stay(tmp_path: Path) -> None:
+    """An elastic script's sort above and below ours; a rigid one has the folder for itself."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    own = {"best-093.pt", "epoch-3.pt", "0-last.pt", "download.part", "12.part"}
+    for name in own:
+        (folder / name).write_bytes(b"own")
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(LEDGER, **LONG, HOPJOB_CHECKPOINT_INTERVAL_S=0.2)
+        rank.wait_for("saved", 4)
+        stop([rank])
+        [rank] = agent.run(SCRIPTS / "plain.py", DATASET=16)
+        assert rank.end() == 0, rank.output()
+    names = {path.name for path in folder.iterdir()}
+    assert own < names
+    assert len(names - own - {"owner"}) == 2
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_kept_for_later(tmp_path: Path) -> None:
+    """A link in a circle raises ELOOP for root as well, as a share does that is stale for a while."""
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(LEDGER, **LONG, HOPJOB_CHECKPOINT_INTERVAL_S=0.5)
+        rank.wait_for("saved", 2)
+        stop([rank])
+        newest = max((tmp_path / "checkpoints").glob("*.pt"))
+        away = newest.rename(tmp_path / "away")
+        newest.symlink_to(newest)
+        ranks = agent.start(LEDGER, 2, **LONG)
+        assert [rank.end() for rank in ranks] == [LOST, LOST]
+        assert "symbolic links" in ranks[0].last_word()["lost"]["reason"]
+        assert ranks[0].said("damaged") == []
+        newest.unlink()
+        away.rename(newest)
+        [rank] = agent.run(LEDGER, **LONG)
+        assert rank.said("up")[0]["samples"] == int(newest.name.partition("-")[0])
+        stop([rank])
+
+
+def test_a_folder_that_cannot_be_read_is_no_beginning(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").symlink_to("checkpoints")
+    with Agent(tmp_path) as agent:
+        [rank] = agent.start(LEDGER, **LONG)
+        assert rank.end() == LOST
+        assert "symbolic links" in rank.last_word()["lost"]["reason"]
 
 
 def test_all_checkpoints_damaged_is_a_start_from_the_beginning(tmp_path: Path) -> None:
