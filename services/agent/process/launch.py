@@ -12,6 +12,7 @@ from pathlib import PurePath
 import msgspec
 
 from schemas.events import StartOrdered
+from schemas.jobs import JobSpec
 
 PLUGIN = "hopjob"
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?")
@@ -19,6 +20,9 @@ _FLAGS = re.compile(r"-[bBdOqsuvx]+")
 """of the interpreter: those that leave the plug-in's folder where it is looked for"""
 _PLAIN_LINE = re.compile(r"[\w@%+=:,./{}\s\"'-]+")
 """a line in which a shell has nothing to do but to split it into words"""
+READ_AT_START = ("LD_", "PYTHON", "LANG", "LC_", "OMP_", "MKL_", "KMP_", "OPENBLAS_")
+"""begin the names of variables that a process, or a library in it, reads once: a fork's come too late"""
+READ_BY_FORKS = {"PYTHONPATH", "PYTHONUNBUFFERED"}
 OURS = ("HOPYARD_", "HOPJOB_")
 """begin the names of variables that no job takes over: settings and tokens of the agent"""
 
@@ -77,6 +81,17 @@ def script_of(command: Sequence[str]) -> Script | None:
     if not rest or (rest[0].startswith("-") and not is_module):
         return None
     return Script(command[0], tuple(flags), tuple(rest))
+
+
+def forked_of(script: Script, spec: JobSpec) -> str | None:
+    """The interpreter of whose template ranks can be forks; None: started alone they would run otherwise."""
+    read = {name for name in spec.environment if name.startswith(READ_AT_START)} - READ_BY_FORKS
+    if read or script.flags or spec.image:
+        return None
+    if "/" not in script.interpreter:
+        return None if "PATH" in spec.environment else script.interpreter
+    path = PurePath(spec.working_directory) / script.interpreter
+    return str(path) if path.is_absolute() else None
 
 
 def environment(

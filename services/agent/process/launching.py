@@ -67,10 +67,7 @@ class Launcher:
         for claim in self._claim.ranks:
             start = self._start(claim.rank, meeting, account)
             processes[claim.rank] = await self._started(start, template)
-        ranks = tuple(claims.RankClaim(rank, one.identity) for rank, one in processes.items())
-        self._claim = msgspec.structs.replace(self._claim, ranks=ranks)
-        self._members = self._host.members(self._claim)
-        await asyncio.to_thread(claims.write, self._folder, self._claim)
+            await self._claim_rank(claim.rank, processes[claim.rank])
         return processes
 
     def owns(self, pid: int, process: RankProcess | None) -> bool:
@@ -119,11 +116,19 @@ class Launcher:
             return tuple(name for name, limit in limits.items() if limit is not None)
         return group.limited(memory=memory, cpus=cpus)
 
+    async def _claim_rank(self, number: int, process: RankProcess) -> None:
+        """At once: whoever ends this worker has to find it, also where the next rank cannot be started."""
+        started = claims.RankClaim(number, process.identity)
+        ranks = tuple(started if one.rank == number else one for one in self._claim.ranks)
+        self._claim = msgspec.structs.replace(self._claim, ranks=ranks)
+        self._members = self._host.members(self._claim)
+        await asyncio.to_thread(claims.write, self._folder, self._claim)
+
     async def _template(self, account: Account | None) -> Template | None:
-        plain = self._script is not None and not (self._script.flags or self._order.spec.image or account)
-        if not plain or self._script is None or self._host.templates is None:
+        if self._script is None or self._host.templates is None or account:
             return None
-        return await self._host.templates.of(self._script)
+        interpreter = launch.forked_of(self._script, self._order.spec)
+        return await self._host.templates.of(interpreter) if interpreter else None
 
     async def _started(self, start: ToStart, template: Template | None) -> RankProcess:
         if template is not None and self._script is not None:

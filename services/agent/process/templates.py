@@ -7,6 +7,7 @@ started as any process is.
 import asyncio
 import contextlib
 import itertools
+import signal
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from services.agent.process.kernel.identities import identity_of
+from services.agent.process.kernel.identities import identity_of, send
 from services.agent.process.kernel.spawning import ToStart
 from services.agent.process.launch import PLUGIN, Script
 from services.agent.process.ranks import RankProcess
@@ -64,8 +65,13 @@ class Template:
             "enter": [str(path) for path in start.groups],
         }
         self._say(fork=about)
-        async with asyncio.timeout(FORK_LIMIT_S):
-            pid = await forked
+        try:
+            async with asyncio.timeout(FORK_LIMIT_S):
+                pid = await forked
+        except (TimeoutError, asyncio.CancelledError):
+            if forked.done() and not forked.cancelled() and not forked.exception():
+                _end_fork(forked.result())
+            raise
         return RankProcess(identity_of(pid), lambda: self._code(pid))
 
     async def close(self) -> None:
@@ -105,7 +111,9 @@ class Template:
             case {"forked": {"id": int(number), "pid": int(pid)}} if number in self._forked:
                 self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
                 waiting = self._forked.pop(number)
-                if not waiting.done():
+                if waiting.done():
+                    _end_fork(pid)
+                else:
                     waiting.set_result(pid)
             case {"unforked": {"id": int(number), "reason": str(reason)}} if number in self._forked:
                 _fail(self._forked.pop(number), reason)
@@ -121,6 +129,13 @@ class Template:
         _fail(self._ready, ENDED)
 
 
+def _end_fork(pid: int) -> None:
+    """It came too late: its rank was started as any process is, or is wanted no more."""
+    identity = identity_of(pid)
+    if identity is not None:
+        send(identity, signal.SIGKILL)
+
+
 def _fail(waiting: "asyncio.Future[Any]", reason: str) -> None:
     if not waiting.done():
         waiting.set_exception(NoTemplate(reason))
@@ -134,12 +149,12 @@ class Templates:
         self._environ = environ | {"PYTHONPATH": plugin}
         self._made: dict[str, asyncio.Task[Template | None]] = {}
 
-    async def of(self, script: Script) -> Template | None:
-        """That of the script's interpreter, once it is ready; None: there is none."""
-        made = self._made.get(script.interpreter)
+    async def of(self, interpreter: str) -> Template | None:
+        """That of an interpreter, once it is ready; None: there is none. A path is absolute."""
+        made = self._made.get(interpreter)
         if made is None or (made.done() and (was := made.result()) and was.ended):
-            self._made[script.interpreter] = asyncio.create_task(self._open(script.interpreter))
-        return await asyncio.shield(self._made[script.interpreter])
+            self._made[interpreter] = asyncio.create_task(self._open(interpreter))
+        return await asyncio.shield(self._made[interpreter])
 
     async def close(self) -> None:
         for making in self._made.values():

@@ -1,12 +1,22 @@
 """What is started for a rank: its command and its environment."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from schemas.events import StartOrdered
 from schemas.ids import GpuType, NodeId
 from services.agent.process import containers
-from services.agent.process.launch import Ground, command_of, environment, inherited, script_of, search_path
+from services.agent.process.launch import (
+    Ground,
+    command_of,
+    environment,
+    forked_of,
+    inherited,
+    script_of,
+    search_path,
+)
 from tests.services.agent.agent_bench import HERE, node, start
 from tests.services.agent.process.process_bench import order
 
@@ -30,6 +40,34 @@ GROUND = Ground(socket="/s", plugin="/plugin", checkpoints="/c", gpus=("GPU-1", 
 def test_a_python_script_is_started_under_the_plug_in(command: str, started: str) -> None:
     script = script_of(command.split())
     assert (" ".join(script.command) if script else "") == started
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "interpreter"),
+    [
+        ("/opt/env/bin/python t.py", {}, "/opt/env/bin/python"),
+        ("/opt/env/bin/python t.py", {"environment": {"PATH": "/x", "DATA": "/d"}}, "/opt/env/bin/python"),
+        ("python t.py", {}, "python"),
+        ("python t.py", {"environment": {"PATH": "/opt/env/bin"}}, None),
+        (".venv/bin/python t.py", {"working_directory": "/lab/a"}, "/lab/a/.venv/bin/python"),
+        ("./python t.py", {"working_directory": "/lab/a"}, "/lab/a/python"),
+        ("./python t.py", {"working_directory": ""}, None),
+        (".venv/bin/python t.py", {"working_directory": ""}, None),
+        (".venv/bin/python t.py", {"working_directory": "lab"}, None),
+        ("python t.py", {"environment": {"LD_PRELOAD": "/lib/x.so"}}, None),
+        ("python t.py", {"environment": {"PYTHONHASHSEED": "0"}}, None),
+        ("python t.py", {"environment": {"MKL_NUM_THREADS": "2"}}, None),
+        ("python t.py", {"environment": {"PYTHONPATH": "/lib", "PYTHONUNBUFFERED": "1"}}, "python"),
+        ("python -u t.py", {}, None),
+        ("python t.py", {"image": "torch:2"}, None),
+    ],
+)
+def test_a_rank_is_a_fork_where_it_would_run_just_so_alone(
+    command: str, more: dict[str, Any], interpreter: str | None
+) -> None:
+    script = script_of(command.split())
+    assert script is not None
+    assert forked_of(script, order(**more).spec) == interpreter
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import subprocess
 
 import pytest
 
 from schemas.ids import JobId
+from services.agent.process import launching
+from services.agent.process.kernel.spawning import ToStart, started
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -27,6 +30,21 @@ async def test_a_job_trains_to_its_end() -> None:
         assert node.of(Started) == [Started(P1, "", 0.0)]
         assert node.lines() == ["hello"]
         await node.until(lambda: node.runner.running() == ())
+
+
+async def test_each_rank_is_claimed_before_the_next_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    async with running_node() as node:
+
+        def noting(start: ToStart) -> "subprocess.Popen[bytes]":
+            seen.append(len(node.pids()))
+            return started(start)
+
+        monkeypatch.setattr(launching, "started", noting)
+        await node.trained(order("iterations=1", gpus=3))
+        await node.ended()
+    assert seen == [0, 1, 2]
 
 
 async def test_a_gang_meets_where_rank_0_is() -> None:

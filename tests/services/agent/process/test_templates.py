@@ -1,0 +1,47 @@
+"""A slow template, in plain Python: what it forks too late does not run beside the rank in its place."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+from services.agent.process import templates
+from services.agent.process.kernel.spawning import ToStart
+from services.agent.process.launch import Script
+from services.agent.process.templates import Template
+from tests.services.agent.process.process_bench import LIMIT_S
+
+LATE = """
+import json, pathlib, subprocess, sys, time
+def say(**word):
+    print(json.dumps(word), flush=True)
+say(ready={"pid": 0})
+order = json.loads(sys.stdin.readline())["fork"]
+while not pathlib.Path(order["log"]).exists():
+    time.sleep(0.01)
+child = subprocess.Popen(["sleep", "99"])
+say(forked={"id": order["id"], "pid": child.pid})
+pathlib.Path("code").write_text(str(child.wait()))
+"""
+"""it forks as soon as the log is there"""
+
+
+async def test_a_fork_that_comes_too_late_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(templates, "FORK_LIMIT_S", 0.05)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LATE), cwd=tmp_path, stdin=PIPE, stdout=PIPE
+    )
+    template = Template(process)
+    await template.ready()
+    start = ToStart(command=(), environment=os.environ, folder="/", log=tmp_path / "log")
+    with pytest.raises(TimeoutError):
+        await template.fork(Script("python", (), ("train.py",)), start)
+    start.log.touch()
+    async with asyncio.timeout(LIMIT_S):
+        await process.wait()
+    assert (tmp_path / "code").read_text() == str(-signal.SIGKILL)
+    await template.close()
