@@ -18,6 +18,8 @@ from collections.abc import Callable
 
 AGAIN_S = 0.2
 """between two attempts to reach an agent that is away"""
+ACCEPTED_S = 15
+"""a line that is open for so long was not refused: an agent may have nothing to say for hours"""
 SEND_S = 2
 """what an agent that does not listen may hold up the training"""
 LOOK_S = 0.02
@@ -28,7 +30,8 @@ class Line:
     def __init__(self, path: str, hello: Callable[[], dict[str, object]], *, orphan_s: float) -> None:
         """`path` may be empty: then nobody listens. `hello` begins every connection.
 
-        `orphan_s`: how long an agent may be away; then the job goes on elsewhere, and this process is to end.
+        `orphan_s`: how long an agent may be away, or refuse; then the job goes on elsewhere, and this process
+        is to end. A script that is not attached and does not obey is killed after as long again.
         """
         self._path = path
         self._hello = hello
@@ -93,20 +96,31 @@ class Line:
         since = time.monotonic()
         while True:
             current = self._socket or self._connect()
-            if current is None:
-                if time.monotonic() - since > self._orphan_s and self.stop_asked is None:
-                    os.kill(os.getpid(), signal.SIGTERM)  # as an agent would: a rigid script has its own way
-                    self.ask_to_stop()
-                time.sleep(AGAIN_S)
-                continue
-            with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
-                for line in lines:
-                    self._hear(json.loads(line))
-            with self._lock:
-                if self._socket is current:
-                    self._socket = None
-            current.close()
-            since = time.monotonic()
+            if current is not None and self._heard(current):
+                since = time.monotonic()
+            self._end_without_agent(time.monotonic() - since)
+            time.sleep(AGAIN_S)
+
+    def _heard(self, current: socket.socket) -> bool:
+        """Until the line ends; False: the agent has refused it."""
+        begin, words = time.monotonic(), 0
+        with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
+            for line in lines:
+                self._hear(json.loads(line))
+                words += 1
+        with self._lock:
+            if self._socket is current:
+                self._socket = None
+        current.close()
+        return words > 0 or time.monotonic() - begin > ACCEPTED_S
+
+    def _end_without_agent(self, away_s: float) -> None:
+        """As an agent would: a rigid script may have its own way to save."""
+        if away_s > self._orphan_s and self.stop_asked is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            self.ask_to_stop()
+        if away_s > 2 * self._orphan_s and not self._hello()["attached"]:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _hear(self, word: dict[str, dict[str, object]]) -> None:
         if "go" in word:

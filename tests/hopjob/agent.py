@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from tests.paths import ROOT
 from tests.torch_python import torch_python
@@ -75,12 +75,13 @@ class Agent:
             rank.process.kill()
             rank.process.wait()
 
-    def open(self) -> None:
+    def open(self, *, refused: TextIO | None = None) -> None:
+        """Refuses every line where `refused` takes a note of each."""
         self.path.unlink(missing_ok=True)
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self.path))
         self._server.listen()
-        threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
+        threading.Thread(target=self._accept, args=(self._server, refused), daemon=True).start()
 
     def close(self) -> None:
         """As an agent that was killed: all lines are gone."""
@@ -138,12 +139,16 @@ class Agent:
         go(ranks)
         return ranks
 
-    def _accept(self, server: socket.socket) -> None:
+    def _accept(self, server: socket.socket, refused: TextIO | None) -> None:
         while True:
             try:
                 line, _ = server.accept()
             except OSError:
                 return
+            if refused is not None:
+                line.close()
+                print("refused", file=refused, flush=True)
+                continue
             threading.Thread(target=self._listen, args=(line,), daemon=True).start()
 
     def _listen(self, line: socket.socket) -> None:

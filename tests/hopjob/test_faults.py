@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,6 +176,28 @@ def test_ranks_whose_agent_stays_away_save_and_end(tmp_path: Path) -> None:
         done = ranks[0].last_word()["stopped"]["samples"]
         [saved] = (tmp_path / "checkpoints").glob("*.pt")
         assert int(saved.name.partition("-")[0]) == done > 0
+
+
+def test_ranks_that_their_agent_refuses_ask_now_and_then_and_end(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent, (tmp_path / "refused").open("w") as refused:
+        [rank] = agent.run(LEDGER, **LONG, HOPJOB_ORPHAN_S=2)
+        rank.wait_for("observed")
+        agent.close()
+        begin = time.monotonic()
+        agent.open(refused=refused)
+        assert rank.end() == 0
+        attempts = (tmp_path / "refused").read_text().count("\n")
+        assert 1 < attempts <= 1 + (time.monotonic() - begin) / 0.2  # AGAIN_S of the line
+        assert rank.last_word()["stopped"]["samples"] > 0
+
+
+@pytest.mark.parametrize(("obeys", "number"), [(1, signal.SIGTERM), (0, signal.SIGKILL)])
+def test_a_script_without_a_line_ends_without_its_agent(tmp_path: Path, obeys: int, number: int) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(SCRIPTS / "stays.py", OBEYS=obeys, HOPJOB_ORPHAN_S=1)
+        until(lambda: "stays" in rank.output())
+        agent.close()
+        assert rank.end() == -number
 
 
 def test_an_error_of_the_scripts_own_is_its_failure(tmp_path: Path) -> None:
