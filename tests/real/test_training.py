@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 
 PREEMPTIONS = 10
 LOSS_JUMP = 1.3
+"""over the worst of the last five steps: a step of 16 samples may raise the loss, too"""
 LONG_ENOUGH_S = 4.0
 """an execution shorter than that measures the start of its processes"""
 ACCURACY = 0.9
@@ -64,7 +65,7 @@ def jobs(ledger: Path) -> list[JobFile]:
             samples=samples,
             model=f"paced-{width}",
             environment={"WIDTH": str(width)},
-            learning_rate={"value": 0.002, "gpus": 1, "rule": "constant"},
+            learning_rate={"value": 0.001, "gpus": 1, "rule": "constant"},
         )
         for number, (gpus, gpu_types, samples, width) in enumerate(
             [
@@ -155,7 +156,7 @@ async def test_a_job_that_goes_on_has_the_loss_it_had(run: Run) -> None:
         stretches = _stretches([step for step in steps if step.rank == 0])
         for before, after in pairwise(stretches):
             resumed += 1
-            last, first = before[-1].loss, after[0].loss
+            last, first = max(step.loss for step in before[-5:]), after[0].loss
             assert first <= LOSS_JUMP * last, f"{name}: loss {last:.2f} before, {first:.2f} after"
     assert resumed >= PREEMPTIONS // 2
 
