@@ -44,7 +44,7 @@ READY_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
 STOP_LIMIT_S = 5.0
 SAVE_LIMIT_S = 60.0
-"""where agents run processes, which save before they end: their runner takes less"""
+"""where agents run processes, which save before they end: a job of a longer grace is killed all the same"""
 
 PROCESSES = "process"
 """the runner that has folders"""

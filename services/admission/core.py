@@ -34,7 +34,7 @@ from services.admission.questions import (
     Submit,
 )
 from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed
-from services.admission.validation import accepted_spec
+from services.admission.validation import accepted_spec, check_folder
 from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
 from shared.domain.demand import job_spec
@@ -177,11 +177,18 @@ class Admission:
                 workloads=cluster.workloads,
                 commanded=cluster.commanded,
             )
+            if spec.checkpoint_folder:
+                check_folder(spec.checkpoint_folder, self._checkpoint_folders())
         except InvalidJob as invalid:
             return problems.invalid(invalid.field, invalid.reason), []
         fact = JobSubmitted(at=now, job_id=self._new_id(spec.name), spec=spec, key=asked.key)
         self._in_flight[fact.key] = fact
         return Submitted(job_id=fact.job_id, created=True), [fact]
+
+    def _checkpoint_folders(self) -> dict[JobId, str]:
+        """Those that unfinished jobs name."""
+        named = {job_id: job.checkpoint_folder for job_id, job in self.state.open.items()}
+        return named | {fact.job_id: fact.spec.checkpoint_folder for fact in self._in_flight.values()}
 
     def _cluster(self) -> KnownCluster:
         """Of the cluster file, and every node that ever joined: a lost one may return."""

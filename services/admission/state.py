@@ -20,6 +20,8 @@ class OpenJob(msgspec.Struct):
     key: str
     submitted: JobSubmitted | None
     """until the job is profiled: what a user may ask for before the monitor knows it"""
+    checkpoint_folder: str = ""
+    """that it names; empty: one of its own"""
 
 
 class EndedJob(msgspec.Struct, frozen=True, array_like=True):

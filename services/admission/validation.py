@@ -1,11 +1,12 @@
 """Which jobs are taken: within the limits, and within what the known nodes can ever give."""
 
 import difflib
+import posixpath
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from schemas.ids import GpuType, NodeId
+from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import GpuRange, JobFile, JobSpec
 from shared.domain.cluster import satisfiable
 from shared.domain.demand import job_spec
@@ -43,6 +44,17 @@ def accepted_spec(
     if gpus:
         _check_cluster(job, spec, gpus)
     return spec
+
+
+def check_folder(folder: str, taken: Mapping[JobId, str]) -> None:
+    """Two jobs that train at once with one folder would go on from each other's weights.
+
+    `taken`: those that unfinished jobs name. Raises InvalidJob.
+    """
+    path = posixpath.normpath(folder)
+    for job_id, other in taken.items():
+        if other and posixpath.normpath(other) == path:
+            raise InvalidJob("$.checkpoint.folder", f"holds the checkpoints of {job_id}, which is unfinished")
 
 
 def _refuse_without_command(nodes: Sequence[NodeId]) -> None:

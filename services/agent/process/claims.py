@@ -33,6 +33,7 @@ class WorkerClaim(msgspec.Struct, frozen=True, kw_only=True):
 def write(folder: Path, claim: WorkerClaim) -> None:
     """At once or not at all. Raises OSError."""
     part = folder / f"{NAME}.part"
+    part.touch(0o600)  # a job's environment is in it
     part.write_bytes(msgspec.json.encode(claim))
     part.replace(folder / NAME)
 

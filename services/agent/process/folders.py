@@ -5,6 +5,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from services.agent.process.launch import PLUGIN
 SOCKET_PATH_MAX = 100
 """bytes; the kernel's limit is 108"""
 DISK_FULL_BYTES = 65_536
+CLOSED, PASSED = 0o700, 0o711
+"""modes of folders; jobs' accounts pass through the second, and see nothing"""
 
 
 class RankFiles(msgspec.Struct, frozen=True):
@@ -36,8 +39,8 @@ class RankFiles(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> Path:
-        """Its last word."""
-        return self.folder / f"last-{self.rank}.json"
+        """Its last word, in a folder where the job's account may write."""
+        return self.folder / "last" / f"{self.rank}.json"
 
 
 class Folders(msgspec.Struct, frozen=True):
@@ -65,7 +68,7 @@ class Folders(msgspec.Struct, frozen=True):
 
     @property
     def interpreter(self) -> Path:
-        """Holds the path of the one that the last script had."""
+        """Holds the path of the one that the last script had which ran under the agent's account."""
         return self.run / "interpreter"
 
     @property
@@ -91,7 +94,8 @@ class Folders(msgspec.Struct, frozen=True):
         """Raises OSError."""
         for folder in (self.workers, self.socket.parent):
             folder.mkdir(parents=True, exist_ok=True)
-        if self.socket.parent.stat().st_uid != os.geteuid():
+        self.workers.chmod(PASSED if os.geteuid() == 0 else CLOSED)
+        if self.socket.parent.lstat().st_uid != os.geteuid():
             raise PermissionError(f"{self.socket.parent} belongs to somebody else")
 
     def make_checkpoints(self, order: StartOrdered, account: Account | None) -> None:
@@ -123,6 +127,23 @@ class Folders(msgspec.Struct, frozen=True):
     def full(self, order: StartOrdered) -> str:
         """A folder that has no space left; empty: none."""
         return next((str(each) for each in (self.run, self.checkpoints(order)) if _full(each)), "")
+
+
+def make_worker(folder: Path, ranks: Iterable[int], account: Account | None) -> None:
+    """The agent's own, but for the logs and the last words of the ranks, which are the job's account's.
+
+    What the agent goes by or writes itself is not for the job to put something else in its place.
+    Raises OSError.
+    """
+    last = folder / "last"
+    last.mkdir(parents=True, exist_ok=True)
+    folder.chmod(CLOSED if account is None else PASSED)
+    last.chmod(CLOSED)
+    own(last, account)
+    for rank in ranks:
+        log = RankFiles(folder, rank).log
+        log.touch(0o600)
+        own(log, account)
 
 
 def _installed_plugin() -> Path | None:

@@ -54,7 +54,7 @@ class Host(msgspec.Struct, kw_only=True):
         return tuple(map(self._name, gpu_indices)) if self.gpus and not is_cpu(node.gpu_type) else None
 
     def interpreter(self) -> str:
-        """Of the last script that ran here; empty: none has."""
+        """Of the last script that ran here under the agent's account; empty: none has."""
         with contextlib.suppress(OSError):
             return self.folders.interpreter.read_text()
         return ""

@@ -3,21 +3,25 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from schemas.events import StartOrdered
+from schemas.jobs import JobSpec
 from services.agent.process import claims, containers, launch
-from services.agent.process.folders import RankFiles
+from services.agent.process.folders import RankFiles, make_worker
 from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import Memory
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
-from services.agent.process.kernel.spawning import Account, ToStart, account_of, own, started
+from services.agent.process.kernel.spawning import Account, ToStart, account_of, started
 from services.agent.process.kernel.walking import has_variable
+from services.agent.process.listener import Peer
 from services.agent.process.ranks import RankProcess, found, of_child
 from services.agent.process.templates import NoTemplate, Template
 
@@ -70,11 +74,19 @@ class Launcher:
             await self._claim_rank(claim.rank, processes[claim.rank])
         return processes
 
-    def owns(self, pid: int, process: RankProcess | None) -> bool:
-        """Whether a process is the rank, or came of the worker; one in a container is known by a variable."""
-        if process and process.identity and process.identity.pid == pid:
+    def owns(self, peer: Peer, process: RankProcess | None) -> bool:
+        """Whether a process is the rank, or came of the worker; one in a container is known by a variable.
+
+        Whoever starts a process says what its variables are, so another account's is none.
+        """
+        account = account_of(self._order.spec.user)
+        if peer.uid not in {os.geteuid(), account.uid if account else os.geteuid()}:
+            return False
+        if process and process.identity and process.identity.pid == peer.pid:
             return True
-        return pid in self._members.pids() or has_variable(pid, self._host.variable(self._order))
+        if peer.pid in self._members.pids():
+            return True
+        return bool(self._order.spec.image) and has_variable(peer.pid, self._host.variable(self._order))
 
     def memory(self) -> Memory:
         found = self._members.out_of_memory()
@@ -100,12 +112,12 @@ class Launcher:
     def _prepare(self, account: Account | None) -> tuple[str, ...]:
         """Folders, claim, groups; the limits that cannot be set. Raises OSError."""
         spec, here = self._order.spec, len(self._claim.ranks)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        own(self._folder, account)
+        make_worker(self._folder, [claim.rank for claim in self._claim.ranks], account)
         self._host.folders.make_checkpoints(self._order, account)
         claims.write(self._folder, self._claim)
-        if self._script is not None and not spec.image:
-            self._host.folders.interpreter.write_text(self._script.interpreter)
+        plain = self._script is not None and not (spec.image or account)
+        if plain and self._script and (interpreter := _interpreter(self._script, spec)):
+            self._host.folders.interpreter.write_text(interpreter)
         group = self._host.groups.made(self._order.placement_id) if self._host.groups else None
         if spec.image:  # the engine limits it; in the group is the engine's program
             return ()
@@ -183,6 +195,14 @@ def _new_claim(
     ranks = tuple(map(claims.RankClaim, ranks_on(order)))
     port = free_port() if order.gang.gpus > 1 else None
     return claims.WorkerClaim(order=order, gpu_indices=gpu_indices, ranks=ranks, groups=groups, port=port)
+
+
+def _interpreter(script: launch.Script, spec: JobSpec) -> str:
+    """The whole path of what a script's word for its interpreter means on this node; empty: nothing."""
+    path = dict(spec.environment).get("PATH", os.environ.get("PATH"))
+    found = shutil.which(script.interpreter, path=path) or script.interpreter
+    whole = Path(spec.working_directory or Path.cwd()) / found
+    return str(whole) if whole.is_file() and os.access(whole, os.X_OK) else ""
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from services.agent.process.gang.words import LINE_MAX_BYTES, Hello, NotAWord, Word, word_of
@@ -18,6 +19,13 @@ _CREDENTIALS = struct.Struct("3i")
 """process, user, group"""
 
 log = structlog.get_logger()
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Who is at the other end, as the kernel numbers it for us, whatever container it is in."""
+
+    pid: int
+    uid: int
 
 
 class Connection:
@@ -39,7 +47,7 @@ class Connection:
 class Listening(Protocol):
     """A worker that knows its ranks."""
 
-    def connected(self, hello: Hello, pid: int, connection: Connection) -> bool:
+    def connected(self, hello: Hello, peer: Peer, connection: Connection) -> bool:
         """False: the process is none of its."""
         ...
 
@@ -94,9 +102,9 @@ async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fi
         hello = word_of(await reader.readline())
     if not isinstance(hello, Hello):
         raise NotAWord("it does not say who it is")
-    worker, connection, pid = find(hello.placement), Connection(writer), _peer(writer)
-    if worker is None or not worker.connected(hello, pid, connection):
-        raise NotAWord(f"process {pid} is no rank of {hello.placement!r}")
+    worker, connection, peer = find(hello.placement), Connection(writer), _peer(writer)
+    if worker is None or not worker.connected(hello, peer, connection):
+        raise NotAWord(f"process {peer.pid} of user {peer.uid} is no rank of {hello.placement!r}")
     try:
         while line := await reader.readline():
             if (word := word_of(line)) is not None:
@@ -105,8 +113,8 @@ async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fi
         connection.closed.set()
 
 
-def _peer(writer: asyncio.StreamWriter) -> int:
-    """The process at the other end, numbered as we see it, whatever container it is in."""
+def _peer(writer: asyncio.StreamWriter) -> Peer:
     peer = writer.get_extra_info("socket")
     packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(packed)[0])
+    pid, uid, _ = _CREDENTIALS.unpack(packed)
+    return Peer(pid, uid)

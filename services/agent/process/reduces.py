@@ -29,7 +29,9 @@ async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int])
     """Run the node's ranks; their seconds where rank 0 is among them. Raises OSError."""
     interpreter = host.interpreter()
     if not interpreter:
-        raise NotTimed("no job has run here that could say which interpreter has torch")
+        raise NotTimed(
+            "no job has run here under the agent's account that could say which interpreter has torch"
+        )
     name = f"all-reduce-{next(_NUMBERS)}"
     folder = host.folders.run / name
     await asyncio.to_thread(folder.mkdir, exist_ok=True)

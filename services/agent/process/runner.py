@@ -19,7 +19,7 @@ from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
 from services.agent.process import claims, launch
 from services.agent.process.folders import Folders
-from services.agent.process.gang.machine import GangState
+from services.agent.process.gang.machine import LEAVING_S, GangState
 from services.agent.process.host import LOCALHOST, Host
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.locks import locked
@@ -39,7 +39,7 @@ CPU_PART = 1 / 32
 ORPHAN_LEASES = 2
 """how long ranks train on without an agent: after one its job goes on elsewhere"""
 END_LIMIT_S = 45.0
-"""what workers get at most, once the agent itself has to end"""
+"""what workers get at least, once the agent itself has to end, and to be gone once they are killed"""
 
 log = structlog.get_logger()
 
@@ -183,7 +183,8 @@ class ProcessRunner:
         for worker in self._workers.values():
             worker.put(worker.gang.stop)
         if self._lives:
-            await asyncio.wait(self._lives, timeout=END_LIMIT_S)
+            graces = (worker.gang.grace_s + LEAVING_S for worker in self._workers.values())
+            await asyncio.wait(self._lives, timeout=max(END_LIMIT_S, *graces))
         for worker in self._workers.values():
             worker.kill()
         if self._lives:

@@ -5,7 +5,9 @@
 
 import asyncio
 import errno
+import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -19,7 +21,7 @@ from services.agent.process.gang.machine import Gang, GangState
 from services.agent.process.gang.verdicts import End
 from services.agent.process.host import Host
 from services.agent.process.launching import Launcher
-from services.agent.process.listener import Connection
+from services.agent.process.listener import Connection, Peer
 from services.agent.process.ranks import RankProcess
 from services.agent.process.tails import Tail
 from services.agent.tasks import Failed, Interrupted, LastReport
@@ -76,8 +78,9 @@ class LiveWorker:
         """It was ordered to stop, and its grace is over."""
         self.put(partial(self.gang.rang, effects.Due.LEAVING))
 
-    def connected(self, hello: words.Hello, pid: int, connection: Connection) -> bool:
-        if hello.rank not in self.gang.ranks or not self._launcher.owns(pid, self._processes.get(hello.rank)):
+    def connected(self, hello: words.Hello, peer: Peer, connection: Connection) -> bool:
+        process = self._processes.get(hello.rank)
+        if hello.rank not in self.gang.ranks or not self._launcher.owns(peer, process):
             return False
         self._connections[hello.rank] = connection
         self.heard(hello.rank, hello)
@@ -235,7 +238,13 @@ class LiveWorker:
 
 
 def _read(files: RankFiles) -> bytes:
-    return files.last.read_bytes() if files.last.is_file() else b""
+    """Empty: it wrote nothing down. The folder is the job's account's: what is no file is not followed."""
+    try:
+        descriptor = os.open(files.last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
 
 
 def _raise(error: Exception) -> effects.Actions:

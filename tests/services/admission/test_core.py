@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.codec import decode_fact, encode
-from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
+from schemas.events import JobCancelled, JobProfiled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
 from schemas.ids import JobId, NodeId
 from schemas.jobs import Checkpoint
 from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Problem, Submitted
@@ -23,7 +23,7 @@ from services.admission.questions import (
 from services.admission.state import AdmissionState
 from shared.domain.core import Asked, Reply
 from shared.domain.demand import job_spec
-from tests.services.admission.admission_world import Driver, job_file, joined, node, submitted
+from tests.services.admission.admission_world import Driver, job_file, joined, node, spec, submitted
 
 
 def problem(reply: object) -> Problem:
@@ -107,6 +107,27 @@ def test_the_same_key_is_the_same_job() -> None:
     assert driver.submit(key="k") == Submitted(job_id=JobId("train-1"), created=False)
     assert first == Submitted(job_id=JobId("train-1"), created=True)
     assert len(driver.published) == 1
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_no_two_unfinished_jobs_keep_their_checkpoints_in_one_folder(*, held: bool) -> None:
+    driver = Driver()
+    driver.held = held
+    there: dict[str, Any] = {"checkpoint": {"folder": "/shared/bert"}}
+    first = driver.submit_id(key="k", **there)
+    driver.held = held
+    refused = problem(driver.submit(checkpoint={"folder": "/shared//bert/"}))
+    assert (refused.status, refused.field) == (422, "$.checkpoint.folder")
+    assert first in refused.detail
+    driver.held = held
+    assert driver.submit(key="k", **there) == Submitted(job_id=first, created=False)
+    driver.held = held
+    assert isinstance(driver.submit(checkpoint={"folder": "/shared/vit"}), Submitted)
+    driver.release()
+    driver.fold(JobProfiled(at=9.0, job_id=first, workload=spec().workload, modules={}, known=True))
+    assert problem(driver.submit(**there)).field == "$.checkpoint.folder"
+    driver.ask(cancel(first))
+    assert isinstance(driver.submit(**there), Submitted)
 
 
 def test_the_same_key_is_the_same_job_while_the_first_is_in_flight() -> None:

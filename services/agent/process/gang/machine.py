@@ -108,8 +108,12 @@ class Gang:
         self.past.stopping = True
         if not self._spawned:
             return self._over()
-        grace_s = max(self._order.spec.grace_s, BEATS * BEAT_S + 2 * self.past.save_s)
-        return [Tell(words.stop()), Terminate(), Ring(Due.GRACE, grace_s)]
+        return [Tell(words.stop()), Terminate(), Ring(Due.GRACE, self.grace_s)]
+
+    @property
+    def grace_s(self) -> float:
+        """From a stop to the kill."""
+        return max(self._order.spec.grace_s, BEATS * BEAT_S + 2 * self.past.save_s)
 
     def _spawn(self, meeting: str) -> Actions:
         self._spawned = True
