@@ -121,9 +121,9 @@ class Groups(msgspec.Struct, frozen=True):
             group.remove()
 
     def remove(self) -> None:
-        """Where no group is left in it."""
-        for folder in self.folders.values():
-            removed(folder)
+        """Where no group is left in it. Blocks as the removal of one does."""
+        empty = {name: folder for name, folder in self.folders.items() if not _has_groups(folder)}
+        Group(empty).remove()
 
 
 def written(folder: Path, files: Files) -> bool:
@@ -135,6 +135,13 @@ def written(folder: Path, files: Files) -> bool:
     except OSError:
         return False
     return True
+
+
+def _has_groups(folder: Path) -> bool:
+    try:
+        return any(path.is_dir() for path in folder.iterdir())
+    except OSError:
+        return False
 
 
 def removed(folder: Path) -> bool:
