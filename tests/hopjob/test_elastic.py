@@ -33,7 +33,7 @@ def test_samples_are_exact_over_1_2_1_3_ranks(tmp_path: Path) -> None:
                 assert [rank.end() for rank in ranks] == [0] * world
                 assert ranks[0].said("completed") == [{"samples": float(EPOCHS * DATASET)}]
             if before:
-                assert mean(losses(ranks[0])[:3]) < 1.3 * mean(losses(before[0])[-10:]) + 0.05
+                assert mean(losses(ranks[0])[:10]) < 1.6 * mean(losses(before[0])[-10:]) + 0.1
             before = ranks
     exact(trained(tmp_path), epochs=EPOCHS, most_left_out=3 * BATCH)
 
