@@ -1,4 +1,4 @@
-"""Lightning: `Trainer(callbacks=[HopjobCallback()], ...)`, and the job is elastic.
+"""Lightning: `Trainer(callbacks=[LightningCallback()], ...)`, and the job is elastic.
 
 Its own checkpoints are not needed (`enable_checkpointing=False`), and `max_epochs` says how long it trains
 where nobody orders samples. Several ranks: `strategy="ddp"`, `devices` of LOCAL_WORLD_SIZE, `num_nodes` of
@@ -15,7 +15,7 @@ from hopjob.measure.timing import after_steps_of
 from hopjob.trainers import Inside, Stream, measuring
 
 
-class HopjobCallback(lightning.Callback):
+class LightningCallback(lightning.Callback):
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self._inside: Inside | None = None

@@ -12,7 +12,7 @@ HOUSES = (
     *sorted(
         path.relative_to(ROOT) for path in (ROOT / "services").iterdir() if (path / "__init__.py").exists()
     ),
-    *map(Path, ("schemas", "shared", "loadgen", "hopyard")),
+    *map(Path, ("schemas", "shared", "loadgen", "hopyard", "hopjob")),
 )
 
 

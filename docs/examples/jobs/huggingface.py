@@ -3,7 +3,7 @@
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-from hopjob.hf import HopjobCallback
+from hopjob.huggingface import HuggingFaceCallback
 
 WORDS, LENGTH, SAMPLES = 64, 16, 960
 
@@ -35,5 +35,5 @@ arguments = TrainingArguments(
     report_to="none",
     disable_tqdm=True,
 )
-trainer = Trainer(model=model, args=arguments, train_dataset=Counting(), callbacks=[HopjobCallback()])
+trainer = Trainer(model=model, args=arguments, train_dataset=Counting(), callbacks=[HuggingFaceCallback()])
 trainer.train()

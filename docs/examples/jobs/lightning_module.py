@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from hopjob.lightning import HopjobCallback
+from hopjob.lightning import LightningCallback
 
 
 class Classifier(lightning.LightningModule):
@@ -45,7 +45,7 @@ trainer = lightning.Trainer(
     num_nodes=ranks // local,
     strategy="ddp" if ranks > 1 else "auto",
     accelerator="auto",
-    callbacks=[HopjobCallback()],
+    callbacks=[LightningCallback()],
     enable_checkpointing=False,
     enable_progress_bar=False,
     enable_model_summary=False,

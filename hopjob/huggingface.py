@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer: `Trainer(..., callbacks=[HopjobCallback()])`, and the job is elastic.
+"""Hugging Face's Trainer: `Trainer(..., callbacks=[HuggingFaceCallback()])`, and the job is elastic.
 
 Its own checkpoints are not needed (`save_strategy="no"`), and `num_train_epochs` says how long it trains
 where nobody orders samples. A schedule of learning rates is placed by the share of the samples that is done.
@@ -17,7 +17,7 @@ Given = Any
 """arguments, state and control, as transformers has them"""
 
 
-class HopjobCallback(TrainerCallback):
+class HuggingFaceCallback(TrainerCallback):
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self._inside: Inside | None = None
