@@ -154,16 +154,27 @@ def placeable(jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: flo
 
 
 def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[ViewNode]) -> Configurations:
-    """Columns of configurations given one by one, a job each, on nodes among `nodes`."""
-    used = {node for _, place in chosen for node in place}
+    """As `listed`, one place a job."""
+    return listed([(job_id, (place,)) for job_id, place in chosen], nodes)
+
+
+def listed(
+    chosen: Sequence[tuple[JobId, Sequence[Configuration]]], nodes: Sequence[ViewNode]
+) -> Configurations:
+    """Columns of places given one by one, in the order given, on nodes among `nodes`.
+
+    A place may take nodes of several types. A job comes once, with all its places, and may have none.
+    """
+    places = [place for _, offered in chosen for place in offered]
+    used = {node for place in places for node in place}
     names = [node.node_id for node in nodes if node.node_id in used] if used else []
     position = {node_id: index for index, node_id in enumerate(names)}
-    cells = [(position[node], gpus) for _, place in chosen for node, gpus in place.items()]
+    cells = [(position[node], gpus) for place in places for node, gpus in place.items()]
     return Configurations(
-        jobs=tuple(job for job, _ in chosen),
+        jobs=tuple(job_id for job_id, _ in chosen),
         nodes=tuple(position),
-        job=np.arange(len(chosen), dtype=np.int32),
-        start=_starts(_ints(len(place) for _, place in chosen)),
+        job=_ints(index for index, (_, offered) in enumerate(chosen) for _ in offered),
+        start=_starts(_ints(map(len, places))),
         node=_ints(node for node, _ in cells),
         gpus=_ints(gpus for _, gpus in cells),
     )

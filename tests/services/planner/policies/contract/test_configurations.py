@@ -1,9 +1,16 @@
 import numpy as np
 
 from schemas.placement import Configuration
-from services.planner.policies.contract.configurations import configurations_for, explicit, held, placeable
+from services.planner.policies.contract.configurations import (
+    configurations_for,
+    explicit,
+    held,
+    listed,
+    placeable,
+)
+from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import ViewJob, ViewNode
-from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present
+from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present, view
 
 SENSITIVE, LOW = 1.5, 1.2
 
@@ -133,6 +140,28 @@ def test_given_configurations_become_columns() -> None:
     given = [(job("x").job_id, place_on(a0=1)), (job("y").job_id, place_on(a0=2, a1=3))]
     columns = explicit(given, nodes(8, 8))
     assert [columns.at(row) for row in range(2)] == [place for _, place in given]
+
+
+def test_several_places_a_job_come_in_the_order_given_and_may_mix_types() -> None:
+    cluster = [node("a0", 2), node("b0", 2, gpu_type=SLOW), node("c0", 2)]
+    jobs = [job("x", (3,)), job("y", (1,)), job("z", (2,))]
+    offered = [
+        (jobs[0].job_id, [place_on(a0=2, b0=1), place_on(b0=1, c0=2)]),
+        (jobs[1].job_id, []),
+        (jobs[2].job_id, [place_on(c0=2)]),
+    ]
+    columns = listed(offered, cluster)
+    assert columns.job.tolist() == [0, 0, 2]
+    assert [columns.at(row) for row in range(3)] == [place for _, places in offered for place in places]
+    assert misfit(view(jobs, cluster), columns) is None
+    assert [columns.at(row) for row in held(columns, {jobs[0].job_id: place_on(c0=2, b0=1)})] == [
+        place_on(b0=1, c0=2)
+    ]
+
+
+def test_no_places_give_no_rows() -> None:
+    assert len(listed([(job("x").job_id, [])], nodes(8))) == 0
+    assert len(listed([], nodes(8))) == 0
 
 
 def test_a_job_is_placeable_if_it_has_a_configuration_on_the_idle_gpus() -> None:
