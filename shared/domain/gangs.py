@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.ids import NodeId
 from schemas.placement import (
+    ROUNDING,
     Configuration,
     Forked,
     Gang,
@@ -227,11 +228,14 @@ def quotas(gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
     """Samples that each copy of a forked gang has to do of `left`, in whole batches of its GPUs' size.
 
     HadarE divides steps, of `batch_size` samples each, by largest remainders; they sum to at least `left`.
+    What shares that sum to less than 1 leave to later rounds takes part as one more copy.
     """
     assert isinstance(gang.sync, Forked)
     steps = -int(-left // batch_size)
-    shares = divided(steps, gang.sync.shares)
-    return {one.node: float(share * batch_size) for one, share in zip(gang.members, shares, strict=True)}
+    later = 1.0 - sum(gang.sync.shares)
+    shares = divided(steps, (*gang.sync.shares, later if later > ROUNDING else 0.0))
+    pairs = zip(gang.members, shares, strict=False)
+    return {one.node: float(share * batch_size) for one, share in pairs}
 
 
 def merged(base: float, counts: Iterable[float], samples: float) -> float:

@@ -14,6 +14,7 @@ SYNCS: list[Sync] = [
     LOCKSTEP,
     Proportional(samples=(90, 38)),
     Forked(shares=(0.75, 0.25)),
+    Forked(shares=(0.5, 0.25)),
     Relaxed(tasks=((2, 0), (1,))),
 ]
 

@@ -139,6 +139,18 @@ def test_quotas_are_whole_steps_of_the_rest() -> None:
     assert sum(gangs.quotas(forked(three), 100.0 * 64 - 1, 64).values()) == 100 * 64
 
 
+def test_what_is_divided_among_all_nodes_is_partly_left_by_those_that_got_a_copy() -> None:
+    """E5: three of five nodes train, and each round leaves a part of the rest to the next."""
+    shares = tuple(FIVE[node] / 25.5 for node in (A, B, D))
+    gang = Gang.of({A: 1, B: 1, D: 1}, Forked(shares=shares))
+    left, given = [3000.0], []
+    while left[-1] and len(left) < 10:
+        given.append(list(gangs.quotas(gang, left[-1], 1).values()))
+        left.append(left[-1] - sum(given[-1]))
+    assert given[0] == [1176, 471, 941]
+    assert left == [3000, 412, 56, 8, 1, 0]
+
+
 def test_a_rest_is_divided_among_those_who_have_it() -> None:
     """E5: 3000 steps on a, b, d: one round; the paper's division among all five takes five."""
     assert gangs.divided(3000, (10.0, 4.0, 8.0)) == (1364, 545, 1091)
