@@ -10,12 +10,18 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import hypothesis
 import pytest
 import structlog
 
-from tests.bus_nets import LISTENER_QUEUE, JetStreamNet, LiveNats, MemoryNet, Net
+# What fails in a module that tests share says as much as in a test.
+pytest.register_assert_rewrite(
+    *(f"tests.{path.stem}" for path in Path(__file__).parent.iterdir() if path != Path(__file__))
+)
+
+from tests.bus_nets import LISTENER_QUEUE, JetStreamNet, LiveNats, MemoryNet, Net  # noqa: E402
 
 hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no failure
 hypothesis.settings.load_profile("any machine")

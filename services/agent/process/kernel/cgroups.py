@@ -89,11 +89,9 @@ class Group(msgspec.Struct, frozen=True):
             send(identity, signal.SIGKILL)
 
     def remove(self) -> None:
-        """The kernel takes its time to see that a group is empty. Blocks for so long."""
+        """Blocks."""
         for folder in self.folders.values():
-            then = time.monotonic() + REMOVAL_LIMIT_S
-            while folder.exists() and not removed(folder) and time.monotonic() < then:
-                time.sleep(LOOK_EVERY_S)
+            removed(folder)
 
 
 class Groups(msgspec.Struct, frozen=True):
@@ -145,10 +143,15 @@ def _has_groups(folder: Path) -> bool:
 
 
 def removed(folder: Path) -> bool:
-    try:
-        folder.rmdir()
-    except OSError:
-        return False
+    """Whether no such group is left. Blocks, for the kernel takes its time to see that one is empty."""
+    then = time.monotonic() + REMOVAL_LIMIT_S
+    while folder.exists():
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            return True
+        if time.monotonic() > then:
+            return False
+        time.sleep(LOOK_EVERY_S)
     return True
 
 

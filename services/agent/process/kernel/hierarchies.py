@@ -67,7 +67,7 @@ def _made(folder: Path) -> bool:
         if (folder.parent / "cgroup.controllers").exists():
             _hand_down(folder)
         probe = folder / "probe"
-        probe.mkdir()
+        probe.mkdir(exist_ok=True)  # of an agent that was killed here
     except OSError:
         removed(folder)
         return False

@@ -114,6 +114,15 @@ def test_groups_that_nobody_claims_are_ended(groups: Groups, tmp_path: Path) -> 
     trees[0].wait()
 
 
+def test_a_node_whose_agent_was_killed_while_it_looked_for_groups_has_them(groups: Groups) -> None:
+    for folder in groups.folders.values():
+        (folder / "probe").mkdir()
+    own = {kind: folder.parent for kind, folder in groups.folders.items()}
+    name = next(iter(groups.folders.values())).name
+    assert groups_of(name, own) == groups
+    assert not any((folder / "probe").exists() for folder in groups.folders.values())
+
+
 def test_nobody_is_signalled_in_place_of_another() -> None:
     process = subprocess.Popen(["sleep", "99"])
     identity = identity_of(process.pid)
