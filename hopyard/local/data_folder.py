@@ -1,4 +1,7 @@
-"""The data folder of an embedded stack: who holds it, where its services listen, where its clock stands."""
+"""The data folder of an embedded stack: who holds it, where its services listen, where its clock stands.
+
+It is its owner's alone: credentials are in it, and what jobs print.
+"""
 
 import contextlib
 import fcntl
@@ -12,9 +15,12 @@ import msgspec
 from hopyard.failures import Claimed, Invalid
 from hopyard.local.pids import alive
 from schemas.base import Message
+from shared.runtime import private
 
 DEFAULT = Path(".hopyard")
 LEFTOVERS_LIMIT_S = 10.0
+MARKS = ("lock", "clock.json", "cluster.json", "nats")
+"""a folder that holds one of these is a stack's"""
 
 
 class StackFile(Message, frozen=True, kw_only=True):
@@ -43,9 +49,9 @@ class ClockFile(Message, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def claimed(data: Path) -> Iterator[None]:
-    """Hold the folder for as long as this process lives, at most. Raises Claimed."""
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "lock").open("w") as lock:
+    """Hold the folder for as long as this process lives, at most. Raises Claimed, Invalid."""
+    close_to_others(data, private.PASSED)
+    with private.appended(data / "lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -55,6 +61,23 @@ def claimed(data: Path) -> Iterator[None]:
             yield
         finally:
             (data / "stack.json").unlink(missing_ok=True)
+
+
+def close_to_others(data: Path, mode: int = private.FOLDER) -> None:
+    """Make it its owner's alone. Raises Invalid for a folder of other things, or of another account."""
+    with contextlib.suppress(FileNotFoundError):
+        open_to_others = data.stat().st_mode & private.OTHERS & ~mode
+        found = {each.name for each in data.iterdir()}
+        if open_to_others and found and found.isdisjoint(MARKS):
+            raise Invalid(
+                f"{data} is open to others, and holds what is no stack's: "
+                f"chmod 700 {data}, or choose another --data"
+            )
+    try:
+        private.make_folder(data, mode)
+    except OSError as error:
+        text = str(error) if isinstance(error, private.Exposed) else f"{data}: {error.strerror}"
+        raise Invalid(text) from None
 
 
 @contextlib.contextmanager
@@ -106,7 +129,4 @@ def _await_leftovers(data: Path) -> None:
 
 
 def _write(path: Path, message: Message) -> None:
-    """All or nothing: a reader never sees half a file."""
-    draft = path.with_suffix(".draft")
-    draft.write_bytes(msgspec.json.encode(message) + b"\n")
-    draft.replace(path)
+    private.write(path, msgspec.json.encode(message) + b"\n")

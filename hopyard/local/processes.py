@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import NOT_INSTALLED, Died, NotInstalled
+from shared.runtime import private
 
 Say = Callable[[str], None]
 """where a line about what happens goes"""
@@ -29,6 +30,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     module: str
     environ: dict[str, str]
     log: Path
+    umask: int = private.UMASK
+    """of what it writes; -1: this process's"""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +116,9 @@ def kill_group(pid: int) -> None:
 
 
 async def _spawn(program: Program) -> asyncio.subprocess.Process:
-    program.log.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(program.log.parent)
     _rotate(program.log)
-    with program.log.open("ab") as log:
+    with private.appended(program.log) as log:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "hopyard.local.child", str(os.getpid()), program.module),
             env=program.environ,
@@ -123,6 +126,7 @@ async def _spawn(program: Program) -> asyncio.subprocess.Process:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            umask=program.umask,
         )
 
 

@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from hopyard.failures import Died, Invalid, NotReady
-from hopyard.local.data_folder import StackFile
+from hopyard.local.data_folder import StackFile, close_to_others
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
@@ -24,6 +24,7 @@ from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
 from shared.domain.contradictions import check_together
+from shared.runtime import private
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.settings import (
     FILE_VARIABLE,
@@ -119,7 +120,8 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     settings = settings_of(spec)
     if without := overruled(spec):
         say(f"without effect on this stack: {', '.join(without)}")
-    spec.data.mkdir(parents=True, exist_ok=True)
+    close_to_others(spec.data, _mode(settings))
+    spec.data.chmod(_mode(settings))
     stack = Stack(_nats(spec, settings), _ports(spec))
     try:
         await _start_nats(stack.nats)
@@ -131,6 +133,12 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     finally:
         await stop(stack.running, SAVE_LIMIT_S if settings_of(spec).runner == PROCESSES else STOP_LIMIT_S)
         await stack.nats.stop()
+
+
+def _mode(settings: Settings) -> int:
+    """Jobs with accounts of their own pass through to their folders; only an agent that is root has such."""
+    passed = settings.runner == PROCESSES and os.geteuid() == 0
+    return private.PASSED if passed else private.FOLDER
 
 
 def _nats(spec: StackSpec, settings: Settings) -> NatsServer:
@@ -187,24 +195,26 @@ def _first(error: BaseException) -> BaseException:
 def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
     write_files(spec)
     environ = environment(spec, stack.nats.url)
-    logs = spec.data / "logs"
+    logs, runner = spec.data / "logs", settings_of(spec).runner
     return [
         Program(
             name=name,
-            module=f"services.{name.partition('-')[0]}",
+            module=f"services.{service}",
             environ=environ | _own(name, port),
             log=logs / f"{name}.log",
+            umask=-1 if service == "agent" and runner == PROCESSES else private.UMASK,
         )
         for name, port in stack.ports.items()
+        for service in [name.partition("-")[0]]
     ]
 
 
 def write_files(spec: StackSpec) -> None:
     """Those that the settings of all services name."""
     if spec.cluster is not None:
-        _cluster_of(spec).write_bytes(msgspec.json.encode(spec.cluster))
+        private.write(_cluster_of(spec), msgspec.json.encode(spec.cluster))
     if spec.catalogue != NOTHING_MORE:
-        _catalogue_of(spec).write_bytes(msgspec.json.encode(spec.catalogue))
+        private.write(_catalogue_of(spec), msgspec.json.encode(spec.catalogue))
 
 
 def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from hopyard.failures import Unreachable
 from hopyard.local.data_folder import DEFAULT, StackFile, read_stack_file
 from hopyard.local.pids import alive
+from shared.runtime import private
 
 OTHERWISE = "--api or HOPYARD_API_URL names another"
 
@@ -40,9 +41,9 @@ def stack_near(start: Path) -> StackFile | None:
 def listed(data: Path) -> Iterator[None]:
     """Have the stack that this process keeps up be found from every folder."""
     folder = _list()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.make_folder(folder)
     entry = folder / str(os.getpid())
-    entry.write_text(str(data.absolute()), encoding="utf-8")
+    private.write(entry, str(data.absolute()).encode())
     try:
         yield
     finally:

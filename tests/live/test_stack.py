@@ -60,8 +60,14 @@ def assert_ended_well(events: list[Event], count: int) -> None:
     assert len({event.job_id for event in events if isinstance(event, JobCompleted)}) == count
 
 
+def open_to_others(data: Path) -> list[str]:
+    """What in a stack's folder anybody but its owner can open."""
+    return [str(path) for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077]
+
+
 async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_policy(tmp_path: Path) -> None:
-    async with stack_and_client(tmp_path) as (_, client):
+    data = tmp_path / "data"
+    async with stack_and_client(data) as (_, client):
         count = await submit_all(client)
         await until(client, busy)
         await client.set_policy(PolicyChoice(policy="fifo"))
@@ -73,6 +79,7 @@ async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_po
             lines = [line async for line in client.output(job_id, newest=1_000, rank=0)]
             assert lines[0].text.startswith("emulated: ")
             assert any(line.text.startswith("complete: ") for line in lines)
+        assert open_to_others(data) == []
     assert_ended_well(events, count)
     assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
     assert {event.policy for event in events if isinstance(event, PlanPublished)} == {"fifo", "hops"}

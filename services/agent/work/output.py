@@ -10,6 +10,7 @@ import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from schemas.ids import JobId, NodeId
 from schemas.output import OutputPage, PrintedLine, RankOutput
 from schemas.questions import ReadOutput
 from schemas.settings import Settings
+from shared.runtime import private
 from shared.runtime.clock import Clock
 
 LINE_MAX = 8_192
@@ -102,6 +104,8 @@ class OutputFiles:
         if key not in self._open:
             folder = self._folder / job_id / str(rank)
             if not folder.is_dir():
+                with suppress(FileExistsError):
+                    self._folder.mkdir(mode=private.FOLDER, parents=True)
                 folder.mkdir(parents=True)
                 self._make_room(job_id)
             newest = (_starts(folder) or [0])[-1]

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from shared.runtime import private
+
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 5.0
@@ -90,12 +92,13 @@ class NatsServer:
     def launch(self) -> None:
         """Start the process, and wait for nothing."""
         assert not self.running(), "the server runs already"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        private.make_folder(self._folder)
         self._process = subprocess.Popen(  # noqa: S603 - our own server
             [_executable(), "--config", self._write_config()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            umask=private.UMASK,
             preexec_fn=_tie_to_parent(),  # noqa: PLW1509 - two system calls, prepared beforehand
         )
 
@@ -123,8 +126,7 @@ class NatsServer:
         if self._credentials:
             config["authorization"] = self._credentials
         path = self._folder / "nats-server.conf"
-        path.touch(mode=0o600)
-        path.write_bytes(msgspec.json.encode(config))
+        private.write(path, msgspec.json.encode(config))
         return path
 
     def _log_tail(self) -> str:

@@ -1,8 +1,11 @@
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hopyard.failures import Claimed
+from hopyard.failures import Claimed, Invalid
 from hopyard.local.data_folder import (
     StackFile,
     claimed,
@@ -46,3 +49,50 @@ def test_another_speed_changes_the_pace_and_not_the_time(tmp_path: Path) -> None
     clock_origin(tmp_path, speed=60.0, now=1000.0)
     origin = clock_origin(tmp_path, speed=10.0, now=1100.0)
     assert (1100.0 - origin) * 10.0 == pytest.approx(100.0 * 60.0)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(autouse=True)
+def _an_open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_a_folder_and_what_is_in_it_are_its_owners_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with claimed(data):
+        write_stack_file(data, stack_file())
+        clock_origin(data, speed=1.0, now=1000.0)
+        modes = {path.name: mode_of(path) for path in data.iterdir()}
+        assert mode_of(data) == 0o700
+    assert modes == {"lock": 0o600, "stack.json": 0o600, "clock.json": 0o600}
+
+
+def test_a_folder_of_a_stack_that_was_open_is_closed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    (data / "clock.json").write_text('{"origin": 1000.0, "speed": 1.0}')
+    with claimed(data):
+        assert mode_of(data) & 0o066 == 0, "jobs of other accounts may pass through, until it is known"
+
+
+def test_a_folder_of_other_things_that_is_open_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    (data / "thesis.tex").touch()
+    with pytest.raises(Invalid, match="is open to others"), claimed(data):
+        pass
+    assert mode_of(data) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_folder_of_another_account_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    os.chown(data, 4711, 4711)
+    with pytest.raises(Invalid, match="belongs to another account"), claimed(data):
+        pass
