@@ -214,7 +214,9 @@ class LiveWorker:
                     self._write(rank, lines)
 
     async def _forget(self) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        async with self._reading:  # who reads on would write down how far
+            self._tails.clear()
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def _unplayable(self, error: Exception) -> LastReport:
         own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in OF_THE_NODE)

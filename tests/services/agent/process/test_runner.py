@@ -1,13 +1,17 @@
 """Workers as real processes, whose ranks speak as the plug-in does: how they start, run and end."""
 
 import os
+import shutil
 import signal
 import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from schemas.ids import JobId
-from services.agent.process import launching
+from services.agent.process import launching, runner, worker
 from services.agent.process.kernel.spawning import ToStart, started
 from services.agent.tasks import (
     Completed,
@@ -30,6 +34,21 @@ async def test_a_job_trains_to_its_end() -> None:
         assert node.of(Started) == [Started(P1, "", 0.0)]
         assert node.lines() == ["hello"]
         await node.until(lambda: node.runner.running() == ())
+
+
+async def test_who_reads_on_keeps_nothing_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def removed_slowly(folder: Path, **_: object) -> None:
+        shutil.rmtree(folder / "last")
+        for path in folder.iterdir():
+            path.unlink()
+        time.sleep(0.2)  # for whoever reads to write down how far
+        folder.rmdir()
+
+    monkeypatch.setattr(runner, "READ_EVERY_S", 0.0)
+    monkeypatch.setattr(worker, "shutil", SimpleNamespace(rmtree=removed_slowly))
+    async with running_node() as node:
+        await node.trained(order("print=hello", "iterations=5"))
+        await node.ended()
 
 
 async def test_each_rank_is_claimed_before_the_next_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
