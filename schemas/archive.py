@@ -50,6 +50,15 @@ class LoadingLine(Line, frozen=True, kw_only=True, tag="loading"):
     iterations: int
 
 
+class CorrectionLine(Line, frozen=True, kw_only=True, tag="correction"):
+    """How far estimates of gangs with unlike shares are off."""
+
+    fingerprint: Fingerprint
+    gpu_types: str
+    factor: float
+    observations: int
+
+
 class BandwidthLine(Line, frozen=True, kw_only=True, tag="bandwidth"):
     row: BandwidthRow
 
@@ -58,7 +67,7 @@ class ExecutionLine(Line, frozen=True, kw_only=True, tag="execution"):
     execution: Execution
 
 
-Entry = ObservationLine | TheoryLine | LoadingLine | BandwidthLine | ExecutionLine
+Entry = ObservationLine | TheoryLine | LoadingLine | CorrectionLine | BandwidthLine | ExecutionLine
 
 _header = msgspec.json.Decoder(Header)
 _entry = msgspec.json.Decoder(Entry)
@@ -111,6 +120,8 @@ def _check(entry: Entry) -> None:
             wrong = len(modules.data) not in {1, 2} or modules.pattern not in {1, 2}
         case LoadingLine(data=data):
             wrong = len(data) not in {1, 2}
+        case CorrectionLine(factor=factor):
+            wrong = not 0 < factor < inf
         case ExecutionLine(execution=execution):
             wrong = not (execution.measured > 0 and execution.seconds > 0)
         case BandwidthLine(row=row):

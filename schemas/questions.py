@@ -46,7 +46,8 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
 
     Configuration c belongs to `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]` for
     k in start[c] … start[c + 1] − 1. A node that a configuration names several times stands for as many nodes
-    like it: for what a GPU type would do, had it more of them.
+    like it: for what a GPU type would do, had it more of them. Where `samples` is not empty, those GPUs take
+    `samples[k]` samples of an iteration together; 0 in all cells of a row: a batch on every GPU.
     """
 
     subject: ClassVar[str] = ESTIMATOR
@@ -59,6 +60,7 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
     start: bytes
     node: bytes
     gpus: bytes
+    samples: bytes = b""
 
 
 class ShowAccuracy(Question, frozen=True, kw_only=True, tag="accuracy"):

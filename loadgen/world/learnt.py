@@ -16,7 +16,7 @@ from schemas.cluster import Node
 from schemas.events import DataMode
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured, Stretch
-from schemas.placement import Gang, Lockstep, Mode
+from schemas.placement import Gang, Lockstep, Mode, Proportional
 from services.agent.work.world import DoesNotFit
 from services.estimator.recall import Recall, UnreadableExport, recalled
 from shared.domain.iteration import iteration_s
@@ -26,7 +26,7 @@ from shared.runtime.files import InvalidFile
 class LearntWorld:
     """Implements `services.agent.work.world.World`."""
 
-    modes: frozenset[type[Mode]] = frozenset({Lockstep})
+    modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional})
 
     def __init__(self, known: Recall, seed: int) -> None:
         """`seed`: of the loading times that are drawn."""

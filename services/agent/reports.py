@@ -134,9 +134,13 @@ def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMea
 
 
 def _samples(order: StartOrdered, report: Observed, now: float) -> list[ThroughputObserved]:
-    """One per node of the gang, the leader sends them all; none of gangs that show no GPU's own pace."""
+    """One per node of the gang, the leader sends them all; of a gang that shows no GPU's own pace, one.
+
+    None of gangs that the estimator does not answer for.
+    """
     if not gangs.observed(order.gang):
         return []
+    nodes = order.nodes if gangs.paced(order.gang) else order.nodes[:1]
     return [
         ThroughputObserved(
             at=now,
@@ -152,12 +156,17 @@ def _samples(order: StartOrdered, report: Observed, now: float) -> list[Throughp
             data_s=report.stretch.data_s.get(node.node_id, ()),
             wait_s=report.stretch.wait_s.get(node.node_id, ()),
         )
-        for node in order.nodes
+        for node in nodes
     ]
 
 
 def _pace(order: StartOrdered, report: Observed, node: Node) -> float:
-    """samples/s of one GPU of the node; without its waiting where the gang's GPU types are unlike."""
+    """samples/s of one GPU of the node; without its waiting where the gang's GPU types are unlike.
+
+    Of a gang whose GPUs have no pace in common, their mean.
+    """
+    if not gangs.paced(order.gang):
+        return report.stretch.throughput / order.gang.gpus
     waits_s = report.stretch.wait_s.get(node.node_id, ())
     unlike = len({each.gpu_type for each in order.nodes}) > 1
     wait_s = sum(waits_s) / len(waits_s) if unlike and waits_s else 0.0

@@ -15,6 +15,7 @@ from services.estimator.store.contract import Store
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.tasks import (
     Answered,
+    Correct,
     Estimate,
     Learn,
     MeasurePaths,
@@ -81,6 +82,7 @@ def _workers(store: StoreWorkers, ports: Ports, lane: Lane) -> dict[type, Worker
 
     on_store: dict[type, Callable[[Any], Any]] = {
         WriteObservations: store.record,
+        Correct: store.correct,
         Estimate: store.answer,
         Learn: store.learn,
         WriteExecutions: store.log,

@@ -5,6 +5,7 @@ nature, and single writes are expensive.
 """
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -31,6 +32,7 @@ from services.estimator.folds import FOLDS, fold
 from services.estimator.state import State
 from services.estimator.tasks import (
     Answered,
+    Correct,
     Estimate,
     Learn,
     Learned,
@@ -194,8 +196,18 @@ class Estimator:
     def _flush(self) -> Effects:
         batch, self._observed = self._observed, []
         ended, self._ended = self._ended, []
-        record: Effects = [Work(WriteObservations(tuple(batch)))] if batch else []
+        paced = [seen for seen in batch if gangs.paced(seen.gang)]
+        record: Effects = [Work(WriteObservations(tuple(paced)))] if paced else []
+        if len(paced) < len(batch):
+            record.append(self._correct([seen for seen in batch if not gangs.paced(seen.gang)]))
         return [*record, *([Work(WriteExecutions(tuple(ended)))] if ended else [])]
+
+    def _correct(self, batch: Sequence[ThroughputObserved]) -> Work:
+        nodes = {node_id for seen in batch for node_id in seen.gang.nodes}
+        known = {
+            node_id: self.state.nodes[node_id].node for node_id in sorted(nodes & self.state.nodes.keys())
+        }
+        return Work(Correct(observations=tuple(batch), nodes=known))
 
     def _wait(self, now: float) -> None:
         if self._due is None:
@@ -238,7 +250,7 @@ class Estimator:
             case Learn(job_id=job_id):
                 self._again[job_id] = None
                 self._wait(now)
-            case WriteObservations(observations):
+            case WriteObservations(observations) | Correct(observations=observations):
                 self._observed = [*observations, *self._observed][-BUFFER:]
                 self._refused = True
                 self._wait(now)

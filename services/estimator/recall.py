@@ -13,7 +13,7 @@ from schemas.ids import GpuType
 from schemas.jobs import Workload
 from schemas.placement import Gang
 from schemas.questions import ImportStore
-from services.estimator.lookup.columns import Wanted
+from services.estimator.lookup.columns import of_gang
 from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.store.archive import enter
 from services.estimator.store.contract import Store
@@ -46,14 +46,7 @@ class Recall:
 
     def throughput(self, workload: Workload, nodes: Sequence[Node], gang: Gang) -> float:
         """samples/s of the whole gang; `nodes`: of its members, in their order. NaN: nothing is known."""
-        wanted = Wanted(
-            fingerprints=(workload.fingerprint,),
-            nodes=tuple(nodes),
-            job=np.zeros(1, dtype=np.int64),
-            start=np.array([0, len(nodes)]),
-            node=np.arange(len(nodes)),
-            gpus=np.array([one.gpus for one in gang.members]),
-        )
+        wanted = of_gang(workload.fingerprint, nodes, gang, workload.batch_size)
         return float(estimate(wanted, self._store, ENOUGH).throughput[0])
 
     def modules(self, workload: Workload, gpu_type: GpuType) -> TimeModules | None:

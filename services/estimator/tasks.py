@@ -6,7 +6,7 @@ from schemas.accuracy import Execution
 from schemas.base import Message
 from schemas.cluster import Node
 from schemas.events import TimeModules
-from schemas.ids import Fingerprint, GpuType, JobId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId
 from schemas.jobs import JobSpec
 from schemas.questions import Calibrate, EstimateQuestion, ExportStore, ImportStore, ShowAccuracy
 from schemas.samples import ThroughputObserved
@@ -22,6 +22,14 @@ class ObservationsWritten(msgspec.Struct, frozen=True):
     """Written. For these workloads and types there are enough new observations to refine their loading."""
 
     due: tuple[tuple[Fingerprint, GpuType], ...]
+
+
+class Correct(msgspec.Struct, frozen=True, kw_only=True):
+    """Work: compare gangs of unlike shares with their estimates. Nothing comes back."""
+
+    observations: tuple[ThroughputObserved, ...]
+    nodes: dict[NodeId, Node]
+    """those of the gangs that are known"""
 
 
 class Refine(msgspec.Struct, frozen=True, kw_only=True):

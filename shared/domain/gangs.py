@@ -25,6 +25,9 @@ from schemas.placement import (
     Relaxed,
 )
 
+SHARES_ALIKE = 0.05
+"""of its own that a node's share must change by, at the least, for a job to be started anew"""
+
 Batches = tuple[tuple[int, ...], ...]
 """samples of one iteration, by member and GPU"""
 
@@ -34,8 +37,12 @@ class Meaning:
 
     observed = True
     """the estimator answers for such gangs, and learns from how they run"""
-    stays = True
-    """planned again as it is, it runs on"""
+    paced = True
+    """how such a gang runs shows the pace of its GPUs; else it only shows how far an estimate was off"""
+
+    def keeps(self, present: Gang, wanted: Gang) -> bool:
+        """Whether a job that is planned as `wanted` runs on as `present`; `wanted` is in this mode."""
+        return present is wanted or present == wanted
 
     def parts(self, gang: Gang) -> tuple[Gang, ...]:
         return (gang,)
@@ -62,7 +69,16 @@ class Meaning:
 
 
 class OfProportional(Meaning):
-    observed = False
+    paced = False
+
+    def keeps(self, present: Gang, wanted: Gang) -> bool:
+        """The same GPUs with nearly the same shares: a restart costs more than what those change."""
+        if present.members != wanted.members or not isinstance(present.sync, Proportional):
+            return False
+        assert isinstance(wanted.sync, Proportional)
+        pairs = list(zip(present.sync.samples, wanted.sync.samples, strict=True))
+        same_batch = sum(old for old, _ in pairs) == sum(new for _, new in pairs)
+        return same_batch and all(abs(new - old) < SHARES_ALIKE * old for old, new in pairs)
 
     def misfit(self, part: Gang, batch_size: int) -> str:
         taken, whole = global_batch(part, batch_size), part.gpus * batch_size
@@ -76,7 +92,10 @@ class OfProportional(Meaning):
 
 class OfForked(Meaning):
     observed = False
-    stays = False  # its copies are merged between two plans
+    paced = False
+
+    def keeps(self, present: Gang, wanted: Gang) -> bool:  # noqa: ARG002 - its copies are merged between plans
+        return False
 
     def parts(self, gang: Gang) -> tuple[Gang, ...]:
         return tuple(Gang((one,)) for one in gang.members)
@@ -84,6 +103,7 @@ class OfForked(Meaning):
 
 class OfRelaxed(Meaning):
     observed = False
+    paced = False
 
     def batches(self, gang: Gang, batch_size: int) -> Batches:
         assert isinstance(gang.sync, Relaxed)
@@ -124,6 +144,11 @@ def batches(gang: Gang, batch_size: int) -> Batches:
     return tuple(each for part in parts(gang) for each in MEANINGS[type(part.sync)].batches(part, batch_size))
 
 
+def samples(gang: Gang, batch_size: int) -> tuple[int, ...]:
+    """Of one iteration, by member."""
+    return tuple([sum(each) for each in batches(gang, batch_size)])
+
+
 def global_batch(gang: Gang, batch_size: int) -> int:
     """Samples of one iteration over all GPUs."""
     return sum(map(sum, batches(gang, batch_size)))
@@ -147,13 +172,18 @@ def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
 
 
 def keeps(present: Gang, wanted: Gang) -> bool:
-    """Whether a job that is planned as `wanted` runs on as `present`: same GPUs, same synchronisation."""
-    return (present is wanted or present == wanted) and MEANINGS[type(wanted.sync)].stays
+    """Whether a job that is planned as `wanted` runs on as `present`: same GPUs, shares nearly the same."""
+    return MEANINGS[type(wanted.sync)].keeps(present, wanted)
 
 
 def observed(gang: Gang) -> bool:
     """Whether the estimator answers for such gangs, and learns from how they run."""
     return MEANINGS[type(gang.sync)].observed
+
+
+def paced(gang: Gang) -> bool:
+    """Whether how such a gang runs shows the pace of its GPUs."""
+    return MEANINGS[type(gang.sync)].paced
 
 
 def without(gang: Gang, node: NodeId) -> Gang | None:
@@ -187,7 +217,7 @@ def pace(gang: Gang, measured: float, batch_size: int, wait_s: float = 0.0) -> f
     `wait_s`: how long the GPU waits for the slowest in an iteration. It matters where the GPUs are unlike:
     otherwise a fast one would be remembered as slow as the one that it waits for.
     """
-    assert observed(gang), "unlike shares have no pace in common"
+    assert paced(gang), "unlike shares have no pace in common"
     busy_s = gang.gpus * batch_size / measured - wait_s
     return batch_size / busy_s if wait_s and busy_s > 0 else measured / gang.gpus
 

@@ -1,13 +1,19 @@
 """The batch question and its answer, as numpy columns. Knows the bytes of `EstimateQuestion`."""
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
 from schemas.cluster import Node
 from schemas.ids import Fingerprint
+from schemas.placement import Gang
 from schemas.questions import EstimateQuestion, Estimates
 from services.estimator.store.table import Whole
+from shared.domain import gangs
 from shared.domain.iteration import Column
+
+NO_WHOLE = np.empty(0, dtype=np.int64)
 
 
 class UnreadableQuestion(ValueError):
@@ -24,6 +30,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     start: Whole
     node: Whole
     gpus: Whole
+    samples: Whole = NO_WHOLE
+    """of an iteration, by cell; 0 in all cells of a row: a batch on every GPU. Empty: so in every row"""
 
 
 class Estimated(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,10 +51,26 @@ def wanted(
     nodes: tuple[Node | None, ...],
 ) -> Wanted:
     """The question's columns, checked. Raises UnreadableQuestion."""
-    columns = {name: _whole(name, getattr(question, name)) for name in ("job", "start", "node", "gpus")}
+    columns = {
+        name: _whole(name, getattr(question, name)) for name in ("job", "start", "node", "gpus", "samples")
+    }
     asked = Wanted(fingerprints=fingerprints, nodes=nodes, **columns)
     _check(asked)
     return asked
+
+
+def of_gang(fingerprint: Fingerprint, nodes: Sequence[Node], gang: Gang, batch_size: int) -> Wanted:
+    """One gang of a workload; `nodes`: of its members, in their order."""
+    unlike = not gangs.paced(gang)
+    return Wanted(
+        fingerprints=(fingerprint,),
+        nodes=tuple(nodes),
+        job=np.zeros(1, dtype=np.int64),
+        start=np.array([0, len(nodes)]),
+        node=np.arange(len(nodes)),
+        gpus=np.array([one.gpus for one in gang.members]),
+        samples=np.array(gangs.samples(gang, batch_size)) if unlike else NO_WHOLE,
+    )
 
 
 def estimates(answer: Estimated) -> Estimates:
@@ -73,8 +97,20 @@ def _check(asked: Wanted) -> None:
         raise UnreadableQuestion("start: every configuration has at least one node")
     if len(asked.gpus) != len(asked.node) or (asked.gpus < 1).any():
         raise UnreadableQuestion("gpus: one entry a node, at least 1")
+    _check_samples(asked)
     _check_range("job", asked.job, len(asked.fingerprints))
     _check_range("node", asked.node, len(asked.nodes))
+
+
+def _check_samples(asked: Wanted) -> None:
+    if not len(asked.samples):
+        return
+    if len(asked.samples) != len(asked.node):
+        raise UnreadableQuestion("samples: one entry a node, or none at all")
+    enough = np.logical_and.reduceat(asked.samples >= asked.gpus, asked.start[:-1])
+    none = np.logical_and.reduceat(asked.samples == 0, asked.start[:-1])
+    if not (enough | none).all():
+        raise UnreadableQuestion("samples: at least one a GPU, or 0 in all of a configuration")
 
 
 def _check_range(name: str, column: Whole, length: int) -> None:

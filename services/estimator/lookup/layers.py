@@ -6,24 +6,26 @@ Per node of a configuration: what this server showed, else what its GPU type sho
 
 Nodes that are asked about in the same way, in whatever configuration and for whatever job of a workload,
 are looked up once: a million configurations of a large cluster are some ten thousand such cells.
+Configurations whose nodes take unlike shares of the batch are answered in `shares`, from the same paces.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from schemas.calibration import Path
 from schemas.cluster import Node
-from schemas.ids import Fingerprint, GpuType
+from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
-from services.estimator.store.contract import Bandwidth, Evidence, Keys, Store, Theory
+from services.estimator.lookup.known import Known, gangs_of
+from services.estimator.lookup.known import known as theory_of
+from services.estimator.lookup.shares import Beneath, Paces, shared, with_shares
+from services.estimator.store.contract import Evidence, Keys, Store
 from services.estimator.store.distinct import distinct
 from services.estimator.store.table import Whole
-from services.estimator.theory.formula import Computed, Gangs, Modules
-from services.estimator.theory.paths import exchange, paths_of
+from services.estimator.theory.formula import Computed
 from shared.domain.iteration import Column
 
 ENTITY, TYPE, THEORY = (LAYERS.index(name) for name in ("entity", "type", "theory"))
@@ -70,11 +72,24 @@ def estimate(wanted: Wanted, store: Store, enough: Enough, computed: Computed | 
     found = _nothing(len(cells.node))
     there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
     known = (cells.workload < len(fingerprints)) & there[cells.node]
-    asked = _Asked(fingerprints, wanted.nodes, store, known)
+    asked = _Asked(fingerprints, wanted.nodes, store, theory_of(fingerprints, wanted.nodes, store), known)
     for layer in (ENTITY, TYPE):
         _from_evidence(found, cells, asked, layer, enough)
-    _from_theory(found, cells, asked, computed or Computed())
-    return _per_configuration(wanted, found, which)
+    computed = computed or Computed()
+    _from_theory(found, cells, asked, computed)
+    answer = _per_configuration(wanted, found, which)
+    if not len(shared(wanted)):
+        return answer
+    paces = Paces(
+        mean=found.mean[which],
+        variance=found.variance[which],
+        count=found.count[which],
+        layer=found.layer[which],
+        from_theory=found.layer[which] == THEORY,
+    )
+    corrections = {one: of.corrections for one, of in store.theory(fingerprints).items()}
+    beneath = Beneath(asked.theory, _workloads(wanted, fingerprints), computed, corrections)
+    return with_shares(wanted, answer, paces, beneath)
 
 
 # ---- cells
@@ -84,6 +99,7 @@ class _Asked(msgspec.Struct, frozen=True):
     fingerprints: list[Fingerprint]
     nodes: Sequence[Node | None]
     store: Store
+    theory: Known
     known: npt.NDArray[np.bool_]
     """by cell: its workload and its node are"""
 
@@ -91,10 +107,7 @@ class _Asked(msgspec.Struct, frozen=True):
 def _cells(wanted: Wanted, fingerprints: list[Fingerprint]) -> tuple[_Cells, Whole]:
     """The distinct cells, and which of them each node of each configuration is."""
     widths = np.diff(wanted.start)
-    codes = {one: code for code, one in enumerate(fingerprints)}
-    unknown = len(fingerprints)
-    of_job = np.array([codes.get(one, unknown) for one in wanted.fingerprints], dtype=np.int64)  # type: ignore[arg-type]
-    workload, gpus = of_job[wanted.job], _gpus(wanted)
+    workload, gpus = _workloads(wanted, fingerprints), _gpus(wanted)
     nodes = np.where(widths > 1, widths, 0)
     if len(wanted.node) > len(widths):
         workload, gpus, nodes = (np.repeat(column, widths) for column in (workload, gpus, nodes))
@@ -109,6 +122,14 @@ def _cells(wanted: Wanted, fingerprints: list[Fingerprint]) -> tuple[_Cells, Who
         gpus=gpus,
     )
     return cells, which
+
+
+def _workloads(wanted: Wanted, fingerprints: list[Fingerprint]) -> Whole:
+    """By row, the code of its fingerprint."""
+    codes = {one: code for code, one in enumerate(fingerprints)}
+    unknown = len(fingerprints)
+    of_job = np.array([codes.get(one, unknown) for one in wanted.fingerprints], dtype=np.int64)  # type: ignore[arg-type]
+    return np.asarray(of_job[wanted.job], dtype=np.int64)
 
 
 def _nothing(cells: int) -> _Found:
@@ -163,73 +184,25 @@ def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
 
 # ---- theory
 
-_Kind = tuple[GpuType, tuple[Path, ...]]
-"""what theory distinguishes nodes by"""
-NOWHERE: _Kind = (GpuType(""), ())
-
 
 def _from_theory(found: _Found, cells: _Cells, asked: _Asked, computed: Computed) -> None:
-    codes, kind_of = _kinds(asked.nodes, asked.store.bandwidths())
-    theory = asked.store.theory(asked.fingerprints)
-    index, modules = _known(theory, asked.fingerprints, list(codes))
+    about = asked.theory
     todo = _open(found, asked)
-    todo = todo[index[cells.workload[todo], kind_of[cells.node[todo]]] >= 0] if modules else todo[:0]
+    todo = (
+        todo[about.index[cells.workload[todo], about.kind[cells.node[todo]]] >= 0]
+        if about.modules
+        else todo[:0]
+    )
     if not len(todo):
         return
-    workload, kind, nodes = cells.workload[todo], kind_of[cells.node[todo]], _nodes(cells)[todo]
+    workload, kind, nodes = cells.workload[todo], about.kind[cells.node[todo]], _nodes(cells)[todo]
     first, of_cell = distinct((workload, kind, nodes, cells.gpus[todo]))
-    workload, kind, nodes, gpus = workload[first], kind[first], nodes[first], cells.gpus[todo[first]]
-    batches = np.array([theory[one].batch_size if one in theory else 0 for one in asked.fingerprints])
-    kind_paths = [paths for _, paths in codes]
-    distributed = nodes > 1
-    latency_s, bandwidth = exchange(kind_paths, kind, distributed, gpus / nodes)
-    gangs = Gangs(
-        modules=modules,
-        which=index[workload, kind],
-        batch_size=batches[workload],
-        gpus=gpus,
-        distributed=distributed,
-        latency_s=latency_s,
-        bandwidth=bandwidth,
-    )
+    gangs = gangs_of(about, workload[first], kind[first], nodes=nodes[first], gpus=cells.gpus[todo[first]])
     found.mean[todo] = computed.per_gpu_throughput(gangs)[of_cell]
-
-
-def _kinds(
-    nodes: Sequence[Node | None], measured: Mapping[GpuType, Bandwidth]
-) -> tuple[dict[_Kind, int], Whole]:
-    """Kinds by number, and the number of each node. Most nodes are alike, and looked at once."""
-    codes: dict[_Kind, int] = {}
-    alike: dict[tuple[object, ...], int] = {}
-    kind_of = []
-    for node in nodes:
-        look = (node.gpu_type, node.link_bandwidth, node.network_bandwidth) if node else ()
-        if look not in alike:
-            alike[look] = codes.setdefault(_kind(node, measured), len(codes))
-        kind_of.append(alike[look])
-    return codes, np.array(kind_of, dtype=np.int64)
-
-
-def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth]) -> _Kind:
-    return (node.gpu_type, paths_of(node, measured.get(node.gpu_type))) if node else NOWHERE
 
 
 def _nodes(cells: _Cells) -> Whole:
     return np.where(cells.distributed, cells.size, 1)
-
-
-def _known(
-    theory: dict[Fingerprint, Theory], fingerprints: list[Fingerprint], kinds: list[_Kind]
-) -> tuple[Whole, list[Modules]]:
-    """Time modules by workload and kind: indices into the list, −1 where there are none."""
-    index, known = np.full((len(fingerprints) + 1, len(kinds)), -1), list[Modules]()
-    for workload, fingerprint in enumerate(fingerprints):
-        of_workload = theory.get(fingerprint)
-        for kind, (gpu_type, _) in enumerate(kinds):
-            if of_workload is not None and gpu_type in of_workload.modules:
-                index[workload, kind] = len(known)
-                known.append(Modules(of_workload.modules[gpu_type], of_workload.loading.get(gpu_type)))
-    return index, known
 
 
 # ---- configurations

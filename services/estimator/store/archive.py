@@ -6,6 +6,7 @@ import msgspec
 
 from schemas.archive import (
     BandwidthLine,
+    CorrectionLine,
     Entry,
     ExecutionLine,
     Line,
@@ -18,7 +19,7 @@ from schemas.archive import (
 )
 from schemas.calibration import BandwidthRow
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
-from services.estimator.store.contract import Bandwidth, Loading, Store
+from services.estimator.store.contract import Bandwidth, Correction, Loading, Store
 
 
 def page(store: Store, asked: ExportStore) -> StorePage:
@@ -38,6 +39,8 @@ def _rest(store: Store) -> Iterator[Line]:
             yield TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules)
         for gpu_type, loading in sorted(theory.loading.items()):
             yield LoadingLine(fingerprint=fingerprint, gpu_type=gpu_type, **msgspec.structs.asdict(loading))
+        for gpu_types, one in sorted(theory.corrections.items()):
+            yield CorrectionLine(fingerprint=fingerprint, gpu_types=gpu_types, **msgspec.structs.asdict(one))
     for gpu_type, known in sorted(store.bandwidths().items()):
         yield BandwidthLine(row=BandwidthRow(gpu_type=gpu_type, **msgspec.structs.asdict(known)))
     for execution in store.executions():
@@ -63,7 +66,9 @@ def _enter_observations(store: Store, lines: Sequence[ObservationLine]) -> int:
     return len(new)
 
 
-def _enter(store: Store, line: TheoryLine | LoadingLine | BandwidthLine | ExecutionLine) -> bool:
+def _enter(
+    store: Store, line: TheoryLine | LoadingLine | CorrectionLine | BandwidthLine | ExecutionLine
+) -> bool:
     """Whether the store did not have it."""
     match line:
         case TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules):
@@ -75,6 +80,12 @@ def _enter(store: Store, line: TheoryLine | LoadingLine | BandwidthLine | Execut
             known = store.theory([fingerprint]).get(fingerprint)
             if known is None or gpu_type not in known.loading:
                 store.refine(fingerprint, gpu_type, _loading(line))
+                return True
+        case CorrectionLine(fingerprint=fingerprint, gpu_types=gpu_types):
+            known = store.theory([fingerprint]).get(fingerprint)
+            if known is not None and gpu_types not in known.corrections:
+                one = Correction(factor=line.factor, observations=line.observations)
+                store.correct(fingerprint, gpu_types, one)
                 return True
         case BandwidthLine(row=row):
             if row.gpu_type not in store.bandwidths():

@@ -69,6 +69,14 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     """that it was fitted to"""
 
 
+class Correction(msgspec.Struct, frozen=True, kw_only=True):
+    """How far estimates of gangs with unlike shares are off, as far as it is known."""
+
+    factor: float
+    """on the estimate"""
+    observations: int
+
+
 class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
     """Measured paths of a GPU type's gradients (Hops eq. 2), bytes/s. None: nothing was measured."""
 
@@ -93,6 +101,8 @@ class Theory(msgspec.Struct, frozen=True):
     """as profiled"""
     loading: dict[GpuType, Loading]
     """as running refined it, where it did"""
+    corrections: dict[str, Correction] = {}
+    """of gangs with unlike shares, by their GPU types (`theory.correction.types_of`)"""
 
 
 class Store(Protocol):
@@ -130,6 +140,10 @@ class Store(Protocol):
 
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         """Write a workload's refined loading."""
+        ...
+
+    def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
+        """Write the correction of a workload on these types, where the workload is known."""
         ...
 
     def bandwidths(self) -> dict[GpuType, Bandwidth]: ...

@@ -23,6 +23,7 @@ from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import (
     RUNNING,
     Bandwidth,
+    Correction,
     Evidence,
     Keys,
     Loading,
@@ -124,6 +125,13 @@ class DuckDbStore:
         self._memory.refine(fingerprint, gpu_type, loading)
         self._write({"loading": [(fingerprint, gpu_type, as_json(loading))]}, [fingerprint])
 
+    def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
+        self._load([fingerprint])
+        if self._memory.theory([fingerprint]):
+            self._memory.correct(fingerprint, gpu_types, correction)
+            row = (fingerprint, gpu_types, correction.factor, correction.observations)
+            self._write({"corrections": [row]}, [fingerprint])
+
     def bandwidths(self) -> dict[GpuType, Bandwidth]:
         return self._memory.bandwidths()
 
@@ -174,6 +182,7 @@ class DuckDbStore:
             evidence = self._select("evidence", missing).fetchnumpy()
             theory = self._select("theory", missing).fetchall()
             loading = self._select("loading", missing).fetchall()
+            corrections = self._select("corrections", missing).fetchall()
         self._memory.enter(
             evidence["fingerprint"].tolist(),
             list(zip(evidence["layer"], evidence["place"], strict=True)),
@@ -186,6 +195,9 @@ class DuckDbStore:
             known.modules[gpu_type] = msgspec.json.decode(modules, type=TimeModules)
         for fingerprint, gpu_type, refined in loading:
             self._memory.refine(fingerprint, gpu_type, msgspec.json.decode(refined, type=Loading))
+        for fingerprint, gpu_types, factor, observations in corrections:
+            one = Correction(factor=factor, observations=observations)
+            self._memory.correct(fingerprint, gpu_types, one)
         self._loaded.update(dict.fromkeys(missing))
         asked = set(fingerprints)
         idle = [one for one in self._loaded if one not in asked]

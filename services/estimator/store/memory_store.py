@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +16,7 @@ from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import (
     RUNNING,
     Bandwidth,
+    Correction,
     Evidence,
     Keys,
     Loading,
@@ -129,7 +131,7 @@ class MemoryStore:
     def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
         before = self.theories.get(workload.fingerprint, Theory(workload.batch_size, {}, {}))
         known = {**before.modules, **modules}
-        self.theories[workload.fingerprint] = Theory(workload.batch_size, known, before.loading)
+        self.theories[workload.fingerprint] = msgspec.structs.replace(before, modules=known)
 
     def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
         return {one: self.theories[one] for one in fingerprints if one in self.theories}
@@ -140,6 +142,10 @@ class MemoryStore:
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         if fingerprint in self.theories:
             self.theories[fingerprint].loading[gpu_type] = loading
+
+    def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
+        if fingerprint in self.theories:
+            self.theories[fingerprint].corrections[gpu_types] = correction
 
     def bandwidths(self) -> dict[GpuType, Bandwidth]:
         return dict(self._bandwidths)

@@ -32,6 +32,9 @@ CREATE TABLE IF NOT EXISTS theory (
     PRIMARY KEY (fingerprint, gpu_type));
 CREATE TABLE IF NOT EXISTS loading (
     fingerprint VARCHAR, gpu_type VARCHAR, loading VARCHAR NOT NULL, PRIMARY KEY (fingerprint, gpu_type));
+CREATE TABLE IF NOT EXISTS corrections (
+    fingerprint VARCHAR, gpu_types VARCHAR, factor DOUBLE NOT NULL, observations INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, gpu_types));
 CREATE TABLE IF NOT EXISTS bandwidths (gpu_type VARCHAR PRIMARY KEY, bandwidth VARCHAR NOT NULL);
 CREATE TABLE IF NOT EXISTS executions (
     placement_id VARCHAR PRIMARY KEY, job_id VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL,
@@ -71,6 +74,12 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     },
     "theory": {"fingerprint": object, "gpu_type": object, "batch_size": np.int32, "modules": object},
     "loading": {"fingerprint": object, "gpu_type": object, "loading": object},
+    "corrections": {
+        "fingerprint": object,
+        "gpu_types": object,
+        "factor": np.float64,
+        "observations": np.int32,
+    },
     "bandwidths": {"gpu_type": object, "bandwidth": object},
     "executions": {
         "placement_id": object,

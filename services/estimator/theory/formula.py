@@ -43,9 +43,11 @@ class Gangs(msgspec.Struct, frozen=True):
     latency_s: Column
     bandwidth: Column
     """bytes/s, of the path the gradients take: B_link, or B_net when distributed (see `paths`)"""
+    share: Column | None = None
+    """samples that this GPU takes of an iteration / batch size; None: 1 in all rows"""
 
 
-_Rest = tuple[int, int, bool, float, float]
+_Rest = tuple[int, int, bool, float, float, float]
 COMPUTED_AT_MOST = 100_000
 """rows that are kept"""
 
@@ -75,8 +77,19 @@ class Computed:
 
 def _rests(gangs: Gangs) -> list[_Rest]:
     """What beside the modules a row rests on."""
-    columns = (gangs.batch_size, gangs.gpus, gangs.distributed, gangs.latency_s, gangs.bandwidth)
+    columns = (
+        gangs.batch_size,
+        gangs.gpus,
+        gangs.distributed,
+        gangs.latency_s,
+        gangs.bandwidth,
+        _share(gangs),
+    )
     return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _share(gangs: Gangs) -> Column:
+    return np.ones(len(gangs.which)) if gangs.share is None else gangs.share
 
 
 def _some(gangs: Gangs, rows: npt.NDArray[np.int64]) -> Gangs:
@@ -88,12 +101,13 @@ def _some(gangs: Gangs, rows: npt.NDArray[np.int64]) -> Gangs:
         distributed=gangs.distributed[rows],
         latency_s=gangs.latency_s[rows],
         bandwidth=gangs.bandwidth[rows],
+        share=None if gangs.share is None else gangs.share[rows],
     )
 
 
 def per_gpu_throughput(gangs: Gangs) -> Column:
-    """Eq. 5: batch size / E(T_iter), samples/s per GPU."""
-    return np.asarray(gangs.batch_size / expected_iteration_s(gangs), dtype=np.float64)
+    """Eq. 5: samples that the GPU takes of an iteration / E(T_iter), samples/s per GPU."""
+    return np.asarray(_share(gangs) * gangs.batch_size / expected_iteration_s(gangs), dtype=np.float64)
 
 
 def expected_iteration_s(gangs: Gangs) -> Column:
@@ -143,7 +157,10 @@ def _drawn_wait_s(gangs: Gangs, parts: "_Parts") -> Column:
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """T_f, T_b, T_u, T_c, T̃_c / T_c and the pattern by row; the mixture of T_d by row and component."""
+    """T_f, T_b, T_u, T_c, T̃_c / T_c and the pattern by row; the mixture of T_d by row and component.
+
+    T_d, T_f and T_b are of a GPU's share of the batch; its update is of the whole model whatever that is.
+    """
 
     forward: Column
     backward: Column
@@ -168,6 +185,7 @@ def _parts(gangs: Gangs) -> _Parts:
         [[(mode.probability, mode.mean_s, mode.std_s) for mode in _pair(one.data)] for one in gangs.modules]
     )
     forward, backward, update, parameters, unhidden, pattern = fixed[gangs.which].T
+    share = _share(gangs)
     exchange = communication_s(
         parameters=parameters,
         gpus=gangs.gpus,
@@ -176,7 +194,10 @@ def _parts(gangs: Gangs) -> _Parts:
         latency_s=gangs.latency_s,
     )
     probability, mean, std = np.moveaxis(modes[gangs.which], -1, 0)
-    return _Parts(forward, backward, update, exchange, unhidden, pattern, probability, mean, std)
+    mean, std = share[:, None] * mean, share[:, None] * std
+    return _Parts(
+        share * forward, share * backward, update, exchange, unhidden, pattern, probability, mean, std
+    )
 
 
 def _pair(data: tuple[DataMode, ...]) -> tuple[DataMode, DataMode]:

@@ -15,12 +15,13 @@ from schemas.ids import Fingerprint, GpuType, NodeId
 from schemas.questions import Calibrate, ExportStore, ImportStore, Refused, ShowAccuracy
 from schemas.samples import ThroughputObserved
 from services.estimator import tasks
-from services.estimator.lookup.columns import UnreadableQuestion, Wanted, estimates, wanted
+from services.estimator.lookup.columns import UnreadableQuestion, Wanted, estimates, of_gang, wanted
 from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.store.archive import enter, page
-from services.estimator.store.contract import Store
+from services.estimator.store.contract import Store, Theory
 from services.estimator.theory.ageing import age_s, sensitivity, shares
 from services.estimator.theory.calibration import Timing, bandwidths, merged
+from services.estimator.theory.correction import NONE_YET, corrected, types_of
 from services.estimator.theory.formula import Computed
 from services.estimator.theory.refinement import due, refined
 from shared.domain.accuracy import KEYS, report, worth_measuring
@@ -46,6 +47,25 @@ class StoreWorkers:
                 self._running[key] += 1
                 if due(self._running[key]):
                     yield key
+
+    def correct(self, task: tasks.Correct) -> None:
+        """Raises StoreUnavailable; then the first observations of the task may be written."""
+        for seen in task.observations:
+            theory = self._store.theory([seen.fingerprint]).get(seen.fingerprint)
+            nodes = [task.nodes.get(node_id) for node_id in seen.gang.nodes]
+            if theory is not None:
+                self._correct(seen, theory, [node for node in nodes if node is not None])
+
+    def _correct(self, seen: ThroughputObserved, theory: Theory, nodes: Sequence[Node]) -> None:
+        if len(nodes) < len(seen.gang.members):
+            return
+        asked = of_gang(seen.fingerprint, nodes, seen.gang, theory.batch_size)
+        estimated = float(estimate(asked, self._store, self._enough, self._computed).throughput[0])
+        if estimated > 0:
+            types = types_of(node.gpu_type for node in nodes)
+            known = theory.corrections.get(types, NONE_YET)
+            ratio = seen.throughput * seen.gang.gpus / estimated
+            self._store.correct(seen.fingerprint, types, corrected(known, ratio))
 
     def log(self, task: tasks.WriteExecutions) -> None:
         """Raises StoreUnavailable."""

@@ -113,7 +113,7 @@ def _placement(state: State, choice: Choice, serial: str) -> Placement:
     return Placement(
         placement_id=present.placement_id if stays and present else PlacementId(f"{choice.job_id}-{serial}"),
         job_id=choice.job_id,
-        gang=choice.gang,
+        gang=present.gang if stays and present else choice.gang,
         throughput=choice.throughput,
         layer=choice.layer,
     )

@@ -13,7 +13,7 @@ from schemas.events import GangFormed, NodeJoined, StartOrdered, StopOrdered
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured, Stretch
-from schemas.placement import LOCKSTEP, Gang, Lockstep, Mode, Relaxed, Sync
+from schemas.placement import LOCKSTEP, Gang, Lockstep, Mode, Proportional, Relaxed, Sync
 from schemas.settings import Settings
 from services.agent.core import Agent
 from services.agent.tasks import ALL_WELL, GpusSeen, Report
@@ -21,7 +21,7 @@ from services.agent.work.world import DoesNotFit
 from shared.domain.core import Effects, Publish, Send, Work
 
 HERE, THERE = NodeId("here"), NodeId("there")
-MODES: frozenset[type[Mode]] = frozenset({Lockstep, Relaxed})
+MODES: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
 """of the test world and its runner"""
 LIFE = "life-1"
 LEAVE_S = 60.0
@@ -90,7 +90,9 @@ def formed(name: str = "p1", at: float = 0.0, meeting: str = "") -> GangFormed:
 
 
 def joined(life: str = LIFE, at: float = 0.0, gpus: int = 4) -> NodeJoined:
-    return NodeJoined(at=at, node_id=HERE, node=node(gpus=gpus), life=life, modes=("lockstep", "relaxed"))
+    return NodeJoined(
+        at=at, node_id=HERE, node=node(gpus=gpus), life=life, modes=("lockstep", "proportional", "relaxed")
+    )
 
 
 class Bench:

@@ -18,7 +18,7 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
-from schemas.placement import Forked, Lockstep, Relaxed
+from schemas.placement import Forked, Lockstep, Proportional, Relaxed
 from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
 from schemas.samples import ThroughputObserved
 from services.agent.core import Agent, Superseded
@@ -448,6 +448,16 @@ def test_a_relaxed_gang_is_run_and_shows_the_estimator_nothing() -> None:
     assert bench.work
     bench.tell(Observed(P1, 120.0, Stretch(throughput=8.0, data_s={HERE: (0.1,)}, wait_s={})), at=150.0)
     assert bench.sent == []
+
+
+def test_a_gang_of_unlike_shares_shows_what_it_does_as_a_whole() -> None:
+    bench = Bench()
+    bench.tell(start(gang=[(node(), 1), (node(THERE), 1)], sync=Proportional(samples=(40, 24))))
+    stretch = Stretch(throughput=64.0, data_s={}, wait_s={HERE: (0.5,), THERE: (0.0,)})
+    bench.tell(Observed(P1, 120.0, stretch), at=150.0)
+    [sample] = [sample for sample in bench.sent if isinstance(sample, ThroughputObserved)]
+    assert (sample.node_id, sample.throughput) == (HERE, 32.0)
+    assert sample.gang.sync == Proportional(samples=(40, 24))
 
 
 def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:

@@ -8,13 +8,16 @@ from schemas.accuracy import AccuracyReport
 from schemas.base import Event, Sample
 from schemas.events import JobCancelled, JobCompleted, JobQueued, NodeLost
 from schemas.ids import JobId, NodeId, PlacementId
+from schemas.placement import Gang, Proportional
 from schemas.plans import Layer
 from schemas.questions import EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
+from schemas.samples import ThroughputObserved
 from services.estimator.core import BATCH, Estimator
 from services.estimator.lookup.layers import Enough
 from services.estimator.state import State
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.tasks import (
+    Correct,
     Estimate,
     Learn,
     MeasurePaths,
@@ -71,6 +74,8 @@ class Driver:
                 self.replies.append(message)
             case Work(WriteObservations() as task):
                 self.workers.record(task)
+            case Work(Correct() as task):
+                self.workers.correct(task)
             case Work(WriteExecutions() as task):
                 self.workers.log(task)
             case Work(ReadStore() as task):
@@ -127,6 +132,45 @@ def test_what_an_earlier_job_taught_counts_for_the_next_one() -> None:
 def test_a_question_is_answered() -> None:
     asked = question(nodes=("a0", "a1"), job=(0, 0), start=(0, 1, 3), node=(0, 0, 1), gpus=(1, 1, 1))
     assert throughput(ready().ask(asked)) == pytest.approx([100.0, 2 * 100 / 1.5])
+
+
+PLAIN = question(nodes=("a0", "a1"), job=(0,), start=(0, 2), node=(0, 1), gpus=(1, 1))
+UNLIKE = Proportional(samples=(120, 80))
+
+
+def in_shares(rate: float) -> ThroughputObserved:
+    """What the leader of a gang with unlike shares sends."""
+    gang = Gang.of({NodeId("a0"): 1, NodeId("a1"): 1}, UNLIKE)
+    return msgspec.structs.replace(observed("a0", throughput=rate), gang=gang)
+
+
+def test_a_gang_of_unlike_shares_is_no_evidence_of_its_gpus_pace() -> None:
+    """120 samples: forward 0.36 s; the exchange of 1 s hides the backward pass; the update takes 0.2 s."""
+    asked = msgspec.structs.replace(PLAIN, samples=np.array([120, 80], dtype="<i4").tobytes())
+    driver = ready()
+    [before] = throughput(driver.ask(asked))
+    assert before == pytest.approx(200 / (0.36 + 1.0 + 0.2))
+    driver.tell(*[in_shares(before / 2 * 0.5)] * BATCH)
+    assert throughput(driver.ask(PLAIN)) == pytest.approx([2 * 100 / 1.5])
+    assert throughput(driver.ask(asked)) == pytest.approx([0.5 * before])
+    assert not driver.store.observations(0, BATCH)
+
+
+def test_how_far_an_estimate_was_off_is_learnt_step_by_step() -> None:
+    asked = msgspec.structs.replace(PLAIN, samples=np.array([120, 80], dtype="<i4").tobytes())
+    driver = ready()
+    [before] = throughput(driver.ask(asked))
+    for expected in (1.0 + 0.3 * 0.5, 1.0 + 0.51 * 0.5):
+        driver.tell(in_shares(before / 2 * 1.5))
+        driver.perform(driver.core.wake(1e9))
+        assert throughput(driver.ask(asked)) == pytest.approx([expected * before])
+
+
+def test_a_gang_with_a_node_that_nobody_knows_teaches_nothing() -> None:
+    driver = Driver().tell(joined(), submitted(), profiled(), in_shares(1.0))
+    driver.perform(driver.core.wake(1e9))
+    fingerprint = observed().fingerprint
+    assert driver.store.theory([fingerprint])[fingerprint].corrections == {}
 
 
 def test_unknown_jobs_and_nodes_get_no_number() -> None:

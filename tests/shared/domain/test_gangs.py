@@ -216,11 +216,34 @@ def test_one_task_a_gpu_is_lockstep() -> None:
 
 
 @pytest.mark.parametrize(
-    "sync",
-    [Lockstep(), Proportional(samples=(200, 56)), Forked(shares=(0.5, 0.5)), Relaxed(tasks=((1,), (3,)))],
+    ("sync", "answered_for", "shows_paces"),
+    [
+        (Lockstep(), True, True),
+        (Proportional(samples=(200, 56)), True, False),
+        (Forked(shares=(0.5, 0.5)), False, False),
+        (Relaxed(tasks=((1,), (3,))), False, False),
+    ],
 )
-def test_only_lockstep_teaches_the_estimator(sync: Sync) -> None:
-    assert gangs.observed(Gang.of({A: 1, B: 1}, sync)) == isinstance(sync, Lockstep)
+def test_only_lockstep_shows_the_pace_of_a_gpu(sync: Sync, answered_for: bool, shows_paces: bool) -> None:  # noqa: FBT001
+    gang = Gang.of({A: 1, B: 1}, sync)
+    assert (gangs.observed(gang), gangs.paced(gang)) == (answered_for, shows_paces)
+
+
+def test_shares_that_change_little_are_kept() -> None:
+    """By less than a twentieth of each node's own; and only on the same GPUs, for the same global batch."""
+    present = Gang.of(MIXED, Proportional(samples=(184, 200)))
+    assert gangs.keeps(present, present)
+    assert gangs.keeps(present, Gang.of(MIXED, Proportional(samples=(193, 191))))
+    assert not gangs.keeps(present, Gang.of(MIXED, Proportional(samples=(194, 190))))
+    assert not gangs.keeps(present, Gang.of(MIXED, Proportional(samples=(185, 200))))
+    assert not gangs.keeps(present, Gang.of({T4: 1, V100: 2}, Proportional(samples=(184, 200))))
+    assert not gangs.keeps(present, Gang.of(MIXED))
+    assert not gangs.keeps(Gang.of(MIXED), present)
+
+
+def test_samples_by_node_add_up_to_the_global_batch() -> None:
+    assert gangs.samples(Gang.of(MIXED), 128) == (256, 128)
+    assert gangs.samples(Gang.of(MIXED, Proportional(samples=(177, 207))), 128) == (177, 207)
 
 
 def test_what_a_lost_node_leaves_trains_no_more() -> None:
@@ -231,7 +254,11 @@ def test_what_a_lost_node_leaves_trains_no_more() -> None:
     assert gangs.without(Gang.of({A: 1}), A) is None
 
 
-def test_three_modules_name_a_mode_other_than_lockstep() -> None:
+RUNS_OR_PLANS = {"loadgen/world/emulated.py", "loadgen/world/learnt.py"}
+"""worlds and runners, which say what they run"""
+
+
+def test_who_neither_runs_nor_plans_a_mode_does_not_name_it() -> None:
     """One struct, one meaning, one branch of the world: whoever else asks for a mode asks `gangs`."""
     others = {mode.__name__ for mode in Sync.__args__} - {"Lockstep"}
     naming = {
@@ -242,7 +269,8 @@ def test_three_modules_name_a_mode_other_than_lockstep() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "schemas.placement"
         if others & {alias.name for alias in node.names}
     }
-    assert naming == {"shared/domain/gangs.py", "loadgen/world/emulated.py"}
+    policies = {one for one in naming if one.startswith("services/planner/policies/")}
+    assert naming - policies == {"shared/domain/gangs.py", *RUNS_OR_PLANS}
 
 
 def test_a_gpu_that_waits_shows_a_pace_of_its_own() -> None:

@@ -1,7 +1,8 @@
 """The configurations a plan may choose from, as columns; no object per configuration. Pure.
 
 Configuration c is for `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]`,
-k = start[c] … start[c + 1] − 1 (compressed sparse rows). Rows of one job are adjacent. At 8,192 GPUs
+k = start[c] … start[c + 1] − 1 (compressed sparse rows). Rows of one job are adjacent. Where `samples` has
+entries, those GPUs take `samples[k]` samples of an iteration together. At 8,192 GPUs
 there are 12 million rows, so a column is int32 and nothing is copied that need not be. A row that is only
 asked about, never chosen, may name a node several times: it stands for as many nodes like it.
 
@@ -51,6 +52,8 @@ class Configurations(msgspec.Struct, frozen=True, kw_only=True):
     start: Ints
     node: Ints
     gpus: Ints
+    samples: Ints = NO_INTS
+    """of an iteration, by cell; 0 in all cells of a row: a batch on every GPU. Empty: so in every row"""
     pieces: Pieces | None = None
     """None: nothing is known of rows that repeat one another"""
 

@@ -77,6 +77,7 @@ def inquiry(wanted: Configurations, view: View) -> Inquiry:
         start=start,
         node=wanted.node[cells],
         gpus=wanted.gpus[cells],
+        samples=wanted.samples[cells] if len(wanted.samples) else wanted.samples,
     )
     return Inquiry(asked=asked, workloads=workloads, which=which)
 
@@ -91,6 +92,7 @@ def question(about: Inquiry) -> EstimateQuestion:
         start=_wire(asked.start),
         node=_wire(asked.node),
         gpus=_wire(asked.gpus),
+        samples=_wire(asked.samples),
     )
 
 
@@ -180,12 +182,15 @@ class Remembered:
 
 
 def hashes(about: Inquiry) -> Hashes:
-    """A hash of the workload and the GPUs by node, row by row, the same in every plan and process."""
+    """A hash of the workload, and of GPUs and samples by node, row by row, the same in every process."""
     asked = about.asked
     if not len(asked):
         return np.empty(0, dtype=np.uint64)
     names = _name_hashes(_names(asked.jobs, about.workloads))
-    cells = _mixed(_name_hashes(asked.nodes)[asked.node] + asked.gpus.astype(np.uint64))
+    taken = asked.gpus.astype(np.uint64)
+    if len(asked.samples):
+        taken |= asked.samples.astype(np.uint64) << np.uint64(32)
+    cells = _mixed(_name_hashes(asked.nodes)[asked.node] + taken)
     places = np.add.reduceat(cells, asked.start[:-1])
     mixed: Hashes = _mixed(names[asked.job] ^ places)
     return mixed

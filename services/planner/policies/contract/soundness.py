@@ -25,7 +25,7 @@ def misfit(view: View, wanted: object) -> str | None:
 
 def _checks(view: View, wanted: Configurations) -> Iterator[tuple[bool, str]]:
     """Each check relies on those before it."""
-    columns = (wanted.job, wanted.start, wanted.node, wanted.gpus)
+    columns = (wanted.job, wanted.start, wanted.node, wanted.gpus, wanted.samples)
     yield all(map(_is_column, columns)), "a column is no array of int32"
     yield {type(name) for name in (*wanted.jobs, *wanted.nodes)} <= {str}, "a name is no text"
     yield _among(wanted.jobs, [job.job_id for job in view.jobs]), "a job is not in the view"
@@ -37,11 +37,23 @@ def _checks(view: View, wanted: Configurations) -> Iterator[tuple[bool, str]]:
     yield _within(wanted.job, len(wanted.jobs)), "a row is of no job"
     yield _within(wanted.node, len(wanted.nodes)), "a cell is on no node"
     yield bool((wanted.gpus > 0).all()), "a cell has no GPU"
+    yield len(wanted.samples) in (0, len(wanted.node)), "not as many samples as nodes"
+    yield _is_shared(wanted), "a row has samples for some of its GPUs alone"
     yield _is_cut(wanted), "the pieces do not cover the rows"
 
 
 def _among(names: Sequence[str], known: Iterable[str]) -> bool:
     return not names or not set(names).difference(known)
+
+
+def _is_shared(wanted: Configurations) -> bool:
+    """Whether every row is without samples, or has at least one for each GPU."""
+    if not len(wanted.samples):
+        return True
+    enough = wanted.samples >= wanted.gpus
+    least = np.logical_and.reduceat(enough, wanted.start[:-1])
+    none = np.logical_and.reduceat(wanted.samples == 0, wanted.start[:-1])
+    return bool((least | none).all())
 
 
 def _is_cut(wanted: Configurations) -> bool:

@@ -13,7 +13,7 @@ from schemas.jobs import Workload
 from schemas.plans import Layer
 from schemas.questions import ExportStore, Imported, ImportStore
 from services.estimator.store.archive import enter, page
-from services.estimator.store.contract import Bandwidth, Loading, Store
+from services.estimator.store.contract import Bandwidth, Correction, Loading, Store
 from services.estimator.store.duckdb_store import DuckDbStore
 from tests.paths import data
 from tests.services.estimator.estimator_builders import mode, modules, observed, workload
@@ -30,6 +30,7 @@ def filled(path: str = ":memory:") -> DuckDbStore:
     store.refine(
         workload().fingerprint, A, Loading(data=(mode(0.2),), wait_factor=1.5, wait_s=0.0, iterations=64)
     )
+    store.correct(workload().fingerprint, "A+B", Correction(factor=0.9, observations=2))
     store.calibrate({A: Bandwidth(link=1e9, network=None, at=3.0, measurements=4, error=0.1)})
     store.log([execution()])
     return store
@@ -66,10 +67,10 @@ def lines(store: Store, limit: int = 2) -> tuple[bytes, ...]:
 def test_everything_comes_over_and_a_second_time_nothing() -> None:
     exported = lines(filled())
     other = DuckDbStore(":memory:", HALF_LIFE_S)
-    assert enter(other, ImportStore(lines=exported)) == Imported(entered=7, known=0)
+    assert enter(other, ImportStore(lines=exported)) == Imported(entered=8, known=0)
     assert lines(other) == exported
     assert other.find(keys(("a0", False, 1))).count.tolist() == [3]
-    assert enter(other, ImportStore(lines=exported)) == Imported(entered=0, known=7)
+    assert enter(other, ImportStore(lines=exported)) == Imported(entered=0, known=8)
     assert other.find(keys(("a0", False, 1))).count.tolist() == [3]
 
 

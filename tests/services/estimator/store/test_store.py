@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from schemas.ids import GpuType
-from services.estimator.store.contract import RUNNING, Bandwidth, Keys, Loading, Store, StoreUnavailable
+from services.estimator.store.contract import (
+    RUNNING,
+    Bandwidth,
+    Correction,
+    Keys,
+    Loading,
+    Store,
+    StoreUnavailable,
+)
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.store.memory_store import MemoryStore
 from tests.services.estimator.estimator_builders import mode, modules, observed, workload
@@ -109,6 +117,19 @@ def test_refined_loading_stands_beside_what_was_profiled(store: Store) -> None:
     store.keep(workload(), {B: modules()})
     theory = store.theory([workload().fingerprint])[workload().fingerprint]
     assert (theory.modules[A], theory.loading) == (modules(), {A: loading})
+
+
+def test_corrections_are_kept_by_workload_and_types(store: Store) -> None:
+    fingerprint, one = workload().fingerprint, Correction(factor=0.9, observations=2)
+    store.correct(fingerprint, "A+B", one)
+    assert store.theory([fingerprint]) == {}
+    store.keep(workload(), {A: modules()})
+    store.correct(fingerprint, "A+B", one)
+    store.correct(fingerprint, "A+C", one)
+    store.correct(fingerprint, "A+C", Correction(factor=1.1, observations=3))
+    store.keep(workload(), {B: modules()})
+    known = store.theory([fingerprint])[fingerprint].corrections
+    assert known == {"A+B": one, "A+C": Correction(factor=1.1, observations=3)}
 
 
 def test_the_newest_observations_with_loading_times_are_there_for_a_fit(store: Store) -> None:

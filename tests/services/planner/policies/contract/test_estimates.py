@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from schemas.codec import decode_question, encode
 from schemas.ids import Fingerprint
 from schemas.plans import Layer
 from schemas.questions import EstimateQuestion, Estimates
-from services.planner.policies.contract.configurations import configurations_for
+from services.planner.policies.contract.configurations import Configurations, configurations_for
 from services.planner.policies.contract.estimates import (
     Inquiry,
     Remembered,
@@ -14,6 +15,7 @@ from services.planner.policies.contract.estimates import (
     inquiry,
     question,
 )
+from services.planner.policies.contract.soundness import misfit
 from tests.services.planner.planner_builders import job, linear, nodes, present, view
 
 
@@ -38,6 +40,61 @@ def test_the_question_carries_the_columns() -> None:
     assert (asked.jobs, asked.nodes, asked.workloads) == (wanted.jobs, wanted.nodes, ("", "resnet"))
     for name in ("job", "start", "node", "gpus"):
         assert np.array_equal(np.frombuffer(getattr(asked, name), dtype="<i4"), getattr(wanted, name))
+
+
+def sharing(*samples: int) -> Configurations:
+    """One gang on two nodes, once for each pair of samples."""
+    rows = len(samples) // 2
+    plain = configurations_for([job("x", (2,))], nodes(1, 1), 1.4)
+    return Configurations(
+        jobs=plain.jobs,
+        nodes=plain.nodes,
+        job=np.zeros(rows, dtype=np.int32),
+        start=np.arange(0, 2 * rows + 1, 2, dtype=np.int32),
+        node=np.array([0, 1] * rows, dtype=np.int32),
+        gpus=np.ones(2 * rows, dtype=np.int32),
+        samples=np.array(samples, dtype=np.int32),
+    )
+
+
+def test_the_question_carries_shares() -> None:
+    seen = view([job("x", (2,))], nodes(1, 1))
+    asked = decode_question(encode(question(inquiry(sharing(0, 0, 3, 5), seen))))
+    assert isinstance(asked, EstimateQuestion)
+    assert np.frombuffer(asked.samples, dtype="<i4").tolist() == [0, 0, 3, 5]
+
+
+def test_shares_are_part_of_what_is_remembered() -> None:
+    seen = view([job("x", (2,))], nodes(1, 1))
+    about_shares = inquiry(sharing(0, 0, 3, 5, 5, 3, 4, 4), seen)
+    assert len(set(hashes(about_shares).tolist())) == 4
+    memory = Remembered()
+    memory.learn(about_shares, linear(about_shares.asked))
+    assert memory.recall(inquiry(sharing(3, 5), seen)).known()
+    assert not memory.recall(inquiry(sharing(2, 6), seen)).known()
+
+
+def test_lockstep_is_remembered_alike_with_shares_beside_it_and_without() -> None:
+    seen = view([job("x", (2,))], nodes(1, 1))
+    plain = replace(sharing(0, 0), samples=np.empty(0, dtype=np.int32))
+    assert hashes(inquiry(plain, seen)).tolist() == hashes(inquiry(sharing(0, 0, 1, 7), seen)).tolist()[:1]
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        ((0, 0, 3, 5), None),
+        ((0, 0, 0, 5), "a row has samples for some of its GPUs alone"),
+        ((0, 0, -1, 5), "a row has samples for some of its GPUs alone"),
+    ],
+)
+def test_shares_are_of_all_gpus_of_a_row_or_of_none(samples: tuple[int, ...], reason: str | None) -> None:
+    assert misfit(view([job("x", (2,))], nodes(1, 1)), sharing(*samples)) == reason
+
+
+def test_samples_of_some_cells_alone_are_refused() -> None:
+    short = replace(sharing(3, 5), samples=np.array([3], dtype=np.int32))
+    assert misfit(view([job("x", (2,))], nodes(1, 1)), short) == "not as many samples as nodes"
 
 
 def test_jobs_of_one_workload_are_asked_about_once() -> None:

@@ -1,0 +1,90 @@
+"""What theory knows of the workloads and nodes of a question, by number. Pure but for the store."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from schemas.calibration import Path
+from schemas.cluster import Node
+from schemas.ids import Fingerprint, GpuType
+from services.estimator.store.contract import Bandwidth, Store, Theory
+from services.estimator.store.table import Whole
+from services.estimator.theory.formula import Gangs, Modules
+from services.estimator.theory.paths import exchange, paths_of
+from shared.domain.iteration import Column
+
+_Kind = tuple[GpuType, tuple[Path, ...]]
+"""what theory distinguishes nodes by"""
+NOWHERE: _Kind = (GpuType(""), ())
+
+
+class Known(msgspec.Struct, frozen=True):
+    kind: Whole
+    """by node"""
+    paths: list[tuple[Path, ...]]
+    """by kind"""
+    index: Whole
+    """by workload and kind, where in `modules`; −1: theory knows nothing of it"""
+    modules: list[Modules]
+    batch_size: Whole
+    """samples per GPU and iteration, by workload; the last, for what is not known, is 0"""
+
+
+def known(fingerprints: list[Fingerprint], nodes: Sequence[Node | None], store: Store) -> Known:
+    """Raises StoreUnavailable."""
+    codes, kind_of = _kinds(nodes, store.bandwidths())
+    theory = store.theory(fingerprints)
+    index, modules = _modules(theory, fingerprints, list(codes))
+    batches = [theory[one].batch_size if one in theory else 0 for one in fingerprints]
+    return Known(kind_of, [paths for _, paths in codes], index, modules, np.array([*batches, 0]))
+
+
+def gangs_of(
+    about: Known, workload: Whole, kind: Whole, *, nodes: Whole, gpus: Whole, share: Column | None = None
+) -> Gangs:
+    """A row a gang, each on the path of its kind; `share`: samples of a GPU / batch size."""
+    latency_s, bandwidth = exchange(about.paths, kind, nodes > 1, gpus / nodes)
+    return Gangs(
+        modules=about.modules,
+        which=about.index[workload, kind],
+        batch_size=about.batch_size[workload],
+        gpus=gpus,
+        distributed=nodes > 1,
+        latency_s=latency_s,
+        bandwidth=bandwidth,
+        share=share,
+    )
+
+
+def _kinds(
+    nodes: Sequence[Node | None], measured: Mapping[GpuType, Bandwidth]
+) -> tuple[dict[_Kind, int], Whole]:
+    """Kinds by number, and the number of each node. Most nodes are alike, and looked at once."""
+    codes: dict[_Kind, int] = {}
+    alike: dict[tuple[object, ...], int] = {}
+    kind_of = []
+    for node in nodes:
+        look = (node.gpu_type, node.link_bandwidth, node.network_bandwidth) if node else ()
+        if look not in alike:
+            alike[look] = codes.setdefault(_kind(node, measured), len(codes))
+        kind_of.append(alike[look])
+    return codes, np.array(kind_of, dtype=np.int64)
+
+
+def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth]) -> _Kind:
+    return (node.gpu_type, paths_of(node, measured.get(node.gpu_type))) if node else NOWHERE
+
+
+def _modules(
+    theory: dict[Fingerprint, Theory], fingerprints: list[Fingerprint], kinds: list[_Kind]
+) -> tuple[Whole, list[Modules]]:
+    """Time modules by workload and kind: indices into the list, −1 where there are none."""
+    index, found = np.full((len(fingerprints) + 1, len(kinds)), -1), list[Modules]()
+    for workload, fingerprint in enumerate(fingerprints):
+        of_workload = theory.get(fingerprint)
+        for kind, (gpu_type, _) in enumerate(kinds):
+            if of_workload is not None and gpu_type in of_workload.modules:
+                index[workload, kind] = len(found)
+                found.append(Modules(of_workload.modules[gpu_type], of_workload.loading.get(gpu_type)))
+    return index, found

@@ -1,0 +1,170 @@
+"""Gangs whose nodes take unlike parts of the batch (JPS, eq. 12 and 13). Pure.
+
+A GPU that takes s samples of an iteration where it would take b in lockstep, with the pace that the layers
+found for it in lockstep, needs
+
+    T(s) = b / pace · T_theory(s) / T_theory(b)
+    T_theory(s): T_d, T_f and T_b times s / b, T_u as it is, T_c by the slowest path of all nodes
+    throughput = Σ samples / max over nodes of T(⌈samples / GPUs⌉) · correction
+
+so that theory alone is T_theory(s), and a node that showed itself slower than its theory stays so. Without
+theory T(s) = s / pace. The correction is what gangs on these types of GPUs showed (see `theory.correction`).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.cluster import Node
+from schemas.ids import Fingerprint
+from services.estimator.lookup.columns import Estimated, Wanted
+from services.estimator.lookup.known import Known, gangs_of
+from services.estimator.store.contract import Correction
+from services.estimator.store.table import Whole
+from services.estimator.theory.correction import types_of
+from services.estimator.theory.formula import Computed, Gangs
+from shared.domain.iteration import Column, communication_s
+
+
+class Paces(msgspec.Struct, frozen=True):
+    """What the layers found for each node of each configuration, as if it were in lockstep."""
+
+    mean: Column
+    """samples/s per GPU"""
+    variance: Column
+    count: Whole
+    layer: Whole
+    from_theory: npt.NDArray[np.bool_]
+
+
+Corrections = Mapping[Fingerprint, Mapping[str, Correction]]
+"""by workload and types"""
+
+
+class Beneath(msgspec.Struct, frozen=True):
+    """What lies beneath the paces."""
+
+    known: Known
+    workload: Whole
+    """by row, its number there"""
+    computed: Computed
+    corrections: Corrections
+
+
+class _Rows(msgspec.Struct, frozen=True):
+    """The configurations with unlike shares, and their cells one after another."""
+
+    row: Whole
+    begin: Whole
+    """first cell of each"""
+    cell: Whole
+    """position in the question"""
+    of: Whole
+    """by cell, which of the rows"""
+    widths: Whole
+
+
+def shared(wanted: Wanted) -> Whole:
+    """The configurations with unlike shares."""
+    if not len(wanted.samples):
+        return wanted.job[:0]
+    return np.flatnonzero(wanted.samples[wanted.start[:-1]] > 0)
+
+
+def with_shares(wanted: Wanted, found: Estimated, paces: Paces, beneath: Beneath) -> Estimated:
+    """`found`, with the configurations anew whose shares are unlike."""
+    row = shared(wanted)
+    if not len(row):
+        return found
+    rows = _rows(wanted, row)
+    taken_s = _taken_s(wanted, rows, paces, beneath)
+    longest_s = np.maximum.reduceat(taken_s, rows.begin)  # of unknown and known: unknown
+    throughput = np.add.reduceat(wanted.samples[rows.cell], rows.begin) / longest_s
+    throughput *= _corrections(wanted, rows, beneath)
+    slowest = rows.cell[_first(taken_s == longest_s[rows.of], rows)]
+    answer = msgspec.structs.replace(
+        found,
+        throughput=found.throughput.copy(),
+        variance=found.variance.copy(),
+        count=found.count.copy(),
+        layer=found.layer.copy(),
+    )
+    answer.throughput[row] = throughput
+    answer.variance[row] = paces.variance[slowest] * np.square(throughput / paces.mean[slowest])
+    answer.count[row] = paces.count[slowest]
+    answer.layer[row] = paces.layer[slowest]
+    return answer
+
+
+def _rows(wanted: Wanted, row: Whole) -> _Rows:
+    widths = np.diff(wanted.start)[row]
+    begin = np.cumsum(widths) - widths
+    of = np.repeat(np.arange(len(row)), widths)
+    cell = wanted.start[row][of] + np.arange(len(of)) - begin[of]
+    return _Rows(row, begin, cell, of, widths)
+
+
+def _first(here: npt.NDArray[np.bool_], rows: _Rows) -> Whole:
+    """Position of the first hit in each row; its first cell, where nothing is known of it."""
+    positions = np.where(here, np.arange(len(here)), len(here))
+    first = np.minimum.reduceat(positions, rows.begin)
+    return np.asarray(np.where(first < len(here), first, rows.begin), dtype=np.int64)
+
+
+def _taken_s(wanted: Wanted, rows: _Rows, paces: Paces, beneath: Beneath) -> Column:
+    """How long a GPU of each cell takes for an iteration; NaN where nothing is known."""
+    about, cell = beneath.known, rows.cell
+    each = -(-wanted.samples[cell] // wanted.gpus[cell])
+    pace = paces.mean[cell]
+    taken_s = each / pace
+    workload, kind = beneath.workload[rows.row][rows.of], about.kind[wanted.node[cell]]
+    there = np.flatnonzero((about.index[workload, kind] >= 0) & ~np.isnan(pace))
+    if not len(there):
+        return taken_s
+    gpus = np.add.reduceat(wanted.gpus[cell], rows.begin)[rows.of]
+    batch_size = about.batch_size[workload[there]]
+    alike = gangs_of(about, workload[there], kind[there], nodes=rows.widths[rows.of[there]], gpus=gpus[there])
+    unlike = msgspec.structs.replace(_on_slowest_path(alike, rows.of[there]), share=each[there] / batch_size)
+    taken_s[there] = each[there] / beneath.computed.per_gpu_throughput(unlike)
+    seen = there[~paces.from_theory[cell[there]]]
+    if len(seen):
+        ideal = beneath.computed.per_gpu_throughput(alike)[~paces.from_theory[cell[there]]]
+        taken_s[seen] *= ideal / pace[seen]
+    return taken_s
+
+
+def _on_slowest_path(gangs: Gangs, row: Whole) -> Gangs:
+    """All rows of a configuration (`row`, ascending) exchange at once, so the slowest path is everybody's."""
+    parameters = np.array([one.times.parameters for one in gangs.modules])[gangs.which]
+    exchange_s = communication_s(
+        parameters=parameters,
+        gpus=gangs.gpus,
+        distributed=gangs.distributed,
+        bandwidth=gangs.bandwidth,
+        latency_s=gangs.latency_s,
+    )
+    order = np.lexsort((-exchange_s, row))
+    configurations, first = np.unique(row[order], return_index=True)
+    slowest = order[first][np.searchsorted(configurations, row)]
+    return msgspec.structs.replace(
+        gangs, latency_s=gangs.latency_s[slowest], bandwidth=gangs.bandwidth[slowest]
+    )
+
+
+def _corrections(wanted: Wanted, rows: _Rows, beneath: Beneath) -> Column:
+    factors = np.ones(len(rows.row))
+    if not any(beneath.corrections.values()):
+        return factors
+    ends = np.append(rows.begin[1:], len(rows.cell))
+    known: dict[tuple[Node | None, ...], str] = {}
+    for index, (begin, end) in enumerate(zip(rows.begin.tolist(), ends.tolist(), strict=True)):
+        fingerprint = wanted.fingerprints[wanted.job[rows.row[index]]]
+        of_workload = beneath.corrections.get(fingerprint, {}) if fingerprint else {}
+        if of_workload:
+            nodes = tuple(wanted.nodes[node] for node in wanted.node[rows.cell[begin:end]].tolist())
+            types = known.setdefault(nodes, types_of(node.gpu_type for node in nodes if node))
+            if types in of_workload:
+                factors[index] = of_workload[types].factor
+    return factors
