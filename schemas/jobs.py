@@ -56,6 +56,10 @@ Bytes = (
 )
 
 
+CHOICES_MAX = 4_096
+"""GPU counts of one job"""
+
+
 class Workload(File, frozen=True, kw_only=True):
     """What is trained. Two jobs with the same fields teach the estimator about each other."""
 
@@ -83,7 +87,8 @@ class GpuRange(File, frozen=True, kw_only=True):
 
     min: Count
     max: Count
-    choices: Annotated[int, Meta(ge=1, le=64)] = 8
+    choices: Annotated[int, Meta(ge=1, le=CHOICES_MAX)] | Literal["all"] = 8
+    """`all`: every count between the bounds, of which there may be at most 4,096"""
 
 
 class LearningRate(File, frozen=True, kw_only=True):

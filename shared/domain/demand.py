@@ -2,7 +2,7 @@
 
 import math
 
-from schemas.jobs import GpuRange, JobFile, JobSpec, LearningRate
+from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, JobSpec, LearningRate
 from shared.domain.invalid_job import InvalidJob
 from shared.domain.launch import checked_environment, command_words, memory_bytes, time_limit_s
 
@@ -39,7 +39,7 @@ def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:
     """The set R of GPU counts, ascending (Hops section 3.3).
 
     Bounds become at most `choices` counts at equal intervals, rounded to whole GPUs, duplicates
-    dropped, both bounds kept.
+    dropped, both bounds kept; `all`: every count.
     """
     if isinstance(gpus, int):
         return (gpus,)
@@ -47,6 +47,8 @@ def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:
         return tuple(sorted(set(gpus)))
     if gpus.max < gpus.min:
         raise InvalidJob("$.gpus.max", f"{gpus.max} is below min {gpus.min}")
+    if gpus.choices == "all":
+        return _every(gpus.min, gpus.max)
     if gpus.choices == 1 and gpus.max > gpus.min:
         raise InvalidJob("$.gpus.choices", "both bounds are kept, so a range needs at least 2")
     steps = max(gpus.choices - 1, 1)
@@ -54,6 +56,12 @@ def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:
     counts = tuple(sorted({math.floor(gpus.min + width * k + 0.5) for k in range(steps + 1)}))
     assert (counts[0], counts[-1]) == (gpus.min, gpus.max), "both bounds are kept"
     return counts
+
+
+def _every(least: int, most: int) -> tuple[int, ...]:
+    if most - least >= CHOICES_MAX:
+        raise InvalidJob("$.gpus.choices", f"{most - least + 1} GPU counts, at most {CHOICES_MAX}")
+    return tuple(range(least, most + 1))
 
 
 def _total_samples(job: JobFile) -> float:

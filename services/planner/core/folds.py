@@ -38,6 +38,7 @@ from schemas.events import (
 )
 from schemas.plans import PlanKind
 from services.planner.core.state import COMING, State, TrackedJob, types_of
+from shared.domain.iteration import BYTES_PER_PARAMETER
 from shared.domain.nodes import fold_node, known_node
 from shared.domain.states import ENDED, WAITING, IllegalMove, next_state
 
@@ -60,6 +61,7 @@ def _submitted(state: State, fact: JobSubmitted) -> None:
         project=spec.project,
         workload=spec.workload.fingerprint,
         batch_size=spec.workload.batch_size,
+        epoch_samples=spec.workload.dataset_samples,
         preemptible=spec.preemptible,
     )
     if fact.job_id not in state.jobs:
@@ -85,7 +87,9 @@ def _moved(state: State, fact: JobEvent) -> TrackedJob | None:
 
 
 def _profiled(state: State, fact: JobProfiled) -> None:
-    _moved(state, fact)
+    if (job := _moved(state, fact)) and fact.modules:
+        parameters = max(modules.parameters for modules in fact.modules.values())
+        job.gradient_bytes = BYTES_PER_PARAMETER * parameters
 
 
 def _queued(state: State, fact: JobQueued) -> None:

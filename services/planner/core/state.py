@@ -26,6 +26,9 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     workload: Fingerprint = Fingerprint("")
     batch_size: int = 1
     """samples of one GPU in an iteration"""
+    gradient_bytes: float = 0.0
+    """what an exchange of gradients has to move; 0: not known"""
+    epoch_samples: float | None = None
     preemptible: bool = True
     """false: once it starts, no plan takes its place"""
     status: JobState = JobState.SUBMITTED

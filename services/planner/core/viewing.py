@@ -207,6 +207,8 @@ def _look_at_nodes(state: State, memo: Memo) -> None:
             gpus=record.node.gpus,
             idle=record.node.gpus,
             modes=record.modes,
+            link_bandwidth=record.node.link_bandwidth,
+            network_bandwidth=record.node.network_bandwidth,
         )
         for node_id, record in sorted(state.nodes.items())
         if record.usable
@@ -289,6 +291,8 @@ def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
         project=job.project,
         workload=job.workload,
         batch_size=job.batch_size,
+        gradient_bytes=job.gradient_bytes,
+        epoch_samples=job.epoch_samples,
     )
 
 

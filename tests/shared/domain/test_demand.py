@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.ids import GpuType
-from schemas.jobs import GpuRange, JobFile, LearningRate, Workload
+from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, LearningRate, Workload
 from shared.domain.demand import expand_demand, job_spec
 from shared.domain.invalid_job import InvalidJob
 
@@ -32,6 +32,13 @@ def test_bounds_expand_to_equal_intervals_and_stay() -> None:
 
 def test_more_choices_than_counts_give_every_count_once() -> None:
     assert expand_demand(GpuRange(min=2, max=5, choices=8)) == (2, 3, 4, 5)
+
+
+def test_all_choices_are_every_count_up_to_a_limit() -> None:
+    assert expand_demand(GpuRange(min=1, max=27, choices="all")) == tuple(range(1, 28))
+    assert len(expand_demand(GpuRange(min=1, max=CHOICES_MAX, choices="all"))) == CHOICES_MAX
+    with pytest.raises(InvalidJob, match=r"\$\.gpus\.choices: 4097 GPU counts, at most 4096"):
+        expand_demand(GpuRange(min=1, max=CHOICES_MAX + 1, choices="all"))
 
 
 def test_bounds_that_cross_are_refused() -> None:

@@ -3,6 +3,7 @@
 Nodes come in the order of their ids, jobs in the order of their submission (then id).
 """
 
+import math
 from collections.abc import Collection
 
 import msgspec
@@ -24,6 +25,10 @@ class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
     """those the plan may use: first plan, all but profiling's; fragment plan, those nobody claims"""
     modes: tuple[str, ...] = ONLY_LOCKSTEP
     """how gangs may synchronise that it runs"""
+    link_bandwidth: float = math.inf
+    """bytes/s that an all-reduce inside the node achieves"""
+    network_bandwidth: float = math.inf
+    """bytes/s that an all-reduce between such nodes achieves"""
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +76,10 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     """jobs of one workload train at the same speed on the same GPUs; empty: like no other"""
     batch_size: int = 1
     """samples of one GPU in an iteration"""
+    gradient_bytes: float = 0.0
+    """what an exchange of gradients has to move; 0: not known"""
+    epoch_samples: float | None = None
+    """of one epoch; None: the job is not said to have any"""
     present: Present | None = None
     stays: bool = False
     """a first plan may not move it now; only policies that `sees_staying` are shown such a job"""

@@ -3,11 +3,12 @@
 import contextlib
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
-from schemas.events import NodeDrained, NodeRestored
+from schemas.events import NodeDrained, NodeRestored, TimeModules
 from schemas.ids import NodeId
 from schemas.plans import PlanKind
 from services.planner.core.folds import fold
@@ -15,6 +16,8 @@ from services.planner.core.state import State
 from services.planner.core.viewing import Memo, idle_gpus, view_of
 from services.planner.policies.contract.view import View
 from tests.fact_builders import (
+    V100,
+    a_spec,
     completed,
     config,
     in_queue,
@@ -25,15 +28,21 @@ from tests.fact_builders import (
     plan,
     preempted,
     profile_run,
+    profiled,
+    queued,
     returned,
     start_ordered,
     started,
+    submitted,
     worker_started,
     worker_stopped,
 )
 from tests.services.planner.planner_builders import MODELLED
 
 NODES, JOBS = ("node-1", "node-2", "node-3"), ("job-1", "job-2", "job-3")
+MODULES = TimeModules(
+    data=(), forward_s=0.1, backward_s=0.2, update_s=0.01, parameters=25e6, pattern=1, iterations=30
+)
 ON_TWO = config(node_1=1, node_2=2)
 
 
@@ -120,3 +129,15 @@ def test_jobs_that_run_are_present_in_a_fragment_plan_that_does_not_show_them() 
         fold(state, fact)
     found = seen(state, PlanKind.FRAGMENT, None)
     assert ([job.job_id for job in found.jobs], found.jobs_present) == (["job-2"], 2)
+
+
+def test_a_view_says_what_an_exchange_of_gradients_moves_and_over_what() -> None:
+    state = State()
+    workload = msgspec.structs.replace(a_spec().workload, dataset_samples=50_000)
+    measured = msgspec.structs.replace(profiled("job-1", at=1.0), modules={V100: MODULES})
+    for fact in (joined("node-1"), submitted("job-1", workload=workload), measured, queued("job-1", at=2.0)):
+        fold(state, fact)
+    [job], [node] = seen(state, PlanKind.FIRST, None).jobs, seen(state, PlanKind.FIRST, None).nodes
+    assert (job.gradient_bytes, job.epoch_samples) == (100e6, 50_000)
+    known = state.nodes[NodeId("node-1")].node
+    assert (node.link_bandwidth, node.network_bandwidth) == (known.link_bandwidth, known.network_bandwidth)
