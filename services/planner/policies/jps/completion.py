@@ -1,0 +1,38 @@
+"""How long jobs take on a gang, and how evenly that is spread (JPS, eq. 2 to 7, 32, 33). Pure.
+
+Two laws say how often gradients are exchanged: `epoch` as in the paper's (7), once an epoch; `iteration` as
+it is, once an iteration. Bandwidths are those of an all-reduce, half of a link's (see `exchange_s`).
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from shared.domain.arrays import Floats
+
+Law = Literal["iteration", "epoch"]
+
+
+def exchange_s(gradient_bytes: float, workers: float, bandwidth: float) -> float:
+    """(6), seconds: a ring all-reduce. `bandwidth`: bytes/s that it achieves, r / 2.
+
+    The paper sends 2 (K − 1) / K of the gradients over a link of rate r.
+    """
+    if workers <= 1 or gradient_bytes <= 0:
+        return 0.0
+    return (workers - 1) / workers * gradient_bytes / bandwidth
+
+
+def completion_s(left: float, speed: float, epochs: float, epoch_exchange_s: float) -> float:
+    """(7): `left` samples at `speed` samples/s, and an exchange in each of the epochs that are left."""
+    return left / speed + epochs * epoch_exchange_s
+
+
+def isolated_s(left: float, rates: float, share: float, exchanges: float, each_s: float) -> float:
+    """Λe: the job alone on every S-th part of each GPU. `rates`: Σ ρ over all GPUs; `share`: 1 / S."""
+    return left / (share * rates) + exchanges * each_s
+
+
+def jain(ratios: Floats) -> float:
+    """F (32), where the paper divides by S what it has to multiply: (Σ x)² / (S · Σ x²)."""
+    return float(ratios.sum() ** 2 / (len(ratios) * np.square(ratios).sum()))

@@ -1,0 +1,89 @@
+"""P3: who works for whom inside a category, so that the samples a second of all jobs are most. Pure.
+
+    max Σ worth_ic · x_ic    Σ_c x_ic = K_i    Σ_i x_ic ≤ N_c    x ≥ 0, whole        c: a GPU type
+
+a transportation problem, solved as a flow of least cost. The paper's market (algorithm 2) comes to the same
+where it ends, which it need not (docs/policies/jps.md); `auction` is a market that does.
+
+Ties: what w_i · ρ_ic makes most, w_i as in `weights`; then GPUs that the job has already.
+"""
+
+import msgspec
+import numpy as np
+from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+
+from shared.domain.arrays import Floats, Ints
+
+PRECISION = 1_000
+"""steps of one sample/s"""
+TIES = 255
+"""steps of the second criterion"""
+LARGEST = 1e9
+"""steps of the largest worth: costs of a flow must stay below 2^63, times the number of jobs"""
+
+
+class Market(msgspec.Struct, frozen=True, kw_only=True):
+    rate: Floats
+    """ρ [S, C]: samples/s of one GPU; 0: the job cannot run on the type"""
+    supply: Ints
+    """N [C]"""
+    left: Floats
+    """T · Π [S]: samples"""
+    held: Ints
+    """[S, C]: GPUs that each job has now"""
+    weighted: bool = False
+    """P3 weighs jobs by `weights`, beyond the paper"""
+
+    def weights(self, counts: Ints) -> Floats:
+        """w_i = T_i Π_i / (K_i ρ̄_i)² [S]: how much completion time one more sample/s saves, about."""
+        seen = np.where(self.rate > 0, self.supply, 0)
+        mean = (self.rate * seen).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+        found: Floats = self.left / np.maximum(counts * mean, 1e-12) ** 2
+        return found
+
+    def worth(self, counts: Ints) -> Floats:
+        """Of one GPU [S, C]."""
+        return self.rate * self.weights(counts)[:, None] if self.weighted else self.rate
+
+
+def transported(market: Market, counts: Ints) -> Ints | None:
+    """GPUs by job and type [S, C]; None: the types have no room for this category."""
+    jobs, kinds = market.rate.shape
+    if not (market.rate > 0).any(axis=1).all():
+        return None
+    own, kind = np.nonzero(market.rate > 0)
+    cost = -_steps(market, counts)[own, kind]
+    held = np.minimum(market.held[own, kind], counts[own])
+    has = np.flatnonzero(held)
+    sink = jobs + kinds
+    flow = SimpleMinCostFlow()
+    flow.add_arcs_with_capacity_and_unit_cost(
+        np.concatenate([own, own[has], jobs + np.arange(kinds)]),
+        np.concatenate([jobs + kind, jobs + kind[has], np.full(kinds, sink)]),
+        np.concatenate([counts[own] - held, held[has], market.supply]),
+        np.concatenate([cost, cost[has] - 1, np.zeros(kinds, dtype=np.int64)]),
+    )
+    flow.set_nodes_supplies(np.arange(jobs), counts)
+    flow.set_node_supply(sink, -int(counts.sum()))
+    if flow.solve() != flow.OPTIMAL:
+        return None
+    arcs = len(own) + len(has)
+    found = np.zeros((jobs, kinds), dtype=np.int32)
+    np.add.at(
+        found,
+        (np.concatenate([own, own[has]]), np.concatenate([kind, kind[has]])),
+        flow.flows(np.arange(arcs)),
+    )
+    return found
+
+
+def _steps(market: Market, counts: Ints) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """What one GPU is worth in whole steps [S, C], ties included."""
+    worth = market.worth(counts)
+    scale = LARGEST / max(float(worth.max()), 1e-300)
+    first = np.rint(worth * (scale if market.weighted else min(PRECISION, scale)))
+    tie = market.weights(counts)[:, None] * market.rate
+    second = np.rint(TIES * tie / max(float(tie.max()), 1e-300))
+    most = (2 * TIES + 1) * int(counts.sum()) + 1
+    found = first.astype(np.int64) * most + 2 * second.astype(np.int64)
+    return np.asarray(found)
