@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from services.planner.policies.jps.market import Market, transported
+from services.planner.policies.jps.market import WorkerMarket, transported
 from shared.domain.arrays import Floats, Ints
 
 BIDS_AT_MOST = 100_000
@@ -55,7 +55,7 @@ def auction(worth: Floats, counts: Sequence[int]) -> Sale | None:
     return Sale(owner, price, bids)
 
 
-def auctioned(market: Market, counts: Ints) -> Ints | None:
+def auctioned(market: WorkerMarket, counts: Ints) -> Ints | None:
     """As `market.transported`, with worths in whole samples/s."""
     if transported(market, counts) is None:  # prices would rise for ever
         return None

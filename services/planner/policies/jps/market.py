@@ -22,7 +22,7 @@ LARGEST = 1e9
 """steps of the largest worth: costs of a flow must stay below 2^63, times the number of jobs"""
 
 
-class Market(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerMarket(msgspec.Struct, frozen=True, kw_only=True):
     rate: Floats
     """ρ [S, C]: samples/s of one GPU; 0: the job cannot run on the type"""
     supply: Ints
@@ -46,7 +46,7 @@ class Market(msgspec.Struct, frozen=True, kw_only=True):
         return self.rate * self.weights(counts)[:, None] if self.weighted else self.rate
 
 
-def transported(market: Market, counts: Ints) -> Ints | None:
+def transported(market: WorkerMarket, counts: Ints) -> Ints | None:
     """GPUs by job and type [S, C]; None: the types have no room for this category."""
     jobs, kinds = market.rate.shape
     if not (market.rate > 0).any(axis=1).all():
@@ -77,7 +77,7 @@ def transported(market: Market, counts: Ints) -> Ints | None:
     return found
 
 
-def _steps(market: Market, counts: Ints) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+def _steps(market: WorkerMarket, counts: Ints) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """What one GPU is worth in whole steps [S, C], ties included."""
     worth = market.worth(counts)
     scale = LARGEST / max(float(worth.max()), 1e-300)

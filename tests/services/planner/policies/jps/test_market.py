@@ -7,7 +7,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from services.planner.policies.jps.auction import auction, auctioned
-from services.planner.policies.jps.market import Market, transported
+from services.planner.policies.jps.market import WorkerMarket, transported
 from shared.domain.arrays import Floats, Ints
 from tests.services.planner.policies.jps.printed_market import printed_market
 
@@ -18,8 +18,8 @@ FOUR = np.repeat(TWO, 2, axis=1)
 
 def market(
     rate: Floats, supply: list[int], left: list[float] | None = None, held: Ints | None = None, **more: bool
-) -> Market:
-    return Market(
+) -> WorkerMarket:
+    return WorkerMarket(
         rate=rate,
         supply=np.array(supply, dtype=np.int32),
         left=np.array(left or [1.0] * len(rate)),
@@ -88,7 +88,7 @@ def test_a_category_without_room_on_its_types_is_skipped() -> None:
 
 
 @st.composite
-def markets(draw: st.DrawFn) -> tuple[Market, Ints]:
+def markets(draw: st.DrawFn) -> tuple[WorkerMarket, Ints]:
     jobs, kinds = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     supply = draw(st.lists(st.integers(1, 3), min_size=kinds, max_size=kinds))
     speed = st.integers(0, 30)
@@ -101,7 +101,7 @@ def markets(draw: st.DrawFn) -> tuple[Market, Ints]:
 
 @given(markets())
 @limits(deadline=None)
-def test_auction_and_flow_come_to_the_same(case: tuple[Market, Ints]) -> None:
+def test_auction_and_flow_come_to_the_same(case: tuple[WorkerMarket, Ints]) -> None:
     seen, counts = case
     flow, sale = transported(seen, counts), auctioned(seen, counts)
     assert (flow is None) == (sale is None)
@@ -117,7 +117,7 @@ def test_auction_and_flow_come_to_the_same(case: tuple[Market, Ints]) -> None:
 
 @given(markets())
 @limits(deadline=None)
-def test_no_exchange_of_two_gpus_is_worth_more(case: tuple[Market, Ints]) -> None:
+def test_no_exchange_of_two_gpus_is_worth_more(case: tuple[WorkerMarket, Ints]) -> None:
     seen, counts = case
     flow = transported(seen, counts)
     if flow is None:
@@ -135,7 +135,7 @@ def test_no_exchange_of_two_gpus_is_worth_more(case: tuple[Market, Ints]) -> Non
 
 @given(markets())
 @limits(deadline=None)
-def test_where_the_printed_market_ends_no_sum_is_larger(case: tuple[Market, Ints]) -> None:
+def test_where_the_printed_market_ends_no_sum_is_larger(case: tuple[WorkerMarket, Ints]) -> None:
     seen, counts = case
     workers = np.repeat(seen.rate, seen.supply, axis=1)
     if (workers <= 0).any() or counts.sum() != workers.shape[1]:
