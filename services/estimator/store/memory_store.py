@@ -72,10 +72,13 @@ class MemoryStore:
         if not observations:
             return
         twice = [seen for seen in observations for _ in range(2)]
-        key = self.keys([row for seen in observations for row in rows_of(seen)])
-        seconds = np.array([seen.seconds for seen in twice], dtype=np.float64)
-        throughput = np.array([seen.throughput for seen in twice], dtype=np.float64)
-        self.table.add(Observations(key, [seen.at for seen in twice], seconds, throughput), self._half_life_s)
+        rows = Observations(
+            key=self.keys([row for seen in observations for row in rows_of(seen)]),
+            at=[seen.at for seen in twice],
+            seconds=[seen.seconds for seen in twice],
+            throughput=[seen.throughput for seen in twice],
+        )
+        self.table.add(rows, self._half_life_s)
 
     def enter(
         self,

@@ -1,7 +1,7 @@
 """What was observed, as columns: one row a workload, place and size, found by a whole number. Pure.
 
-Rows are sorted by that number, so that a hundred thousand of them are found in one binary search each and
-none is an object. Sums are kept and not observations: an observation of `seconds` at cluster time t weighs
+A number leads to a row of one array, so that a hundred thousand of them are no objects. Sums are kept and
+not observations: an observation of `seconds` at cluster time t weighs
 
     w = seconds · 2^(−(seen_at − t) / half-life)
 
@@ -31,8 +31,8 @@ class Observations(msgspec.Struct, frozen=True):
 
     key: Whole
     at: Sequence[float]
-    seconds: Column
-    throughput: Column
+    seconds: Sequence[float]
+    throughput: Sequence[float]
 
 
 class Codes:
@@ -51,7 +51,7 @@ def keys_of(workload: Whole, place: Whole, distributed: npt.NDArray[np.bool_], s
     return key | (distributed.astype(np.int64) << SIZE_BITS) | size
 
 
-def workload_in(key: Whole) -> Whole:
+def workload_in(key: int) -> int:
     """The workload's code."""
     return key >> (PLACE_BITS + 1 + SIZE_BITS)
 
@@ -63,52 +63,61 @@ def fading(later: float, earlier: float, half_life_s: float) -> float:
 
 class Table:
     def __init__(self) -> None:
-        self.keys: Whole = np.empty(0, dtype=np.int64)
-        """ascending"""
-        self.sums: Column = np.empty((0, 6))
-        """one row a key"""
+        self._row: dict[int, int] = {}
+        """by key"""
+        self._sums: Column = np.zeros((64, 6))
+        """row 0 is of no key and stays zero; beyond those of all keys there is room for more"""
 
     def find(self, keys: Whole) -> Column:
         """The sums, a row a key; zeros where nothing was observed."""
-        if not len(self.keys):
-            return np.zeros((len(keys), 6))
-        row = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where((self.keys[row] == keys)[:, None], self.sums[row], 0.0)
+        row = self._row
+        return self._sums.take([row.get(key, 0) for key in keys.tolist()], axis=0)
 
     def put(self, keys: Whole, sums: Column) -> None:
         """Enter rows that are not there yet."""
-        order = np.argsort(keys)
-        before = np.searchsorted(self.keys, keys[order])
-        self.keys = np.insert(self.keys, before, keys[order])
-        self.sums = np.insert(self.sums, before, sums[order], axis=0)
+        for key in keys.tolist():
+            self._enter(key)
+        self._sums[len(self._row) + 1 - len(keys) : len(self._row) + 1] = sums
 
     def drop(self, workloads: Whole) -> None:
-        keep = ~np.isin(workload_in(self.keys), workloads)
-        self.keys, self.sums = self.keys[keep], self.sums[keep]
+        dropped = set(workloads.tolist())
+        keys = [key for key in self._row if workload_in(key) not in dropped]
+        sums = self.find(np.array(keys, dtype=np.int64))
+        self._row = {key: row for row, key in enumerate(keys, start=1)}
+        self._sums = np.concatenate([np.zeros((1, 6)), sums])
 
-    def add(self, seen: Observations, half_life_s: float) -> Whole:
-        """Fold observations in; the keys of the rows that changed."""
-        touched, group = np.unique(seen.key, return_inverse=True)
-        new = touched[~np.isin(touched, self.keys)]
-        if len(new):
-            self.put(new, np.zeros((len(new), 6)))
-        rows = np.searchsorted(self.keys, touched)
-        sums = self.sums[rows]
-        at = np.array(seen.at, dtype=np.float64)
-        newest = np.where(sums[:, COUNT] > 0, sums[:, SEEN_AT], -np.inf)
-        np.maximum.at(newest, group, at)
-        faded = _fadings(newest, sums[:, SEEN_AT], half_life_s)
-        weight = seen.seconds * _fadings(newest[group], at, half_life_s)
-        sums[:, WEIGHT : SECOND + 1] *= faded[:, None]
-        sums[:, SEEN_AT] = newest
-        first = weight * seen.throughput
-        more = (np.ones_like(weight), seen.seconds, weight, first, first * seen.throughput)
-        for column, values in enumerate(more):
-            np.add.at(sums[:, column], group, values)
-        self.sums[rows] = sums
-        return touched
+    def add(self, seen: Observations, half_life_s: float) -> None:
+        """Fold observations in."""
+        of_key: dict[int, list[tuple[float, float, float]]] = {}
+        for key, *one in zip(seen.key.tolist(), seen.at, seen.seconds, seen.throughput, strict=True):
+            of_key.setdefault(key, []).append((one[0], one[1], one[2]))
+        for key, observed in of_key.items():
+            row = self._row.get(key) or self._enter(key)
+            self._sums[row] = _folded(self._sums[row].tolist(), observed, half_life_s)
+
+    def _enter(self, key: int) -> int:
+        row = self._row[key] = len(self._row) + 1
+        if row == len(self._sums):
+            self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
+        return row
 
 
-def _fadings(later: Column, earlier: Column, half_life_s: float) -> Column:
-    pairs = zip(later.tolist(), earlier.tolist(), strict=True)
-    return np.array([fading(new, old, half_life_s) for new, old in pairs], dtype=np.float64)
+def _folded(
+    sums: Sequence[float], observed: Sequence[tuple[float, float, float]], half_life_s: float
+) -> tuple[float, ...]:
+    """A row with more observations: their time, seconds and samples/s."""
+    count, seconds, weight, first, second, seen_at = sums
+    newest = max(at for at, _, _ in observed)
+    if count:
+        newest = max(seen_at, newest)
+    faded = fading(newest, seen_at, half_life_s)
+    weight, first, second = weight * faded, first * faded, second * faded
+    for at, lasted_s, throughput in observed:
+        own = lasted_s * fading(newest, at, half_life_s)
+        moment = own * throughput
+        count += 1.0
+        seconds += lasted_s
+        weight += own
+        first += moment
+        second += moment * throughput
+    return count, seconds, weight, first, second, newest

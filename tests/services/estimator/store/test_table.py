@@ -20,7 +20,7 @@ def key(workload: int = 0, place: int = 0, *, distributed: bool = False, size: i
 def seen(*rows: tuple[int, float, float, float]) -> Observations:
     """Key, time, seconds, samples/s."""
     keys, at, seconds, throughput = zip(*rows, strict=True)
-    return Observations(np.array(keys), at, np.array(seconds), np.array(throughput))
+    return Observations(np.array(keys), at, seconds, throughput)
 
 
 def test_every_row_has_a_number_of_its_own() -> None:
@@ -44,15 +44,23 @@ def test_the_order_in_which_they_come_changes_nothing() -> None:
     at_once.add(seen(*rows), HALF_LIFE_S)
     for row in reversed(rows):
         one_by_one.add(seen(row), HALF_LIFE_S)
-    assert at_once.keys.tolist() == one_by_one.keys.tolist()
-    assert at_once.sums == pytest.approx(one_by_one.sums)
+    keys = np.arange(3)
+    assert at_once.find(keys)[:, COUNT].tolist() == [4.0, 4.0, 4.0]
+    assert at_once.find(keys) == pytest.approx(one_by_one.find(keys))
 
 
 def test_a_workload_that_is_dropped_leaves_the_others() -> None:
     table = Table()
     table.add(seen((key(0), 0.0, 1.0, 1.0), (key(1), 0.0, 1.0, 1.0)), HALF_LIFE_S)
     table.drop(np.array([0]))
-    assert table.keys.tolist() == [key(1)]
+    table.add(seen((key(2), 0.0, 1.0, 1.0)), HALF_LIFE_S)
+    assert table.find(np.array([key(0), key(1), key(2)]))[:, COUNT].tolist() == [0.0, 1.0, 1.0]
+
+
+def test_there_is_room_for_any_number_of_rows() -> None:
+    table, keys = Table(), np.arange(1, 200)
+    table.put(keys, np.repeat(keys.astype(np.float64)[:, None], 6, axis=1))
+    assert table.find(keys)[:, COUNT].tolist() == keys.tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 999)), min_size=1), st.booleans())
