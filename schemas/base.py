@@ -1,6 +1,8 @@
 """The few struct bases that all messages share: what travels, what happened, what a user wrote."""
 
+from collections.abc import Callable, Iterable
 from functools import cache
+from operator import attrgetter
 from typing import ClassVar, TypeVar
 
 import msgspec
@@ -34,8 +36,8 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
 
     @property
     def event_id(self) -> str:
-        values = "/".join([str(getattr(self, name)) for name in self.identity])
-        return f"{self.tag()}/{values}"
+        tag, values = _naming(type(self))
+        return "/".join([tag, *map(str, values(self))])
 
     @property
     def subject(self) -> str:
@@ -46,6 +48,15 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
     @cache
     def tag(cls) -> str:
         return str(cls.__struct_config__.tag)
+
+
+@cache
+def _naming(kind: type[Event]) -> tuple[str, Callable[[Event], Iterable[object]]]:
+    """The tag, and what gets the fields that distinguish one occurrence from another."""
+    if len(kind.identity) == 1:
+        one = attrgetter(*kind.identity)
+        return kind.tag(), lambda event: (one(event),)
+    return kind.tag(), attrgetter(*kind.identity)
 
 
 class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):

@@ -82,7 +82,8 @@ class Seat:
     def put(self, item: object) -> None:
         if not self.ended:
             self._mailbox.append(item)
-            self._conductor.ready(self)
+            if not self.waits:
+                self._conductor.ready(self)
 
     def deliver(self, record: Record) -> None:
         self.put(record)
@@ -133,7 +134,7 @@ class Seat:
             self.begin(task(self._inbox))  # type: ignore[arg-type] # a coroutine
         if self._mailbox:
             self._conductor.ready(self)
-        self._set_alarm()
+        self._set_alarm(self._handling.core.next_wakeup())
 
     def _recover(self) -> int:
         """The sequence up to which the core knows the stream."""
@@ -160,11 +161,10 @@ class Seat:
             self._perform(effects)
         if mailbox:
             self._conductor.ready(self)
-        self._set_alarm()
+        self._set_alarm(self._handling.due)
 
-    def _set_alarm(self) -> None:
+    def _set_alarm(self, due: float | None) -> None:
         """Set the alarm for the core's next wakeup."""
-        due = self._handling.core.next_wakeup()
         alarm = self._alarm
         if alarm is not None:
             if alarm.when == due and alarm.do is not None:
@@ -180,27 +180,23 @@ class Seat:
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         conductor, handling = self._conductor, self._handling
-        rest = []
+        for event in handling.fresh(effects):
+            conductor.log.publish(event)
+            handling.counts.published += 1
         for effect in effects:
-            if type(effect) is Publish:
-                if handling.is_fresh(effect.event):
-                    conductor.log.publish(effect.event)
-                    handling.counts.published += 1
-            else:
-                rest.append(effect)
-        for effect in rest:
-            self._do(effect)
+            if type(effect) is not Publish:
+                self._do(effect)
 
     def _do(self, effect: Effect) -> None:
         match effect:
-            case Send(sample):
-                self._conductor.send(sample)
-            case Reply(ticket, message):
-                wake = self._asking.pop(ticket, None)
+            case Work():
+                self._work(effect.task)
+            case Send():
+                self._conductor.send(effect.sample)
+            case Reply():
+                wake = self._asking.pop(effect.ticket, None)
                 if wake is not None:
-                    wake(message)
-            case Work(task):
-                self._work(task)
+                    wake(effect.message)
             case Publish():
                 raise AssertionError("facts go out first")
 

@@ -48,14 +48,18 @@ class Handling:
         self._known = Recent(remembered_ids)
         self._published = Recent(remembered_ids)
         self._notes_seq = hasattr(service.core.state, "seq")
+        self.due: float | None = None
+        """when the core wants to be woken, as of the last turn"""
 
     def turn(self, batch: Sequence[object], now: float) -> list[Effect]:
         """What follows from some messages, and from a timer that is due."""
         began = time.perf_counter()
         effects: list[Effect] = []
         for item in batch:
-            effects += self._fact(item, now) if isinstance(item, Record) else self._input(item, now)
-        effects += self._wake(now)
+            effects += self._fact(item, now) if type(item) is Record else self._input(item, now)
+        self.due = self.core.next_wakeup()
+        if self.due is not None and self.due <= now + TIMER_SLACK_S:
+            effects += self._wake(self.due, now)
         self.counts.handle_s += time.perf_counter() - began
         return effects
 
@@ -63,21 +67,16 @@ class Handling:
         """A fact from before the cursor: its effects went out in an earlier life."""
         self._fact(record, record.event.at)
 
-    def is_fresh(self, event: Event) -> bool:
-        """Whether the fact was neither read nor published before; from now on it was."""
-        if self._once:
-            return True
-        event_id = event.event_id
+    def fresh(self, effects: Sequence[Effect]) -> list[Event]:
+        """The facts to publish that were neither read nor published before, in their order; now they were."""
+        facts = [effect.event for effect in effects if type(effect) is Publish]
+        return facts if self._once else [fact for fact in facts if self._is_fresh(fact.event_id)]
+
+    def _is_fresh(self, event_id: str) -> bool:
         if event_id in self._known or event_id in self._published:
             return False
         self._published.add(event_id)
         return True
-
-    def fresh(self, effects: Sequence[Effect]) -> list[Event]:
-        """The facts to publish, in their order."""
-        return [
-            effect.event for effect in effects if isinstance(effect, Publish) and self.is_fresh(effect.event)
-        ]
 
     # ---- snapshots
 
@@ -116,11 +115,8 @@ class Handling:
         self.counts.inputs += 1
         return self.core.handle(item, now)
 
-    def _wake(self, now: float) -> Sequence[Effect]:
-        due = self.core.next_wakeup()
-        if due is None or due > now + TIMER_SLACK_S:
-            return ()
+    def _wake(self, due: float, now: float) -> Sequence[Effect]:
         effects = self.core.wake(max(now, due))
-        after = self.core.next_wakeup()
-        assert after is None or after > due, f"{self._name} wakes for {due} again and again"
+        self.due = self.core.next_wakeup()
+        assert self.due is None or self.due > due, f"{self._name} wakes for {due} again and again"
         return effects
