@@ -45,7 +45,7 @@ class Waiting(StrEnum):
     PROFILING = "profiling"
     OUTSIDE_WINDOW = "outside-window"
     NO_CONFIGURATION = "no-configuration"
-    """no node set has enough idle GPUs of a type it may use"""
+    """no set of nodes that the policy would give it has enough idle GPUs of types it may use"""
     NO_ESTIMATE = "no-estimate"
     OUTWEIGHED = "outweighed"
     """it had configurations; others made more of the GPUs"""

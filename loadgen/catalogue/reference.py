@@ -23,7 +23,10 @@ def reference_throughput(model: Model, cluster: ClusterFile, catalogue: Catalogu
 
 
 def largest_gang(model: Model, cluster: ClusterFile, catalogue: Catalogue) -> int:
-    """GPUs of the most numerous type on which the model fits; 0 where it fits on none."""
+    """GPUs of the most numerous type on which the model fits; 0 where it fits on none.
+
+    Drawn jobs ask for no more, though a gang may mix types: one policy's workload is every policy's.
+    """
     counts: dict[str, int] = {}
     for group in cluster.nodes:
         if fits(model, catalogue.gpu_of(group.gpu_type), model.batch):

@@ -8,7 +8,7 @@ import msgspec
 
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import GpuRange, JobFile, JobSpec
-from shared.domain.cluster import satisfiable
+from shared.domain.cluster import satisfiable, usable_gpus
 from shared.domain.demand import job_spec
 from shared.domain.invalid_job import InvalidJob
 
@@ -78,9 +78,9 @@ def _check_cluster(job: JobFile, spec: JobSpec, known: Mapping[GpuType, int]) ->
         if gpu_type not in known:
             raise InvalidJob(f"$.gpu_types[{index}]", f"no node has {gpu_type}; there are {', '.join(known)}")
     if not satisfiable(spec.demand, spec.gpu_types, known):
-        allowed = spec.gpu_types or tuple(known)
-        most = max(known[gpu_type] for gpu_type in allowed)
-        raise InvalidJob("$.gpus", f"at least {min(spec.demand)} of one type; the cluster has {most}")
+        most = usable_gpus(spec.gpu_types, known)
+        types = f" of {', '.join(spec.gpu_types)}" if spec.gpu_types else ""
+        raise InvalidJob("$.gpus", f"at least {min(spec.demand)} GPUs; the cluster has {most}{types}")
 
 
 def _largest(job: JobFile) -> str:

@@ -2,7 +2,6 @@
 
 from msgspec import structs
 
-from schemas.cluster import Node
 from schemas.events import (
     Outcome,
     ProfileFailed,
@@ -12,6 +11,7 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
+from schemas.ids import NodeId
 from schemas.measurements import Measured
 from schemas.samples import ThroughputObserved
 from services.agent.state import Worker, WorkerState
@@ -134,13 +134,14 @@ def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMea
 
 
 def _samples(order: StartOrdered, report: Observed, now: float) -> list[ThroughputObserved]:
-    """One per node of the gang, the leader sends them all; of a gang that shows no GPU's own pace, one.
+    """One per node of the gang that shows a pace, the leader sends them all; of unlike shares, one.
 
     None of gangs that the estimator does not answer for.
     """
     if not gangs.observed(order.gang):
         return []
-    nodes = order.nodes if gangs.paced(order.gang) else order.nodes[:1]
+    unlike = gangs.paced(order.gang) and len({node.gpu_type for node in order.nodes}) > 1
+    paces = _own_paces(order, report) if unlike else _pace_in_common(order, report)
     return [
         ThroughputObserved(
             at=now,
@@ -152,22 +153,36 @@ def _samples(order: StartOrdered, report: Observed, now: float) -> list[Throughp
             gpus_on_node=order.gang.on(node.node_id),
             gang=order.gang,
             seconds=report.seconds,
-            throughput=_pace(order, report, node),
+            throughput=pace,
             data_s=report.stretch.data_s.get(node.node_id, ()),
-            wait_s=report.stretch.wait_s.get(node.node_id, ()),
+            wait_s=() if unlike else report.stretch.wait_s.get(node.node_id, ()),
         )
-        for node in nodes
+        for node in order.nodes
+        if (pace := paces.get(node.node_id)) is not None
     ]
 
 
-def _pace(order: StartOrdered, report: Observed, node: Node) -> float:
-    """samples/s of one GPU of the node; without its waiting where the gang's GPU types are unlike.
+def _pace_in_common(order: StartOrdered, report: Observed) -> dict[NodeId, float | None]:
+    """samples/s of one GPU, by node: of a gang of one type what waiting costs is part of it.
 
-    Of a gang whose GPUs have no pace in common, their mean.
+    Of a gang whose GPUs have no pace in common, their mean, by its leader.
     """
     if not gangs.paced(order.gang):
-        return report.stretch.throughput / order.gang.gpus
-    waits_s = report.stretch.wait_s.get(node.node_id, ())
-    unlike = len({each.gpu_type for each in order.nodes}) > 1
-    wait_s = sum(waits_s) / len(waits_s) if unlike and waits_s else 0.0
-    return gangs.pace(order.gang, report.stretch.throughput, order.spec.workload.batch_size, wait_s)
+        return {order.nodes[0].node_id: report.stretch.throughput / order.gang.gpus}
+    pace = gangs.pace(order.gang, report.stretch.throughput, order.spec.workload.batch_size)
+    return dict.fromkeys(order.gang.nodes, pace)
+
+
+def _own_paces(order: StartOrdered, report: Observed) -> dict[NodeId, float | None]:
+    """samples/s of one GPU, by node: without the waiting beyond that of the node that waits least.
+
+    A node whose waiting is not known shows nothing: it may be a fast one or the one that all wait for.
+    """
+    waits = {node_id: sum(waits) / len(waits) for node_id, waits in report.stretch.wait_s.items() if waits}
+    if len(waits) < len(order.nodes):
+        return {}
+    least_s, batch_size = min(waits.values()), order.spec.workload.batch_size
+    return {
+        node_id: gangs.pace(order.gang, report.stretch.throughput, batch_size, wait_s - least_s)
+        for node_id, wait_s in waits.items()
+    }

@@ -8,6 +8,7 @@ from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Standing, Waiting
 from schemas.views import HolderView, MoveView, PlanView, WhyView
+from shared.domain.cluster import gpus_by_type
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run, Verdict
 from shared.domain.metrics import expected_wait_s
@@ -122,7 +123,7 @@ def _planned(ledger: Ledger, record: JobRecord) -> Reason:
     if verdict is not None:
         return Reason(
             reason=verdict.reason,
-            detail=verdict.detail,
+            detail=verdict.detail or _only_mixed(ledger, record, verdict),
             since=max(verdict.since, record.since),
             plan_id=verdict.plan_id,
             standing=verdict.standing,
@@ -130,6 +131,19 @@ def _planned(ledger: Ledger, record: JobRecord) -> Reason:
         )
     detail = "no plan has looked at it since it came into the queue"
     return Reason(reason=Waiting.NOT_PLANNED.value, detail=detail, since=record.since)
+
+
+def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
+    """What is to be said of a job without a configuration that no GPU type alone has GPUs for."""
+    wanted, least = record.spec.gpu_types or record.single_gpu, min(record.spec.demand)
+    nodes = (known.node for known in ledger.nodes.values() if known.usable)
+    gpus = {name: count for name, count in gpus_by_type(nodes).items() if name in wanted}
+    if verdict.reason != Waiting.NO_CONFIGURATION.value or not max(gpus.values(), default=least) < least:
+        return ""
+    there = ", ".join(f"{count} {name}" for name, count in gpus.items())
+    enough = sum(gpus.values()) >= least
+    only = "only a policy that mixes GPU types can place it" if enough else "there are too few for it"
+    return f"it takes at least {least} GPUs; of those it may use there are {there}: {only}"
 
 
 def _deciding(newest: Verdict | None) -> Verdict | None:

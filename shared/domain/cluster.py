@@ -42,9 +42,17 @@ def gpus_by_type(nodes: Iterable[Node]) -> dict[GpuType, int]:
 
 
 def satisfiable(demand: Iterable[int], gpu_types: Iterable[GpuType], counts: Mapping[GpuType, int]) -> bool:
-    """Whether one allowed type has the smallest of the wanted GPU counts. `counts`: GPUs of each type."""
+    """Whether the allowed types together have the smallest of the wanted GPU counts.
+
+    A gang may mix types, if the policy does. `counts`: GPUs of each type; no `gpu_types`: all are allowed.
+    """
+    return min(demand) <= usable_gpus(gpu_types, counts)
+
+
+def usable_gpus(gpu_types: Iterable[GpuType], counts: Mapping[GpuType, int]) -> int:
+    """GPUs of the allowed types together."""
     allowed = set(gpu_types) or set(counts)
-    return any(min(demand) <= gpus for gpu_type, gpus in counts.items() if gpu_type in allowed)
+    return sum(gpus for gpu_type, gpus in counts.items() if gpu_type in allowed)
 
 
 def round_at(now: float, round_s: float) -> int:

@@ -211,15 +211,18 @@ def throughput(gang: Gang, rates: Sequence[float], batch_size: int, exchange_s: 
     )
 
 
-def pace(gang: Gang, measured: float, batch_size: int, wait_s: float = 0.0) -> float:
+def pace(gang: Gang, measured: float, batch_size: int, wait_s: float = 0.0) -> float | None:
     """samples/s that a GPU of a lockstep gang shows it can do; `measured`: samples/s of the gang.
 
-    `wait_s`: how long the GPU waits for the slowest in an iteration. It matters where the GPUs are unlike:
-    otherwise a fast one would be remembered as slow as the one that it waits for.
+    `wait_s`: how much longer than the slowest the GPU waits in an iteration. It matters where the GPUs are
+    unlike: otherwise a fast one would be remembered as slow as the one that it waits for. None: it waits
+    for longer than an iteration takes, so the numbers do not belong together.
     """
     assert paced(gang), "unlike shares have no pace in common"
+    if not wait_s:
+        return measured / gang.gpus
     busy_s = gang.gpus * batch_size / measured - wait_s
-    return batch_size / busy_s if wait_s and busy_s > 0 else measured / gang.gpus
+    return batch_size / busy_s if busy_s > 0 else None
 
 
 # ---- who does how much

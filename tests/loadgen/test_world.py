@@ -9,12 +9,18 @@ import pytest
 from loadgen.catalogue.specs import shipped
 from loadgen.world import EmulatedWorld
 from schemas.cluster import Node
-from schemas.ids import GpuType, NodeId
+from schemas.events import StartOrdered
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Stretch
 from schemas.placement import Gang, Proportional, Relaxed
+from schemas.samples import ThroughputObserved
+from services.agent.reports import effects_of
+from services.agent.state import Worker
+from services.agent.tasks import Observed
 from services.agent.work.world import DoesNotFit, World
 from shared.domain import gangs
+from shared.domain.core import Send
 
 
 def spec(model: str = "vit-b16", dataset: str = "food-101", batch_size: int | None = None) -> JobSpec:
@@ -238,6 +244,41 @@ def rate_of(gang: Gang, *, seed: int = 1, stretches: int = 40) -> float:
 def alone() -> dict[NodeId, float]:
     """samples/s of one GPU of each node."""
     return {one: rate_of(Gang.of({one: 1})) for one in PAIR}
+
+
+def learnt(members: Members, job: JobSpec) -> dict[str, float]:
+    """samples/s of one GPU by node: the mean of what an agent reports of some stretches."""
+    world, there = EmulatedWorld(1), sorted(members, key=lambda member: member[0].node_id)
+    order = StartOrdered(
+        at=0.0,
+        node_id=there[0][0].node_id,
+        placement_id=PlacementId("pl"),
+        job_id=JobId("job"),
+        spec=job,
+        gang=Gang.of({one.node_id: gpus for one, gpus in there}),
+        nodes=tuple(one for one, _ in there),
+        samples_done=0.0,
+        learning_rate=None,
+    )
+    reports = [Observed(order.placement_id, 60.0, stretch(world, job, members, index)) for index in range(30)]
+    worker = Worker(order=order, gpu_indices=(0, 1))
+    paces: dict[str, list[float]] = {}
+    for effect in (effect for one in reports for effect in effects_of(worker, one, 0.0)):
+        assert isinstance(effect, Send)
+        assert isinstance(effect.sample, ThroughputObserved)
+        paces.setdefault(effect.sample.node_id, []).append(effect.sample.throughput)
+    return {name: mean(values) for name, values in paces.items()}
+
+
+def test_a_gpu_beside_a_slower_one_teaches_what_it_would_beside_one_like_it() -> None:
+    job = spec("resnet18", "cifar10")
+    fast = [node(name, "rtx-3090", server="yk8100") for name in ("node-0", "node-1")]
+    slow = [node(name, "titan-xp") for name in ("node-2", "node-3")]
+    alike = learnt([(one, 2) for one in fast], job) | learnt([(one, 2) for one in slow], job)
+    unlike = learnt([(fast[0], 2), (slow[0], 2)], job)
+    assert alike["node-0"] > 1.3 * alike["node-2"]
+    assert unlike["node-0"] == pytest.approx(alike["node-0"], rel=0.05)
+    assert unlike["node-2"] == pytest.approx(alike["node-2"], rel=0.05)
 
 
 def test_shares_by_speed_use_what_each_gpu_can_do() -> None:

@@ -115,7 +115,9 @@ async def part(stack: Stack, name: str, away_s: float) -> None:
     stack.mend(name)
 
 
-def stormy(seed: int, policy: str | None = None, engine: Engine = "conductor") -> Simulated:
+def stormy(
+    seed: int, policy: str | None = None, engine: Engine = "conductor", scenario: ScenarioFile = SMALL
+) -> Simulated:
     faults = Faults(
         seed=seed,
         duplicate=FAULTS.duplicate,
@@ -123,4 +125,6 @@ def stormy(seed: int, policy: str | None = None, engine: Engine = "conductor") -
         redeliver=FAULTS.redeliver,
         one_by_one=FAULTS.one_by_one,
     )
-    return simulate(SMALL, policy=policy, seed=seed, faults=faults, disturb=[Storm(seed)] * 3, engine=engine)
+    return simulate(
+        scenario, policy=policy, seed=seed, faults=faults, disturb=[Storm(seed)] * 3, engine=engine
+    )

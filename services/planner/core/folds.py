@@ -37,7 +37,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.plans import PlanKind
-from services.planner.core.state import COMING, State, TrackedJob, types_of
+from services.planner.core.state import COMING, State, TrackedJob, shares_of, types_of
 from shared.domain.iteration import BYTES_PER_PARAMETER
 from shared.domain.nodes import fold_node, known_node
 from shared.domain.states import ENDED, WAITING, IllegalMove, next_state
@@ -117,8 +117,9 @@ def _preempted(state: State, fact: JobPreempted) -> None:
         job.ordered_at = None
         job.held_s += stretch_s
         job.attained_gpu_s += stretch_s * job.running.gpus
-        for gpu_type in types_of(state, job.running):  # a view may hold the dict that is there
-            job.received_s = job.received_s | {gpu_type: job.received_s.get(gpu_type, 0.0) + stretch_s}
+        for gpu_type, share in shares_of(state, job.running).items():  # a view may hold the dict there is
+            received_s = job.received_s.get(gpu_type, 0.0) + share * stretch_s
+            job.received_s = job.received_s | {gpu_type: received_s}
         job.restarts += 1
         job.running = None
         job.samples_done, job.samples_at = fact.samples_done, fact.at

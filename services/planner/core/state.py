@@ -40,6 +40,7 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """time for which it held GPUs, without the present placement"""
     attained_gpu_s: float = 0.0
     received_s: dict[GpuType, float] = {}
+    """see `ViewJob.received_s`"""
     running: Gang | None = None
     running_since: float = 0.0
     ordered_at: float | None = None
@@ -87,3 +88,16 @@ def types_of(state: State, gang: Gang | None) -> list[GpuType]:
     if len(nodes) == 1 and nodes[0] in state.nodes:
         return [state.nodes[nodes[0]].node.gpu_type]
     return sorted({state.nodes[node_id].node.gpu_type for node_id in nodes if node_id in state.nodes})
+
+
+def shares_of(state: State, gang: Gang | None) -> dict[GpuType, float]:
+    """The part of a gang's GPUs that each of its types has, types in alphabetical order; they sum to 1."""
+    types = types_of(state, gang)
+    if gang is None or len(types) == 1:
+        return dict.fromkeys(types, 1.0)
+    gpus = dict.fromkeys(types, 0)
+    for one in gang.members:
+        if one.node in state.nodes:
+            gpus[state.nodes[one.node].node.gpu_type] += one.gpus
+    known = sum(gpus.values())
+    return {gpu_type: count / known for gpu_type, count in gpus.items()}

@@ -1,6 +1,6 @@
 """From state to view: what a policy gets to see of the cluster at one instant. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -11,7 +11,7 @@ from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.leaving import NONE, closed
 from services.planner.core.restart_times import Restart
-from services.planner.core.state import State, TrackedJob, types_of
+from services.planner.core.state import State, TrackedJob, shares_of
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.solver.effort import Effort
 from shared.domain import gangs
@@ -62,8 +62,8 @@ class PlacedJob(msgspec.Struct, frozen=True):
     running: Gang | None
     """where the job runs by now"""
     present: Present | None
-    types: tuple[GpuType, ...]
-    """of the GPUs that it runs on"""
+    shares: dict[GpuType, float]
+    """of the GPUs that it runs on, by type"""
     gpus: int
     """that it runs on"""
 
@@ -255,17 +255,17 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
             samples_done=min(job.samples_done, job.samples),
             present=place.present if place else None,
         )
-    types, gpus, speed = (
-        (place.types, place.gpus, place.placement.throughput)
+    shares, gpus, speed = (
+        (place.shares, place.gpus, place.placement.throughput)
         if place
-        else (tuple(types_of(state, running)), running.gpus, 0.0)
+        else (shares_of(state, running), running.gpus, 0.0)
     )
     stretch_s = at - job.running_since
     return msgspec.structs.replace(
         base,
         wait_s=max(at - job.submitted_at - job.held_s - stretch_s, 0.0),
         attained_gpu_s=job.attained_gpu_s + stretch_s * gpus,
-        received_s=_received(job, types, stretch_s),
+        received_s=_received(job, shares, stretch_s),
         samples_done=min(job.samples_done + speed * (at - job.samples_at), job.samples),
         present=place.present if place else None,
     )
@@ -304,12 +304,10 @@ def _usable(known: tuple[GpuType, ...], memo: Memo) -> tuple[GpuType, ...]:
     return found
 
 
-def _received(job: TrackedJob, types: Sequence[GpuType], stretch_s: float) -> dict[GpuType, float]:
-    if not job.received_s and len(types) == 1:
-        return {types[0]: stretch_s}
+def _received(job: TrackedJob, shares: Mapping[GpuType, float], stretch_s: float) -> dict[GpuType, float]:
     received = job.received_s.copy()
-    for gpu_type in types:
-        received[gpu_type] = received.get(gpu_type, 0.0) + stretch_s
+    for gpu_type, share in shares.items():
+        received[gpu_type] = received.get(gpu_type, 0.0) + share * stretch_s
     return received
 
 
@@ -317,8 +315,8 @@ def _place(state: State, job: TrackedJob, placement_id: PlacementId, memo: Memo)
     placement, running = state.claims.planned[placement_id], job.running
     known = memo.places_before.get(placement_id)
     if known is None or known.running is not running or known.placement is not placement:
-        types, gpus = tuple(types_of(state, running)), running.gpus if running else 0
-        known = PlacedJob(placement, running, _where(job, placement), types, gpus)
+        shares, gpus = shares_of(state, running), running.gpus if running else 0
+        known = PlacedJob(placement, running, _where(job, placement), shares, gpus)
     memo.places[placement_id] = known
     return known
 

@@ -460,15 +460,40 @@ def test_a_gang_of_unlike_shares_shows_what_it_does_as_a_whole() -> None:
     assert sample.gang.sync == Proportional(samples=(40, 24))
 
 
-def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:
+def mixed(wait_s: dict[NodeId, tuple[float, ...]]) -> dict[NodeId, ThroughputObserved]:
+    """By node, what 64 samples/s of two GPUs of unlike types and batches of 32 teach."""
     bench = Bench()
     slow = msgspec.structs.replace(node(THERE), gpu_type=GpuType("k80"))
     bench.tell(start(gang=[(node(), 1), (slow, 1)]))
-    stretch = Stretch(throughput=64.0, data_s={}, wait_s={HERE: (0.5, 0.7), THERE: (0.0, 0.0)})
-    bench.tell(Observed(P1, 120.0, stretch), at=150.0)
-    samples = [sample for sample in bench.sent if isinstance(sample, ThroughputObserved)]
-    paces = {sample.node_id: sample.throughput for sample in samples}
-    assert paces == {HERE: pytest.approx(32 / 0.4), THERE: 32.0}
+    bench.tell(Observed(P1, 120.0, Stretch(throughput=64.0, data_s={}, wait_s=wait_s)), at=150.0)
+    return {sample.node_id: sample for sample in bench.sent if isinstance(sample, ThroughputObserved)}
+
+
+def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:
+    seen = mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)})
+    assert seen[HERE].throughput == pytest.approx(32 / 0.4)
+    assert seen[THERE].throughput == 32.0
+
+
+def test_what_even_the_slowest_waits_counts_as_in_gangs_of_one_type() -> None:
+    seen = mixed({HERE: (0.5, 0.7), THERE: (0.1,)})
+    assert seen[HERE].throughput == pytest.approx(32 / 0.5)
+    assert seen[THERE].throughput == 32.0
+
+
+def test_waiting_for_another_type_says_nothing_about_loading() -> None:
+    assert [sample.wait_s for sample in mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)}).values()] == [(), ()]
+
+
+@pytest.mark.parametrize("wait_s", [{}, {HERE: (0.5,)}, {HERE: (0.5,), THERE: ()}])
+def test_unlike_gpus_whose_waiting_is_not_known_teach_nothing(
+    wait_s: dict[NodeId, tuple[float, ...]],
+) -> None:
+    assert mixed(wait_s) == {}
+
+
+def test_a_wait_longer_than_an_iteration_teaches_nothing() -> None:
+    assert list(mixed({HERE: (1.5,), THERE: (0.0,)})) == [THERE]
 
 
 # ---- what jobs printed

@@ -3,11 +3,11 @@
 from hypothesis import strategies as st
 
 from schemas.ids import PlacementId
-from schemas.placement import Gang
+from schemas.placement import Configuration, Gang
 from schemas.plans import Layer, PlanKind
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
-from tests.services.planner.planner_builders import FAST, SLOW, job, node, place_on, view
+from tests.services.planner.planner_builders import FAST, SLOW, job, node, view
 
 
 @st.composite
@@ -27,9 +27,11 @@ def _job(draw: st.DrawFn, index: int, cluster: list[ViewNode], kind: PlanKind) -
     own = [member for member in cluster if member.gpu_type in types]
     here = None
     if kind == PlanKind.FIRST and own and draw(st.booleans()):
-        place = place_on(**{draw(st.sampled_from(own)).node_id: demand[0]})
         here = Present(
-            placement_id=PlacementId(f"p{index}"), gang=Gang.of(place), throughput=1.0, layer=Layer.TYPE
+            placement_id=PlacementId(f"p{index}"),
+            gang=Gang.of(_place(draw, demand, own)),
+            throughput=1.0,
+            layer=Layer.TYPE,
         )
     return job(
         f"j{index}",
@@ -44,6 +46,21 @@ def _job(draw: st.DrawFn, index: int, cluster: list[ViewNode], kind: PlanKind) -
         submitted_at=float(index),
         present=here,
     )
+
+
+def _place(draw: st.DrawFn, demand: list[int], own: list[ViewNode]) -> Configuration:
+    """On some nodes that the job can use, of one type or several, whether idle or not."""
+    gpus = draw(st.sampled_from(demand))
+    nodes = draw(st.lists(st.sampled_from(own), min_size=1, max_size=gpus, unique_by=lambda one: one.node_id))
+    cuts = (
+        draw(
+            st.lists(st.integers(1, gpus - 1), min_size=len(nodes) - 1, max_size=len(nodes) - 1, unique=True)
+        )
+        if len(nodes) > 1
+        else []
+    )
+    edges = [0, *sorted(cuts), gpus]
+    return {one.node_id: upto - since for one, since, upto in zip(nodes, edges, edges[1:], strict=False)}
 
 
 def mentioned(decision: Decision) -> list[str]:

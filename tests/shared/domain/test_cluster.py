@@ -44,11 +44,13 @@ def test_gpus_are_counted_by_type_in_alphabetical_order() -> None:
     assert list(gpus_by_type(nodes).items()) == [("k80", 1), ("v100", 5)]
 
 
-def test_a_demand_is_satisfiable_if_one_type_has_its_smallest_count() -> None:
-    nodes = [a_node("a", gpus=4), a_node("b", gpus=2, gpu_type="k80")]
-    assert satisfiable([4, 8], [], gpus_by_type(nodes))
-    assert not satisfiable([4, 8], [K80], gpus_by_type(nodes))
-    assert not satisfiable([5], [], gpus_by_type(nodes))
+def test_a_demand_is_satisfiable_if_the_allowed_types_together_have_its_smallest_count() -> None:
+    counts = gpus_by_type([a_node("a", gpus=4), a_node("b", gpus=2, gpu_type="k80")])
+    assert satisfiable([4, 8], [], counts)
+    assert not satisfiable([4, 8], [K80], counts)
+    assert satisfiable([6], [], counts)
+    assert not satisfiable([7], [], counts)
+    assert not satisfiable([1], [GpuType("t4")], counts)
 
 
 def test_rounds_are_counted_from_cluster_time_zero() -> None:

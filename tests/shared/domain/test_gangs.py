@@ -278,4 +278,4 @@ def test_a_gpu_that_waits_shows_a_pace_of_its_own() -> None:
     gang = Gang.of({A: 1, B: 1})
     assert gangs.pace(gang, 200.0, 100) == 100.0
     assert gangs.pace(gang, 200.0, 100, wait_s=0.75) == 400.0
-    assert gangs.pace(gang, 200.0, 100, wait_s=1.5) == 100.0  # more than there was: nothing is learnt
+    assert gangs.pace(gang, 200.0, 100, wait_s=1.5) is None  # more than there was

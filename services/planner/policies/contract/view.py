@@ -63,7 +63,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     attained_gpu_s: float
     """GPU-seconds held so far"""
     received_s: dict[GpuType, float]
-    """seconds for which it held GPUs, by type"""
+    """seconds for which it held GPUs, by type; of a gang of several types each has its share of the GPUs"""
     restarts: int
     """preemptions so far"""
     samples: float

@@ -1,7 +1,8 @@
 """Throughputs by GPU type, as Gavel knows them, from estimates by configuration. Pure.
 
 A gang's throughput on a type is the mean over the nodes that hold all of it, or, where none does, over
-its distributed configurations.
+its distributed configurations. A place on nodes of several types, where a job may still be from another
+policy's plan, says nothing about any of them.
 """
 
 from collections.abc import Sequence
@@ -21,11 +22,11 @@ class Speeds:
         """`type_of`: by node of `wanted`."""
         self.types = tuple(sorted(set(type_of)))
         self._wanted, self._estimates = wanted, estimates
-        self._known = estimates.throughput > 0
         self._kinds: Ints = np.array([self.types.index(name) for name in type_of], dtype=np.int32)
         """by node"""
         self._kind: Ints = self._kinds[wanted.node[wanted.start[:-1]]]
-        """by configuration"""
+        """by configuration, of its first node"""
+        self._known = (estimates.throughput > 0) & ~self._mixed()
         self._split = np.diff(wanted.start) > 1
         whole, split = self._means(~self._split), self._means(self._split)
         self.by_type: Floats = np.where(whole > 0, whole, split)
@@ -59,6 +60,14 @@ class Speeds:
 
     def _estimate(self, row: int) -> tuple[float, Layer]:
         return float(self._estimates.throughput[row]), self._estimates.layer_at(row)
+
+    def _mixed(self) -> Flags:
+        """The configurations on nodes of several types."""
+        if not len(self._wanted):
+            return np.zeros(0, dtype=np.bool_)
+        other = self._kinds[self._wanted.node] != np.repeat(self._kind, np.diff(self._wanted.start))
+        mixed: Flags = np.logical_or.reduceat(other, self._wanted.start[:-1])
+        return mixed
 
     def _means(self, wanted: Flags) -> Floats:
         shape = (len(self._wanted.jobs), len(self.types))

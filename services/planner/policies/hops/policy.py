@@ -28,7 +28,7 @@ from services.planner.policies.contract.configurations import (
 )
 from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of
 from services.planner.policies.kit.window import adjusted, service_window
@@ -132,13 +132,16 @@ class Hops:
     def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
         """Whom this plan could serve, the most urgent first.
 
-        In a fragment plan, jobs without any configuration on the idle GPUs are not in it: a few of them at
-        the head would fill the window and keep the GPUs from all others (docs/adr/0007).
+        Jobs without any configuration are not in it: a few of them at the head would fill the window and
+        keep the GPUs from all others (docs/adr/0007). In a fragment plan those are the ones that the idle
+        GPUs are too few for, in a first plan those that only several types together have GPUs for.
         """
         queue = [job for job, _ in ranks]
+        threshold = self._options.sensitivity_threshold
         if view.kind == PlanKind.FRAGMENT:
-            return placeable(queue, view.nodes, self._options.sensitivity_threshold)
-        return queue
+            return placeable(queue, view.nodes, threshold)
+        fitting = {job.job_id for job in placeable(queue, [*map(_emptied, view.nodes)], threshold)}
+        return [job for job in queue if job.job_id in fitting or job.present is not None]
 
     def _window(self, view: View, queue: Sequence[ViewJob]) -> list[ViewJob]:
         """The jobs of this plan, in the order of the queue."""
@@ -251,6 +254,10 @@ def _standing(priority: float, gain: float, stay: float) -> Standing:
     """NaN is nothing."""
     known = [None if math.isnan(one) else one for one in (gain, stay)]
     return Standing(priority=priority, gain=known[0], stay=known[1])
+
+
+def _emptied(node: ViewNode) -> ViewNode:
+    return node if node.idle == node.gpus else msgspec.structs.replace(node, idle=node.gpus)
 
 
 def _left(

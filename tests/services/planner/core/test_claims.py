@@ -12,6 +12,7 @@ from services.planner.core.viewing import idle_gpus, view_of, waiting
 from services.planner.policies.contract.view import ViewJob
 from services.planner.solver.effort import Effort
 from tests.fact_builders import (
+    K80,
     cancelled,
     completed,
     config,
@@ -129,6 +130,24 @@ def test_attained_service_is_gpus_times_time_by_placement() -> None:
     fold(state, preempted(at=60.0))
     later = seen(state, 100.0)
     assert (later.attained_gpu_s, later.received_s, later.restarts) == (100.0, {"v100": 50.0}, 1)
+
+
+def test_time_on_several_types_is_credited_by_their_shares_of_the_gang() -> None:
+    """Three GPUs, one of them a K80, for 30 s and then for 60 s."""
+    both = config(node_1=2, node_2=1)
+    state = after(
+        joined(),
+        joined("node-2", gpu_type=K80),
+        *in_queue(demand=(3,)),
+        plan(placement(on=both)),
+        *(worker_started(node_id=node, at=10.0) for node in ("node-1", "node-2")),
+        started(at=10.0, on=both),
+    )
+    assert seen(state, 40.0).received_s == pytest.approx({"k80": 10.0, "v100": 20.0})
+    fold(state, preempted(at=70.0))
+    later = seen(state, 100.0)
+    assert later.received_s == pytest.approx({"k80": 20.0, "v100": 40.0})
+    assert sum(later.received_s.values()) * 3 == pytest.approx(later.attained_gpu_s)
 
 
 def test_progress_is_what_was_reported_and_from_then_on_estimated() -> None:

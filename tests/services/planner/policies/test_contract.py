@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.ids import JobId
 from schemas.placement import Gang, Lockstep, Relaxed
-from schemas.plans import Layer, Standing, Waiting
+from schemas.plans import Layer, PlanKind, Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left, fault
 from services.planner.policies.contract.view import View
 from services.planner.solver import BACKENDS, solving_from_now
@@ -17,6 +17,7 @@ from services.planner.solver.problem import Problem, Solution
 from services.planner.work.registry import Registry, UnfitPolicy, names
 from services.planner.work.steps import Decide, decided_by
 from tests.services.planner.planner_builders import (
+    FAST,
     SLOW,
     decide,
     job,
@@ -161,6 +162,22 @@ def test_it_is_asked_again_later_or_not_at_all(policy: str, seen: View) -> None:
 @limits(max_examples=6, deadline=None)
 def test_a_silent_estimator_breaks_nothing(policy: str, seen: View) -> None:
     assert fault(seen, decide(policy, seen, estimator=silent)) is None
+
+
+@every_policy
+@pytest.mark.parametrize("kind", list(PlanKind))
+def test_a_job_that_only_several_types_together_can_hold_keeps_nobody_waiting(
+    policy: str, kind: PlanKind
+) -> None:
+    """It came first and waited longest; whoever never mixes says that it has no configuration."""
+    wide = job("wide", (5,), gpu_types=(FAST, SLOW), wait_s=9_000.0, age_s=10.0)
+    others = [job(f"j{index}", (2,), gpu_types=(FAST, SLOW), submitted_at=1.0 + index) for index in range(4)]
+    cluster = [node(name, 4, gpus=4, gpu_type=kind) for name, kind in (("a0", FAST), ("b0", SLOW))]
+    decision = decide(policy, view([wide, *others], cluster, kind=kind))
+    assert fault(view([wide, *others], cluster, kind=kind), decision) is None
+    if any(one.job_id == wide.job_id for one in decision.choices):
+        return
+    assert {left.job_id: left.reason for left in decision.left} == {wide.job_id: Waiting.NO_CONFIGURATION}
 
 
 def choice(name: str, **place: int) -> Choice:

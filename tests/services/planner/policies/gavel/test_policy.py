@@ -116,6 +116,26 @@ def test_time_goes_where_it_counts_most() -> None:
         seen = after(seen, decision)
 
 
+@pytest.mark.parametrize("policy", VARIANTS)
+def test_a_place_on_several_types_says_nothing_about_any_of_them(policy: str) -> None:
+    """Another policy put it on both types, where it is a thousand times slower than on either."""
+    cluster = (*small(2), *small(2, gpu_type=SLOW))
+    spread = present(a0=1, b0=1)
+    there = job("j0", (2,), gpu_types=BOTH, present=spread)
+
+    def slow_where_mixed(wanted: Configurations) -> Estimated:
+        mixed = [wanted.at(row) == spread.gang.configuration for row in range(len(wanted))]
+        even = twofold(wanted)
+        return Estimated(
+            throughput=np.where(mixed, even.throughput / 1000, even.throughput), layer=even.layer
+        )
+
+    decision = decide(policy, view([there], cluster), estimator=slow_where_mixed)
+    [choice] = decision.choices
+    assert choice.gang.nodes in [("a0",), ("b0",)]
+    assert choice.throughput == (40.0 if choice.gang.nodes == ("a0",) else 20.0)
+
+
 def test_shares_are_kept_between_resets_and_computed_anew_after_them() -> None:
     seen = view(jobs(2), small(1))
     first = decide(GAVEL, seen)
