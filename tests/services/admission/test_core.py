@@ -50,6 +50,13 @@ def test_an_accepted_job_is_published_with_every_choice_made() -> None:
     assert fact.spec.gpu_types == ("k80", "v100")
 
 
+def test_a_job_that_only_all_types_together_can_hold_is_accepted() -> None:
+    driver = Driver(nodes=(node("a", "v100", 8), node("b", "k80", 4)))
+    assert isinstance(driver.submit(gpus=[12, 16]), Submitted)
+    refused = problem(driver.submit(gpus=[12, 16], gpu_types=["v100"]))
+    assert refused.detail.endswith("at least 12 GPUs; the cluster has 8 of v100")
+
+
 @pytest.mark.parametrize(
     ("job", "field"),
     [
@@ -57,7 +64,7 @@ def test_an_accepted_job_is_published_with_every_choice_made() -> None:
         ({"gpus": [1, 5_000]}, "$.gpus[1]"),
         ({"gpus": {"min": 1, "max": 5_000}}, "$.gpus.max"),
         ({"gpus": {"min": 4, "max": 2}}, "$.gpus.max"),
-        ({"gpus": [12, 16]}, "$.gpus"),
+        ({"gpus": [13, 16]}, "$.gpus"),
         ({"gpus": [6], "gpu_types": ["k80"]}, "$.gpus"),
         ({"gpu_types": ["v100", "h100"]}, "$.gpu_types[1]"),
         ({"samples": None}, "$.samples"),
