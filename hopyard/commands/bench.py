@@ -163,7 +163,7 @@ def bench(
     $ hopyard bench page
     $ hopyard bench simulation --scenario philly.yaml --jobs 1000,10000
     """
-    from hopyard.lab.bench.solver import Trials  # noqa: PLC0415 - brings numpy
+    from hopyard.lab.bench.planning.solver import Trials  # noqa: PLC0415 - brings numpy
     from hopyard.lab.bench.suite import report  # noqa: PLC0415 - brings every service
     from hopyard.lab.bench.tables import report_table  # noqa: PLC0415 - as above
 
@@ -228,7 +228,7 @@ def _known(text: str) -> tuple[str, ...]:
 
 
 def _known_classes(text: str) -> tuple[str, ...]:
-    from hopyard.lab.bench.zoo import CLASSES  # noqa: PLC0415 - brings numpy
+    from hopyard.lab.bench.planning.zoo import CLASSES  # noqa: PLC0415 - brings numpy
 
     if text == EVERY_CLASS:
         return tuple(CLASSES)

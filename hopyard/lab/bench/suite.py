@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import Interrupted
-from hopyard.lab.bench import dispatch, latency, restart, submissions
-from hopyard.lab.bench.classes import PATIENCE, QUICK, Classes, classes
 from hopyard.lab.bench.figures import Benchmark, BenchReport
 from hopyard.lab.bench.growth import Growth, growth
 from hopyard.lab.bench.machine import machine_facts
-from hopyard.lab.bench.policies import policies
+from hopyard.lab.bench.planning.classes import PATIENCE, QUICK, Classes, classes
+from hopyard.lab.bench.planning.policies import policies
+from hopyard.lab.bench.planning.solver import OURS, Trials, solver
 from hopyard.lab.bench.simulation import simulation
-from hopyard.lab.bench.solver import OURS, Trials, solver
+from hopyard.lab.bench.stack import dispatch, latency, restart, submissions
 from hopyard.local.processes import Say
 from hopyard.local.signals import run_until_stopped
 

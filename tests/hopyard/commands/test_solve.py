@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hopyard.commands.solve import Backend
-from hopyard.lab.bench.instances import Shape, instance
+from hopyard.lab.bench.planning.instances import Shape, instance
 from services.planner.solver import BACKENDS
 from services.planner.solver.files import write_problem
 from tests.hopyard.cli_line import Ran, command_line

@@ -14,10 +14,10 @@ from selenium.webdriver import Chrome
 
 from hopyard.failures import Failure
 from hopyard.lab.bench.figures import Benchmark, Reading, count, quantile, seconds
-from hopyard.lab.bench.history import EVERY_S, history, life
 from hopyard.lab.bench.page.chromium import PROGRAMS, browser, complaints, found, js, until
-from hopyard.lab.bench.restart import PATIENCE
-from hopyard.lab.bench.services import address, begin, bus_to, nats_server, store_log
+from hopyard.lab.bench.stack.history import EVERY_S, history, life
+from hopyard.lab.bench.stack.restart import PATIENCE
+from hopyard.lab.bench.stack.services import address, begin, bus_to, nats_server, store_log
 from hopyard.local.stack import StackSpec
 from schemas.base import Event
 from schemas.cluster import ClusterFile, GpuTypeFile, Node, NodeGroup

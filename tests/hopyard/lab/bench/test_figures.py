@@ -5,7 +5,7 @@ import pytest
 from hopyard.commands.bench import Subject
 from hopyard.lab.bench.figures import quantile, spread
 from hopyard.lab.bench.machine import machine_facts
-from hopyard.lab.bench.services import numbers
+from hopyard.lab.bench.stack.services import numbers
 from hopyard.lab.bench.suite import BENCHMARKS
 from hopyard.lab.bench.tables import shown
 

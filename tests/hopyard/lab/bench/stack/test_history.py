@@ -1,4 +1,4 @@
-from hopyard.lab.bench.history import FACTS_PER_JOB, end_s, history, life
+from hopyard.lab.bench.stack.history import FACTS_PER_JOB, end_s, history, life
 from loadgen.scenarios import load_cluster
 from schemas.events import JobCompleted
 from shared.domain.audit import audit

@@ -1,6 +1,6 @@
 from collections.abc import AsyncIterator
 
-from hopyard.lab.bench.latency import Watch, figures
+from hopyard.lab.bench.stack.latency import Watch, figures
 from schemas.events import JobQueued, JobStarted
 from shared.runtime.bus.contract import Record
 from tests.fact_builders import JOB, PLACE, placement, plan, queued, start_ordered, started, submitted

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from hopyard.lab.bench.instances import Shape, instance
-from hopyard.lab.bench.solver import COLUMNS, Trials, solver
-from hopyard.lab.bench.solving import tried
+from hopyard.lab.bench.planning.instances import Shape, instance
+from hopyard.lab.bench.planning.solver import COLUMNS, Trials, solver
+from hopyard.lab.bench.planning.solving import tried
 from schemas.plans import PlanKind
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort

@@ -14,8 +14,8 @@ from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.failures import Failure
 from hopyard.lab.bench.figures import Benchmark, rate, spread
-from hopyard.lab.bench.history import WORKLOAD
-from hopyard.lab.bench.services import Life, address, begin, bus_to, nats_server
+from hopyard.lab.bench.stack.history import WORKLOAD
+from hopyard.lab.bench.stack.services import Life, address, begin, bus_to, nats_server
 from hopyard.local.stack import SERVICES, StackSpec
 from loadgen.scenarios import load_cluster
 from schemas.events import JobSubmitted

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hopyard.lab.bench.classes import COLUMNS, Classes, classes
-from hopyard.lab.bench.solving import OURS, Attempt, tried
-from hopyard.lab.bench.zoo import CLASSES, specimen
+from hopyard.lab.bench.planning.classes import COLUMNS, Classes, classes
+from hopyard.lab.bench.planning.solving import OURS, Attempt, tried
+from hopyard.lab.bench.planning.zoo import CLASSES, specimen
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort
 from services.planner.solver.files import write_problem

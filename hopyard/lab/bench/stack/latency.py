@@ -13,8 +13,8 @@ from pathlib import Path
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.lab.bench.figures import Benchmark, Reading, spread
-from hopyard.lab.bench.history import WORKLOAD, end_s, history
-from hopyard.lab.bench.services import bus_to, store_log
+from hopyard.lab.bench.stack.history import WORKLOAD, end_s, history
+from hopyard.lab.bench.stack.services import bus_to, store_log
 from hopyard.local.processes import Say
 from hopyard.local.stack import SERVICES, StackSpec, running_stack, settings_of
 from loadgen.scenarios import load_cluster

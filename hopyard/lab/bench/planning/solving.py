@@ -1,8 +1,8 @@
 """One solve in a process of its own: what it came to, when it knew what, how much memory at most.
 
-`python -m hopyard.lab.bench.solving FILE BACKEND GAP LIMIT_S` solves what `hopyard solve FILE` solves, prints
-an `Attempt` as JSON and ends at once, with whatever the solver has left running. Seconds are of CPU, of all
-threads and without imports: those of the wall clock say little where other processes share the cores.
+`python -m hopyard.lab.bench.planning.solving FILE BACKEND GAP LIMIT_S` solves what `hopyard solve FILE`
+solves, prints an `Attempt` as JSON and ends at once, with whatever the solver has left running. Seconds are
+of CPU, of all threads and without imports: those of the wall clock say little where others share the cores.
 
 Other back ends are not spared a search by our greedy plan, as they are in `search.drive`: they are given it
 to begin with, and prove what they find.

@@ -12,8 +12,8 @@ from statistics import median
 import msgspec
 
 from hopyard.lab.bench.figures import Benchmark, Grid
-from hopyard.lab.bench.instances import Shape, instance
-from hopyard.lab.bench.solving import Attempt, tried
+from hopyard.lab.bench.planning.instances import Shape, instance
+from hopyard.lab.bench.planning.solving import Attempt, tried
 from hopyard.local.processes import Say
 from schemas.plans import PlanKind, Stage
 from services.planner.solver import MODULES

@@ -12,8 +12,8 @@ from statistics import median
 import msgspec
 
 from hopyard.lab.bench.figures import Benchmark, Grid
-from hopyard.lab.bench.instances import Scene, Shape
-from hopyard.lab.bench.rounds import STEPS, after, opening
+from hopyard.lab.bench.planning.instances import Scene, Shape
+from hopyard.lab.bench.planning.rounds import STEPS, after, opening
 from hopyard.local.processes import Say
 from schemas.settings import Settings
 from services.planner.core.keeping import kept

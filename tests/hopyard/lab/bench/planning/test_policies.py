@@ -2,9 +2,9 @@
 
 import msgspec
 
-from hopyard.lab.bench.instances import Scene, Shape
-from hopyard.lab.bench.policies import COLUMNS, played, policies
-from hopyard.lab.bench.rounds import STEPS, after, opening
+from hopyard.lab.bench.planning.instances import Scene, Shape
+from hopyard.lab.bench.planning.policies import COLUMNS, played, policies
+from hopyard.lab.bench.planning.rounds import STEPS, after, opening
 from schemas.settings import Settings
 from services.planner.core.keeping import kept
 from services.planner.policies.gavel.policy import GavelOptions

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from hopyard.lab.bench.instances import Scene, running
+from hopyard.lab.bench.planning.instances import Scene, running
 from schemas.ids import GpuType, NodeId
 from schemas.plans import PlanKind
 from schemas.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from hopyard.lab.bench.figures import Benchmark, rate, spread
-from hopyard.lab.bench.services import bus_to, nats_server
+from hopyard.lab.bench.stack.services import bus_to, nats_server
 from schemas.base import Event
 from schemas.events import JobCancelled
 from schemas.ids import JobId

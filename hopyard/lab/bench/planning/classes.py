@@ -15,8 +15,8 @@ from statistics import median
 import msgspec
 
 from hopyard.lab.bench.figures import Benchmark, Grid
-from hopyard.lab.bench.solving import OURS, Attempt, tried
-from hopyard.lab.bench.zoo import CLASSES, specimen
+from hopyard.lab.bench.planning.solving import OURS, Attempt, tried
+from hopyard.lab.bench.planning.zoo import CLASSES, specimen
 from hopyard.local.processes import Say
 from schemas.plans import Stage
 from services.planner.solver.files import write_problem

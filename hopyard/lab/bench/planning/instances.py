@@ -16,7 +16,7 @@ from collections import Counter
 
 import msgspec
 
-from hopyard.lab.bench.speeds import WorldSpeeds
+from hopyard.lab.bench.planning.speeds import WorldSpeeds
 from loadgen.draws import generator
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from schemas.cluster import Node
