@@ -126,6 +126,19 @@ class Mix(File, frozen=True, kw_only=True):
         return next((e for e in self.jobs if (e.model, e.dataset) == (model, dataset)), None)
 
 
+class Speeds(File, frozen=True, kw_only=True):
+    """How fast a model trains, as measured: what the world `table` goes by."""
+
+    model: Title
+    dataset: Title
+    parameters: Positive
+    rates: Annotated[dict[GpuType, Positive], Meta(min_length=1)]
+    """samples/s of one GPU alone"""
+    profile_error: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """by what share of itself a rate that profiling shows is off at most, drawn for each profile"""
+    source: str = ""
+
+
 class CatalogueFile(File, frozen=True, kw_only=True):
     """Entries beside those that ship with the product; one of a known name replaces it."""
 
@@ -138,6 +151,8 @@ class CatalogueFile(File, frozen=True, kw_only=True):
     """by the server that a cluster file names"""
     mixes: dict[Title, Mix] = msgspec.field(default_factory=dict)
     """by the name that a scenario's workload gives"""
+    speeds: list[Speeds] = msgspec.field(default_factory=list)
+    """of the world `table`; one of the same model and data set replaces it"""
 
 
 NOTHING_MORE = CatalogueFile()

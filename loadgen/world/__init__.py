@@ -7,10 +7,11 @@ latency and saturate slowly; every iteration has noise. Parameters come from `lo
 
 from loadgen.world.emulated import EmulatedWorld
 from loadgen.world.learnt import LearntWorld
+from loadgen.world.table import TableWorld
 from schemas.catalogue import CatalogueFile
 from schemas.settings import Settings
 
-__all__ = ["EmulatedWorld", "LearntWorld", "emulated", "learnt"]
+__all__ = ["EmulatedWorld", "LearntWorld", "TableWorld", "emulated", "learnt", "table"]
 
 
 def emulated(settings: Settings, catalogue: CatalogueFile) -> EmulatedWorld:
@@ -21,3 +22,8 @@ def emulated(settings: Settings, catalogue: CatalogueFile) -> EmulatedWorld:
 def learnt(settings: Settings, catalogue: CatalogueFile) -> LearntWorld:  # noqa: ARG001 - it knows what was measured
     """A `WorldFactory`: of the file that the setting `learnt_from` names. Raises InvalidFile."""
     return LearntWorld.of_file(settings.learnt_from, seed=settings.seed)
+
+
+def table(settings: Settings, catalogue: CatalogueFile) -> TableWorld:
+    """A `WorldFactory`: of the speeds in the catalogue. Raises InvalidCatalogue."""
+    return TableWorld(settings.seed, catalogue)

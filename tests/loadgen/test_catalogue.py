@@ -56,8 +56,8 @@ def test_every_shipped_cluster_is_made_of_known_gpus_and_servers() -> None:
     ("model", "dataset", "gpu_type", "measured"),
     [
         ("resnet18", "tiny-imagenet", "t4", 275),
-        ("resnet18", "tiny-imagenet", "v100", 884),
-        ("vgg19", "cifar10", "t4", 644),
+        ("resnet18", "tiny-imagenet", "v100", 644),
+        ("vgg19", "cifar10", "t4", 884),
         ("vgg19", "cifar10", "v100", 1754),
     ],
 )
@@ -68,7 +68,7 @@ def test_reference_speeds_are_near_those_that_jps_measured(
         KNOWN.models[model, dataset], cluster(gpu_type, server="compute-canada"), KNOWN
     )
 
-    assert rate == pytest.approx(measured, rel=0.25)
+    assert rate == pytest.approx(measured, rel=0.2)
 
 
 def test_a_model_is_measured_only_on_gpus_that_hold_it() -> None:

@@ -1,0 +1,102 @@
+"""A world of measured speeds, as the simulator of JPS has it: nothing is computed from GPUs and models.
+
+    iteration = max over GPUs of (samples taken / samples a second) + l_c · B / Π        (JPS, eq. 2, 3, 7)
+    l_c = 2 (K − 1) / K · gradients / r                                                  (JPS, eq. 6)
+
+with B samples in an iteration, Π in an epoch, K GPUs, and r the rate of the slowest link between two of
+them. The paper charges one exchange an epoch (law `epoch`), not one an iteration as real training has it. A
+cluster file gives the bandwidth of an all-reduce, which is r / 2.
+"""
+
+from collections.abc import Sequence
+
+from loadgen.draws import generator
+from schemas.calibration import Ring
+from schemas.catalogue import CatalogueFile, Speeds
+from schemas.cluster import Node
+from schemas.jobs import JobSpec, Workload
+from schemas.measurements import Measured, Stretch
+from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
+from services.agent.work.world import DoesNotFit
+from shared.domain import gangs
+from shared.domain.catalogue import InvalidCatalogue
+from shared.domain.iteration import BYTES_PER_PARAMETER
+
+FORWARD_SHARE = 1.0 / 3.0
+"""of an iteration without an exchange: a backward pass does twice the work"""
+
+
+class TableWorld:
+    """Implements `services.agent.work.world.World`. What runs has no noise."""
+
+    modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
+
+    def __init__(self, seed: int, catalogue: CatalogueFile) -> None:
+        """`seed`: of the errors of profiles. Raises InvalidCatalogue: it has no speeds."""
+        if not catalogue.speeds:
+            raise InvalidCatalogue("$.speeds", "the world `table` needs speeds, and there are none")
+        self._seed = seed
+        self._speeds = {(row.model, row.dataset): row for row in catalogue.speeds}
+        self.workloads = tuple(sorted(f"{row.model} on {row.dataset}" for row in catalogue.speeds))
+
+    def stretch(
+        self,
+        spec: JobSpec,
+        nodes: Sequence[Node],
+        gang: Gang,
+        *,
+        key: str,  # noqa: ARG002 - nothing is drawn
+        index: int,  # noqa: ARG002 - as above
+    ) -> Stretch:
+        """Raises DoesNotFit."""
+        speeds, batch_size = self._of(spec.workload), spec.workload.batch_size
+        rates = [_rate(speeds, node) for node in nodes]
+        pairs = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
+        epoch = spec.workload.dataset_samples or spec.samples
+        share = gangs.global_batch(gang, batch_size) / epoch
+        exchange_s = share * exchange_time_s(pairs, BYTES_PER_PARAMETER * speeds.parameters)
+        return Stretch(throughput=gangs.throughput(gang, rates, batch_size, exchange_s), data_s={}, wait_s={})
+
+    def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
+        """Raises DoesNotFit."""
+        speeds = self._of(spec.workload)
+        drawn = generator(self._seed, "profile", key).uniform(-1.0, 1.0)
+        rate = _rate(speeds, node) * (1.0 + speeds.profile_error * drawn)
+        iteration_s = spec.workload.batch_size / rate
+        return Measured(
+            data_s=(0.0,) * iterations,
+            forward_s=(FORWARD_SHARE * iteration_s,) * iterations,
+            backward_s=(iteration_s - FORWARD_SHARE * iteration_s,) * iterations,
+            update_s=(0.0,) * iterations,
+            iteration_s=(iteration_s,) * iterations,
+            parameters=speeds.parameters,
+        )
+
+    def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:  # noqa: ARG002
+        return (exchange_time_s(ring.members, size),) * repeats
+
+    def _of(self, workload: Workload) -> Speeds:
+        try:
+            return self._speeds[workload.model, workload.dataset]
+        except KeyError:
+            known = "; ".join(self.workloads)
+            reason = f"no speeds of {workload.model} on {workload.dataset}; there are those of {known}"
+            raise DoesNotFit(reason) from None
+
+
+def exchange_time_s(members: Sequence[tuple[Node, int]], size: float) -> float:
+    """l_c (6), seconds; `members`: nodes with their GPUs; `size`: of the gradients, bytes."""
+    gpus = sum(count for _, count in members)
+    if len(members) == 1:
+        bandwidth = members[0][0].link_bandwidth
+    else:
+        bandwidth = min(node.network_bandwidth for node, _ in members)
+    return (gpus - 1) / gpus * size / bandwidth
+
+
+def _rate(speeds: Speeds, node: Node) -> float:
+    try:
+        return speeds.rates[node.gpu_type]
+    except KeyError:
+        what = f"{speeds.model} on {speeds.dataset}"
+        raise DoesNotFit(f"no speed of {what} on a {node.gpu_type}") from None
