@@ -32,6 +32,9 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
+JPS = tuple(f"jps-{gpus}" for gpus in (15, 30, 50, 100, 200, 300))
+
+
 def gpu_hours(name: str) -> float:
     scenario = load_scenario(name)
     cluster = cluster_of(scenario)
@@ -42,8 +45,25 @@ def gpu_hours(name: str) -> float:
 
 
 def test_what_ships_is_what_the_papers_name() -> None:
-    assert set(scenario_names()) == {"hops-64", "hops-512", "tiny", "hadar-60", "jps-30"}
-    assert {"hops-64", "hops-512", "hops-1000", "hops-1500", "hops-2048", "hadar-60"} <= set(cluster_names())
+    assert {"hops-64", "hops-512", "tiny", "hadar-60", *JPS} <= set(scenario_names())
+    shipped_clusters = {"hops-64", "hops-512", "hops-1000", "hops-1500", "hops-2048", "hadar-60", *JPS}
+    assert shipped_clusters <= set(cluster_names())
+
+
+@pytest.mark.parametrize("name", JPS)
+def test_scenarios_of_jps_differ_in_their_gpus_alone(name: str) -> None:
+    """Table III: four jobs, any number of GPUs that leaves one for each of the others."""
+    scenario, gpus = load_scenario(name), int(name.removeprefix("jps-"))
+    jobs = [job_spec(arrival.job) for arrival in arrivals(scenario)]
+    types = gpus_by_type(nodes_of(cluster_of(scenario)))
+
+    assert [job.samples for job in jobs] == [1e7, 2e7, 1e7, 5e6]
+    assert {job.demand for job in jobs} == {tuple(range(1, gpus - 2))}
+    assert max(types.values()) - min(types.values()) <= 5
+    assert {node.gpus for node in nodes_of(cluster_of(scenario))} == {5}
+    assert scenario.catalogue == load_scenario("jps-15").catalogue
+    speeds = {(one.model, one.dataset): set(one.rates) for one in scenario.catalogue.speeds}
+    assert all(speeds[job.workload.model, job.workload.dataset] == set(types) for job in jobs)
 
 
 @pytest.mark.parametrize("name", scenario_names())
