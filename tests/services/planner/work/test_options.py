@@ -93,7 +93,7 @@ def test_what_is_written_is_what_the_policy_gets() -> None:
 def test_every_option_has_a_default_and_a_word_on_what_it_means(policy: str) -> None:
     for option in described(options_kind(policy)):
         assert option.doc
-        assert option.default is None or isinstance(option.default, str | float | bool)
+        assert option.default is None or isinstance(option.default, str | float | int | bool)
 
 
 def test_a_variant_is_the_same_policy_with_other_defaults() -> None:

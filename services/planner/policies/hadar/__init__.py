@@ -1,0 +1,1 @@
+"""Hadar (IPDPS '24): payoffs against dual prices, gangs that may mix GPU types, a dynamic program a round."""

@@ -1,0 +1,139 @@
+"""How fast gangs are, by GPU type and number of nodes: what is asked, and what comes back. Pure.
+
+A gang of W GPUs over unlike nodes runs at W · min X, X the pace of one GPU in a gang of W over so many
+nodes. So one row for each type and number of nodes tells the speed of every mixed gang: W GPUs on one
+node of the type, or on a node of the type that is named several times and stands for as many like it. Jobs
+of one workload, with equal types and W, are asked about once.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from schemas.ids import JobId
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import ViewJob, ViewNode
+from services.planner.policies.hadar.jobs import GpusByNode, HadarJob, Paces
+from services.planner.policies.hadar.room import Levels
+from services.planner.solver.problem import NOTHING
+from shared.domain.arrays import Ints
+
+
+class Asker(msgspec.Struct, frozen=True):
+    """A job with its one GPU count, and the place that it may keep."""
+
+    job: ViewJob
+    gpus: int
+    present: GpusByNode
+
+
+class Cell(NamedTuple):
+    kind: int
+    """position of the type"""
+    nodes: int
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What is asked, and where its answers are."""
+
+    configurations: Configurations
+    rows: dict[JobId, dict[Cell, int]]
+    """by job: of the job itself, or of the one that stands for it"""
+    present: dict[JobId, int]
+    """the row of the place that a job has"""
+
+    def paces(self, asker: Asker, estimates: Estimated, kinds: int) -> Paces:
+        """NaN and nothing are 0."""
+        rows = self.rows[asker.job.job_id]
+        most = max((cell.nodes for cell in rows), default=0)
+        found = [[0.0] * most for _ in range(kinds)]
+        for cell, row in rows.items():
+            rate = float(estimates.throughput[row])
+            found[cell.kind][cell.nodes - 1] = rate / asker.gpus if rate > 0 else 0.0
+        return tuple(map(tuple, found))
+
+    def row_of(self, job: HadarJob, place: GpusByNode, levels: Levels) -> int:
+        """The row of the slowest type of a place; NOTHING: nothing was asked about it."""
+        kinds = {levels.kind[node] for node, _ in place}
+        slowest = min(kinds, key=lambda kind: job.paces[kind][len(place) - 1])
+        return self.rows[job.job_id].get(Cell(slowest, len(place)), NOTHING)
+
+
+class _Rows(msgspec.Struct):
+    """Rows in the making."""
+
+    job: list[int] = []
+    start: list[int] = msgspec.field(default_factory=lambda: [0])
+    node: list[int] = []
+    gpus: list[int] = []
+
+    def add(self, job: int, place: Iterable[tuple[int, int]]) -> int:
+        for node, gpus in place:
+            self.node.append(node)
+            self.gpus.append(gpus)
+        self.job.append(job)
+        self.start.append(len(self.node))
+        return len(self.job) - 1
+
+
+def asked(askers: Sequence[Asker], levels: Levels, nodes: Sequence[ViewNode]) -> Asked:
+    rows, made = dict[JobId, dict[Cell, int]](), _Rows()
+    present = dict[JobId, int]()
+    known: dict[tuple[object, ...], dict[Cell, int]] = {}
+    first = _largest_by_type(levels, nodes)
+    for index, asker in enumerate(askers):
+        job = asker.job
+        alike = (job.workload or job.job_id, job.gpu_types, asker.gpus)
+        if alike not in known:
+            known[alike] = {
+                cell: made.add(index, _divided(first[cell.kind], asker.gpus, cell.nodes))
+                for cell in _cells(asker, levels, nodes, first)
+            }
+        rows[job.job_id] = known[alike]
+        if asker.present:
+            present[job.job_id] = made.add(index, asker.present)
+    configurations = Configurations(
+        jobs=tuple(asker.job.job_id for asker in askers),
+        nodes=levels.names,
+        job=_ints(made.job),
+        start=_ints(made.start),
+        node=_ints(made.node),
+        gpus=_ints(made.gpus),
+    )
+    return Asked(configurations, rows, present)
+
+
+def _cells(asker: Asker, levels: Levels, nodes: Sequence[ViewNode], first: Sequence[int]) -> Iterable[Cell]:
+    usable = [kind for kind, name in enumerate(levels.types) if name in asker.job.gpu_types]
+    most = min(asker.gpus, sum(levels.nodes[kind] for kind in usable))
+    for kind in usable:
+        least = 1 if nodes[first[kind]].gpus >= asker.gpus else 2
+        for count in range(least, most + 1):
+            yield Cell(kind, count)
+
+
+def _largest_by_type(levels: Levels, nodes: Sequence[ViewNode]) -> list[int]:
+    """By type, the first of its largest nodes."""
+    of_type: list[list[int]] = [[] for _ in levels.types]
+    for node, kind in enumerate(levels.kind):
+        of_type[kind].append(node)
+    return [max(own, key=lambda node: nodes[node].gpus) for own in of_type]
+
+
+@cache
+def _shares(gpus: int, nodes: int) -> tuple[int, ...]:
+    each, more = divmod(gpus, nodes)
+    return (each + 1,) * more + (each,) * (nodes - more)
+
+
+def _divided(node: int, gpus: int, nodes: int) -> Iterable[tuple[int, int]]:
+    """As evenly as may be, over so many nodes like this one."""
+    return ((node, share) for share in _shares(gpus, nodes))
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int32)

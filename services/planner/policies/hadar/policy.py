@@ -1,0 +1,322 @@
+"""Hadar (IPDPS '24): payoff = utility − price of the GPUs, chosen by a dynamic program every round.
+
+A job of W GPUs may have them of several types on several nodes; all its workers go at the pace of the
+slowest. Only the opening of a round is planned: what comes free within one stays idle until the next.
+
+| name | |
+|---|---|
+| `hadar` | whole utilities at stake, all jobs placed anew |
+| `hadar-literal` | as printed: raw utilities, one place a job, by arrival, running jobs stay |
+| `hadar-delay` | a round's delay at stake; no GPU is left idle beside a job that it could run |
+
+Demand is rigid (`rigid_demand`). `docs/policies/hadar.md` says what the paper leaves open and how that was
+decided.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from schemas.ids import JobId
+from schemas.placement import Gang
+from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.view import Present, View, ViewJob
+from services.planner.policies.hadar.bounds import Knapsack
+from services.planner.policies.hadar.jobs import HadarJob, Paces, delay_at_stake, mean_speed, worth
+from services.planner.policies.hadar.offers import Finder, PricedPlace, Terms
+from services.planner.policies.hadar.options import HadarOptions
+from services.planner.policies.hadar.paces import Asked, Asker, asked
+from services.planner.policies.hadar.prices import dual_prices
+from services.planner.policies.hadar.program import Branch, Chosen, Width, by_payoff, chosen
+from services.planner.policies.hadar.room import FreeGpus, Levels, Sitters
+from services.planner.policies.kit.known_jobs import held
+from services.planner.policies.kit.rigid import rigid
+from services.planner.solver.budget import Budget
+from services.planner.solver.problem import NOTHING, Solve
+
+MEASURES = Measures(
+    priority="payoff a GPU on the GPUs that are free",
+    gain="payoff, utility less the price of the GPUs",
+)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a view comes to before anything is estimated."""
+
+    levels: Levels
+    askers: tuple[Asker, ...]
+    """jobs that the empty cluster has room for"""
+    asked: Asked
+
+
+class Auction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dynamic program is run on."""
+
+    jobs: Mapping[JobId, HadarJob]
+    """those with a known pace"""
+    queue: Sequence[HadarJob]
+    offers: Mapping[JobId, Sequence[PricedPlace]]
+    """to the queue, on the GPUs that are free when the round begins"""
+    room: FreeGpus
+    finder: Finder
+    knapsack: Knapsack
+    kept: Mapping[JobId, Present]
+    """jobs that are not in the queue, and stay"""
+
+
+class Hadar:
+    Options = HadarOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = {Trigger.ROUND: PlanKind.FIRST}
+    sees_staying: ClassVar[bool] = True
+
+    def __init__(self, options: HadarOptions) -> None:
+        self._options = options
+        self._last: tuple[View, Seen] | None = None
+
+    # ---- the contract of a policy
+
+    def wants(self, view: View) -> Configurations:
+        return self._seen(view).asked.configurations
+
+    def decide(
+        self,
+        view: View,
+        wanted: Configurations,
+        estimates: Estimated,
+        solve: Solve,  # noqa: ARG002 - the program here is dynamic
+    ) -> Decision:
+        budget = Budget(seconds=view.effort.budget_s, modelled=view.effort.modelled)
+        seen = self._seen(view)
+        auction = self._auction(view, seen, estimates)
+        answer = self._solved(view, auction, budget)
+        taken = {auction.queue[turn].job_id: offer for turn, offer in answer.offers.items()}
+        given = taken | self._filled(auction, answer)
+        present = {job.job_id: job.present for job in view.jobs}
+        choices = (
+            *(_staying(job_id, present) for job_id, present in auction.kept.items()),
+            *(
+                _choice(seen, auction.jobs[job_id], offer, present[job_id], estimates)
+                for job_id, offer in given.items()
+            ),
+        )
+        return Decision(
+            choices=choices,
+            left=_left(view, seen, auction, {choice.job_id for choice in choices}),
+            stage=_stage(answer, view),
+            objective=answer.value,
+            bound=answer.bound,
+            gap=_gap(answer),
+            solve_s=budget.spent_s,
+            configurations=len(wanted),
+            measures=MEASURES,
+            standings=self._standings(auction, given),
+        )
+
+    # ---- what is seen
+
+    def _seen(self, view: View) -> Seen:
+        """Of the same view as the last time, the same."""
+        if self._last is None or self._last[0] is not view:
+            levels = Levels(view.nodes)
+            askers = tuple(one for job in view.jobs if (one := self._asker(job, levels)) is not None)
+            self._last = view, Seen(levels, askers, asked(askers, levels, view.nodes))
+        return self._last[1]
+
+    def _asker(self, job: ViewJob, levels: Levels) -> Asker | None:
+        """With one of its GPU counts, of those that the types it can run on have together."""
+        usable = sum(
+            gpus for name, gpus in zip(levels.types, levels.gpus, strict=True) if name in job.gpu_types
+        )
+        possible = [gpus for gpus in job.demand if gpus <= usable]
+        if not possible:
+            return None
+        gpus, place = rigid(possible, self._options.rigid_demand), held(job)
+        may_stay = sum(place.values()) == gpus and levels.all_of(place, job.gpu_types)
+        return Asker(job, gpus, levels.place(place) if may_stay else ())
+
+    def _job(self, view: View, seen: Seen, asker: Asker, estimates: Estimated) -> HadarJob | None:
+        """None: nothing is known of its pace."""
+        levels, job = seen.levels, asker.job
+        paces = seen.asked.paces(asker, estimates, len(levels.types))
+        if asker.present and job.present is not None:
+            paces = _with_present(paces, asker, job.present.throughput, levels)
+        speeds = [max(row, default=0.0) for row in paces]
+        if not any(speeds):
+            return None
+        alone = mean_speed(speeds, levels.gpus)
+        return HadarJob(
+            job_id=job.job_id,
+            submitted_at=job.submitted_at,
+            gpus=asker.gpus,
+            elapsed_s=max(view.at - job.submitted_at, 0.0),
+            left=max(job.samples - job.samples_done, 0.0),
+            worth=job.priority * worth(self._options.utility, job.samples, asker.gpus, alone),
+            paces=paces,
+            present=asker.present,
+        )
+
+    # ---- the round
+
+    def _auction(self, view: View, seen: Seen, estimates: Estimated) -> Auction:
+        found = (self._job(view, seen, asker, estimates) for asker in seen.askers)
+        jobs = {job.job_id: job for job in found if job is not None}
+        free, kept = self._kept(view, seen)
+        finder = self._finder(view, seen.levels, list(jobs.values()))
+        rest = [job for job in jobs.values() if job.job_id not in kept]
+        room, nobody = FreeGpus(seen.levels, free), Sitters(len(free))
+        offers = {job.job_id: finder.offers(job, finder.routes(job), room, nobody) for job in rest}
+        queue = sorted(rest, key=lambda job: (self._turn(job, offers), job.submitted_at, job.job_id))
+        return Auction(
+            jobs=jobs,
+            queue=queue,
+            offers=offers,
+            room=room,
+            finder=finder,
+            knapsack=Knapsack(queue, room, finder),
+            kept=kept,
+        )
+
+    def _kept(self, view: View, seen: Seen) -> tuple[list[int], dict[JobId, Present]]:
+        """What is free by node, and who keeps what it has: those that must, else all that run (`waiting`)."""
+        free, kept = [node.idle for node in view.nodes], dict[JobId, Present]()
+        for job in sorted(view.jobs, key=lambda job: not job.stays):
+            stays = job.stays or self._options.requeue == "waiting"
+            if job.present is None or not stays or not seen.levels.all_of(held(job), job.gpu_types):
+                continue
+            place = seen.levels.place(held(job))
+            if all(free[node] >= gpus for node, gpus in place):
+                kept[job.job_id] = job.present
+                for node, gpus in place:
+                    free[node] -= gpus
+        return free, kept
+
+    def _finder(self, view: View, levels: Levels, jobs: Sequence[HadarJob]) -> Finder:
+        options = self._options
+        delay_s = delay_at_stake(options.stake, view.round_s)
+        prices = dual_prices(jobs, levels.gpus, round_s=view.round_s, delay_s=delay_s, top=options.price_top)
+        rows = zip(levels.kind_of, levels.free_of, levels.size_of, strict=True)
+        terms = Terms(
+            round_s=view.round_s,
+            delay_s=delay_s,
+            restart_s=options.restart_s,
+            network_price=options.network_price,
+            to_finish=options.cost_over == "finish",
+            walk=options.walk,
+            every_seat=not options.beam,
+        )
+        return Finder(levels, [prices.at(kind, size - free, size) for kind, free, size in rows], terms)
+
+    def _turn(self, job: HadarJob, offers: Mapping[JobId, Sequence[PricedPlace]]) -> float:
+        """Ascending."""
+        own = offers[job.job_id]
+        return -own[0].payoff / job.gpus if own and self._options.order == "payoff" else 0.0
+
+    def _solved(self, view: View, auction: Auction, budget: Budget) -> Chosen:
+        options = self._options
+        return chosen(
+            auction.queue,
+            auction.room,
+            auction.finder,
+            auction.knapsack,
+            width=Width(beam=options.beam, branches=options.branches),
+            budget=Budget(seconds=0.0) if view.effort.greedy else budget,
+        )
+
+    def _filled(self, auction: Auction, answer: Chosen) -> dict[JobId, PricedPlace]:
+        """With `fill`: who gets what the program left, the largest payoff first, whatever it is."""
+        if not self._options.fill:
+            return {}
+        finder, nobody = auction.finder, Sitters(len(answer.room.by_node))
+        rest = [job for turn, job in enumerate(auction.queue) if turn not in answer.offers]
+        offers = [(job, finder.offers(job, finder.routes(job), answer.room, nobody)) for job in rest]
+        able = sorted(((job, own[0]) for job, own in offers if own), key=lambda item: -item[1].payoff)
+        queue = [job for job, _ in able]
+        branch = by_payoff(queue, Branch(answer.room), finder, at_any_price=True)
+        return {queue[turn].job_id: offer for turn, offer in branch.offers().items()}
+
+    def _standings(self, auction: Auction, taken: Mapping[JobId, PricedPlace]) -> dict[JobId, Standing]:
+        ordered = self._options.order == "payoff"
+        found = {}
+        for job in auction.queue:
+            offers = auction.offers[job.job_id]
+            best = offers[0].payoff if offers else None
+            found[job.job_id] = Standing(
+                priority=best / job.gpus if best is not None and ordered else None,
+                gain=taken[job.job_id].payoff if job.job_id in taken else best,
+                stay=next((offer.payoff for offer in offers if offer.stays), None),
+            )
+        return found
+
+
+def _with_present(paces: Paces, asker: Asker, throughput: float, levels: Levels) -> Paces:
+    """Where nothing else is known of a job's own place, it goes as it was planned to."""
+    count = len(asker.present)
+    width = max([count, *map(len, paces)])
+    rows = [[*row, *(0.0,) * (width - len(row))] for row in paces]
+    for kind in {levels.kind[node] for node, _ in asker.present}:
+        rows[kind][count - 1] = rows[kind][count - 1] or throughput / asker.gpus
+    return tuple(map(tuple, rows))
+
+
+def _staying(job_id: JobId, present: Present) -> Choice:
+    return Choice(job_id=job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
+
+
+def _choice(
+    seen: Seen, job: HadarJob, offer: PricedPlace, present: Present | None, estimates: Estimated
+) -> Choice:
+    """A place that stays is as fast as its own row says, any other as its slowest type."""
+    own = seen.asked.present.get(job.job_id, NOTHING) if offer.stays else NOTHING
+    known = own != NOTHING and estimates.throughput[own] > 0
+    row = own if known else seen.asked.row_of(job, offer.place, seen.levels)
+    if offer.stays and present is not None and (row == NOTHING or not estimates.throughput[row] > 0):
+        return _staying(job.job_id, present)
+    names = seen.levels.names
+    return Choice(
+        job_id=job.job_id,
+        gang=Gang.of({names[node]: gpus for node, gpus in offer.place}),
+        throughput=float(estimates.throughput[row]) if known else offer.rate,
+        layer=estimates.layer_at(row),
+    )
+
+
+def _left(view: View, seen: Seen, auction: Auction, running: Collection[JobId]) -> tuple[Left, ...]:
+    """In the order of the queue, then those that were in none."""
+    waiting = [job.job_id for job in auction.queue if job.job_id not in running]
+    reasons = [_outbid(job_id, auction.offers[job_id]) for job_id in waiting]
+    fitting = {asker.job.job_id for asker in seen.askers}
+    others = [job.job_id for job in view.jobs if job.job_id not in running and job.job_id not in auction.jobs]
+    return (*reasons, *(_unfit(job_id, known=job_id in fitting) for job_id in others))
+
+
+def _outbid(job_id: JobId, offers: Sequence[PricedPlace]) -> Left:
+    if not offers:
+        return Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION)
+    worth = "" if offers[0].payoff > 0 else "GPUs cost more than it is worth to finish sooner"
+    return Left(job_id=job_id, reason=Waiting.OUTWEIGHED, detail=worth)
+
+
+def _unfit(job_id: JobId, *, known: bool) -> Left:
+    return Left(job_id=job_id, reason=Waiting.NO_ESTIMATE if known else Waiting.NO_CONFIGURATION)
+
+
+def _gap(answer: Chosen) -> float:
+    return (answer.bound - answer.value) / answer.bound if answer.bound > 0 else 0.0
+
+
+def _stage(answer: Chosen, view: View) -> Stage:
+    """The bound may prove it as good as optimal."""
+    proven = answer.stage is Stage.INCUMBENT and _gap(answer) <= view.effort.gap
+    return Stage.OPTIMAL if proven else answer.stage
+
+
+# ---- the policies by name
+
+hadar = Hadar
+hadar_literal = variant(Hadar, utility="raw", branches=1, order="arrival", requeue="waiting")
+hadar_delay = variant(Hadar, stake="delay", walk="bottleneck", fill=True)

@@ -1,0 +1,118 @@
+"""Free GPUs, held so that nodes alike are found at once. Pure.
+
+A *level* is all nodes of one type and size with so many free GPUs. Nodes of a level are interchangeable,
+but for those on which a job sits whose turn in the queue is still to come: taking their GPUs may cost it
+its place. Such nodes come last in their level, the one whose job's turn comes latest first.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from schemas.ids import GpuType, NodeId
+from services.planner.policies.contract.view import ViewNode
+from services.planner.policies.hadar.jobs import GpusByNode, HadarJob
+
+NOBODY = 1 << 60
+"""the turn of nobody's: later than all"""
+
+
+class Levels:
+    """What levels a cluster has; they are numbered, level = `base` of the node + its free GPUs."""
+
+    def __init__(self, nodes: Sequence[ViewNode]) -> None:
+        self.names: tuple[NodeId, ...] = tuple(node.node_id for node in nodes)
+        self.position = {name: index for index, name in enumerate(self.names)}
+        self.types: tuple[GpuType, ...] = tuple(sorted({node.gpu_type for node in nodes}))
+        self.kind = [self.types.index(node.gpu_type) for node in nodes]
+        """of each node: the position of its type"""
+        self.gpus = [0] * len(self.types)
+        """of each type, free or not"""
+        self.nodes = [self.kind.count(kind) for kind in range(len(self.types))]
+        """of each type"""
+        self.free_of: list[int] = []
+        """by level: free GPUs of each of its nodes"""
+        self.size_of: list[int] = []
+        """by level: all GPUs of each of its nodes"""
+        self.kind_of: list[int] = []
+        """by level: the position of its nodes' type"""
+        bases: dict[tuple[int, int], int] = {}
+        for kind, size in sorted({(kind, node.gpus) for kind, node in zip(self.kind, nodes, strict=True)}):
+            bases[kind, size] = len(self.free_of)
+            self.free_of += range(size + 1)
+            self.size_of += [size] * (size + 1)
+            self.kind_of += [kind] * (size + 1)
+        self.base = [bases[kind, node.gpus] for kind, node in zip(self.kind, nodes, strict=True)]
+        for kind, node in zip(self.kind, nodes, strict=True):
+            self.gpus[kind] += node.gpus
+
+    def all_of(self, nodes: Iterable[NodeId], types: Collection[GpuType]) -> bool:
+        """Whether they are all there, and of these types."""
+        return all(
+            node in self.position and self.types[self.kind[self.position[node]]] in types for node in nodes
+        )
+
+    def place(self, gpus: Mapping[NodeId, int]) -> GpusByNode:
+        """Raises KeyError for a node that is not there."""
+        return tuple(sorted((self.position[name], count) for name, count in gpus.items()))
+
+
+class FreeGpus:
+    """By node and by level. Never changed: taking some makes another."""
+
+    __slots__ = ("by_level", "by_node", "levels", "total")
+
+    def __init__(self, levels: Levels, free: Sequence[int]) -> None:
+        self.levels = levels
+        self.by_node = list(free)
+        self.total = sum(free)
+        found: list[list[int]] = [[] for _ in levels.free_of]
+        for node, gpus in enumerate(free):
+            found[levels.base[node] + gpus].append(node)
+        self.by_level = [tuple(nodes) for nodes in found]
+
+    def has(self, place: GpusByNode) -> bool:
+        by_node = self.by_node
+        return all([by_node[node] >= gpus for node, gpus in place])  # noqa: C419 - a list is faster
+
+    def without(self, place: GpusByNode) -> "FreeGpus":
+        """There must be room for it."""
+        rest = object.__new__(FreeGpus)
+        rest.levels, rest.total = self.levels, self.total
+        rest.by_node, rest.by_level = self.by_node.copy(), self.by_level.copy()
+        for node, gpus in place:
+            level = self.levels.base[node] + rest.by_node[node]
+            assert self.levels.free_of[level] >= gpus, "GPUs are given once"
+            rest.by_level[level] = tuple([one for one in rest.by_level[level] if one != node])
+            rest.by_level[level - gpus] = (*rest.by_level[level - gpus], node)
+            rest.by_node[node] -= gpus
+            rest.total -= gpus
+        return rest
+
+
+class Sitters:
+    """Which nodes have jobs of the rest of the queue on them, as turns go by."""
+
+    def __init__(self, nodes: int, queue: Sequence[HadarJob] = ()) -> None:
+        self._turns: list[list[int]] = [[] for _ in range(nodes)]
+        for turn in range(len(queue) - 1, -1, -1):
+            for node, _ in queue[turn].present:
+                self._turns[node].append(turn)
+        self.next_turn = [turns[-1] if turns else NOBODY for turns in self._turns]
+        """by node: of the first of its jobs whose turn is still to come"""
+        self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def passed(self, job: HadarJob) -> list[int]:
+        """The next turn is this job's. The nodes on which nobody sits any more."""
+        if job.present:
+            self._known.clear()
+        for node, _ in job.present:
+            self._turns[node].pop()
+            self.next_turn[node] = self._turns[node][-1] if self._turns[node] else NOBODY
+        return [node for node, _ in job.present if self.next_turn[node] == NOBODY]
+
+    def in_order(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
+        """Nodes of a level, the one to take first at the front."""
+        known = self._known.get(nodes)
+        if known is None:
+            turns = self.next_turn
+            known = self._known[nodes] = tuple(sorted(nodes, key=lambda node: (-turns[node], node)))
+        return known
