@@ -57,6 +57,8 @@ def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile
         case PoissonWorkload():
             pass
         case TraceWorkload() as workload:  # a path is meant from where the scenario stands
+            if workload.hours is not None and workload.hours[0] >= workload.hours[1]:
+                raise fault(path, "$.workload.hours", "the first hour is not before the second")
             meant = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
             scenario = msgspec.structs.replace(scenario, workload=meant)
     whole = extended(_with_its_file(scenario, Path(path).parent), catalogue)

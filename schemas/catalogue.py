@@ -108,6 +108,8 @@ class MixEntry(File, frozen=True, kw_only=True):
     """a name in `sizes`"""
     weight: Positive = 1.0
     """relative: how many of the jobs"""
+    gpus_most: Annotated[int, Meta(ge=1)] | None = None
+    """its jobs run on no more GPUs, whatever the class or the trace says"""
 
 
 class Mix(File, frozen=True, kw_only=True):
@@ -121,6 +123,13 @@ class Mix(File, frozen=True, kw_only=True):
 
     def size_of(self, entry: MixEntry) -> SizeClass:
         return self.sizes[entry.size]
+
+    def of_size(self, gpu_hours: float) -> "Mix":
+        """With the entries of one class alone: the lowest that such a job is not too large for."""
+        used = {entry.size for entry in self.jobs}
+        by_most = sorted(used, key=lambda name: self.sizes[name].hours[1])
+        own = next((name for name in by_most if gpu_hours <= self.sizes[name].hours[1]), by_most[-1])
+        return msgspec.structs.replace(self, jobs=[entry for entry in self.jobs if entry.size == own])
 
     def entry(self, model: str, dataset: str) -> MixEntry | None:
         return next((e for e in self.jobs if (e.model, e.dataset) == (model, dataset)), None)

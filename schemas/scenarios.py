@@ -10,6 +10,8 @@ from schemas.catalogue import CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, Name, Positive
 
+HourOfDay = Annotated[int, Meta(ge=0, le=24)]
+
 
 class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="poisson"):
     """`count` jobs drawn from a mix of models, arriving as a Poisson process, or all at once."""
@@ -47,7 +49,18 @@ class TraceWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="
     columns: TraceColumns | None = None
     """for a file of no known format"""
     mix: Name
+    hours: tuple[HourOfDay, HourOfDay] | None = None
+    """only jobs that came between these hours of the day, by the trace's own clock"""
     limit: Annotated[int, Meta(ge=1)] | None = None
+    """only the first so many of them"""
+    sample: Annotated[int, Meta(ge=1)] | None = None
+    """so many of them, drawn by the seed"""
+    longest_gpu_hours: Positive | None = None
+    """a longer job is cut to this"""
+    at_once: bool = False
+    """all jobs are there at time 0"""
+    by_size: bool = False
+    """a job whose model the trace does not name is dealt one of its own class of size"""
     checkpoint_interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0
     """seconds of running between two periodic checkpoints of a job"""
     seed: int = 1

@@ -35,7 +35,12 @@ class ReferenceCache:
             self._rates[model] = reference_throughput(model, self._cluster, self.catalogue)
         return self._rates[model]
 
-    def largest_gang(self, model: Model) -> int:
+    def most_gpus(self, entry: MixEntry) -> int:
+        """That a job of the entry may ask for: of one type that its model fits, at least 1."""
+        most = max(self._largest_gang(self.spec(entry)), 1)
+        return most if entry.gpus_most is None else min(most, entry.gpus_most)
+
+    def _largest_gang(self, model: Model) -> int:
         if model not in self._gangs:
             self._gangs[model] = largest_gang(model, self._cluster, self.catalogue)
         return self._gangs[model]
@@ -64,7 +69,7 @@ def demand(
     mix: Mix, entry: MixEntry, gpu_hours: float, reference: ReferenceCache, random: np.random.Generator
 ) -> list[int]:
     """Some of the GPU counts of the job's class, enough of them that it need not run for ever."""
-    limit = max(reference.largest_gang(reference.spec(entry)), 1)
+    limit = reference.most_gpus(entry)
     size = mix.size_of(entry)
     low, high = (min(bound, limit) for bound in size.gpus)
     fewest, most = (min(bound, high - low + 1) for bound in size.choices)

@@ -89,14 +89,17 @@ def _format(first: str, path: str) -> str:
 def trace_arrivals(
     workload: TraceWorkload, cluster: ClusterFile, seed: int, catalogue: Catalogue | None = None
 ) -> list[Arrival]:
-    """The first `limit` jobs, from the first arrival on. Raises MalformedRow, UnknownMix, FitsNowhere."""
-    mix, reference = mix_named(workload.mix, catalogue), ReferenceCache(cluster, catalogue)
-    jobs = read_trace(workload.path, workload.format, workload.columns).jobs[: workload.limit]
+    """Those that the workload takes, from the first of them on.
+
+    Raises InvalidFile (MalformedRow too), UnknownMix, FitsNowhere.
+    """
+    reference = ReferenceCache(cluster, catalogue)
+    jobs = _taken(workload, seed)
     return [
         Arrival(
-            at_s=job.arrival_s - jobs[0].arrival_s,
+            at_s=0.0 if workload.at_once else job.arrival_s - jobs[0].arrival_s,
             job=msgspec.structs.replace(
-                _assigned(job, index, mix, reference, generator(seed, "trace", job.line)),
+                _assigned(job, index, workload, reference, generator(seed, "trace", job.line)),
                 checkpoint=Checkpoint(interval_s=workload.checkpoint_interval_s),
                 user=job.user[:USER_AT_MOST],
             ),
@@ -105,17 +108,46 @@ def trace_arrivals(
     ]
 
 
+def _taken(workload: TraceWorkload, seed: int) -> list[TraceJob]:
+    """In order of arrival. Raises InvalidFile where there are none, or fewer than are to be drawn."""
+    jobs = [
+        job
+        for job in read_trace(workload.path, workload.format, workload.columns).jobs
+        if workload.hours is None or workload.hours[0] <= _hour(job) < workload.hours[1]
+    ][: workload.limit]
+    wanted = workload.sample or 1
+    if len(jobs) < wanted:
+        between = "" if workload.hours is None else " between hours {} and {}".format(*workload.hours)
+        raise InvalidFile(workload.path, None, None, f"has {len(jobs)} jobs{between}, {wanted} are wanted")
+    if workload.sample is None:
+        return jobs
+    which = generator(seed, "trace-sample").choice(len(jobs), workload.sample, replace=False)
+    return [jobs[index] for index in sorted(which.tolist())]
+
+
+def _hour(job: TraceJob) -> float:
+    return job.arrival_s / HOUR_S % 24.0
+
+
 def _assigned(
-    job: TraceJob, index: int, mix: Mix, reference: ReferenceCache, random: np.random.Generator
+    job: TraceJob,
+    index: int,
+    workload: TraceWorkload,
+    reference: ReferenceCache,
+    random: np.random.Generator,
 ) -> JobFile:
+    mix = mix_named(workload.mix, reference.catalogue)
     place, position = random.random(2).tolist()
-    entry = _meant(job, mix) or dealt(mix, place)
     hours = _gpu_hours(job, reference)
+    if hours is not None and workload.longest_gpu_hours is not None:
+        hours = min(hours, workload.longest_gpu_hours)
+    among = mix.of_size(hours) if workload.by_size and hours is not None else mix
+    entry = _meant(job, mix) or dealt(among, place)
     if hours is None:
         hours = float(gpu_hours([mix.size_of(entry)], np.array([position]), None)[0])
     # More GPUs than the cluster has of a type that will do: the job keeps its work and runs on fewer.
     model = reference.spec(entry)
-    gpus = min(job.gpus, max(reference.largest_gang(model), 1))
+    gpus = min(job.gpus, reference.most_gpus(entry))
     return job_file(named(model, index), model, gpu_hours=hours, gpus=[gpus], reference=reference)
 
 

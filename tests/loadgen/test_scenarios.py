@@ -1,5 +1,6 @@
 """Scenarios: all that ship make sense; a fault in a user's own is named by file, line and field."""
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -35,17 +36,17 @@ def written(folder: Path, text: str) -> Path:
 JPS = tuple(f"jps-{gpus}" for gpus in (15, 30, 50, 100, 200, 300))
 
 
-def gpu_hours(name: str) -> float:
+def gpu_hours(name: str, seed: int | None = None) -> float:
     scenario = load_scenario(name)
     cluster = cluster_of(scenario)
-    jobs = [job_spec(arrival.job) for arrival in arrivals(scenario)]
+    jobs = [job_spec(arrival.job) for arrival in arrivals(scenario, seed)]
     known = shipped()
     rates = [reference_throughput(known.model_of(job.workload), cluster, known) for job in jobs]
     return sum(job.samples / rate for job, rate in zip(jobs, rates, strict=True)) / 3600
 
 
 def test_what_ships_is_what_the_papers_name() -> None:
-    assert {"hops-64", "hops-512", "tiny", "hadar-60", *JPS} <= set(scenario_names())
+    assert {"hops-64", "hops-512", "tiny", "hadar-60", "hadar-60-uniform", *JPS} <= set(scenario_names())
     shipped_clusters = {"hops-64", "hops-512", "hops-1000", "hops-1500", "hops-2048", "hadar-60", *JPS}
     assert shipped_clusters <= set(cluster_names())
 
@@ -101,6 +102,27 @@ def test_hops_64_is_as_the_paper_describes_it() -> None:
 def test_hops_512_stays_below_the_work_that_the_papers_makespan_bounds() -> None:
     assert len(arrivals(load_scenario("hops-512"))) == 500
     assert gpu_hours("hops-512") / 500 <= 10.7
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_hadar_60_has_sizes_that_the_paper_s_40_hours_have_room_for(seed: int) -> None:
+    """480 jobs on 60 GPUs: 5 GPU-hours a job; classes drawn uniformly have five times that."""
+    drawn = arrivals(load_scenario("hadar-60"), seed)
+    assert len(drawn) == 480
+    assert {job.at_s for job in drawn} == {0.0}
+    models = Counter(job.job.workload.model for job in drawn)
+    assert models["resnet18"] == pytest.approx(0.78 * 480, abs=30)
+    assert all(job.job.gpus == [1] for job in drawn if job.job.workload.model == "cyclegan")
+    assert 2.0 < gpu_hours("hadar-60", seed) / 480 < 5.0
+    assert gpu_hours("hadar-60-uniform", seed) / 480 > 20.0
+
+
+def test_hours_that_end_before_they_begin_are_a_fault(tmp_path: Path) -> None:
+    traced = "trace\n  hours: [9, 3]"
+    text = OWN.replace("poisson", traced).replace("count: 3", "path: jobs.csv")
+    text = text.replace("  rate_per_hour: 1\n", "")
+    with pytest.raises(InvalidFile, match=r"own\.yaml:5: \$\.workload\.hours: the first hour is not before"):
+        load_scenario(written(tmp_path, text))
 
 
 def test_the_callers_seed_wins_over_the_workloads() -> None:

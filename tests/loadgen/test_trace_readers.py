@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,86 @@ def test_a_job_larger_than_the_cluster_keeps_its_work_on_fewer_gpus(tmp_path: Pa
 
     assert job.job.gpus in ([16], [32])
     assert job.job.samples == same.job.samples
+
+
+# ---- which jobs of a trace
+
+
+def taken(path: str, seed: int = 1, **fields: Any) -> list[Arrival]:  # noqa: ANN401 - any field
+    workload = TraceWorkload(**{"path": path, "mix": "hadar-table-2"} | fields)
+    return trace_arrivals(workload, load_cluster("hadar-60"), seed)
+
+
+def daily(folder: Path) -> str:
+    """A job at each hour of two days, of as many minutes on one GPU."""
+    rows = (
+        f"2017-10-{day:02d} {hour:02d}:30:00,{60 * hour + 60},1,0,vc\n"
+        for day in (9, 10)
+        for hour in range(24)
+    )
+    return planted(folder, PHILLY + "".join(rows))
+
+
+def test_only_jobs_of_some_hours_of_the_day_are_taken(tmp_path: Path) -> None:
+    found = taken(daily(tmp_path), hours=(3, 10))
+    assert [job.at_s / 3600 for job in found] == [*range(7), *range(24, 31)]
+    assert len(taken(daily(tmp_path), hours=(0, 24))) == 48
+
+
+def test_some_are_drawn_by_the_seed_and_come_in_their_order(tmp_path: Path) -> None:
+    path = daily(tmp_path)
+    drawn = taken(path, sample=12)
+    assert len({job.at_s for job in drawn}) == 12
+    assert [job.at_s for job in drawn] == sorted(job.at_s for job in drawn)
+    assert taken(path, sample=12) == drawn
+    assert taken(path, sample=12, seed=2) != drawn
+
+
+def test_more_than_there_are_cannot_be_drawn(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="has 14 jobs between hours 3 and 10, 15 are wanted"):
+        taken(daily(tmp_path), hours=(3, 10), sample=15)
+    early = planted(tmp_path, PHILLY + "2017-10-09 01:00:00,60,1,0,vc\n")
+    with pytest.raises(InvalidFile, match="has 0 jobs between hours 3 and 10, 1 are wanted"):
+        taken(early, hours=(3, 10))
+
+
+def test_all_may_be_there_at_once(tmp_path: Path) -> None:
+    assert {job.at_s for job in taken(daily(tmp_path), at_once=True)} == {0.0}
+
+
+def test_a_long_job_is_cut(tmp_path: Path) -> None:
+    rows = "".join(f"2017-10-09 07:01:55,{3600 * hours},2,0,vc\n" for hours in (40, 100))
+    (whole, long), (same, cut) = (
+        taken(planted(tmp_path, PHILLY + rows), by_size=True, longest_gpu_hours=most)
+        for most in (None, 100.0)
+    )
+    assert same == whole
+    assert (long.job.samples or 0.0) == pytest.approx(2 * (cut.job.samples or 0.0))
+
+
+@pytest.mark.parametrize(
+    ("gpu_hours", "models"),
+    [
+        (0.01, {"resnet18"}),
+        (0.9, {"resnet18"}),
+        (1.5, {"cyclegan"}),
+        (20.0, {"lstm", "transformer"}),
+        (55.0, {"resnet50"}),
+        (800.0, {"resnet50"}),
+    ],
+)
+def test_a_model_is_dealt_from_the_job_s_own_class_of_size(
+    tmp_path: Path, gpu_hours: float, models: set[str]
+) -> None:
+    row = f"2017-10-09 07:01:55,{3600 * gpu_hours},1,0,vc\n"
+    found = taken(planted(tmp_path, PHILLY + 12 * row), by_size=True)
+    assert {job.job.workload.model for job in found} == models
+
+
+def test_a_mix_may_hold_a_model_to_one_gpu(tmp_path: Path) -> None:
+    row = "2017-10-09 07:01:55,3600,8,0,vc\n"
+    [alone] = taken(planted(tmp_path, PHILLY + row), by_size=True)
+    assert (alone.job.workload.model, alone.job.gpus) == ("cyclegan", [1])
 
 
 def test_steps_of_a_gavel_job_become_samples(tmp_path: Path) -> None:

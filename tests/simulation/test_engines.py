@@ -33,6 +33,6 @@ def test_the_engines_agree_where_rounds_are_short_and_jobs_of_several_nodes(seed
 
 @pytest.mark.benchmark
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("scenario", ["hops-64", "hops-512", "hadar-60", "jps-30"])
+@pytest.mark.parametrize("scenario", ["hops-64", "hops-512", "hadar-60", "hadar-60-uniform", "jps-30"])
 def test_the_engines_agree_on_every_scenario_that_ships(scenario: str, policy: str) -> None:
     assert_same(load_scenario(scenario), policy)
