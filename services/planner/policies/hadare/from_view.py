@@ -1,0 +1,140 @@
+"""From what a policy is shown to the data of an assignment. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from schemas.ids import GpuType
+from schemas.placement import Forked, Lockstep
+from schemas.plans import Layer
+from schemas.questions import LAYERS
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View, ViewJob, ViewNode
+from services.planner.policies.hadare.forking import NOWHERE, Forking
+from services.planner.policies.hadare.horizon import Batch
+from services.planner.policies.kit.completion import Utility, scales
+from services.planner.policies.kit.known_jobs import count
+from services.planner.policies.kit.rigid import Rigid
+from shared.domain.arrays import Flags, Floats, Ints
+
+MEASURED = [LAYERS.index(Layer.ENTITY), LAYERS.index(Layer.TYPE)]
+NODES_APART = 64
+"""up to so many nodes the bound on the makespan knows each; of more, only their types"""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Of copies, by job and node (m, n)."""
+
+    speed: Floats
+    """samples/s; 0 where a copy cannot run, or nothing is known"""
+    layer: Ints
+
+    @property
+    def guessed(self) -> Flags:
+        """Where no copy of the kind was seen to run."""
+        return ~np.isin(self.layer, MEASURED)
+
+
+def copies_of(view: View, rule: Rigid) -> list[ViewJob]:
+    """The jobs that fit a node, each with its one GPU count and the types that have such a node."""
+    largest: dict[GpuType, int] = {}
+    for node in view.nodes:
+        largest[node.gpu_type] = max(node.gpus, largest.get(node.gpu_type, 0))
+    return [own for job in view.jobs if (own := _copy(job, largest, rule)).demand]
+
+
+def _copy(job: ViewJob, largest: Mapping[GpuType, int], rule: Rigid) -> ViewJob:
+    gpus = count(job, largest, rule)
+    types = tuple([name for name in job.gpu_types if gpus and largest.get(name, 0) >= gpus])
+    return msgspec.structs.replace(job, demand=(gpus,) if gpus else (), gpu_types=types)
+
+
+def table_of(wanted: Configurations, estimates: Estimated, nodes: Sequence[ViewNode]) -> Table:
+    """`wanted`: each on one node."""
+    position = {node.node_id: index for index, node in enumerate(nodes)}
+    own = np.array([position[name] for name in wanted.nodes], dtype=np.int32)
+    shape = len(wanted.jobs), len(nodes)
+    speed, layer = np.zeros(shape), np.zeros(shape, dtype=np.int32)
+    if len(wanted):
+        cells = wanted.job, own[wanted.node[wanted.start[:-1]]]
+        speed[cells] = np.nan_to_num(estimates.throughput)
+        layer[cells] = estimates.layer
+    return Table(speed, layer)
+
+
+def runs_forked(nodes: Sequence[ViewNode]) -> bool:
+    return all(Forked.tag() in node.modes for node in nodes)
+
+
+def forking_of(
+    view: View, jobs: Sequence[ViewJob], speed: Floats, most: Sequence[int], utility: Utility, *, rests: bool
+) -> Forking:
+    """`most`: copies of each job at most; `rests`: a job may stay on the one node where it runs unforked."""
+    members = [(job, _nodes(job, view)) for job in jobs]
+    samples = np.array([job.samples for job in jobs])
+    here = np.zeros(speed.shape, dtype=np.bool_)
+    for index, (_, own) in enumerate(members):
+        here[index, own] = True
+    return Forking(
+        speed=speed,
+        gpus=_ints([job.demand[0] for job in jobs]),
+        idle=_ints([node.idle for node in view.nodes]),
+        most=_ints(most),
+        scale=scales(utility, samples, _mean_speed(speed, view.nodes))
+        * np.array([job.priority for job in jobs]),
+        elapsed=np.array([view.at - job.submitted_at for job in jobs]),
+        left=np.array([max(job.samples - job.samples_done, job.batch_size) for job in jobs]),
+        start_s=np.array([_start_s(job, view) for job in jobs]),
+        copy_s=np.zeros(len(jobs)),
+        home=_ints([_home(job, own) if rests else NOWHERE for job, own in members]),
+        here=here,
+    )
+
+
+def batch_of(forking: Forking, nodes: Sequence[ViewNode]) -> Batch:
+    """Nodes of a type as one kind where there are many: on the fastest of them, so that the bound holds."""
+    if len(nodes) <= NODES_APART:
+        kinds = [[index] for index in range(len(nodes))]
+    else:
+        types = [node.gpu_type for node in nodes]
+        kinds = [[i for i, own in enumerate(types) if own == name] for name in sorted(set(types))]
+    able = (forking.speed > 0) & (np.array([node.gpus for node in nodes]) >= forking.gpus[:, None])
+    return Batch(
+        speed=np.stack([np.where(able[:, own], forking.speed[:, own], 0.0).max(axis=1) for own in kinds], 1),
+        left=forking.left,
+        gpus=forking.gpus,
+        capacity=_ints([sum(nodes[index].gpus for index in own) for own in kinds]),
+        most=forking.most,
+        most_on=np.stack([able[:, own].sum(axis=1) for own in kinds], 1).astype(np.int32),
+    )
+
+
+def _mean_speed(speed: Floats, nodes: Sequence[ViewNode]) -> Floats:
+    """Over the GPUs of nodes that a copy can run on."""
+    gpus = (speed > 0) * np.array([node.gpus for node in nodes])
+    mean: Floats = (speed * gpus).sum(axis=1) / gpus.sum(axis=1)
+    return mean
+
+
+def _start_s(job: ViewJob, view: View) -> float:
+    """What a checkpoint and a start take: all copies wait for the slowest."""
+    return max(view.restart_of(job.workload, name) for name in job.gpu_types)
+
+
+def _nodes(job: ViewJob, view: View) -> list[int]:
+    """Where it has GPUs."""
+    names = job.present.gang.nodes if job.present is not None else ()
+    return [index for index, node in enumerate(view.nodes) if node.node_id in names] if names else []
+
+
+def _home(job: ViewJob, own: Sequence[int]) -> int:
+    gang = job.present.gang if job.present is not None else None
+    if gang is None or not own or type(gang.sync) is not Lockstep:
+        return NOWHERE
+    return own[0] if len(gang.members) == 1 and gang.gpus == job.demand[0] else NOWHERE
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int32)

@@ -1,0 +1,101 @@
+"""Assignments that tests of HadarE build from, and what looking at every one of them finds."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+
+from services.planner.policies.hadare.forking import NOWHERE, Forking, nobody
+from services.planner.policies.kit.completion import scales
+from shared.domain.arrays import Flags
+
+
+def forking(
+    speed: Sequence[Sequence[float]],
+    left: Sequence[float],
+    *,
+    gpus: Sequence[int] | None = None,
+    idle: Sequence[int] | None = None,
+    most: int | None = None,
+    elapsed_s: float = 0.0,
+    start_s: float = 0.0,
+    copy_s: float = 0.0,
+    home: Sequence[int] | None = None,
+    here: Flags | None = None,
+) -> Forking:
+    """Jobs that came together, with utilities normalised by the mean speed over the nodes."""
+    table = np.array(speed, dtype=np.float64)
+    jobs, nodes = table.shape
+    mean = table.sum(axis=1) / (table > 0).sum(axis=1)
+    return Forking(
+        speed=table,
+        gpus=np.array(gpus or [1] * jobs, dtype=np.int32),
+        idle=np.array(idle or [1] * nodes, dtype=np.int32),
+        most=np.full(jobs, most or nodes, dtype=np.int32),
+        scale=scales("normalised", np.array(left), mean),
+        elapsed=np.full(jobs, elapsed_s),
+        left=np.array(left, dtype=np.float64),
+        start_s=np.full(jobs, start_s),
+        copy_s=np.full(jobs, copy_s),
+        home=np.array(home or [NOWHERE] * jobs, dtype=np.int32),
+        here=np.zeros(table.shape, dtype=np.bool_) if here is None else here,
+    )
+
+
+def shared(forking: Forking, owners: Sequence[int]) -> Flags:
+    """The assignment that gives each node to one job."""
+    on = nobody(forking)
+    on[list(owners), range(len(owners))] = True
+    return on
+
+
+def everything(forking: Forking) -> Iterator[Flags]:
+    """Every assignment that no copy can be added to, by looking at each subset of all copies."""
+    cells = np.argwhere(forking.able()).tolist()
+    for chosen in product((False, True), repeat=len(cells)):
+        on = nobody(forking)
+        for (job, node), taken in zip(cells, chosen, strict=True):
+            on[job, node] = taken
+        if allowed(forking, on) and not extensible(forking, on):
+            yield on
+
+
+def allowed(forking: Forking, on: Flags) -> bool:
+    return bool(
+        (forking.free(on) >= 0).all()
+        and (on.sum(axis=1) <= forking.most).all()
+        and (~on | forking.able()).all()
+    )
+
+
+def extensible(forking: Forking, on: Flags) -> bool:
+    """Whether some job could have one more copy."""
+    room = forking.gpus[:, None] <= forking.free(on)[None, :]
+    return bool((room & ~on & forking.able() & (on.sum(axis=1) < forking.most)[:, None]).any())
+
+
+def brute_force(forking: Forking) -> float:
+    return max(float(forking.values(on).sum()) for on in everything(forking))
+
+
+@st.composite
+def forkings(draw: st.DrawFn, *, alike: bool = False) -> Forking:
+    """At most nine copies in all. `alike`: gangs of one GPU each."""
+    nodes = draw(st.integers(1, 3))
+    jobs = draw(st.integers(1, 9 // nodes if nodes > 1 else 4))
+    row = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.5, 3.0, 9.0, 10.0]), min_size=nodes, max_size=nodes)
+    speed = draw(st.lists(row.filter(any), min_size=jobs, max_size=jobs))
+    most = draw(st.integers(1, nodes))
+    sizes = st.just(1) if alike else st.integers(1, 2)
+    return forking(
+        speed,
+        draw(st.lists(st.floats(1.0, 1e5), min_size=jobs, max_size=jobs)),
+        gpus=draw(st.lists(sizes, min_size=jobs, max_size=jobs)),
+        idle=draw(st.lists(st.integers(1, 2), min_size=nodes, max_size=nodes)),
+        most=most,
+        elapsed_s=draw(st.sampled_from([0.0, 100.0, 5000.0])),
+        start_s=draw(st.sampled_from([0.0, 15.0])),
+        copy_s=draw(st.sampled_from([0.0, 2.0])) if most == nodes else 0.0,
+        home=draw(st.lists(st.integers(NOWHERE, nodes - 1), min_size=jobs, max_size=jobs)),
+    )

@@ -1,0 +1,166 @@
+"""Nodes to jobs: the best of all assignments, and what comes near it where that is too much."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from services.planner.policies.hadare import exact as exact_module
+from services.planner.policies.hadare.exact import exact
+from services.planner.policies.hadare.forking import Forking, bound, nobody
+from services.planner.policies.hadare.growing import exchanged, grown
+from services.planner.solver.budget import Budget
+from tests.services.planner.policies.hadare.forking_builders import (
+    allowed,
+    brute_force,
+    extensible,
+    forking,
+    forkings,
+    shared,
+)
+
+P_AND_Q = forking([[10, 4, 2], [3, 3, 3]], [600, 360])
+"""example E7: P and Q on nodes a, b, c"""
+
+
+def worth(of: Forking, owners: list[int]) -> float:
+    return float(of.values(shared(of, owners)).sum())
+
+
+def test_utilities_of_e7() -> None:
+    assert P_AND_Q.scale.tolist() == [112.5, 120.0]
+    assert [worth(P_AND_Q, owners) for owners in ([0, 1, 1], [0, 0, 1], [0, 1, 0])] == [3.875, 3.625, 3.25]
+    assert max(worth(P_AND_Q, [0] * 3), worth(P_AND_Q, [1] * 3)) < 3.875
+
+
+def test_the_best_of_e7_is_found_by_both_ways() -> None:
+    best = shared(P_AND_Q, [0, 1, 1])
+    found = exact(P_AND_Q, Budget())
+    assert found is not None
+    assert (found == best).all()
+    assert (grown(P_AND_Q, nobody(P_AND_Q), Budget()) == best).all()
+
+
+def test_e7_after_a_minute() -> None:
+    later = forking([[10, 4, 2], [3, 3, 3]], [600, 360], elapsed_s=60.0)
+    assert worth(later, [0, 1, 1]) == 1.9375
+    assert worth(later, [0, 0, 1]) == pytest.approx(1.7604, abs=5e-5)
+
+
+@given(of=forkings(alike=True))
+@limits(max_examples=80, deadline=None)
+def test_exact_is_as_good_as_looking_at_everything(of: Forking) -> None:
+    """Nodes may have room for several copies."""
+    found = exact(of, Budget())
+    assume(found is not None)
+    assert found is not None
+    on = grown(of, found, Budget())
+    assert allowed(of, on)
+    assert not extensible(of, on)
+    assert float(of.values(on).sum()) == pytest.approx(brute_force(of), rel=1e-6)
+
+
+@given(of=forkings())
+@limits(max_examples=100, deadline=None)
+def test_growth_and_exchanges_keep_to_the_rules(of: Forking) -> None:
+    """At most f copies a job, room on every node, and no node idles that a job could use."""
+    first = grown(of, nobody(of), Budget())
+    better = grown(of, exchanged(of, first, Budget()), Budget())
+    for on in (first, better):
+        assert allowed(of, on)
+        assert not extensible(of, on)
+    assert of.values(better).sum() >= of.values(first).sum() * (1 - 1e-9)
+    assert brute_force(of) <= bound(of) * (1 + 1e-9)
+
+
+def test_exchanges_come_near_the_best() -> None:
+    """Over 100 random clusters of five unlike nodes with four jobs: 0.99 of the best by gain alone."""
+    random, by_gain, after = np.random.default_rng(5), [], []
+    for _ in range(100):
+        speed = random.choice([0.5, 1.0, 3.0, 4.0, 8.0, 10.0], (4, 5)).tolist()
+        of = forking(speed, random.uniform(500.0, 50_000.0, 4).tolist())
+        best = exact(of, Budget())
+        assert best is not None
+        most = of.values(best).sum()
+        first = grown(of, nobody(of), Budget())
+        by_gain.append(of.values(first).sum() / most)
+        after.append(of.values(exchanged(of, first, Budget())).sum() / most)
+    assert max(after) <= 1.0 + 1e-6
+    assert np.mean(by_gain) > 0.97
+    assert np.mean(after) > 0.995
+    assert min(after) > 0.95
+
+
+def test_one_more_copy_goes_to_a_job_that_is_the_only_one() -> None:
+    alone = forking([[10, 4, 2]], [600])
+    assert grown(alone, nobody(alone), Budget()).all()
+    limited = forking([[4, 10, 2]], [600], most=2)
+    assert grown(limited, nobody(limited), Budget()).tolist() == [[True, True, False]]
+
+
+def test_of_equals_the_one_that_moves_nobody() -> None:
+    alike = [[5.0, 5.0], [5.0, 5.0]]
+    for owners in ([0, 1], [1, 0]):
+        here = shared(forking(alike, [100, 100]), owners)
+        found = exact(forking(alike, [100, 100], here=here), Budget())
+        assert found is not None
+        assert (found == here).all()
+
+
+def test_a_job_stays_on_the_node_where_it_need_not_start_anew() -> None:
+    """The other node is faster by less than a start takes."""
+    speed = [[10.0, 10.5], [1.0, 1.0]]
+    moved = exact(forking(speed, [1000, 1000], most=1, start_s=15.0), Budget())
+    stays = exact(forking(speed, [1000, 1000], most=1, start_s=15.0, home=[0, 1]), Budget())
+    assert moved is not None
+    assert stays is not None
+    assert moved[0].tolist() == [False, True]
+    assert stays[0].tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "nodes", "small"), [(12, 5, True), (13, 5, False), (2, 18, True), (2, 19, False)]
+)
+def test_up_to_which_size_it_is_exact(jobs: int, nodes: int, small: bool) -> None:  # noqa: FBT001 - a parameter
+    """|J|ⁿ ≤ 300,000."""
+    random = np.random.default_rng(1)
+    of = forking(random.uniform(1, 10, (jobs, nodes)).tolist(), random.uniform(1e3, 1e5, jobs).tolist())
+    assert (jobs**nodes <= exact_module.LARGEST) is small
+    found = exact(of, Budget())
+    assert (found is not None) is small
+
+
+def test_gangs_of_unlike_sizes_are_not_solved() -> None:
+    assert exact(forking([[1, 1], [1, 1]], [9, 9], gpus=[1, 2], idle=[2, 2]), Budget()) is None
+
+
+def test_exchanges_end_when_the_budget_is_spent() -> None:
+    random = np.random.default_rng(2)
+    of = forking(random.uniform(1, 10, (20, 10)).tolist(), random.uniform(1e3, 1e5, 20).tolist())
+    first = grown(of, nobody(of), Budget())
+    assert (exchanged(of, first, Budget(seconds=0.0)) == first).all()
+
+
+@given(of=forkings(alike=True), extra=st.integers(1, 5))
+@limits(max_examples=20, deadline=None)
+def test_more_copies_than_nodes_change_nothing(of: Forking, extra: int) -> None:
+    nodes = of.speed.shape[1]
+    free, more = (
+        forking(of.speed.tolist(), of.left.tolist(), idle=of.idle.tolist(), most=nodes + each)
+        for each in (0, extra)
+    )
+    assert (grown(free, nobody(free), Budget()) == grown(more, nobody(more), Budget())).all()
+    solved = exact(free, Budget()), exact(more, Budget())
+    assert np.array_equal(*(on if on is not None else nobody(of) for on in solved))
+
+
+def test_overhead_of_a_copy_counts() -> None:
+    """o = 15 + 2 · copies; on the one node that the job has, nothing."""
+    of = forking([[10.0, 5.0]], [600.0], start_s=15.0, copy_s=2.0, home=[0])
+    scale = of.scale[0]
+    assert math.isclose(of.values(np.array([[True, True]]))[0], scale / (19.0 + 40.0))
+    assert math.isclose(of.values(np.array([[True, False]]))[0], scale / 60.0)
+    assert math.isclose(of.values(np.array([[False, True]]))[0], scale / (17.0 + 120.0))
