@@ -1,5 +1,6 @@
 """From what a policy is shown to the data of an assignment. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -87,7 +88,7 @@ def forking_of(
         elapsed=np.array([view.at - job.submitted_at for job in jobs]),
         left=np.array([max(job.samples - job.samples_done, job.batch_size) for job in jobs]),
         start_s=np.array([_start_s(job, view) for job in jobs]),
-        copy_s=np.zeros(len(jobs)),
+        copy_s=np.array([job.gradient_bytes for job in jobs]) * 2 / _tracker_bandwidth(view.nodes),
         home=_ints([_home(job, own) if rests else NOWHERE for job, own in members]),
         here=here,
     )
@@ -121,6 +122,11 @@ def _mean_speed(speed: Floats, nodes: Sequence[ViewNode]) -> Floats:
 def _start_s(job: ViewJob, view: View) -> float:
     """What a checkpoint and a start take: all copies wait for the slowest."""
     return max(view.restart_of(job.workload, name) for name in job.gpu_types)
+
+
+def _tracker_bandwidth(nodes: Sequence[ViewNode]) -> float:
+    """Bytes/s at which weights come and go, of one copy after another: they meet on some node."""
+    return min((node.network_bandwidth for node in nodes), default=math.inf)
 
 
 def _nodes(job: ViewJob, view: View) -> list[int]:

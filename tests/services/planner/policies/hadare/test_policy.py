@@ -141,6 +141,15 @@ def test_in_its_last_round_a_job_takes_the_nodes_with_which_it_ends_soonest() ->
     assert sum(map(len, places.values())) == 3, "no node idles"
 
 
+def test_weights_that_take_long_to_meet_keep_a_job_on_fewer_nodes_at_its_end() -> None:
+    """60 s on a alone; on a and b 10 s for a start, 42.9 s, and 8 s for 2 GB there and back of each copy."""
+    cluster = [msgspec.structs.replace(one, network_bandwidth=1e9) for one in small("a", "b")]
+    for gigabytes, nodes in ((0.0, 2), (1.0, 1)):
+        ends = task("x", samples_done=1e5 - 600, gradient_bytes=gigabytes * 1e9 * 2)
+        cheap = msgspec.structs.replace(view([ends], cluster), restart_s=10.0)
+        assert len(only(decide("hadare", cheap, unlike)).gang.members) == nodes
+
+
 def test_nodes_that_run_no_copies_have_gangs_in_lockstep() -> None:
     cluster = (node("a", 1, gpus=1), *small("b"))
     decision = decide("hadare", view([task("x"), task("y")], cluster), unlike)
