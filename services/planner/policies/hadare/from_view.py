@@ -25,7 +25,7 @@ NODES_APART = 64
 """up to so many nodes the bound on the makespan knows each; of more, only their types"""
 
 
-class Table(msgspec.Struct, frozen=True):
+class CopySpeeds(msgspec.Struct, frozen=True):
     """Of copies, by job and node (m, n)."""
 
     speed: Floats
@@ -52,7 +52,7 @@ def _copy(job: ViewJob, largest: Mapping[GpuType, int], rule: Rigid) -> ViewJob:
     return msgspec.structs.replace(job, demand=(gpus,) if gpus else (), gpu_types=types)
 
 
-def table_of(wanted: Configurations, estimates: Estimated, nodes: Sequence[ViewNode]) -> Table:
+def table_of(wanted: Configurations, estimates: Estimated, nodes: Sequence[ViewNode]) -> CopySpeeds:
     """`wanted`: each on one node."""
     position = {node.node_id: index for index, node in enumerate(nodes)}
     own = np.array([position[name] for name in wanted.nodes], dtype=np.int32)
@@ -62,7 +62,7 @@ def table_of(wanted: Configurations, estimates: Estimated, nodes: Sequence[ViewN
         cells = wanted.job, own[wanted.node[wanted.start[:-1]]]
         speed[cells] = np.nan_to_num(estimates.throughput)
         layer[cells] = estimates.layer
-    return Table(speed, layer)
+    return CopySpeeds(speed, layer)
 
 
 def runs_forked(nodes: Sequence[ViewNode]) -> bool:

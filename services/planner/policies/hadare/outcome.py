@@ -13,7 +13,7 @@ from services.planner.policies.contract.decision import Choice, Left
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.hadare.dividing import Division, shares
 from services.planner.policies.hadare.forking import Forking
-from services.planner.policies.hadare.from_view import Table
+from services.planner.policies.hadare.from_view import CopySpeeds
 from shared.domain.arrays import Flags, Ints
 
 
@@ -22,7 +22,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
     view: View
     jobs: Sequence[ViewJob]
-    table: Table
+    table: CopySpeeds
     forking: Forking
     division: Division
     unforked: bool

@@ -31,7 +31,7 @@ from services.planner.policies.hadare.dividing import Division, trimmed
 from services.planner.policies.hadare.exact import exact
 from services.planner.policies.hadare.forking import Forking, bound, nobody
 from services.planner.policies.hadare.from_view import (
-    Table,
+    CopySpeeds,
     batch_of,
     copies_of,
     forking_of,
@@ -101,11 +101,11 @@ class Hadare:
             configurations=len(wanted),
         )
 
-    def _opening(self, view: View, queue: Sequence[ViewJob], table: Table) -> Opening:
+    def _opening(self, view: View, queue: Sequence[ViewJob], table: CopySpeeds) -> Opening:
         """Of the jobs that have an estimate."""
         known = np.flatnonzero((table.speed > 0).any(axis=1))
         jobs = [queue[index] for index in known.tolist()]
-        table = Table(table.speed[known], table.layer[known])
+        table = CopySpeeds(table.speed[known], table.layer[known])
         speed = table.speed
         if self._options.prior == "pmi":
             speed = guessed(speed, table.guessed, [node.gpu_type for node in view.nodes])
