@@ -247,6 +247,8 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     measures: Measures = Measures()
     standings: dict[JobId, Standing] = {}
     """by the measures; empty where the policy has none"""
+    horizon_s: float | None = None
+    """no schedule ends all its jobs, placed or left out, in fewer seconds; None: no such bound is known"""
 
 
 class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):

@@ -168,6 +168,7 @@ class PlanView(Message, frozen=True, kw_only=True):
     configurations: int
     notes: tuple[str, ...]
     measures: Measures = Measures()
+    horizon_s: float | None = None
 
 
 class ServiceState(StrEnum):

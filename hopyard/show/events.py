@@ -126,7 +126,8 @@ def _plan(fact: facts.PlanPublished) -> str:
     )
     gap = f", gap {share(fact.gap)}" if fact.gap else ""
     notes = "".join(f"; {note}" for note in fact.notes)
-    return f"{kind} of round {fact.round} by {fact.policy}: {counts} ({fact.stage}{gap}){notes}"
+    horizon = "" if fact.horizon_s is None else f"; no plan ends all in under {duration(fact.horizon_s)}"
+    return f"{kind} of round {fact.round} by {fact.policy}: {counts} ({fact.stage}{gap}){horizon}{notes}"
 
 
 def _refused(fact: facts.PlacementRefused) -> str:

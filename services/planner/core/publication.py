@@ -72,6 +72,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
         memory=decision.memory,
         measures=decision.measures,
         standings=dict(decision.standings),
+        horizon_s=decision.horizon_s,
     )
 
 

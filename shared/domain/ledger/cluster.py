@@ -109,6 +109,7 @@ def _plan_view(fact: PlanPublished) -> PlanView:
         configurations=fact.configurations,
         notes=fact.notes,
         measures=fact.measures,
+        horizon_s=fact.horizon_s,
     )
 
 

@@ -11,7 +11,7 @@ from schemas.base import Event
 from schemas.events import FACTS, GpusWithheld, NodeDrained, Outcome, PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.plans import Beneficiary, Cause, Measures, Standing
-from tests.fact_builders import failed, gang_formed, preempted, worker_started, worker_stopped
+from tests.fact_builders import failed, gang_formed, plan, preempted, worker_started, worker_stopped
 
 UNKNOWN = Times(None)
 LONGEST = 500
@@ -34,6 +34,11 @@ def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
         assert "memory" not in line
         job_id = getattr(event, "job_id", None)
         assert job_id is None or job_id in line
+
+
+def test_a_plan_says_before_when_no_plan_ends_all_jobs_if_it_knows() -> None:
+    assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(optimal); no plan ends all in under 90s")
+    assert fact_line(plan(notes=("late",)), UNKNOWN).endswith("(optimal); late")
 
 
 def test_gpus_that_get_no_job_are_named_with_the_reason() -> None:

@@ -93,6 +93,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     measures: Measures = Measures()
     standings: Mapping[JobId, Standing] = {}
     """how jobs of the view stood, by the measures"""
+    horizon_s: float | None = None
+    """no schedule ends all jobs of the view in fewer seconds; None: no such bound is known"""
 
 
 class Policy(Protocol):
@@ -147,7 +149,13 @@ def fault(view: View, decision: Decision) -> str | None:
 
 
 def _unsayable(view: View, decision: Decision) -> str | None:
-    numbers = (decision.objective, decision.bound, decision.gap, decision.solve_s)
+    numbers = (
+        decision.objective,
+        decision.bound,
+        decision.gap,
+        decision.solve_s,
+        decision.horizon_s or 0.0,
+    )
     if not all(map(math.isfinite, (*numbers, *(choice.throughput for choice in decision.choices)))):
         return "a number is not finite"
     if decision.again_at is not None and not view.at < decision.again_at < math.inf:

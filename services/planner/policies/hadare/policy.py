@@ -13,7 +13,7 @@ need not start anew in every round; `hadare-literal` merges it all the same.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -138,7 +138,7 @@ def _planned(opening: Opening, budget: Budget) -> Decision:
     return msgspec.structs.replace(
         solved,
         choices=tuple(choices(opening, placed)),
-        notes=tuple(_horizon(opening, budget)),
+        horizon_s=_horizon_s(opening, budget),
         standings=standings(opening, placed),
     )
 
@@ -156,14 +156,12 @@ def _assigned(forking: Forking, *, greedy: bool, budget: Budget) -> tuple[Flags,
     return on, Decision(choices=(), stage=stage, objective=value, bound=most, gap=gap)
 
 
-def _horizon(opening: Opening, budget: Budget) -> Iterator[str]:
-    """M*, in words."""
+def _horizon_s(opening: Opening, budget: Budget) -> float | None:
+    """M*, if there is time for it."""
     view = opening.view
     if view.effort.greedy or budget.left_s <= 0:
-        return
-    least_s = earliest_end_s(batch_of(opening.forking, view.nodes), budget)
-    if least_s is not None:
-        yield f"M* = {least_s:.0f} s: no schedule ends all of these jobs sooner"
+        return None
+    return earliest_end_s(batch_of(opening.forking, view.nodes), budget)
 
 
 hadare = Hadare

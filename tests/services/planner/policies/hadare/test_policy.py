@@ -99,7 +99,7 @@ def test_example_e7() -> None:
     decision = decide("hadare", seen, speeds)
     assert chosen(decision) == {"P": place_on(a=1), "Q": place_on(b=1, c=1)}
     assert (decision.stage, decision.objective, decision.gap) == (Stage.OPTIMAL, 3.875, 0.0)
-    assert decision.notes == ("M* = 60 s: no schedule ends all of these jobs sooner",)
+    assert decision.horizon_s == pytest.approx(60.0)
     assert [decision.standings[JobId(name)].gain for name in "PQ"] == [1.875, 2.0]
 
 
@@ -165,7 +165,7 @@ def test_who_fits_no_node_has_no_configuration() -> None:
 def test_without_an_estimate_there_is_no_copy() -> None:
     decision = decide("hadare", view([task("x")], small("a", "b")), silent)
     assert [left.reason for left in decision.left] == [Waiting.NO_ESTIMATE]
-    assert decision.notes == ()
+    assert decision.horizon_s is None
 
 
 def test_of_many_jobs_some_wait() -> None:
