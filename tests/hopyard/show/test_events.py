@@ -37,7 +37,7 @@ def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
 
 
 def test_a_plan_says_before_when_no_plan_ends_all_jobs_if_it_knows() -> None:
-    assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(optimal); no plan ends all in under 90s")
+    assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(optimal); no plan ends all in under 1m 30s")
     assert fact_line(plan(notes=("late",)), UNKNOWN).endswith("(optimal); late")
 
 

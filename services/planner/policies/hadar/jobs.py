@@ -19,8 +19,8 @@ from typing import Literal
 import msgspec
 
 from schemas.ids import JobId
+from services.planner.policies.kit.completion import Utility
 
-Utility = Literal["normalised", "raw", "inverse"]
 Stake = Literal["total", "delay"]
 GpusByNode = tuple[tuple[int, int], ...]
 """(node, GPUs) by position of the node, ascending"""
