@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from services.planner.policies.hadar.jobs import Stake
-from services.planner.policies.kit.completion import Utility
 from services.planner.policies.hadar.offers import Walk
 from services.planner.policies.hadar.prices import PriceTop
+from services.planner.policies.kit.completion import Utility
 from services.planner.policies.kit.rigid import RigidOptions
 
 
