@@ -29,12 +29,14 @@ class JobEvent(Event, frozen=True, kw_only=True):
     job_id: JobId
 
 
-class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job.submitted"):
+class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job.submitted", omit_defaults=True):
     """Admission accepted the job."""
 
     spec: JobSpec
     key: str
     """the submitter's idempotency key"""
+    by: str = ""
+    """by whose token, as `USER/TOKEN`; empty: nobody was asked for one"""
 
 
 class JobProfiled(JobEvent, frozen=True, kw_only=True, tag="job.profiled"):
@@ -115,8 +117,11 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag="job.failed"):
     reason: str
 
 
-class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled"):
+class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omit_defaults=True):
     """The user withdrew the job. If it was running, its workers are stopped next."""
+
+    by: str = ""
+    """as in `JobSubmitted`"""
 
 
 # ---- profiles ---------------------------------------------------------------------------------------
@@ -251,13 +256,15 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     """no schedule ends all its jobs, placed or left out, in fewer seconds; None: no such bound is known"""
 
 
-class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen"):
+class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen", omit_defaults=True):
     """Somebody set the policy of the running stack; the next plan is made by it."""
 
     entity_field: ClassVar[str] = "policy"
     identity: ClassVar[tuple[str, ...]] = ("policy", "at")
 
     policy: str
+    by: str = ""
+    """as in `JobSubmitted`"""
 
     @property
     def subject(self) -> str:
@@ -333,12 +340,17 @@ class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit
     """why, in a few words; empty: nobody said"""
     life: str = ""
     """of the agent that takes its leave: the drain ends with it; empty: a drain that only a restore ends"""
+    by: str = ""
+    """as in `JobSubmitted`"""
 
 
-class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored"):
+class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored", omit_defaults=True):
     """The drain is over."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+    by: str = ""
+    """as in `JobSubmitted`"""
 
 
 class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld"):

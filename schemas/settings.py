@@ -60,6 +60,12 @@ class Settings(File, frozen=True, kw_only=True):
     """health and metrics (and admission's API); 0: any free port"""
     web_max_body_bytes: Whole = 1_048_576
     """a request with a larger body is refused"""
+    web_certificate: str = ""
+    """path of a certificate, with those between it and the authority: HTTP speaks TLS; empty: it does not"""
+    web_key: str = ""
+    """path of the key of `web_certificate`"""
+    behind_proxy: bool = False
+    """admission: other machines reach it only by a proxy in front of it that speaks TLS"""
 
     # ---- clock
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0
@@ -86,7 +92,11 @@ class Settings(File, frozen=True, kw_only=True):
     api_url: str = ""
     """where the command line finds admission; empty: at the stack of its folder or user"""
     api_token: str = ""
-    """bearer token that the API asks for; empty: none"""
+    """token by which commands come to the API, and which it takes as an operator's; empty: none"""
+    api_token_file: str = ""
+    """path of a file that holds the token of commands, in place of `api_token`"""
+    api_tokens: str = ""
+    """path of the file of tokens that the API takes, as `hopyard token create` writes it; empty: none"""
     jobs_open_max: Whole = 10_000
     """unfinished jobs"""
     gpus_per_job_max: Whole = 4_096
@@ -184,6 +194,9 @@ class Settings(File, frozen=True, kw_only=True):
     run_folder: str = ""
     """agent that runs processes: folder for its socket and what its workers leave, one in it for each node;
     empty: `/run/hopyard`, or for an account without rights one of its own"""
+    job_account: Literal["user", "agent"] = "user"
+    """agent that runs processes and is root: each job runs as the account of its user, and not at all where
+    the node has none of that name; `agent`: all as the agent, so as root"""
     network_interface: str = ""
     """agent that runs processes: the interface by which ranks on several nodes meet; empty: they find one"""
     template: bool = True

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.actions.scenario import cluster_of, valid
+from hopyard.actions.up import on_terminal
 from hopyard.api.client import Client
 from hopyard.api.connect import connect, patiently
 from hopyard.failures import Failure
@@ -60,8 +61,8 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
     arrivals = valid(lambda: arrivals_of(spec.scenario, seed=spec.seed))
     stack_spec = _stack_spec(spec)
     settings = settings_of(stack_spec)
-    async with running_stack(stack_spec, say) as stack, connect(stack.api_url) as client:
-        say(f"to look at in a browser, while it runs: {stack.api_url}/")
+    async with running_stack(stack_spec, say) as stack, connect(stack.api_url, stack.token) as client:
+        say(f"to look at in a browser, while it runs: {on_terminal(stack)}")
         run = _Run(client, arrivals, settings.round_s, spec.speed, show)
         await run.to_the_end(ScaledClock(origin=stack_spec.clock_origin, speed=spec.speed))
         lines = [line async for line in client.events()]

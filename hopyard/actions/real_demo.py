@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from hopyard.actions.up import on_terminal
 from hopyard.api.client import Client
 from hopyard.api.connect import connect, patiently
 from hopyard.failures import Failure
@@ -116,8 +117,8 @@ async def run_real_demo(spec: RealDemoSpec, say: Say) -> RealDemoResult:
 
 async def _run(spec: RealDemoSpec, say: Say) -> RealDemoResult:
     began = time.monotonic()
-    async with running_stack(_stack_spec(spec), say) as stack, connect(stack.api_url) as client:
-        say(f"to look at in a browser, while it runs: {stack.api_url}/")
+    async with running_stack(_stack_spec(spec), say) as stack, connect(stack.api_url, stack.token) as client:
+        say(f"to look at in a browser, while it runs: {on_terminal(stack)}")
         ids = await _to_the_end(client, spec, say)
         jobs = [await _job(client, job_id) for job_id in ids]
         lines = [line async for line in client.events()]

@@ -1,7 +1,5 @@
 """From files to submitted jobs, and what came of each."""
 
-import getpass
-import os
 import sys
 import uuid
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ import msgspec
 
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.failures import Failure, Unreachable
+from hopyard.local.credentials import this_user
 from hopyard.show.columns import Column, Listing
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import Complaint, complaint, put, say, show_ids, show_json
@@ -38,10 +37,7 @@ class Answered(NamedTuple):
 
 
 def read_job(file: Path) -> JobFile:
-    """A job that makes sense, as far as one can say without the cluster. Raises InvalidFile.
-
-    Its user, where it names none, is whoever runs this command.
-    """
+    """A job that makes sense, as far as one can say without the cluster. Raises InvalidFile."""
     from shared.runtime.files import fault, parse, text_in, text_of  # noqa: PLC0415 - brings the YAML parser
 
     name, text = (
@@ -52,7 +48,7 @@ def read_job(file: Path) -> JobFile:
         job_spec(job)
     except InvalidJob as error:
         raise fault(name, error.field, error.reason, text) from None
-    return job if job.user else msgspec.structs.replace(job, user=this_user())
+    return job
 
 
 Named = tuple[str, JobFile]
@@ -75,20 +71,17 @@ def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
     ]
 
 
-def this_user() -> str:
-    """The login name; the number of a user who has none."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
-
-
 async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> list[Answered]:
-    """One after the other. A refusal stops no other job; an API that is gone stops all that follow."""
+    """One after the other. A refusal stops no other job; an API that is gone stops all that follow.
+
+    The user of a job that names none is whose token it is; without a token, whoever runs this command.
+    """
+    user = "" if client.has_token else this_user()
     outcomes: list[Answered] = []
     for file, job in jobs:
         try:
-            submitted = await client.submit(job, key or uuid.uuid4().hex)
+            owned = job if job.user or not user else msgspec.structs.replace(job, user=user)
+            submitted = await client.submit(owned, key or uuid.uuid4().hex)
         except ApiRefusal as refusal:
             outcomes.append(Answered(file=file, error=refusal))
         except Unreachable as gone:

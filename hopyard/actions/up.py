@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import msgspec
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stack_file
 from hopyard.local.processes import Restarts, Say
-from hopyard.local.stack import Listen, Stack, StackSpec, Value, cluster_name, loopback, running_stack
+from hopyard.local.stack import Listen, Stack, StackSpec, Value, cluster_name, running_stack
 from hopyard.local.stacks import listed
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
+from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import EVERYWHERE
 from shared.runtime.settings import load_settings
 
@@ -46,7 +48,7 @@ async def run_up(spec: UpSpec, say: Say) -> None:
         async with running_stack(stack_spec, say) as stack:
             took_s = time.monotonic() - began
             say(f"up after {took_s:.1f} s: cluster {cluster_name(stack_spec)} at {stack.api_url}")
-            say(f"to look at in a browser: {stack.api_url}/")
+            say(f"to look at in a browser: {on_terminal(stack)}")
             say(f"logs in {spec.data / 'logs'}")
             if spec.cluster is None:
                 say(f"its nodes join by: {_how_to_join(spec, stack)}")
@@ -54,6 +56,11 @@ async def run_up(spec: UpSpec, say: Say) -> None:
                 say(f"elsewhere: HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats.url}")
             with listed(spec.data):
                 await _stay(stack, spec.data)
+
+
+def on_terminal(stack: Stack) -> str:
+    """The page's address, with its token where it goes before somebody's eyes and into no log."""
+    return stack.page_link() if sys.stderr.isatty() else f"{stack.api_url}/ (`hopyard page`: with its token)"
 
 
 def listening(text: str) -> Listen:

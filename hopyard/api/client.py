@@ -16,6 +16,7 @@ from schemas.ids import JobId, NodeId
 from schemas.jobs import JobFile
 from schemas.output import OutputLine
 from schemas.overview import RunPage
+from schemas.tokens import Identity
 from schemas.views import (
     Cancelled,
     ClockView,
@@ -79,6 +80,7 @@ class Client:
         self.cluster = ""
         """name of the cluster, as the last answer gave it"""
         self._transport = transport
+        self.has_token = bool(token)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
@@ -157,6 +159,9 @@ class Client:
 
     async def settings(self) -> SettingsView:
         return await self._call("GET", "/v1/settings", SettingsView)
+
+    async def me(self) -> Identity:
+        return await self._call("GET", "/v1/me", Identity)
 
     async def set_policy(self, choice: PolicyChoice) -> PolicyChoice:
         headers = {"Content-Type": "application/json"}

@@ -11,7 +11,8 @@ from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.session import Session
 from hopyard.api.transport import Transport
 from hopyard.failures import Failure, Unreachable
-from hopyard.local.stacks import my_stack
+from hopyard.local.credentials import own_token, token_in
+from hopyard.local.stacks import folder_at, my_stack
 from schemas.views import ClockView
 
 T = TypeVar("T")
@@ -81,13 +82,27 @@ def _driven(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("who awaits more than the API uses `connect`, in an event loop")
 
 
-def connect(url: str) -> Client:
-    """For an event loop in which other things go on."""
-    return _client(url, Session(url))
+def connect(url: str, token: str | None = None) -> Client:
+    """For an event loop in which other things go on. `token` None: as commands find it. Raises Invalid."""
+    return Client(url, Session(url), token=token_for(url) if token is None else token)
 
 
 def _client(url: str, transport: Transport) -> Client:
-    return Client(url, transport, token=os.environ.get("HOPYARD_API_TOKEN", ""))
+    return Client(url, transport, token=token_for(url))
+
+
+def token_for(url: str) -> str:
+    """That of the environment, or of the file it names; else the own one of a stack of this user's.
+
+    A stack's own token goes to its own address and to no other. Empty: there is none. Raises Invalid.
+    """
+    given, file = (os.environ.get(name, "") for name in ("HOPYARD_API_TOKEN", "HOPYARD_API_TOKEN_FILE"))
+    if given:
+        return given
+    if file:
+        return token_in(Path(file))
+    data = folder_at(Path.cwd(), lambda stack: stack.api_url == url.rstrip("/"))
+    return "" if data is None else own_token(data)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], limit_s: float = SILENT_LIMIT_S) -> T:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hopyard.actions import completion
-from hopyard.actions.submit import in_this_folder, read_job, show_outcomes, submit_all, this_user
+from hopyard.actions.submit import in_this_folder, read_job, show_outcomes, submit_all
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.connect import timed
 from hopyard.commands.changing import change
@@ -25,6 +25,7 @@ from hopyard.commands.options import (
     one_or_more,
 )
 from hopyard.failures import Invalid
+from hopyard.local.credentials import this_user
 from hopyard.show.columns import Listing
 from hopyard.show.jobs import DEFAULT, job_columns, job_table
 from hopyard.show.runs import runs_listing
@@ -141,9 +142,9 @@ def ps(
     $ hopyard ps --json | jq '.jobs[].job_id'
     """
     states = one_or_more("--state", state, tuple(JobState))
-    wanted_by = this_user() if mine else user
 
     async def look(client: Client) -> JobPage:
+        wanted_by = await _me(client) if mine else user
         return await client.jobs(
             states=states, project=project, user=wanted_by, sort=sort, after=after, limit=limit
         )
@@ -223,6 +224,11 @@ def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> Non
     """
     cancelled = change(api, lambda client: client.cancel(JobId(job)))
     show(cancelled, facts_table({"job": cancelled.job_id, "state": "cancelled"}), as_json=as_json)
+
+
+async def _me(client: Client) -> str:
+    """Whose the token is; without one, or where it is nobody's, who runs this command."""
+    return (client.has_token and (await client.me()).user) or this_user()
 
 
 def register(app: typer.Typer) -> None:

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from hopyard.failures import Died, Invalid, NotReady
+from hopyard.local.credentials import ensure_tokens, own_token, page_link, tokens_of
 from hopyard.local.data_folder import StackFile, close_to_others
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -25,6 +26,7 @@ from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
 from shared.domain.contradictions import check_together
 from shared.runtime import private
+from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.settings import (
     FILE_VARIABLE,
@@ -88,11 +90,22 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
 class Stack:
     """A stack that runs: where it listens and who it is."""
 
-    def __init__(self, nats: NatsServer, ports: Mapping[str, int]) -> None:
+    def __init__(self, nats: NatsServer, ports: Mapping[str, int], *, data: Path, tls: bool) -> None:
         self.nats = nats
         self.ports = ports
-        self.api_url = f"http://{HOST}:{ports['admission']}"
+        self.data = data
+        self.scheme = "https" if tls else "http"
+        self.api_url = f"{self.scheme}://{HOST}:{ports['admission']}"
         self.running: list[RunningProgram] = []
+
+    @property
+    def token(self) -> str:
+        """An operator's."""
+        return own_token(self.data)
+
+    def page_link(self) -> str:
+        """Of the page, with the token that it shows all by; for nobody's eyes but the owner's."""
+        return page_link(self.api_url, self.data)
 
     def stack_file(self) -> StackFile:
         """Who and where, for other commands."""
@@ -122,7 +135,9 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
         say(f"without effect on this stack: {', '.join(without)}")
     close_to_others(spec.data, _mode(settings))
     spec.data.chmod(_mode(settings))
-    stack = Stack(_nats(spec, settings), _ports(spec))
+    ensure_tokens(spec.data)
+    tls = bool(settings.web_certificate)
+    stack = Stack(_nats(spec, settings), _ports(spec), data=spec.data, tls=tls)
     try:
         await _start_nats(stack.nats)
         for program in _programs(spec, stack):
@@ -252,11 +267,6 @@ def _folders(spec: StackSpec) -> dict[str, Value]:
     return {name: str((spec.data / name.partition("_")[0]).absolute()) for name in FOLDERS}
 
 
-def loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    return host in {"localhost", "::1"} or host.startswith("127.")
-
-
 def cluster_name(spec: StackSpec) -> str:
     """Raises Invalid for a bad setting."""
     return spec.cluster.name if spec.cluster else settings_of(spec).cluster_name or OPEN_CLUSTER
@@ -277,6 +287,7 @@ def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
         "store": str((spec.data / "estimator.duckdb").absolute()),
         "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
+        "api_tokens": str(tokens_of(spec.data).absolute()),
     }
 
 
@@ -367,7 +378,9 @@ async def _until_ready(stack: Stack) -> None:
     waiting = dict(stack.ports)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5.0)) as session:
         while waiting:
-            answers = await asyncio.gather(*(is_ready(session, port) for port in waiting.values()))
+            answers = await asyncio.gather(
+                *(is_ready(session, port, stack.scheme) for port in waiting.values())
+            )
             waiting = {
                 name: port for (name, port), ready in zip(waiting.items(), answers, strict=True) if not ready
             }
@@ -376,10 +389,10 @@ async def _until_ready(stack: Stack) -> None:
             await asyncio.sleep(READY_EVERY_S)
 
 
-async def is_ready(session: aiohttp.ClientSession, port: int) -> bool:
-    """Whether the service behind a web port says so."""
+async def is_ready(session: aiohttp.ClientSession, port: int, scheme: str = "http") -> bool:
+    """Whether the service behind a web port of this machine says so; who it is need not be proven."""
     try:
-        async with session.get(f"http://{HOST}:{port}/readyz") as response:
+        async with session.get(f"{scheme}://{HOST}:{port}/readyz", ssl=False) as response:
             return response.status == 200  # noqa: PLR2004 - HTTP's own number
     except (aiohttp.ClientError, OSError):
         return False

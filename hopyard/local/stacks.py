@@ -6,7 +6,7 @@ that stays is listed in a folder of the user's own: a file named by its process,
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hopyard.failures import Unreachable
@@ -17,9 +17,42 @@ from shared.runtime import private
 OTHERWISE = "--api or HOPYARD_API_URL names another"
 
 
+Mine = tuple[Path, StackFile]
+"""a data folder, and the stack that runs on it"""
+
+
 def my_stack(start: Path) -> StackFile:
     """Raises Unreachable when there is none, or none that is meant more than another."""
-    nearest = stack_near(start)
+    return _mine_from(start)[1]
+
+
+def my_folder(start: Path) -> Path:
+    """The data folder of `my_stack`; where none runs, the nearest. Raises Unreachable."""
+    try:
+        return _mine_from(start)[0]
+    except Unreachable:
+        folders = (folder / DEFAULT for folder in (start, *start.parents))
+        nearest = next((folder for folder in folders if (folder / "lock").exists()), None)
+        if nearest is None:
+            raise
+        return nearest
+
+
+def folder_at(start: Path, served: Callable[[StackFile], bool]) -> Path | None:
+    """Of that stack of this user's which the address is; None for an address of anything else."""
+    nearest = _near(start)
+    mine = [*([nearest] if nearest else []), *_running().items()]
+    return next((data for data, stack in mine if served(stack)), None)
+
+
+def stack_near(start: Path) -> StackFile | None:
+    """The stack of the nearest folder, here or further up, if it is this user's and runs."""
+    found = _near(start)
+    return None if found is None else found[1]
+
+
+def _mine_from(start: Path) -> Mine:
+    nearest = _near(start)
     if nearest is not None:
         return nearest
     running = _running()
@@ -28,13 +61,12 @@ def my_stack(start: Path) -> StackFile:
     if len(running) > 1:
         listed = ", ".join(f"{data} ({stack.api_url})" for data, stack in sorted(running.items()))
         raise Unreachable(f"{len(running)} stacks of yours run, none on this folder: {listed}; {OTHERWISE}")
-    return next(iter(running.values()))
+    return next(iter(running.items()))
 
 
-def stack_near(start: Path) -> StackFile | None:
-    """The stack of the nearest folder, here or further up, if it is this user's and runs."""
-    found = (_living(folder / DEFAULT) for folder in (start, *start.parents))
-    return next((stack for stack in found if stack is not None), None)
+def _near(start: Path) -> Mine | None:
+    found = ((folder / DEFAULT, _living(folder / DEFAULT)) for folder in (start, *start.parents))
+    return next(((data, stack) for data, stack in found if stack is not None), None)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from schemas.subjects import subjects_of
 from services.admission.core import Admission
 from services.admission.folds import FOLDS
 from services.admission.http.door import Door
+from services.admission.http.gate import Gate, check_exposure
 from services.admission.state import AdmissionState
 from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
@@ -24,22 +25,24 @@ if TYPE_CHECKING:
 def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Service:
     """`nodes`: those known beforehand; without them, those of the cluster file, if one is set."""
     core = Admission(settings, nodes=nodes or _cluster_nodes(settings), policies=accepted_policies(settings))
+    gate = Gate(settings)
     door = Door(ports.bus, ports.clock, settings, core)
     return Service(
         name="admission",
         core=core,
         facts=subjects_of(FOLDS),
         tasks=[door.attach],
-        routes=lambda: _routes(ports, settings, door),
-        gauges=lambda: _gauges(core.state),
+        routes=lambda: _routes(ports, settings, door, gate),
+        gauges=lambda: [*_gauges(core.state), *gate.gauges()],
     )
 
 
-def _routes(ports: Ports, settings: Settings, door: Door) -> "Sequence[web.RouteDef]":
+def _routes(ports: Ports, settings: Settings, door: Door, gate: Gate) -> "Sequence[web.RouteDef]":
     from services.admission.http.api import Api  # noqa: PLC0415 - brings aiohttp, which only a web server needs
 
+    check_exposure(settings)
     in_force = describe(settings, ports.sources)
-    return Api(ports.bus, ports.clock, settings, door, in_force).routes()
+    return Api(ports.bus, ports.clock, settings, door, in_force, gate=gate).routes()
 
 
 def _cluster_nodes(settings: Settings) -> Sequence[Node]:

@@ -21,7 +21,8 @@ from schemas.events import (
 )
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.settings import Settings
-from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Submitted
+from schemas.tokens import Role
+from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Problem, Submitted
 from services.admission import problems
 from services.admission.folds import FOLDS, fold
 from services.admission.questions import (
@@ -145,11 +146,11 @@ class Admission:
             case Submit():
                 return self._submit(question, now)
             case Cancel():
-                return self._cancel(question.job_id, now)
+                return self._cancel(question, now)
             case SetDrain():
                 return self._drain(question, now)
             case SetPolicy():
-                return self._set_policy(question.policy, now)
+                return self._set_policy(question, now)
             case ShowPolicy():
                 return PolicyChoice(policy=self.state.policy or self._settings.policy), []
             case ShowPolicies():
@@ -168,10 +169,13 @@ class Admission:
             ]  # so that the reply waits for it
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
             return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
+        refusal = _not_theirs(asked)
+        if refusal is not None:
+            return refusal, []
         try:
             cluster = self._cluster()
             spec = accepted_spec(
-                asked.job,
+                msgspec.structs.replace(asked.job, user=asked.job.user or asked.caller.user),
                 cluster.gpus,
                 self._settings.gpus_per_job_max,
                 workloads=cluster.workloads,
@@ -181,7 +185,8 @@ class Admission:
                 check_folder(spec.checkpoint_folder, self._checkpoint_folders())
         except InvalidJob as invalid:
             return problems.invalid(invalid.field, invalid.reason), []
-        fact = JobSubmitted(at=now, job_id=self._new_id(spec.name), spec=spec, key=asked.key)
+        job_id, by = self._new_id(spec.name), asked.caller.name
+        fact = JobSubmitted(at=now, job_id=job_id, spec=spec, key=asked.key, by=by)
         self._in_flight[fact.key] = fact
         return Submitted(job_id=fact.job_id, created=True), [fact]
 
@@ -221,31 +226,40 @@ class Admission:
         pending = any(fact.job_id == job_id for fact in self._in_flight.values())
         return JobState.SUBMITTED if pending else job_state(self.state, job_id)
 
-    def _cancel(self, job_id: JobId, now: float) -> Answer:
+    def _cancel(self, asked: Cancel, now: float) -> Answer:
+        job_id, caller = asked.job_id, asked.caller
         match self._state_of(job_id):
             case None:
                 return problems.unknown(f"job {job_id}"), []
             case state if state in ENDED:
                 return problems.conflict(f"job {job_id} is {state} already"), []
+            case _ if caller.role is not Role.OPERATOR and self._owner(job_id) != caller.user:
+                return problems.forbidden(f"job {job_id} is {self._owner(job_id) or 'nobody'}'s"), []
             case _:
-                return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id)]
+                return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id, by=caller.name)]
+
+    def _owner(self, job_id: JobId) -> str:
+        """Of one that has not ended."""
+        pending = (fact.spec.user for fact in self._in_flight.values() if fact.job_id == job_id)
+        return next(pending, "") or self.state.open[job_id].user
 
     def _drain(self, asked: SetDrain, now: float) -> Answer:
         if asked.node_id not in self.state.nodes:
             return problems.unknown(f"node {asked.node_id}"), []
         kind = NodeDrained if asked.draining else NodeRestored
         reply = NodeDrain(node_id=asked.node_id, draining=asked.draining)
-        return reply, [kind(at=now, node_id=asked.node_id)]
+        return reply, [kind(at=now, node_id=asked.node_id, by=asked.caller.name)]
 
-    def _set_policy(self, policy: str, now: float) -> Answer:
+    def _set_policy(self, asked: SetPolicy, now: float) -> Answer:
         """The name is judged here; what only its code knows, the API has asked the planner before."""
+        policy = asked.policy
         try:
             refusal = self._policies.refusal(parted(policy).name)
         except ValueError as error:
             refusal = str(error)
         if refusal is not None:
             return problems.invalid("$.policy", refusal), []
-        return PolicyChoice(policy=policy), [PolicyChosen(at=now, policy=policy)]
+        return PolicyChoice(policy=policy), [PolicyChosen(at=now, policy=policy, by=asked.caller.name)]
 
     def _show(self, job_id: JobId, now: float) -> Message:
         """The job as it was submitted, for as long as the monitor may not know it."""
@@ -263,6 +277,16 @@ class Admission:
         if job_state(self.state, job_id) is not None:
             return problems.behind(job_id)
         return problems.unknown(f"job {job_id}")
+
+
+def _not_theirs(asked: Submit) -> Problem | None:
+    """What a job says of itself that its submitter may not say; an operator may submit for others."""
+    job, caller = asked.job, asked.caller
+    if caller.role is not Role.OPERATOR and job.user not in ("", caller.user):
+        return problems.forbidden(f"the token is {caller.user or 'nobody'}'s, the job {job.user}'s", "$.user")
+    if caller.project and job.project != caller.project:
+        return problems.forbidden(f"the token is for the project {caller.project}", "$.project")
+    return None
 
 
 def _again(asked: Submit, known: Keyed) -> Message:

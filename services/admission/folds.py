@@ -38,7 +38,9 @@ def fold_job(state: AdmissionState, fact: JobEvent, *, ended_kept: int = ENDED_K
 def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
     assert fact.job_id not in state.ended, "a job is submitted once"
     state.submissions += 1
-    state.open[fact.job_id] = OpenJob(JobState.SUBMITTED, fact.key, fact, fact.spec.checkpoint_folder)
+    state.open[fact.job_id] = OpenJob(
+        JobState.SUBMITTED, fact.key, fact, fact.spec.checkpoint_folder, fact.spec.user
+    )
     state.keys.setdefault(fact.key, keyed(fact))
 
 

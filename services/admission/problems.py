@@ -23,8 +23,15 @@ def malformed(reason: str, field: str | None = None) -> Problem:
     return Problem(title="Malformed", status=400, detail=reason, field=field)
 
 
-def unauthorized() -> Problem:
-    return Problem(title="Unauthorized", status=401, detail="the API asks for a bearer token")
+NEEDED = "a token is needed: HOPYARD_API_TOKEN holds one, or a file that HOPYARD_API_TOKEN_FILE names"
+
+
+def unauthorized(reason: str = NEEDED) -> Problem:
+    return Problem(title="Unauthorized", status=401, detail=reason)
+
+
+def forbidden(reason: str, field: str | None = None) -> Problem:
+    return Problem(title="Forbidden", status=403, detail=reason, field=field)
 
 
 def unknown(what: str) -> Problem:

@@ -5,10 +5,13 @@ from typing import ClassVar
 from schemas.base import Question
 from schemas.ids import JobId, NodeId
 from schemas.jobs import JobFile
+from schemas.tokens import ITSELF, Identity
 
 
 class OwnQuestion(Question, frozen=True, kw_only=True):
     subject: ClassVar[str] = "hopyard.ask.admission"
+
+    caller: Identity = ITSELF
 
 
 class Submit(OwnQuestion, frozen=True, kw_only=True, tag="submit"):

@@ -22,6 +22,7 @@ class OpenJob(msgspec.Struct):
     """until the job is profiled: what a user may ask for before the monitor knows it"""
     checkpoint_folder: str = ""
     """that it names; empty: one of its own"""
+    user: str = ""
 
 
 class EndedJob(msgspec.Struct, frozen=True, array_like=True):

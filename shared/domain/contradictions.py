@@ -84,6 +84,11 @@ CONDITIONS: tuple[Condition, ...] = (
         lambda it: not it.nats_password or bool(it.nats_user),
         "a password without a user is nobody's; nats_user is needed too",
     ),
+    Condition(
+        ("web_certificate", "web_key"),
+        lambda it: bool(it.web_certificate) == bool(it.web_key),
+        "a certificate and its key go together",
+    ),
 )
 
 HIDDEN = frozenset({"nats_password"})

@@ -17,6 +17,8 @@ SERVICES = ("admission", "profiler", "estimator", "planner", "placer", "monitor"
 LIMIT_S = 300.0
 HEALTHY_LIMIT_S = 90.0
 LOG_LINES = "60"
+TOKEN = "of the containers"
+"""an operator's"""
 
 
 def command(*words: str, environ: dict[str, str] | None = None, limit_s: float = LIMIT_S) -> str:
@@ -110,6 +112,7 @@ def _environment(folder: Path, port: int) -> Path:
 COMPOSE_PROJECT_NAME=hopyard-test-{os.getpid()}
 HOPYARD_PORT=127.0.0.1:{port}
 HOPYARD_NATS_TOKEN=007
+HOPYARD_API_TOKEN={TOKEN}
 HOPYARD_CLUSTER=tiny
 HOPYARD_ROUND_S=120
 HOPYARD_SPEED=60

@@ -25,7 +25,7 @@ from schemas.jobs import JobFile
 from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import audit
 from shared.domain.states import ENDED
-from tests.container.compose_stack import SERVICES, ComposeStack, command
+from tests.container.compose_stack import SERVICES, TOKEN, ComposeStack, command
 from tests.stack_watch import busy, log_of, until
 
 pytestmark = pytest.mark.container
@@ -60,7 +60,7 @@ def stack(built: ComposeStack, request: pytest.FixtureRequest) -> Iterator[Compo
 
 @pytest.fixture
 async def client(stack: ComposeStack) -> AsyncIterator[Client]:
-    async with connect(stack.url) as client:
+    async with connect(stack.url, TOKEN) as client:
         yield client
 
 

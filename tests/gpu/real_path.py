@@ -221,7 +221,7 @@ async def stage(options: Options, *, nodes: dict[str, int] | None) -> AsyncItera
             "run_folder": mkdtemp(prefix="hop-"),
         },
     )
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         yield Stage(options, stack, client)
 
 

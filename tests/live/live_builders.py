@@ -28,7 +28,7 @@ async def stack_and_client(data: Path) -> AsyncIterator[tuple[Stack, Client]]:
         settings={**scenario.settings, "seed": 1},
         restarts=Restarts(most=50, backoff_s=0.05),
     )
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         yield stack, client
 
 

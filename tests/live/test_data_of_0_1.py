@@ -38,7 +38,7 @@ async def test_a_stack_on_old_data_comes_up_and_finishes_what_ran(tmp_path: Path
         settings={"seed": 1},
         restarts=Restarts(most=0, backoff_s=0.05),  # no service may stumble over what it finds
     )
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         before = await client.job(RUNNING)
         await until(client, busy)
         running = await client.job(RUNNING)

@@ -52,7 +52,7 @@ def children(pid: int) -> list[int]:
 
 async def refused(stack: Stack, body: str) -> tuple[int, str | None]:
     """Status and field of the refusal."""
-    headers = {"Content-Type": "application/yaml"}
+    headers = {"Content-Type": "application/yaml", "Authorization": f"Bearer {stack.token}"}
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{stack.api_url}/v1/jobs", data=body, headers=headers) as answer,

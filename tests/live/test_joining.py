@@ -41,7 +41,7 @@ async def open_stack(data: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         restarts=Restarts(most=50, backoff_s=0.05),
         nats=Listen(),
     )
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         yield stack, client
 
 

@@ -97,7 +97,7 @@ async def real_stack(
         },
         restarts=Restarts(most=20, backoff_s=0.05),
     )
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         yield stack, client
 
 

@@ -107,7 +107,7 @@ async def stack_between(nets: Nets, data: Path) -> AsyncIterator[tuple[Stack, Cl
         restarts=Restarts(most=20, backoff_s=0.05),
         nats=Listen(host=nets.head),
     )
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         agents = [await agent(nets, node, stack.nats.url, data) for node in NODES]
         try:
             await until(client, lambda status: status.nodes.get("alive", 0) == len(NODES))

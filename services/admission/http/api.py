@@ -1,7 +1,6 @@
 """The HTTP API: what changes something goes to the core, what only reads goes to the monitor."""
 
 import contextlib
-import hmac
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -31,6 +30,7 @@ from schemas.questions import (
     ShowTimeline,
 )
 from schemas.settings import Settings
+from schemas.tokens import Identity
 from schemas.views import (
     Cancelled,
     ClockView,
@@ -49,6 +49,7 @@ from services.admission import problems
 from services.admission.http import static
 from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.door import Door, Outside
+from services.admission.http.gate import Gate
 from services.admission.http.lines import about, line, records
 from services.admission.http.openapi import CLOCK, KEY, LINES, openapi
 from services.admission.http.operations import (
@@ -56,6 +57,7 @@ from services.admission.http.operations import (
     EventsQuery,
     JobsQuery,
     NoQuery,
+    Operation,
     OutputQuery,
     PlansQuery,
     SummariesQuery,
@@ -85,6 +87,8 @@ FOLLOWERS_MAX = 64
 HUNG_UP_POLL_REAL_S = 1.0
 """how often a stream without new facts checks that its client is still there"""
 
+CALLER = web.RequestKey("caller", Identity)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 M = TypeVar("M", bound=Message)
 B = TypeVar("B")
@@ -94,13 +98,21 @@ class Api:
     """The handlers, one an operation, and the routes to them."""
 
     def __init__(
-        self, bus: Outside, clock: Clock, settings: Settings, door: Door, in_force: SettingsView
+        self,
+        bus: Outside,
+        clock: Clock,
+        settings: Settings,
+        door: Door,
+        in_force: SettingsView,
+        *,
+        gate: Gate,
     ) -> None:
         self._bus = bus
         self._clock = clock
         self._settings = settings
         self._door = door
         self._in_force = in_force
+        self._gate = gate
         self._followers = 0
         self._document = msgspec.json.encode(openapi(OPERATIONS))
 
@@ -126,21 +138,28 @@ class Api:
             "set_policy": self.set_policy,
             "list_policies": self.list_policies,
             "list_settings": self.list_settings,
+            "show_caller": self.show_caller,
             "show_output": self.show_output,
             "list_events": self.list_events,
         }
         return [
-            *(web.route(each.method, each.path, self._guarded(handlers[each.name])) for each in OPERATIONS),
+            *(
+                web.route(each.method, each.path, self._guarded(handlers[each.name], each))
+                for each in OPERATIONS
+            ),
             web.get("/openapi.json", self.show_document),
             *static.routes(),
         ]
 
-    def _guarded(self, handler: Handler) -> Handler:
-        """The handler behind the check of the token, its refusals turned into responses."""
+    def _guarded(self, handler: Handler, operation: Operation) -> Handler:
+        """The handler behind the gate, its refusals turned into responses."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                self._authorize(request)
+                shown = request.headers.get("Authorization", "")
+                request[CALLER] = self._gate.admit(
+                    shown, request.remote or "", operation.role, operation.name
+                )
                 response = await handler(request)
             except Refusal as refusal:
                 return refuse(refusal.problem)
@@ -157,12 +176,6 @@ class Api:
         clock = ClockView(now=self._clock.now(), origin=origin, speed=speed)
         return {CLOCK: msgspec.json.encode(clock).decode()}
 
-    def _authorize(self, request: web.Request) -> None:
-        token = self._settings.api_token
-        shown = request.headers.get("Authorization", "")
-        if token and not hmac.compare_digest(f"Bearer {token}".encode(), shown.encode(errors="replace")):
-            raise Refusal(problems.unauthorized())
-
     async def show_document(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's
         return web.Response(body=self._document, content_type="application/json")
 
@@ -172,7 +185,7 @@ class Api:
         key = _key(request)
         job = await self._body(request, JobFile)
         repeat = f"it may be stored yet: submit it again with {KEY} {key}"
-        done = await self._door.ask(Submit(job=job, key=key), Submitted, repeat)
+        done = await self._door.ask(Submit(job=job, key=key, caller=request[CALLER]), Submitted, repeat)
         headers = {"Location": f"/v1/jobs/{done.job_id}", KEY: key}
         return answer(done, 201 if done.created else 200, headers)
 
@@ -200,7 +213,8 @@ class Api:
         return await self._door.ask(ShowFresh(job_id=job_id), JobView)  # newer than the monitor knows
 
     async def cancel_job(self, request: web.Request) -> web.Response:
-        done = await self._door.ask(Cancel(job_id=JobId(_id(request))), Cancelled)
+        asked = Cancel(job_id=JobId(_id(request)), caller=request[CALLER])
+        done = await self._door.ask(asked, Cancelled)
         return answer(done, 202)
 
     async def explain_job(self, request: web.Request) -> web.Response:
@@ -248,7 +262,7 @@ class Api:
         return await self._set_drain(request, draining=False)
 
     async def _set_drain(self, request: web.Request, *, draining: bool) -> web.Response:
-        question = SetDrain(node_id=NodeId(_id(request)), draining=draining)
+        question = SetDrain(node_id=NodeId(_id(request)), draining=draining, caller=request[CALLER])
         return answer(await self._door.ask(question, NodeDrain), 202)
 
     async def show_status(self, request: web.Request) -> web.Response:
@@ -268,11 +282,16 @@ class Api:
         decode_query(NoQuery, request.query)
         return answer(self._in_force)
 
+    async def show_caller(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
+        return answer(request[CALLER])
+
     async def set_policy(self, request: web.Request) -> web.Response:
         choice = await self._body(request, PolicyChoice)
         if _has_its_own_say(choice.policy):
             await self._judge(choice.policy)
-        return answer(await self._door.ask(SetPolicy(policy=choice.policy), PolicyChoice))
+        asked = SetPolicy(policy=choice.policy, caller=request[CALLER])
+        return answer(await self._door.ask(asked, PolicyChoice))
 
     async def _judge(self, policy: str) -> None:
         """Raises Refusal for one that could not plan, Unavailable where no planner says whether it could."""

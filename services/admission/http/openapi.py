@@ -45,7 +45,7 @@ def openapi(operations: Sequence[Operation]) -> Json:
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{}, {"token": []}],
+        "security": [{"token": []}],
     }
 
 
@@ -54,6 +54,7 @@ def _operation(each: Operation) -> Json:
     described: Json = {
         "operationId": each.name,
         "summary": each.summary,
+        "description": f"For the role {each.role}, and those above it.",
         "parameters": [*_path_parameters(each.path), *_query_parameters(each.query), *_key(each)],
         "responses": {
             str(each.status): {

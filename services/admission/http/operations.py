@@ -10,6 +10,7 @@ from schemas.events import Fact
 from schemas.jobs import JobFile, Name
 from schemas.output import OutputLine
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
+from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
     JobPage,
@@ -104,6 +105,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """true: many replies, one a line"""
     body: type | None = None
     query: type = NoQuery
+    role: Role = Role.VIEWER
+    """the least that is needed"""
     keyed: bool = False
     """true: takes an idempotency key"""
 
@@ -111,7 +114,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 OPERATIONS = (
     Operation(
         name="submit_job", method="POST", path="/v1/jobs", summary="Submit a job, in JSON or YAML.",
-        reply=Submitted, status=201, body=JobFile, keyed=True,
+        reply=Submitted, status=201, body=JobFile, keyed=True, role=Role.SUBMITTER,
     ),
     Operation(
         name="list_jobs", method="GET", path="/v1/jobs", summary="Jobs, a page at a time.",
@@ -122,7 +125,7 @@ OPERATIONS = (
     ),
     Operation(
         name="cancel_job", method="DELETE", path="/v1/jobs/{id}", summary="Withdraw a job.",
-        reply=Cancelled, status=202,
+        reply=Cancelled, status=202, role=Role.SUBMITTER,
     ),
     Operation(
         name="explain_job", method="GET", path="/v1/jobs/{id}/why", summary="Why the job is not running.",
@@ -153,11 +156,11 @@ OPERATIONS = (
     Operation(name="list_nodes", method="GET", path="/v1/nodes", summary="All nodes.", reply=NodePage),
     Operation(
         name="drain_node", method="POST", path="/v1/nodes/{id}/drain", summary="Start nothing new on a node.",
-        reply=NodeDrain, status=202,
+        reply=NodeDrain, status=202, role=Role.OPERATOR,
     ),
     Operation(
         name="restore_node", method="DELETE", path="/v1/nodes/{id}/drain", summary="Use a node again.",
-        reply=NodeDrain, status=202,
+        reply=NodeDrain, status=202, role=Role.OPERATOR,
     ),
     Operation(
         name="show_status", method="GET", path="/v1/status", summary="The cluster at a glance.",
@@ -169,7 +172,7 @@ OPERATIONS = (
     ),
     Operation(
         name="set_policy", method="PUT", path="/v1/policy", summary="Choose the policy of the next plans.",
-        reply=PolicyChoice, body=PolicyChoice,
+        reply=PolicyChoice, body=PolicyChoice, role=Role.OPERATOR,
     ),
     Operation(
         name="list_policies", method="GET", path="/v1/policies", summary="The policies that can be chosen.",
@@ -179,6 +182,10 @@ OPERATIONS = (
         name="list_settings", method="GET", path="/v1/settings",
         summary="The settings in force in admission, each with who set it and what it means.",
         reply=SettingsView,
+    ),
+    Operation(
+        name="show_caller", method="GET", path="/v1/me", summary="Whose the token is, and its role.",
+        reply=Identity,
     ),
     Operation(
         name="show_output", method="GET", path="/v1/jobs/{id}/output",

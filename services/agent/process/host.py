@@ -12,6 +12,7 @@ from services.agent.gpus.names import is_cpu
 from services.agent.process.claims import WorkerClaim
 from services.agent.process.folders import Folders
 from services.agent.process.kernel.cgroups import Group, Groups
+from services.agent.process.kernel.spawning import Account, account_of
 from services.agent.process.kernel.walking import Walk
 from services.agent.process.launch import Ground
 from services.agent.process.templates import Templates
@@ -33,6 +34,8 @@ class Host(msgspec.Struct, kw_only=True):
     gpus: tuple[str, ...]
     """what CUDA_VISIBLE_DEVICES calls them, by index; empty: the machine has none"""
     network_interface: str
+    accounts: bool
+    """whether ranks run as the account of their job's user, where the agent may have them do so"""
     observe_every_s: float
     orphan_s: float
     """how long ranks train on without an agent"""
@@ -58,6 +61,10 @@ class Host(msgspec.Struct, kw_only=True):
         with contextlib.suppress(OSError):
             return self.folders.interpreter.read_text()
         return ""
+
+    def account(self, order: StartOrdered) -> Account | None:
+        """Of the job's ranks; None: the agent's own. Raises NoAccount."""
+        return account_of(order.spec.user) if self.accounts else None
 
     def _name(self, index: int) -> str:
         return self.gpus[index] if index < len(self.gpus) else str(index)

@@ -19,7 +19,7 @@ from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import Memory
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
-from services.agent.process.kernel.spawning import Account, ToStart, account_of, started
+from services.agent.process.kernel.spawning import Account, NoAccount, ToStart, started
 from services.agent.process.kernel.walking import has_variable
 from services.agent.process.listener import Peer
 from services.agent.process.ranks import RankProcess, found, of_child
@@ -62,8 +62,8 @@ class Launcher:
         return {rank.rank: found(rank.process) for rank in self._claim.ranks} if self._found else {}
 
     async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
-        """Start all ranks. `say`: takes what the job's owner should know. Raises OSError."""
-        account = await asyncio.to_thread(account_of, self._order.spec.user)
+        """Start all ranks. `say`: takes what the job's owner should know. Raises OSError, NoAccount."""
+        account = await asyncio.to_thread(self._host.account, self._order)
         for name in await asyncio.to_thread(self._prepare, account):
             say(f"this node sets no limit on {name}")
         template = await self._template(account)
@@ -79,7 +79,10 @@ class Launcher:
 
         Whoever starts a process says what its variables are, so another account's is none.
         """
-        account = account_of(self._order.spec.user)
+        try:
+            account = self._host.account(self._order)
+        except NoAccount:
+            return False
         if peer.uid not in {os.geteuid(), account.uid if account else os.geteuid()}:
             return False
         if process and process.identity and process.identity.pid == peer.pid:

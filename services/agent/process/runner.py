@@ -218,6 +218,7 @@ class ProcessRunner:
             write=write,
             gpus=_devices(settings),
             network_interface=settings.network_interface,
+            accounts=settings.job_account == "user",
             observe_every_s=settings.observe_every_s,
             orphan_s=ORPHAN_LEASES * settings.node_lease_real_s,
         )

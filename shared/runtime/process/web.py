@@ -3,6 +3,7 @@
 Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded. A handler refuses with `Refusal`.
 """
 
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
@@ -69,15 +70,27 @@ async def serve(settings: Settings, service: Service, shell: ShellStatus, bus: B
         registry=registry,
         routes=service.routes() if service.routes else (),
     )
-    return await listen(app, settings.web_host, settings.web_port)
+    return await listen(app, settings.web_host, settings.web_port, tls_of(settings))
 
 
-async def listen(app: web.Application, host: str, port: int) -> Site:
+def tls_of(settings: Settings) -> ssl.SSLContext | None:
+    """None: HTTP in the clear. Raises OSError, ValueError for a certificate or key that cannot be used."""
+    if not settings.web_certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.web_certificate, settings.web_key)
+    except ssl.SSLError as error:
+        raise ValueError(f"{settings.web_certificate}, {settings.web_key}: {error.reason}") from None
+    return context
+
+
+async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> Site:
     """Serve an application; port 0 takes any free one."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
     except OSError:
         await runner.cleanup()
         raise

@@ -61,7 +61,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 async def stack(tmp_path: Path) -> AsyncIterator[tuple[Stack, Client, dict[str, str]]]:
     """Without a node; with the environment of whoever brings agents up for it."""
     spec = StackSpec(data=tmp_path, cluster=None, clock_origin=time.time(), settings=SHORT)
-    async with running_stack(spec, print) as stack, connect(stack.api_url) as client:
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         settings = SHORT | {
             "cluster": "/cfg/cluster.json",
             "nodes": "cluster-file",

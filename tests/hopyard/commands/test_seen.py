@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hopyard.actions import watch as watching
-from hopyard.actions.submit import this_user
+from hopyard.local.credentials import this_user
 from hopyard.show.jobs import job_columns
 from hopyard.show.nodes import node_columns
 from hopyard.show.times import Times

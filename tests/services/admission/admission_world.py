@@ -34,6 +34,7 @@ from schemas.views import Submitted
 from services.admission.core import Admission, CaughtUp
 from services.admission.http.api import Api
 from services.admission.http.door import Door
+from services.admission.http.gate import Gate
 from services.admission.questions import OwnQuestion, Submit
 from shared.domain.core import Asked, Publish, Reply
 from shared.domain.demand import job_spec
@@ -43,7 +44,13 @@ from shared.runtime.clock import LoopClock
 from shared.runtime.service import Inbox
 from shared.runtime.settings import describe
 
+TOKEN = "open sesame"
+"""an operator's; every request of a test shows it, unless it shows something else"""
 WORKLOAD: dict[str, Any] = {"model": "resnet-50", "dataset": "imagenet", "batch_size": 128}
+
+
+def shown(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def job_body(**over: object) -> dict[str, Any]:
@@ -207,13 +214,14 @@ async def serving(
     *, attached: bool = True, monitored: bool = True, bus: MemoryBus | None = None, **settings: object
 ) -> AsyncIterator[Served]:
     bus = bus or MemoryBus(LoopClock())
-    limits = {"ask_timeout_real_s": 0.5, "web_max_body_bytes": 10_000}
+    limits = {"ask_timeout_real_s": 0.5, "web_max_body_bytes": 10_000, "api_token": TOKEN}
     in_force = msgspec.convert(limits | settings, Settings)
     driver = Driver((), caught_up=True, **settings)
     door = Door(bus, LoopClock(), in_force, driver.core)
     app = web.Application(client_max_size=in_force.web_max_body_bytes)
-    app.add_routes(Api(bus, LoopClock(), in_force, door, describe(in_force, {})).routes())
-    async with TestClient(TestServer(app)) as client:
+    gate = Gate(in_force)
+    app.add_routes(Api(bus, LoopClock(), in_force, door, describe(in_force, {}), gate=gate).routes())
+    async with TestClient(TestServer(app), headers=shown(TOKEN)) as client:
         served = Served(driver, bus, door, client)
         if monitored:
             await bus.serve("monitor", MONITOR, served.monitor)

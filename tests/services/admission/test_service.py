@@ -98,5 +98,5 @@ async def test_what_the_core_ignored_can_be_measured() -> None:
     assert service.gauges is not None
     service.core.state.illegal = 3
     values = {gauge.name: gauge.value for gauge in service.gauges()}
-    assert values == {"admission_jobs_open": 0, "admission_illegal_facts": 3}
+    assert values == {"admission_jobs_open": 0, "admission_illegal_facts": 3, "admission_refused": 0}
     await bus.close()

@@ -18,6 +18,7 @@ from hopyard.lab.bench.page.chromium import PROGRAMS, browser, complaints, found
 from hopyard.lab.bench.stack.history import EVERY_S, history, life
 from hopyard.lab.bench.stack.restart import PATIENCE
 from hopyard.lab.bench.stack.services import address, begin, bus_to, nats_server, store_log
+from hopyard.local.credentials import ensure_tokens, page_link
 from hopyard.local.stack import StackSpec
 from schemas.base import Event
 from schemas.cluster import ClusterFile, GpuTypeFile, Node, NodeGroup
@@ -56,6 +57,7 @@ async def page(data: Path, jobs: int = JOBS) -> Benchmark:
     spec = StackSpec(
         data=data, cluster=cluster(), clock_origin=time.time() - (jobs + 2) * EVERY_S, chosen=PATIENCE
     )
+    ensure_tokens(data)
     await store_log(data / "nats", facts(nodes, jobs, ended, running), 0, names)
     async with nats_server(data / "nats") as server:
         lives = [await begin(name, spec, server) for name in names]
@@ -63,7 +65,9 @@ async def page(data: Path, jobs: int = JOBS) -> Benchmark:
             async with bus_to(server) as bus:
                 coming = what_comes(nodes, range(ended, ended + running))
                 publishing = asyncio.create_task(publish_slowly(bus, coming))
-                figures = await asyncio.to_thread(looked_at, address(lives[1].port), data / "profile")
+                figures = await asyncio.to_thread(
+                    looked_at, page_link(address(lives[1].port), data), data / "profile"
+                )
                 publishing.cancel()
         finally:
             for each in lives:

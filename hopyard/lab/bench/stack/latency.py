@@ -93,7 +93,7 @@ async def latency(data: Path, say: Say, jobs: int = JOBS) -> Benchmark:
     calm_s = settings_of(spec).fragment_settle_s + CALM_S
     async with (
         running_stack(spec, say) as stack,
-        connect(stack.api_url) as client,
+        connect(stack.api_url, stack.token) as client,
         bus_to(stack.nats) as bus,
     ):
         watch = Watch(bus.read(await bus.last_seq(), FACT_SUBJECTS))

@@ -16,6 +16,7 @@ from hopyard.failures import Failure
 from hopyard.lab.bench.figures import Benchmark, rate, spread
 from hopyard.lab.bench.stack.history import WORKLOAD
 from hopyard.lab.bench.stack.services import Life, address, begin, bus_to, nats_server
+from hopyard.local.credentials import ensure_tokens, own_token
 from hopyard.local.stack import SERVICES, StackSpec
 from loadgen.scenarios import load_cluster
 from schemas.events import JobSubmitted
@@ -32,8 +33,9 @@ STORED_LIMIT_S = 30.0
 
 async def submissions(data: Path, jobs: int = JOBS) -> Benchmark:
     spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
+    ensure_tokens(data)
     async with nats_server(data / "nats") as server, _services(spec, server) as lives:
-        async with connect(address(lives[0].port)) as client:
+        async with connect(address(lives[0].port), own_token(data)) as client:
             began = time.perf_counter()
             times_s = await submit_all(client, jobs)
             took_s = time.perf_counter() - began

@@ -175,7 +175,19 @@ byId("ask").addEventListener("submit", (event) => {
 
 const JOB_PATH = /^#\/jobs\/(.+)$/;
 
+const TOKEN = /^#token=([\w-]+)$/;
+
+/** A link that `hopyard page` prints has a token: it is kept, and does not stay in the address. */
+function takeToken() {
+  const found = TOKEN.exec(location.hash);
+  if (!found) return;
+  keepToken(found[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+  byId("ask").hidden = true;
+}
+
 function route() {
+  takeToken();
   const found = JOB_PATH.exec(location.hash);
   byId("problem").hidden = true;
   if (found) return openJob(found[1]);

@@ -36,16 +36,23 @@ class ToStart(msgspec.Struct, frozen=True, kw_only=True):
     """None: the agent's"""
 
 
+class NoAccount(ValueError):
+    """A job of this user runs nowhere on the node; the text says why."""
+
+
 def account_of(user: str) -> Account | None:
-    """The account of a submitter, where the agent may take it: as root, and where the node knows the name."""
-    if os.geteuid() != 0 or not user:
+    """The account of a job's user, where the agent may take it: as root. None: the agent's own, in two cases.
+
+    It may take no other, or the user is the agent's. Raises NoAccount: nobody's job becomes root's.
+    """
+    if os.geteuid() != 0 or not user or user == pwd.getpwuid(os.geteuid()).pw_name:
         return None
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
-        return None
+        raise NoAccount(f"this node has no account {user}, and a job of {user} runs as no other") from None
     if entry.pw_uid < USER_MIN:
-        return None
+        raise NoAccount(f"{user} is an account of the system on this node; no job runs as it")
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
     return Account(entry.pw_uid, entry.pw_gid, tuple(groups), entry.pw_name, entry.pw_dir)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from services.agent.process.folders import Folders
-from services.agent.process.kernel.spawning import account_of
+from services.agent.process.kernel.spawning import USER_MIN
 from services.agent.tasks import Completed, Stopped
 from tests.services.agent.process.process_bench import P1, RunningNode, order, running_node, short_folder
 
@@ -43,7 +43,7 @@ def _others_may_read() -> Iterator[None]:
 
 
 def user() -> str:
-    names = [entry.pw_name for entry in pwd.getpwall() if account_of(entry.pw_name)]
+    names = [entry.pw_name for entry in pwd.getpwall() if entry.pw_uid >= USER_MIN]
     if not names:
         pytest.skip("there is no account for a job here")
     return names[0]

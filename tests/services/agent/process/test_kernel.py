@@ -16,9 +16,9 @@ import structlog
 from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.hierarchies import groups_of, own_folders
 from services.agent.process.kernel.identities import alive, identity_of, send
-from services.agent.process.kernel.spawning import ToStart, account_of, started
+from services.agent.process.kernel.spawning import USER_MIN, NoAccount, ToStart, account_of, started
 from services.agent.process.kernel.walking import Walk
-from services.agent.tasks import Completed
+from services.agent.tasks import Completed, Failed
 from tests.services.agent.process.process_bench import order, running_node, short_folder
 
 MOUNTS = """\
@@ -173,9 +173,16 @@ def test_without_groups_orphans_are_found_by_a_variable() -> None:
     assert identity_of(orphan) is None
 
 
+def accounts() -> list[str]:
+    """Those that jobs can run as."""
+    if os.geteuid() != 0:
+        return []
+    return [entry.pw_name for entry in pwd.getpwall() if entry.pw_uid >= USER_MIN]
+
+
 def nobody() -> str:
     """The name of an account that is nobody's in particular."""
-    names = [entry.pw_name for entry in pwd.getpwall() if account_of(entry.pw_name)]
+    names = accounts()
     if not names:
         pytest.skip("ranks get accounts of their own only from root, and there is no account for one here")
     return names[0]
@@ -194,8 +201,30 @@ async def test_a_rank_runs_as_who_submitted_it() -> None:
             assert node.lines() == [str(entry.pw_uid), groups, entry.pw_dir]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="others than root run all jobs as themselves")
 def test_nobody_becomes_an_account_of_the_system_by_naming_it() -> None:
-    assert account_of("root") is None
-    assert account_of("daemon") is None
-    assert account_of("no-such-account") is None
+    for user in ("daemon", "no-such-account", "0"):
+        with pytest.raises(NoAccount, match=user):
+            account_of(user)
     assert account_of("") is None
+    assert account_of("root") is None, "whoever has a token of that name"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others than root run all jobs as themselves")
+async def test_a_job_of_nobody_here_does_not_run_as_root() -> None:
+    with short_folder() as folder:
+        async with running_node(folder) as node:
+            await node.trained(order(command=("touch", str(folder / "ran")), user="no-such-account"))
+            ended = await node.ended()
+            assert isinstance(ended, Failed)
+            assert "no account no-such-account" in ended.reason
+            assert not (folder / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others than root run all jobs as themselves")
+async def test_where_the_setting_says_so_all_run_as_the_agent() -> None:
+    with short_folder() as folder:
+        async with running_node(folder, job_account="agent") as node:
+            await node.trained(order(command=("id", "-u"), user="no-such-account"))
+            assert isinstance(await node.ended(), Completed)
+            assert node.lines() == ["0"]

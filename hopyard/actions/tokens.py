@@ -1,0 +1,110 @@
+"""Tokens of the API: made, listed, revoked, in the file that admission reads."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from hopyard.failures import Failure, Invalid
+from hopyard.local.credentials import tokens_of
+from hopyard.local.stacks import my_folder
+from schemas.base import Message
+from schemas.tokens import Role, TokenEntry
+from shared.runtime.private import Exposed
+from shared.runtime.tokens import change_tokens, issued, read_tokens
+
+DAY_S = 86_400.0
+
+
+class MadeToken(Message, frozen=True, kw_only=True):
+    """The one time that a token is shown."""
+
+    token: str
+    token_id: str
+    role: Role
+    user: str
+    project: str = ""
+    expires_at: float | None = None
+    file: str
+
+
+class TokenView(Message, frozen=True, kw_only=True):
+    """A token without its secret or the digest of it."""
+
+    token_id: str
+    role: Role
+    user: str
+    project: str
+    created_at: float
+    expires_at: float | None
+    note: str
+
+
+def tokens_file(named: Path | None) -> Path:
+    """`named`, else what HOPYARD_API_TOKENS names, else that of this user's own stack. Raises Unreachable."""
+    given = os.environ.get("HOPYARD_API_TOKENS")
+    return named or (Path(given) if given else tokens_of(my_folder(Path.cwd())))
+
+
+def create(file: Path, role: Role, *, user: str, project: str, days: float, note: str) -> MadeToken:
+    """`days` 0: it never expires. Raises Failure."""
+    if role is Role.SUBMITTER and not user:
+        raise Invalid("--user: jobs that a submitter submits are somebody's")
+    now = time.time()
+    expires_at = now + days * DAY_S if days else None
+    token, entry = issued(role, user=user, now=now, project=project, expires_at=expires_at, note=note)
+    _change(file, lambda there: (*there, entry))
+    return MadeToken(
+        token=token,
+        token_id=entry.token_id,
+        role=role,
+        user=user,
+        project=project,
+        expires_at=expires_at,
+        file=str(file),
+    )
+
+
+def revoke(file: Path, token_id: str) -> TokenEntry:
+    """Raises Failure for one there is not."""
+    found = next((entry for entry in _read(file) if entry.token_id == token_id), None)
+    if found is None:
+        raise Failure(f"{file} has no token {token_id}; `hopyard token list` names them")
+    _change(file, lambda there: tuple(entry for entry in there if entry.token_id != token_id))
+    return found
+
+
+def listed_tokens(file: Path) -> list[TokenView]:
+    """Raises Failure."""
+    return [
+        TokenView(
+            token_id=entry.token_id,
+            role=entry.role,
+            user=entry.user,
+            project=entry.project,
+            created_at=entry.created_at,
+            expires_at=entry.expires_at,
+            note=entry.note,
+        )
+        for entry in _read(file)
+    ]
+
+
+def _read(file: Path) -> tuple[TokenEntry, ...]:
+    try:
+        return read_tokens(file)
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+
+
+def _change(file: Path, change: Callable[[tuple[TokenEntry, ...]], Iterable[TokenEntry]]) -> None:
+    try:
+        change_tokens(file, change)
+    except (OSError, ValueError) as error:
+        raise _failure(file, error) from None
+
+
+def _failure(file: Path, error: OSError | ValueError) -> Failure:
+    if isinstance(error, OSError) and not isinstance(error, Exposed):
+        return Failure(f"{file}: {(error.strerror or str(error)).lower()}")
+    return Failure(str(error))

@@ -1,0 +1,123 @@
+"""token create, token list, token revoke; page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from hopyard.commands.options import AsJson, named
+from hopyard.local.credentials import page_link
+from hopyard.local.stacks import my_folder, my_stack
+from hopyard.show.columns import Column, Listing
+from hopyard.show.tables import facts_table
+from hopyard.show.terminal import put, say, show
+from hopyard.show.times import UNIX, Times
+from schemas.tokens import Role
+
+token = typer.Typer(help="Who may do what through the API.", no_args_is_help=True)
+
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        dir_okay=False,
+        help="Of an admission elsewhere, as its setting api_tokens has it.",
+        show_default="your own stack's",
+    ),
+]
+
+
+@token.command("create")
+def create_token(
+    *,
+    role: Annotated[Role, typer.Option("--role", help="What its holder may do.")] = Role.SUBMITTER,
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Whose it is.")] = "",
+    project: Annotated[
+        str, typer.Option("--project", metavar="NAME", help="Jobs submitted by it are of this project.")
+    ] = "",
+    days: Annotated[
+        float, typer.Option("--days", min=0, help="How long it counts; 0: until it is revoked.")
+    ] = 90,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for.")] = "",
+    file: File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token, and print it: it is shown this one time, only a digest is kept.
+
+    A viewer reads. A submitter submits jobs besides, which are his own, and
+    cancels those; agents that are root run them as the account of that name.
+    An operator may everything, for everybody. It counts from now on; nothing
+    is started again.
+
+    $ hopyard token create --user ada > ada.token
+    $ hopyard token create --role operator --user bob --days 7
+    $ hopyard token create --role viewer --note grafana --file /etc/hopyard/tokens.json
+    """
+    from hopyard.actions.tokens import create, tokens_file  # noqa: PLC0415 - costs --help nothing so
+
+    made = create(tokens_file(file), role, user=user, project=project, days=days, note=note)
+    if not as_json:
+        until = "until it is revoked" if made.expires_at is None else f"until {_date(made.expires_at)}"
+        say(f"token {made.token_id}: {role}{f' {user}' if user else ''}, {until}; it is shown this one time")
+    show(made, Text(made.token, no_wrap=True, overflow="ignore"), as_json=as_json)
+
+
+@token.command("list")
+def list_tokens(*, file: File = None, as_json: AsJson = False) -> None:
+    """List the tokens that count, or have expired; none of them can be read any more.
+
+    $ hopyard token list --json
+    """
+    from hopyard.actions.tokens import TokenView, listed_tokens, tokens_file  # noqa: PLC0415 - as above
+
+    columns = (
+        Column[TokenView]("token", lambda each: each.token_id),
+        Column[TokenView]("role", lambda each: each.role),
+        Column[TokenView]("user", lambda each: each.user, cut=8),
+        Column[TokenView]("project", lambda each: each.project, spare=2),
+        Column[TokenView]("created", lambda each: _date(each.created_at), spare=3),
+        Column[TokenView]("expires", lambda each: "" if each.expires_at is None else _date(each.expires_at)),
+        Column[TokenView]("note", lambda each: each.note, spare=1, cut=10),
+    )
+    found = listed_tokens(tokens_file(file))
+    show(found, Listing(columns, found), as_json=as_json)
+
+
+@token.command("revoke")
+def revoke_token(
+    token_id: Annotated[str, typer.Argument(metavar="TOKEN", callback=named, help="Its id.")],
+    *,
+    file: File = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a token count no more, from the next request on. What was submitted by it stays.
+
+    $ hopyard token revoke 3f2a9c01
+    """
+    from hopyard.actions.tokens import revoke, tokens_file  # noqa: PLC0415 - as above
+
+    gone = revoke(tokens_file(file), token_id)
+    facts = {"token": gone.token_id, "role": str(gone.role), "user": gone.user}
+    show(facts, facts_table(facts), as_json=as_json)
+
+
+def page() -> None:
+    """Print the address of your own stack's page, with a token by which it shows all and changes nothing.
+
+    Whoever has this address can read the cluster.
+
+    $ xdg-open "$(hopyard page)"
+    """
+    start = Path.cwd()
+    put(Text(page_link(my_stack(start).api_url, my_folder(start)), no_wrap=True, overflow="ignore"))
+
+
+def _date(at: float) -> str:
+    return Times(UNIX).date(at)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(token, name="token")
+    app.command("page")(page)

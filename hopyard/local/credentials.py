@@ -1,0 +1,79 @@
+"""What opens a stack on this machine: files in its data folder that its owner alone can read."""
+
+import getpass
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from hopyard.failures import Invalid
+from schemas.tokens import Role, TokenEntry
+from shared.runtime import private
+from shared.runtime.tokens import Keyring, change_tokens, issued
+
+FOLDER = "credentials"
+TOKENS = "tokens.json"
+"""digests of all tokens"""
+OWN = {"operator-token": Role.OPERATOR, "viewer-token": Role.VIEWER}
+"""of the commands of whoever started the stack, and of the page in his browser"""
+
+
+def folder_of(data: Path) -> Path:
+    return data / FOLDER
+
+
+def tokens_of(data: Path) -> Path:
+    return folder_of(data) / TOKENS
+
+
+def own_token(data: Path, role: Role = Role.OPERATOR) -> str:
+    """The stack's own. Empty: there is none. Raises Invalid for one that others can read."""
+    name = next(name for name, each in OWN.items() if each is role)
+    return token_in(folder_of(data) / name, missing_ok=True)
+
+
+def token_in(path: Path, *, missing_ok: bool = False) -> str:
+    """Raises Invalid."""
+    try:
+        return private.read_secret(path).decode().strip()
+    except FileNotFoundError:
+        if missing_ok:
+            return ""
+        raise Invalid(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        text = str(error) if isinstance(error, private.Exposed) else f"{path}: holds no token"
+        raise Invalid(text) from None
+
+
+def ensure_tokens(data: Path) -> None:
+    """A stack has its own tokens; one that was revoked is followed by another at the next start."""
+    private.make_folder(folder_of(data))
+    keyring = Keyring(str(tokens_of(data)))
+    missing = {
+        name: role for name, role in OWN.items() if keyring.holder(own_token(data, role), time.time()) is None
+    }
+    made = {
+        name: issued(role, user=this_user(), now=time.time(), note="of the stack itself")
+        for name, role in missing.items()
+    }
+    if made:
+        change_tokens(tokens_of(data), lambda there: _with(there, [entry for _, entry in made.values()]))
+    for name, (token, _) in made.items():
+        private.write(folder_of(data) / name, f"{token}\n".encode())
+
+
+def page_link(api_url: str, data: Path) -> str:
+    """The token stands behind the #: a browser sends it to nobody, and the page takes it from its address."""
+    return f"{api_url}/#token={own_token(data, Role.VIEWER)}"
+
+
+def this_user() -> str:
+    """The login name; the number of a user who has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _with(there: Iterable[TokenEntry], more: Iterable[TokenEntry]) -> Iterable[TokenEntry]:
+    return (*there, *more)

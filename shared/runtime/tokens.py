@@ -1,0 +1,131 @@
+"""Tokens of the HTTP API: how they are made, how they are stored, and whose one is that somebody shows.
+
+A token is `hop_ID_SECRET`. The file holds its digest alone; a change of it counts from the next request.
+"""
+
+import contextlib
+import fcntl
+import hmac
+import secrets
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from schemas.tokens import Identity, Role, TokenEntry, TokensFile
+from shared.runtime import private
+
+MARK = "hop"
+SECRET_BYTES = 32
+TOKEN_CHARS_MAX = 500
+SINGLE = "api-token"
+"""id of the token that the setting `api_token` holds"""
+NOBODYS = "0" * 64
+"""compared with where there is no such id, so that the time of an answer does not say so"""
+Stamp = tuple[int, int, int] | None
+
+
+def issued(
+    role: Role, *, user: str, now: float, project: str = "", expires_at: float | None = None, note: str = ""
+) -> tuple[str, TokenEntry]:
+    """A new token, which nobody sees again, and what is stored of it."""
+    token_id = secrets.token_hex(4)
+    token = f"{MARK}_{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    entry = TokenEntry(
+        token_id=token_id,
+        digest=_digest(token),
+        role=role,
+        user=user,
+        project=project,
+        created_at=now,
+        expires_at=expires_at,
+        note=note,
+    )
+    return token, entry
+
+
+class Keyring:
+    """The tokens that count. `single`: one more, an operator's."""
+
+    def __init__(self, path: str, single: str = "") -> None:
+        self._path = Path(path) if path else None
+        self._single = _digest(single) if single else ""
+        self._entries: dict[str, TokenEntry] = {}
+        self._stamp: Stamp = None
+
+    def empty(self) -> bool:
+        """Whether no token at all would do."""
+        self._refresh()
+        return not (self._single or self._entries)
+
+    def holder(self, shown: str, now: float) -> Identity | None:
+        """Whose the token is at a Unix time; None for one that does not count."""
+        self._refresh()
+        if len(shown) > TOKEN_CHARS_MAX:
+            return None
+        digest = _digest(shown)
+        if self._single and hmac.compare_digest(digest, self._single):
+            return Identity(role=Role.OPERATOR, token_id=SINGLE)
+        entry = self._entries.get(_id_in(shown))
+        same = hmac.compare_digest(digest, entry.digest if entry else NOBODYS)
+        if entry is None or not same or _expired(entry, now):
+            return None
+        return Identity(role=entry.role, user=entry.user, project=entry.project, token_id=entry.token_id)
+
+    def _refresh(self) -> None:
+        """A file that is gone or cannot be read holds no token."""
+        if self._path is None:
+            return
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            tokens = read_tokens(self._path)
+        except (OSError, ValueError) as error:
+            import structlog  # noqa: PLC0415 - a command that shows its token need not wait for it
+
+            structlog.get_logger().error("no token counts", file=str(self._path), reason=str(error))
+            tokens = ()
+        self._entries = {entry.token_id: entry for entry in tokens}
+
+
+def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
+    """None where there is no file. Raises OSError, ValueError for one that is not what it should be."""
+    try:
+        return msgspec.json.decode(private.read_secret(path), type=TokensFile).tokens
+    except FileNotFoundError:
+        return ()
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def change_tokens(path: Path, change: Callable[[tuple[TokenEntry, ...]], Iterable[TokenEntry]]) -> None:
+    """Read, change, write; one after the other. Raises as `read_tokens` does, and what `change` raises."""
+    path.parent.mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
+    with contextlib.closing(private.appended(path.with_name(f".{path.name}.lock"))) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tokens = TokensFile(tokens=tuple(change(read_tokens(path))))
+        private.write(path, msgspec.json.format(msgspec.json.encode(tokens)) + b"\n")
+
+
+def _id_in(token: str) -> str:
+    mark, _, rest = token.partition("_")
+    return rest.partition("_")[0] if mark == MARK else ""
+
+
+def _digest(token: str) -> str:
+    return sha256(token.encode(errors="replace")).hexdigest()
+
+
+def _expired(entry: TokenEntry, now: float) -> bool:
+    return entry.expires_at is not None and entry.expires_at <= now
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

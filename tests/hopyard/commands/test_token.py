@@ -1,0 +1,80 @@
+import json
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from schemas.tokens import Role
+from shared.runtime.tokens import Keyring
+from tests.hopyard.cli_line import Hopyard
+
+YEAR_S = 365 * 86_400.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "etc" / "tokens.json"
+
+
+def test_a_token_is_made_shown_once_listed_and_revoked(hopyard: Hopyard, file: Path) -> None:
+    made = hopyard("token", "create", "--user", "ada", "--note", "laptop", "--file", str(file))
+    token = made.out.strip()
+    assert (made.code, made.out) == (0, f"{token}\n")
+    assert token not in made.err
+    holder = Keyring(str(file)).holder(token, time.time())
+    assert holder is not None
+    assert (holder.role, holder.user) == (Role.SUBMITTER, "ada")
+    assert Keyring(str(file)).holder(token, time.time() + YEAR_S) is None
+
+    listed = hopyard("token", "list", "--file", str(file))
+    assert holder.token_id in listed.out
+    assert "laptop" in listed.out
+    shown = json.loads(hopyard("token", "list", "--json", "--file", str(file)).out)
+    assert [each["token_id"] for each in shown] == [holder.token_id]
+    for out in (listed.out, json.dumps(shown), file.read_text()):
+        assert token.split("_", 2)[2] not in out
+
+    assert hopyard("token", "revoke", holder.token_id, "--file", str(file)).code == 0
+    assert Keyring(str(file)).holder(token, time.time()) is None
+    again = hopyard("token", "revoke", holder.token_id, "--file", str(file))
+    assert again.code == 1
+    assert "has no token" in again.err
+
+
+def test_the_file_of_tokens_is_its_owners_alone(hopyard: Hopyard, file: Path) -> None:
+    hopyard("token", "create", "--role", "viewer", "--file", str(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_there_stays_as_it_is(hopyard: Hopyard, file: Path) -> None:
+    file.parent.mkdir(mode=0o755)
+    hopyard("token", "create", "--role", "viewer", "--file", str(file))
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o755
+
+
+def test_a_submitter_is_somebody(hopyard: Hopyard, file: Path) -> None:
+    refused = hopyard("token", "create", "--file", str(file))
+    assert refused.code == 2
+    assert "--user" in refused.err
+    assert not file.exists()
+
+
+def test_a_damaged_file_is_named_and_left_alone(hopyard: Hopyard, file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text("{")
+    file.chmod(0o600)
+    for words in (("list",), ("create", "--role", "viewer"), ("revoke", "x")):
+        ran = hopyard("token", *words, "--file", str(file))
+        assert ran.code == 1
+        assert str(file) in ran.err
+        assert ran.err.count("\n") == 1
+    assert file.read_text() == "{"
+
+
+def test_without_a_stack_and_a_file_it_is_said_what_is_missing(hopyard: Hopyard) -> None:
+    for words in (("token", "list"), ("page",)):
+        ran = hopyard(*words)
+        assert ran.code == 3
+        assert "hopyard up" in ran.err
