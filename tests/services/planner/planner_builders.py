@@ -44,7 +44,7 @@ def job(name: str = "job", demand: Sequence[int] = (1,), **fields: Any) -> ViewJ
     defaults: dict[str, Any] = {
         "submitted_at": 0.0,
         "gpu_types": (FAST,),
-        "single_gpu": {},
+        "single_gpu": dict.fromkeys(fields.get("gpu_types", (FAST,)), 10.0),
         "sensitivity": 1.0,
         "age_s": 100.0,
         "wait_s": 10.0,

@@ -23,14 +23,14 @@ def exchange_s(gradient_bytes: float, workers: float, bandwidth: float) -> float
     return (workers - 1) / workers * gradient_bytes / bandwidth
 
 
-def completion_s(left: float, speed: float, epochs: float, epoch_exchange_s: float) -> float:
-    """(7): `left` samples at `speed` samples/s, and an exchange in each of the epochs that are left."""
-    return left / speed + epochs * epoch_exchange_s
+def completion_s(left: float, speed: float, exchanges: float, each_s: float) -> float:
+    """(7): `left` samples at `speed` samples/s, and so many exchanges of gradients."""
+    return left / speed + exchanges * each_s
 
 
 def isolated_s(left: float, rates: float, share: float, exchanges: float, each_s: float) -> float:
     """Λe: the job alone on every S-th part of each GPU. `rates`: Σ ρ over all GPUs; `share`: 1 / S."""
-    return left / (share * rates) + exchanges * each_s
+    return completion_s(left, share * rates, exchanges, each_s)
 
 
 def jain(ratios: Floats) -> float:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from services.planner.policies.contract.view import View, ViewJob
 from shared.domain.arrays import Floats
 
 
@@ -25,6 +26,11 @@ def drawn(count: int, *, alpha: float, samples: int, seed: str) -> tuple[int, ..
         chosen.add(_below(rest, f"{seed}/{draw}"))
         draw += 1
     return tuple(sorted(count - rest + number for number in chosen))
+
+
+def seeded(view: View, jobs: Sequence[ViewJob], seed: int) -> str:
+    """Another one at each reset; of the same view the same."""
+    return f"{seed}/{','.join(sorted(job.job_id for job in jobs))}/{view.at!r}"
 
 
 def _below(limit: int, name: str) -> int:

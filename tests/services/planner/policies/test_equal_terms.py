@@ -37,9 +37,10 @@ def shown(policy: str) -> View:
     """What the policy sees of the same cluster at the opening of a round."""
     settings = Settings(policy=policy)
     core = Planner(settings, effort=MODELLED, grace_s=2.0)
-    core.handle(Leadership(token=1), 0.0)
     core.handle(looked_at(Registry(), Look(policy=policy)), 0.0)
-    effects: Effects = [effect for fact in FACTS for effect in core.handle(fact, fact.at)]
+    for fact in FACTS:
+        core.handle(fact, fact.at)
+    effects: Effects = core.handle(Leadership(token=1), 3.0)
     (task,) = (effect.task for effect in effects if isinstance(effect, Work))
     assert isinstance(task, Prepare)
     assert task.view.kind == PlanKind.FIRST

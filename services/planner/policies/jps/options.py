@@ -1,0 +1,54 @@
+"""What users may choose of the policies that decide at resets."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from services.planner.policies.jps.completion import Law
+
+
+class ResetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What all of them have."""
+
+    law: Law = "iteration"
+    """when gradients are exchanged: once an iteration, as estimated; or once an epoch, as in the paper"""
+    static: bool = False
+    """a job that has its GPUs keeps them; else every reset may move all jobs"""
+    gather_s: Annotated[float, Meta(ge=0, le=1e6)] = 600.0
+    """how long nothing is started while other jobs are still measured, so that all are decided together"""
+    share_max: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    """most samples of a GPU in an iteration, in batches: more may not fit its memory"""
+    seed: Annotated[int, Meta(ge=0)] = 1
+    """of what is drawn"""
+
+
+class JpsOptions(ResetOptions, frozen=True, kw_only=True):
+    alpha: Annotated[float, Meta(ge=0, le=1)] = 0.7
+    """so much of all categories, from the front, is never looked at"""
+    beta: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """1: the lowest mean completion time; 0: the fairest"""
+    samples: Annotated[int, Meta(ge=1, le=100_000)] = 60
+    """N: categories looked at"""
+    every: bool = False
+    """HAS: all categories are looked at, and the lowest mean completion time is taken"""
+    has_categories_max: Annotated[int, Meta(ge=1, le=100_000)] = 5_000
+    """HAS samples as JPS does where there are more"""
+    weighted: bool = False
+    """jobs are weighed by the completion time that one more sample/s saves, beyond the paper"""
+    idle: bool = True
+    """GPUs of slow nodes stay idle where a job is faster without them, beyond the paper"""
+    market: Literal["flow", "auction"] = "flow"
+    """what finds the best assignment inside a category; the auction is slow"""
+
+
+class OptimusOptions(ResetOptions, frozen=True, kw_only=True):
+    shares: Literal["equal", "proportional"] = "equal"
+    """of the global batch, by GPU"""
+    aware: bool = False
+    """gains are those of the best free GPU type; else of a mean GPU, and GPUs are dealt at random"""
+
+
+class ExhaustiveOptions(ResetOptions, frozen=True, kw_only=True):
+    idle: bool = True
+    """GPUs stay idle where that is better; else as many are used as can be, as in the paper"""

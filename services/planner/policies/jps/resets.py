@@ -1,0 +1,189 @@
+"""Policies that decide at resets: when jobs come or go, and when nodes do (JPS, section IV).
+
+At a reset all jobs but those that may not be moved are decided together. While other jobs are still measured,
+nothing is started, for at most `gather_s`: jobs that came together are decided together.
+
+A subclass says what it looks at (`draft`) and what it takes of that (`pick`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from schemas.placement import Gang, Lockstep, Mode, Proportional
+from schemas.plans import Measures, PlanKind, Standing
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import Choice, Decision, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View
+from services.planner.policies.jps.options import ResetOptions
+from services.planner.policies.jps.scene import Scene, scene
+from services.planner.policies.jps.speeds import Answers, AskedGang, GangSpeeds, answers, question, speeds
+from services.planner.solver.problem import Solve
+
+RESETS: Mapping[Trigger, PlanKind] = {
+    trigger: PlanKind.FIRST for trigger in Trigger if trigger is not Trigger.ROUND
+}
+ROW_S = 3e-5
+"""a gang that is looked at, as measured on a common server: the modelled seconds"""
+GATHERING = "other jobs are still measured"
+MEASURES = Measures(gain="samples/s")
+
+Alternatives = tuple[Gang, ...]
+"""of one job; the fastest is taken"""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    plans: tuple[tuple[Alternatives, ...], ...] = ()
+    """by plan that is looked at, by job"""
+    looked_at: int = 0
+    """categories, or gangs"""
+    notes: tuple[str, ...] = ()
+    refusal: str = ""
+    """why there is nothing to look at, and what runs is kept"""
+
+    @property
+    def gangs(self) -> Iterator[tuple[int, Gang]]:
+        for plan in self.plans:
+            for job, gangs in enumerate(plan):
+                for gang in gangs:
+                    yield job, gang
+
+
+class Picked(msgspec.Struct, frozen=True, kw_only=True):
+    gangs: tuple[Gang | None, ...]
+    """by job"""
+    mean_s: float = 0.0
+    """Λ, by what is estimated"""
+    answers: Answers | None = None
+    """where it knows more than was answered"""
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What is remembered: since when jobs are waited for."""
+
+    since: float
+
+
+class Prospect(msgspec.Struct, frozen=True):
+    """What follows from a view alone."""
+
+    view: View
+    scene: Scene
+    speeds: GangSpeeds
+    draft: Draft
+    asked: tuple[AskedGang, ...]
+    since: float | None
+    """when jobs began to be waited for"""
+
+
+class AtResets(ABC):
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = RESETS
+    sees_staying: ClassVar[bool] = True
+    modes: ClassVar[frozenset[type[Mode]]] = frozenset({Lockstep, Proportional})
+    equal: bool = False
+    """shares of the global batch are equal"""
+
+    def __init__(self, options: ResetOptions) -> None:
+        self._common = options
+        self._last: Prospect | None = None
+
+    @abstractmethod
+    def draft(self, scene: Scene, speeds: GangSpeeds) -> Draft:
+        """The gangs that may be taken: of these estimates are asked."""
+
+    @abstractmethod
+    def pick(self, scene: Scene, speeds: GangSpeeds, draft: Draft, answered: Answers) -> Picked: ...
+
+    # ---- the contract of a policy
+
+    def wants(self, view: View) -> Configurations:
+        seen = self._prospect(view)
+        return question(seen.scene.jobs, seen.asked, view.nodes)
+
+    def decide(
+        self,
+        view: View,
+        wanted: Configurations,
+        estimates: Estimated,
+        solve: Solve,  # noqa: ARG002 - there is no integer program
+    ) -> Decision:
+        seen = self._prospect(view)
+        answered = answers(seen.asked, wanted, estimates)
+        picked = (
+            self.pick(seen.scene, seen.speeds, seen.draft, answered) if seen.scene.jobs else Picked(gangs=())
+        )
+        chosen = _choices(seen, picked, answered if picked.answers is None else picked.answers)
+        return Decision(
+            choices=(*seen.scene.kept, *chosen),
+            left=tuple(seen.scene.waiting([choice.job_id for choice in chosen])),
+            measures=MEASURES,
+            standings={one.job_id: Standing(gain=one.throughput) for one in chosen},
+            objective=picked.mean_s,
+            solve_s=ROW_S * (1 + len(view.jobs) + sum(1 for _ in seen.draft.gangs)),
+            configurations=seen.draft.looked_at,
+            memory=b"" if seen.since is None else msgspec.json.encode(Gathered(seen.since)),
+            again_at=self._again_at(seen),
+            notes=seen.draft.notes,
+        )
+
+    def _prospect(self, view: View) -> Prospect:
+        """Of the same view as the last time, the same."""
+        if self._last is None or self._last.view is not view:
+            since = _since(view)
+            waits = GATHERING if self._gathers(view, since) else ""
+            shown = scene(view, static=self._common.static, held_back=waits)
+            known = self._speeds(shown)
+            draft = self.draft(shown, known) if shown.jobs else Draft()
+            if draft.refusal:
+                shown = scene(view, static=True, held_back=draft.refusal)
+                known, draft = self._speeds(shown), Draft(notes=(draft.refusal,))
+            asked = _asked(draft) if self._common.law == "iteration" else ()
+            self._last = Prospect(view, shown, known, draft, asked, since)
+        return self._last
+
+    def _speeds(self, shown: Scene) -> GangSpeeds:
+        common = self._common
+        return speeds(shown, law=common.law, equal=self.equal, share_max=common.share_max)
+
+    def _gathers(self, view: View, since: float | None) -> bool:
+        return since is not None and view.at < since + self._common.gather_s
+
+    def _again_at(self, seen: Prospect) -> float | None:
+        if seen.since is None or seen.scene.held_back != GATHERING:
+            return None
+        return seen.since + self._common.gather_s
+
+
+def _asked(draft: Draft) -> tuple[AskedGang, ...]:
+    """Each once, the rows of a job together."""
+    found = dict.fromkeys(draft.gangs)
+    return tuple(sorted(found, key=lambda each: each[0]))
+
+
+def _choices(seen: Prospect, picked: Picked, answered: Answers) -> list[Choice]:
+    found = []
+    for job, gang in enumerate(picked.gangs):
+        if gang is not None:
+            speed, layer = seen.speeds.throughput(job, gang, answered)
+            found.append(Choice(job_id=seen.scene.jobs[job].job_id, gang=gang, throughput=speed, layer=layer))
+    return found
+
+
+def _since(view: View) -> float | None:
+    """When jobs began to be measured that are still to come; None: there are none."""
+    shown = len(view.jobs) + len(view.apart)
+    if view.kind == PlanKind.FRAGMENT or view.jobs_present <= shown:
+        return None
+    try:
+        since = msgspec.json.decode(view.memory, type=Gathered).since
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return view.at
+    return min(since, view.at)
+
+
+def fastest(speeds: GangSpeeds, job: int, gangs: Sequence[Gang], answered: Answers) -> tuple[float, Gang]:
+    """Λ and the gang; ties: the first."""
+    return min(((speeds.completion_s(job, gang, answered), gang) for gang in gangs), key=lambda pair: pair[0])

@@ -1,0 +1,41 @@
+"""Which gang a job gets on its GPUs: shares in proportion to speed (JPS, eq. 12), or equal ones. Pure."""
+
+from collections.abc import Mapping
+
+from schemas.ids import NodeId
+from schemas.placement import Configuration, Gang, Proportional
+from shared.domain import gangs
+
+ROUNDING = 1e-9
+
+
+def shared_by_speed(
+    place: Configuration, rates: Mapping[NodeId, float], batch_size: int, *, most: float
+) -> Gang:
+    """In lockstep where every GPU gets the same. `rates`: samples/s of one GPU, by node.
+
+    `most`: batches, ≥ 1, that one GPU may take; what is above goes to the others in proportion.
+    """
+    found = gangs.proportional(place, _limited(place, rates, most), batch_size)
+    assert isinstance(found.sync, Proportional)
+    if all(
+        samples == one.gpus * batch_size
+        for one, samples in zip(found.members, found.sync.samples, strict=True)
+    ):
+        return Gang(found.members)
+    return found
+
+
+def _limited(place: Configuration, rates: Mapping[NodeId, float], most: float) -> dict[NodeId, float]:
+    """Batches of one GPU by node, in proportion to speed, but for those at the limit."""
+    full: set[NodeId] = set()
+    while True:
+        spare = sum(place.values()) - most * sum(place[node] for node in full)
+        speed = sum(gpus * rates[node] for node, gpus in place.items() if node not in full)
+        share = {node: most if node in full else spare * rates[node] / speed for node in place}
+        above = {
+            node for node, batches in share.items() if node not in full and batches > most * (1 + ROUNDING)
+        }
+        if not above:
+            return share
+        full |= above

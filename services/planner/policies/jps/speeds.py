@@ -1,0 +1,144 @@
+"""How fast jobs are on their gangs, by either law of communication. Pure.
+
+iteration    as estimated; until then B / (max over GPUs of s / ρ + exchange)
+epoch        Λ = left · (1 / Σ ρ + l_c / Π)                                        (7), (13)
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from schemas.ids import JobId, NodeId
+from schemas.placement import Configuration, Gang, Proportional
+from schemas.plans import Layer
+from services.planner.policies.contract.configurations import Configurations, listed
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import ViewJob, ViewNode
+from services.planner.policies.jps.completion import Law, completion_s, exchange_s, isolated_s
+from services.planner.policies.jps.scene import Scene
+from services.planner.policies.jps.shares import shared_by_speed
+from shared.domain import gangs
+
+AskedGang = tuple[int, Gang]
+"""job by position, and its gang"""
+Answers = Mapping[AskedGang, tuple[float, Layer]]
+"""samples/s"""
+
+
+class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
+    scene: Scene
+    law: Law
+    equal: bool
+    """shares of the global batch are equal, whatever the speeds"""
+    share_max: float
+    rates: tuple[Mapping[NodeId, float], ...]
+    """of each job, samples/s of one GPU by node"""
+    paths: Mapping[NodeId, tuple[float, float]]
+    """bandwidths inside a node and between nodes"""
+    modes: Mapping[NodeId, tuple[str, ...]]
+
+    def gang(self, job: int, place: Configuration) -> Gang:
+        seen = self.scene.jobs[job]
+        runs = all(Proportional.tag() in self.modes[node] for node in place)
+        if self.equal or not runs or len(place) == 1:
+            return Gang.of(place)
+        return shared_by_speed(place, self.rates[job], seen.batch_size, most=self.share_max)
+
+    def completion_s(self, job: int, gang: Gang, answers: Answers) -> float:
+        """Λ."""
+        left = float(self.scene.left[job])
+        if self.law == "epoch":
+            epochs = left / self._epoch(job)
+            return completion_s(left, self._summed(job, gang), epochs, self._exchange_s(job, gang))
+        return left / self.throughput(job, gang, answers)[0]
+
+    def throughput(self, job: int, gang: Gang, answers: Answers) -> tuple[float, Layer]:
+        """samples/s, and where it is known from."""
+        seen = self.scene.jobs[job]
+        each_s = self._exchange_s(job, gang)
+        if self.law == "epoch":
+            each_s *= gangs.global_batch(gang, seen.batch_size) / self._epoch(job)
+        elif (job, gang) in answers:
+            return answers[job, gang]
+        rates = [self.rates[job][node] for node in gang.nodes]
+        return gangs.throughput(gang, rates, seen.batch_size, each_s), Layer.THEORY
+
+    def isolated_s(self, job: int) -> float:
+        """Λe: alone on every S-th part of each GPU."""
+        scene, seen = self.scene, self.scene.jobs[job]
+        left, share = float(scene.left[job]), 1.0 / len(scene.jobs)
+        own = float(scene.supply.sum()) * share
+        each_s = exchange_s(seen.gradient_bytes, own, self.between_nodes())
+        exchanges = left / (self._epoch(job) if self.law == "epoch" else seen.batch_size * own)
+        return isolated_s(left, float(scene.rate[job] @ scene.supply), share, exchanges, each_s)
+
+    def spread_s(self, job: int, gpus: int, speed: float) -> float:
+        """Λ on GPUs of so many samples/s together, on several nodes if they are several."""
+        seen, left = self.scene.jobs[job], float(self.scene.left[job])
+        each_s = exchange_s(seen.gradient_bytes, gpus, self.between_nodes())
+        exchanges = left / (self._epoch(job) if self.law == "epoch" else seen.batch_size * gpus)
+        return completion_s(left, speed, exchanges, each_s)
+
+    def between_nodes(self) -> float:
+        return min(between for _, between in self.paths.values())
+
+    def _epoch(self, job: int) -> float:
+        """Π; without epochs, the whole job is one."""
+        seen = self.scene.jobs[job]
+        return seen.epoch_samples or seen.samples
+
+    def _summed(self, job: int, gang: Gang) -> float:
+        """V (13), or K · min ρ where shares are equal."""
+        rates = [self.rates[job][one.node] for one in gang.members]
+        unequal = not self.equal and (isinstance(gang.sync, Proportional) or len(set(rates)) == 1)
+        if not unequal:
+            return gang.gpus * min(rates)
+        return sum(one.gpus * rate for one, rate in zip(gang.members, rates, strict=True))
+
+    def _exchange_s(self, job: int, gang: Gang) -> float:
+        paths = [self.paths[node] for node in gang.nodes]
+        slowest = min(between for _, between in paths) if gang.distributed else paths[0][0]
+        return exchange_s(self.scene.jobs[job].gradient_bytes, gang.gpus, slowest)
+
+
+def speeds(scene: Scene, *, law: Law, equal: bool, share_max: float) -> GangSpeeds:
+    return GangSpeeds(
+        scene=scene,
+        law=law,
+        equal=equal,
+        share_max=share_max,
+        rates=tuple(scene.rates(job) for job in range(len(scene.jobs))),
+        paths={node.node_id: (node.link_bandwidth, node.network_bandwidth) for node in scene.nodes},
+        modes={node.node_id: node.modes for node in scene.nodes},
+    )
+
+
+def question(
+    jobs: Sequence[ViewJob], asked: Sequence[AskedGang], nodes: Sequence[ViewNode]
+) -> Configurations:
+    """A row for each gang, with its shares. The gangs of a job stand together."""
+    places: dict[JobId, list[Configuration]] = {}
+    for job, gang in asked:
+        places.setdefault(jobs[job].job_id, []).append(gang.configuration)
+    samples = [share for _, gang in asked for share in _samples(gang)]
+    rows = listed(list(places.items()), nodes)
+    return msgspec.structs.replace(rows, samples=np.array(samples, dtype=np.int32))
+
+
+def _samples(gang: Gang) -> tuple[int, ...]:
+    """By member; 0: a batch on every GPU."""
+    return gang.sync.samples if isinstance(gang.sync, Proportional) else (0,) * len(gang.members)
+
+
+def answers(
+    asked: Sequence[AskedGang], wanted: Configurations, estimates: Estimated
+) -> dict[AskedGang, tuple[float, Layer]]:
+    """What is known of rows in the order in which they were asked about."""
+    assert len(asked) == len(wanted), "the rows of the same view"
+    throughput = estimates.throughput.tolist()
+    return {
+        each: (throughput[row], estimates.layer_at(row))
+        for row, each in enumerate(asked)
+        if throughput[row] > 0
+    }
