@@ -6,9 +6,10 @@ from schemas.plans import Layer
 
 
 class Execution(Message, frozen=True, kw_only=True):
-    """A placement that ran: what it was expected to do when it was placed, and what it did."""
+    """A placement, or a copy, that ran: what it was expected to do when it was placed, and what it did."""
 
     placement_id: PlacementId
+    """of one of several copies, with its node: `PLACEMENT/NODE`"""
     job_id: JobId
     fingerprint: Fingerprint
     model: str

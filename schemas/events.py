@@ -89,6 +89,8 @@ class PreemptReason(StrEnum):
     """its processes failed, and it has retries left"""
     NODE_LEFT = "node-left"
     """the time of its node was over, and everything was saved before"""
+    MERGE = "merge"
+    """its copies are merged: they did their shares, or a plan has new ones; all is saved, nothing restarts"""
 
 
 class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
@@ -376,18 +378,21 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
     job_id: JobId
 
 
-class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ordered"):
+class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ordered", omit_defaults=True):
     """The placer wants these processes on this node."""
 
     spec: JobSpec
     gang: Gang
+    """the workers that exchange gradients with those of this node; to a copy, the node alone"""
     nodes: tuple[Node, ...]
     """of the gang's members, in their order"""
     samples_done: float
     """in the checkpoint to resume from"""
     learning_rate: float | None
-    profile_iterations: int = 0
+    profile_iterations: int = written(0)
     """above 0: measure this many iterations instead of training"""
+    until: float | None = None
+    """of a copy, samples of the job at which its share is done; null: it trains to the job's end"""
 
     def __post_init__(self) -> None:
         if tuple([node.node_id for node in self.nodes]) != self.gang.nodes:
@@ -424,7 +429,7 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started"
 class WorkerCheckpointed(WorkerEvent, frozen=True, kw_only=True, tag="worker.checkpointed"):
     """The leader wrote a periodic checkpoint."""
 
-    identity: ClassVar[tuple[str, ...]] = ("placement_id", "samples_done")
+    identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id", "samples_done")
 
     samples_done: float
 
@@ -439,6 +444,8 @@ class Outcome(StrEnum):
     """never started: the node had not the GPUs"""
     INTERRUPTED = "interrupted"
     """ended by what is no fault of the job: a lost peer, a signal not ours, the node out of memory, a GPU"""
+    QUOTA = "quota"
+    """a copy that did its share of the samples"""
 
 
 class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped", omit_defaults=True):

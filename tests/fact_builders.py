@@ -32,7 +32,7 @@ from schemas.events import (
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
-from schemas.placement import Configuration, Gang
+from schemas.placement import ONLY_LOCKSTEP, Configuration, Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Stage, Waiting
 
 JOB, NODE, PLACE = JobId("job-1"), NodeId("node-1"), PlacementId("pl-1")
@@ -72,6 +72,7 @@ def joined(
     gpu_type: str = V100,
     life: str = "1",
     workers: Sequence[str] = (),
+    modes: Sequence[str] = ONLY_LOCKSTEP,
 ) -> NodeJoined:
     return NodeJoined(
         at=at,
@@ -79,6 +80,7 @@ def joined(
         node=a_node(node_id, gpus=gpus, gpu_type=gpu_type),
         life=life,
         workers=tuple(PlacementId(worker) for worker in workers),
+        modes=tuple(modes),
     )
 
 
@@ -238,7 +240,10 @@ def start_ordered(
     place: str = PLACE,
     node_id: str = NODE,
     profile_iterations: int = 0,
+    samples_done: float = 0.0,
+    until: float | None = None,
 ) -> StartOrdered:
+    """`until`: of a copy."""
     return StartOrdered(
         at=at,
         job_id=JobId(job_id),
@@ -247,9 +252,10 @@ def start_ordered(
         spec=a_spec(),
         gang=Gang.of({NodeId(node_id): 1}),
         nodes=(a_node(node_id),),
-        samples_done=0.0,
+        samples_done=samples_done,
         learning_rate=None,
         profile_iterations=profile_iterations,
+        until=until,
     )
 
 

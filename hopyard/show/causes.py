@@ -10,6 +10,7 @@ UNSAID = {
     "interrupted": "its processes were interrupted",
     "failed": "its processes failed",
     "node-left": "the time of a node was over",
+    "merge": "its copies did their shares",
 }
 """without a node or a plan, as in logs of earlier versions, by reason"""
 
@@ -25,7 +26,8 @@ def cause_text(reason: str, cause: Cause | None) -> str:
             "failed": f"its processes on {cause.node} failed",
             "node-left": f"the time of {cause.node} was over",
         }.get(reason, f"its worker on {cause.node} ended")
-    return f"{_for_whom(cause)}{_worth(cause)} ({cause.plan_id})"
+    whom = "its copies get new shares" if reason == "merge" else _for_whom(cause)
+    return f"{whom}{_worth(cause)} ({cause.plan_id})"
 
 
 def _for_whom(cause: Cause) -> str:

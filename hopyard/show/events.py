@@ -15,9 +15,10 @@ from schemas.plans import PlanKind
 STOPPED = {
     facts.PreemptReason.INTERRUPTED: "interrupted",
     facts.PreemptReason.FAILED: "failed, to be tried again,",
+    facts.PreemptReason.MERGE: "merged",
 }
-"""of reasons that are no plan's"""
-SAVED = frozenset({facts.Outcome.CHECKPOINTED, facts.Outcome.COMPLETED})
+"""of reasons other than that a plan wants the GPUs"""
+SAVED = frozenset({facts.Outcome.CHECKPOINTED, facts.Outcome.COMPLETED, facts.Outcome.QUOTA})
 """outcomes that say how far a worker came"""
 NAMED_AT_MOST = 3
 """measurements of a round that are named"""
@@ -89,7 +90,8 @@ def _started(fact: facts.JobStarted) -> str:
 
 
 def _preempted(fact: facts.JobPreempted) -> str:
-    what = "moved" if fact.cause is not None and fact.cause.moved else STOPPED.get(fact.reason, "preempted")
+    moved = fact.cause is not None and fact.cause.moved and fact.reason is not facts.PreemptReason.MERGE
+    what = "moved" if moved else STOPPED.get(fact.reason, "preempted")
     return f"{what} at {number(fact.samples_done)} samples {_because(fact)}"
 
 

@@ -171,6 +171,8 @@ def _cause(move: MoveView) -> str:
 
 
 def _ended(move: MoveView) -> str:
+    if move.reason is PreemptReason.MERGE:
+        return "merged"
     if move.reason in SELF_MADE:
         return move.reason.value
     return "moved" if move.cause is not None and move.cause.moved else "stopped"

@@ -97,13 +97,21 @@ def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
         node_id=order.node_id,
         placement_id=order.placement_id,
         job_id=order.job_id,
-        outcome=Outcome.COMPLETED if worker.profiles else OUTCOMES[type(report)],
+        outcome=_outcome(worker, report),
         samples_done=0.0 if worker.profiles else _samples_done(worker, report),
         leads=worker.leads,
     )
     if worker.profiles or not isinstance(report, Failed | Interrupted):
         return end
     return structs.replace(end, reason=report.reason, exit_code=report.exit_code, signal=report.signal)
+
+
+def _outcome(worker: Worker, report: LastReport) -> Outcome:
+    if worker.profiles:
+        return Outcome.COMPLETED
+    outcome = OUTCOMES[type(report)]
+    share_done = outcome is Outcome.COMPLETED and worker.order.until is not None
+    return Outcome.QUOTA if share_done else outcome
 
 
 def _samples_done(worker: Worker, report: LastReport) -> float:

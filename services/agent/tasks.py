@@ -111,7 +111,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """Gone, all samples done."""
+    """Gone, all samples done that it was ordered to do: those of the job, or up to `StartOrdered.until`."""
 
     placement_id: PlacementId
     samples_done: float

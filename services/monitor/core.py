@@ -53,6 +53,8 @@ class Monitor:
         self._silence = Silence(lease_s)
         self._speed = speed
         self._raqlr_window_s = raqlr_window_s
+        self._heard: dict[JobId, dict[NodeId, float]] = {}
+        """samples of running jobs, by the nodes that lead them"""
         self._progress: dict[JobId, tuple[float, float]] = {}
         self._returning: set[NodeId] = set()
 
@@ -130,7 +132,9 @@ class Monitor:
         for job_id, samples_done in beat.progress.items():
             record = self.state.ledger.jobs.get(job_id)
             if record is not None and record.present is not None:
-                self._progress[job_id] = samples_done, now
+                heard = self._heard.setdefault(job_id, {})
+                heard[beat.node_id] = samples_done
+                self._progress[job_id] = record.tally.merged(record.spec.samples, heard), now
         return []
 
     def _return(self, node_id: NodeId, now: float) -> Effects:
@@ -167,6 +171,7 @@ class Monitor:
         record = self.state.ledger.jobs.get(job_id)
         if record is None or record.present is None:
             self._progress.pop(job_id, None)
+            self._heard.pop(job_id, None)
             self._deadlines.pop(job_id, None)
 
     def _set_deadline(self, record: JobRecord | None) -> None:

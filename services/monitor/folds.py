@@ -26,6 +26,7 @@ from services.monitor.state import End, State
 from shared.domain import ledger
 from shared.domain.ledger.jobs import broken_as, is_present
 from shared.domain.ledger.records import JobRecord
+from shared.domain.tally import WELL
 
 JOBS_KEPT = 10_000
 """ended jobs that figures and questions can still be about"""
@@ -99,9 +100,12 @@ def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
     """What a worker's end means for its job; None for a measurement's, or one of an earlier placement.
 
     One failed worker fails the gang, even while the gang is coming up; and the job, once it has no retries.
+    Of copies that train, the one that ends last decides, as the ledger has it.
     """
     if not is_present(record, fact.placement_id):
         return None
+    if record.tally.copies and record.present is not None:
+        return _end_of_copies(record, fact)
     if fact.outcome is Outcome.COMPLETED and fact.leads:
         return JobCompleted(
             at=fact.at,
@@ -109,10 +113,24 @@ def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
             placement_id=fact.placement_id,
             samples_done=fact.samples_done,
         )
+    return _failed(record, fact)
+
+
+def _failed(record: JobRecord, fact: WorkerStopped) -> JobFailed | None:
     if fact.outcome is Outcome.FAILED and record.failures > record.spec.retries:
         reason = fact.reason or f"a process on {fact.node_id} failed"
         return JobFailed(at=fact.at, job_id=fact.job_id, placement_id=fact.placement_id, reason=reason)
     return None
+
+
+def _end_of_copies(record: JobRecord, fact: WorkerStopped) -> End | None:
+    """The job is complete when what all copies did is all there is to do; it failed as its last copy did."""
+    if fact.outcome in WELL:
+        done = record.tally.merged(record.spec.samples)
+        if not record.tally.complete(record.spec.samples):
+            return None
+        return JobCompleted(at=fact.at, job_id=fact.job_id, placement_id=fact.placement_id, samples_done=done)
+    return _failed(record, fact) if record.tally.wasted else None
 
 
 _BESIDES: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {

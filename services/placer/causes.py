@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from schemas.events import PlanPublished
+from schemas.events import PlanPublished, PreemptReason
 from schemas.ids import JobId, NodeId
 from schemas.plans import Beneficiary, Cause
 from services.placer.phases import Waiting
 from services.placer.state import Placed, State
+from shared.domain import gangs
 
 NAMED_AT_MOST = 3
 """beneficiaries"""
@@ -16,8 +17,8 @@ Takers = dict[NodeId, Counter[JobId]]
 """GPUs that go to jobs, by node"""
 
 
-def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, Cause]]:
-    """The placements that a first plan ends, each with the cause."""
+def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptReason, Cause]]:
+    """The placements that a first plan ends, each with the cause. Copies that get new shares are merged."""
     kept = {placement.placement_id for placement in plan.placements}
     ending = [
         placed
@@ -26,9 +27,12 @@ def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, Cause]]:
     ]
     if not ending:
         return
-    takers, given = _takers(state, plan), {placement.job_id for placement in plan.placements}
+    takers, given = _takers(state, plan), {each.job_id: each.gang for each in plan.placements}
     for placed in ending:
-        yield placed, _cause(state, placed, plan, takers, moved=placed.job_id in given)
+        gang = given.get(placed.job_id)
+        merges = placed.copies and gang is not None and gangs.merges(gang)
+        reason = PreemptReason.MERGE if merges else PreemptReason.PLAN
+        yield placed, reason, _cause(state, placed, plan, takers, moved=gang is not None)
 
 
 def _takers(state: State, plan: PlanPublished) -> Takers:

@@ -71,14 +71,16 @@ def _begin(state: State, placed: Placed, coming: ComingUp, at: float) -> Iterato
         learning_rate=gangs.learning_rate(placed.gang, spec.learning_rates),
         global_batch=gangs.global_batch(placed.gang, spec.workload.batch_size),
     )
-    for node_id in placed.gang.nodes if coming.meeting else gangs.leaders(placed.gang):
-        yield GangFormed(
-            at=at,
-            node_id=node_id,
-            placement_id=placed.placement_id,
-            job_id=placed.job_id,
-            meeting=coming.meeting,
-        )
+    for part in gangs.parts(placed.gang):
+        meeting = coming.meetings.get(part.nodes[0], "")
+        for node_id in part.nodes if meeting else part.nodes[:1]:
+            yield GangFormed(
+                at=at,
+                node_id=node_id,
+                placement_id=placed.placement_id,
+                job_id=placed.job_id,
+                meeting=meeting,
+            )
 
 
 def _fitting(state: State, waiting: list[Placed]) -> list[Placed]:
@@ -110,17 +112,23 @@ def _start(state: State, placed: Placed, at: float, profile_iterations: int) -> 
     workers = dict.fromkeys(placed.gang.nodes, WorkerState.ORDERED)
     placed.move(Measuring(workers=workers) if placed.profile else ComingUp(ordered_at=at, workers=workers))
     job = state.jobs[placed.job_id]
-    nodes = tuple(state.nodes[node_id].node for node_id in placed.gang.nodes)
-    for node_id in placed.gang.nodes:
-        yield StartOrdered(
-            at=at,
-            node_id=node_id,
-            placement_id=placed.placement_id,
-            job_id=placed.job_id,
-            spec=job.spec,
-            gang=placed.gang,
-            nodes=nodes,
-            samples_done=0.0 if placed.profile else job.samples_done,
-            learning_rate=gangs.learning_rate(placed.gang, job.spec.learning_rates),
-            profile_iterations=profile_iterations if placed.profile else 0,
-        )
+    spec, left = job.spec, job.spec.samples - job.samples_done
+    quotas = gangs.quotas(placed.gang, left, spec.workload.batch_size)
+    for part in gangs.parts(placed.gang):
+        nodes = tuple(state.nodes[node_id].node for node_id in part.nodes)
+        for node_id in part.nodes:
+            order = StartOrdered(
+                at=at,
+                node_id=node_id,
+                placement_id=placed.placement_id,
+                job_id=placed.job_id,
+                spec=spec,
+                gang=part,
+                nodes=nodes,
+                samples_done=0.0 if placed.profile else job.samples_done,
+                learning_rate=gangs.learning_rate(part, spec.learning_rates),
+                profile_iterations=profile_iterations if placed.profile else 0,
+                until=job.samples_done + quotas[node_id] if quotas else None,
+            )
+            placed.tally.order(order)
+            yield order

@@ -41,6 +41,7 @@ from services.placer.orders import refusal, refused, stop_order
 from services.placer.phases import ComingUp, Waiting, WorkerState
 from services.placer.state import Placed, State, UnfinishedJob
 from shared.domain.nodes import fold_node, known_node
+from shared.domain.tally import WELL
 
 Published = Iterable[Event] | None
 
@@ -62,8 +63,8 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
         ]
     state.token = plan.token
     if plan.kind is PlanKind.FIRST:
-        for placed, cause in causes(state, plan):
-            placed.unwant(PreemptReason.PLAN, cause)
+        for placed, reason, cause in causes(state, plan):
+            placed.unwant(reason, cause)
     new = [placement for placement in plan.placements if placement.placement_id not in state.placements]
     return [fact for placement in new for fact in _admit(state, placement, plan)]
 
@@ -155,10 +156,11 @@ def _worker_started(state: State, worker: WorkerStarted) -> Published:
 def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
     """What is on disk counts, and not what was hoped to be there."""
     if isinstance(placed.phase, ComingUp) and worker.meeting:
-        placed.phase.meeting = worker.meeting
+        placed.phase.meetings[worker.node_id] = worker.meeting
     job = None if placed.profile else state.jobs.get(worker.job_id)
     if job is not None and worker.samples_restored is not None:
-        job.samples_done = worker.samples_restored
+        placed.tally.restore(worker.node_id, worker.samples_restored)
+        job.samples_done = placed.tally.merged(job.spec.samples)
 
 
 def _disowned(state: State, worker: WorkerStarted) -> Event:
@@ -171,25 +173,60 @@ def _disowned(state: State, worker: WorkerStarted) -> Event:
 
 
 def _worker_checkpointed(state: State, worker: WorkerCheckpointed) -> None:
-    if worker.placement_id in state.placements:
-        _save_progress(state, worker.job_id, worker.samples_done)
+    if placed := state.placements.get(worker.placement_id):
+        _save_progress(state, placed, worker)
 
 
 def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     state.stale.get(worker.node_id, {}).pop(worker.placement_id, None)
     placed = state.placements.get(worker.placement_id)
-    if placed is None or worker.node_id not in placed.workers:
+    if placed is None:
+        return
+    if placed.copies:
+        _copy_stopped(state, placed, worker)
+        return
+    if worker.node_id not in placed.workers:
         return
     del placed.workers[worker.node_id]
     if worker.outcome is Outcome.REFUSED:
         yield refused(placed, worker.reason or "refused by the node", worker.at)
     elif worker.leads:
-        _save_progress(state, worker.job_id, worker.samples_done)
+        _save_progress(state, placed, worker)
     job = None if placed.profile else state.jobs.get(worker.job_id)
     if job is not None and _ends_the_job(job, placed, worker):
         job.over = True
         _let_go(state, worker.job_id)
     placed.unwant(*_why_ended(state, placed, worker))
+
+
+def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
+    """What a copy saved counts, even where its node was lost in between: it is on disk."""
+    if worker.leads:
+        _save_progress(state, placed, worker)
+    _copy_left(state, placed, worker.node_id, saved=worker.outcome in WELL)
+    job = state.jobs.get(placed.job_id)
+    if job is not None and _copies_end_the_job(job, placed, worker):
+        job.over = True
+        _let_go(state, placed.job_id)
+    if not placed.workers:
+        wasted = placed.tally.wasted
+        placed.unwant(*(_why_ended(state, placed, worker) if wasted else (PreemptReason.MERGE, None)))
+
+
+def _copy_left(state: State, placed: Placed, node_id: NodeId, *, saved: bool) -> None:
+    placed.workers.pop(node_id, None)
+    placed.tally.end(node_id, saved=saved)
+    state.shrink(placed, node_id)
+
+
+def _copies_end_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
+    """Whether the monitor will say so: all samples are done, or the last copy has failed like all others."""
+    if worker.outcome in WELL:
+        return placed.tally.complete(job.spec.samples)
+    if worker.outcome is Outcome.FAILED and not placed.workers and placed.tally.wasted:
+        job.failures += placed.fail(Cause(node=worker.node_id))
+        return job.failures > job.spec.retries
+    return False
 
 
 def _why_ended(state: State, placed: Placed, worker: WorkerStopped) -> tuple[PreemptReason, Cause]:
@@ -217,9 +254,10 @@ def _ends_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> 
     return worker.outcome is Outcome.COMPLETED and worker.leads and placed.trained
 
 
-def _save_progress(state: State, job_id: JobId, samples_done: float) -> None:
-    if job := state.jobs.get(job_id):
-        job.samples_done = max(job.samples_done, samples_done)
+def _save_progress(state: State, placed: Placed, worker: WorkerCheckpointed | WorkerStopped) -> None:
+    placed.tally.count(worker.node_id, worker.samples_done, worker.at)
+    if (job := state.jobs.get(placed.job_id)) and placed.tally.leaders:
+        job.samples_done = max(job.samples_done, placed.tally.merged(job.spec.samples))
 
 
 # ---- nodes
@@ -262,6 +300,11 @@ def _write_off(
         had_worker = placed.workers.pop(node_id, None) is not None
         if had_worker:
             gone[placed.placement_id] = placed.gang.on(node_id)
+        if placed.copies:
+            _copy_left(state, placed, node_id, saved=False)
+            if placed.workers:
+                continue
+            why = why if placed.tally.wasted else PreemptReason.MERGE
         if had_worker or why is PreemptReason.NODE_LOST:
             placed.unwant(why, Cause(node=node_id))
     return gone

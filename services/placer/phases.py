@@ -35,8 +35,8 @@ class ComingUp(msgspec.Struct, tag=True, kw_only=True):
 
     ordered_at: float
     workers: Workers
-    meeting: str = ""
-    """`host:port` where the gang's processes will meet; empty: not yet known, or they need not"""
+    meetings: dict[NodeId, str] = {}
+    """`host:port` where processes will meet, by the node that leads them; those that have to, once known"""
 
 
 class Training(msgspec.Struct, tag=True, kw_only=True):

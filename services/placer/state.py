@@ -21,7 +21,9 @@ from services.placer.phases import (
     check_move,
     workers_in,
 )
+from shared.domain import gangs
 from shared.domain.nodes import KnownNode
+from shared.domain.tally import Tally
 
 K = TypeVar("K")
 
@@ -42,6 +44,8 @@ class Placed(msgspec.Struct, kw_only=True):
     refused: bool = False
     """PlacementRefused was published of it"""
     phase: Phase = msgspec.field(default_factory=Waiting)
+    tally: Tally = msgspec.field(default_factory=Tally)
+    """samples by leader, once starts are ordered"""
 
     @property
     def workers(self) -> Workers:
@@ -57,6 +61,11 @@ class Placed(msgspec.Struct, kw_only=True):
         """JobStarted was published of it, and the job has not ended."""
         phase = self.phase
         return phase.owed is Owed.PREEMPTION if isinstance(phase, Ending) else isinstance(phase, Training)
+
+    @property
+    def copies(self) -> bool:
+        """Copies that train, each by itself: one may go, and the others run on."""
+        return self.trained and gangs.merges(self.gang)
 
     @property
     def wanted(self) -> bool:
@@ -135,6 +144,13 @@ class State(msgspec.Struct, kw_only=True):
         self.by_job.setdefault(placed.job_id, {})[placed.placement_id] = None
         for node_id in placed.gang.nodes:
             self.by_node.setdefault(node_id, {})[placed.placement_id] = None
+
+    def shrink(self, placed: Placed, node_id: NodeId) -> None:
+        """A copy has left: its GPUs are promised to nobody. The last one stays for the placement's end."""
+        rest = gangs.without(placed.gang, node_id)
+        if rest is not None and placed.gang.on(node_id):
+            placed.gang = rest
+            _remove(self.by_node, node_id, placed.placement_id)
 
     def end(self, placement_id: PlacementId) -> None:
         """Forget the placement, but for its id."""

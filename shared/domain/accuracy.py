@@ -1,7 +1,8 @@
 """How near estimates come to what then runs: executions out of facts, and figures over them. Pure.
 
-An execution is a placement from the forming of its gang to the order that stops it, or to its end. The
-estimate is that of the plan that placed it; measured is what the leader had done, over the time it took.
+An execution is a placement from the forming of its gang to the order that stops it, or to its end; of copies,
+each is one. The estimate is that of the plan that placed it, or the copy's part of it; measured is what the
+leader had done, over the time it took.
 Restoring and checkpointing are no part of it. The estimator keeps its prediction log with this fold, and
 an experiment reads the log of a run with it, so both mean the same by "measured".
 """
@@ -21,28 +22,27 @@ from schemas.events import (
     JobFailed,
     JobPreempted,
     JobProfiled,
-    Outcome,
     PlanPublished,
     StartOrdered,
     StopOrdered,
+    WorkerEvent,
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import Fingerprint, PlacementId
+from schemas.ids import Fingerprint, NodeId, PlacementId
 from schemas.plans import Placement, PlanKind
 from shared.domain import gangs
 from shared.domain.metrics import percentile
+from shared.domain.tally import WELL
 
 SHORTEST_S = 60.0
 """an execution shorter than that measures the start of its processes more than anything else"""
-
-RAN = (Outcome.CHECKPOINTED, Outcome.COMPLETED)
 
 # ---- executions
 
 
 class RunningPlacement(msgspec.Struct, kw_only=True):
-    """A placement under way."""
+    """A placement under way, or a copy."""
 
     order: StartOrdered
     """to its leader"""
@@ -60,7 +60,8 @@ class Executions(msgspec.Struct, kw_only=True):
 
     planned: dict[PlacementId, Placement] = {}
     """of the round's plans"""
-    running: dict[PlacementId, RunningPlacement] = {}
+    running: dict[PlacementId, dict[NodeId, RunningPlacement]] = {}
+    """by leader"""
     numbers: dict[Fingerprint, int] = {}
     """executions so far, by workload"""
     unstable: dict[Fingerprint, bool] = {}
@@ -93,34 +94,41 @@ def _plan(known: Executions, fact: PlanPublished) -> None:
 def _order(known: Executions, fact: StartOrdered) -> None:
     placement = known.planned.get(fact.placement_id)
     leads = gangs.observed(fact.gang) and fact.node_id in gangs.leaders(fact.gang)
-    if leads and placement is not None and fact.placement_id not in known.running:
-        known.running[fact.placement_id] = RunningPlacement(order=fact, placement=placement)
+    if leads and placement is not None and _running(known, fact) is None:
+        own = known.running.setdefault(fact.placement_id, {})
+        own[fact.node_id] = RunningPlacement(order=fact, placement=placement)
+
+
+def _running(known: Executions, fact: WorkerEvent) -> RunningPlacement | None:
+    return known.running.get(fact.placement_id, {}).get(fact.node_id)
 
 
 def _restore(known: Executions, fact: WorkerStarted) -> None:
-    running = known.running.get(fact.placement_id)
+    running = _running(known, fact)
     if running is not None and fact.samples_restored is not None:
         running.samples_restored = fact.samples_restored
 
 
 def _begin(known: Executions, fact: GangFormed) -> None:
-    running = known.running.get(fact.placement_id)
+    running = _running(known, fact)
     if running is not None and running.began_at is None:
         running.began_at = fact.at
 
 
 def _stop(known: Executions, fact: StopOrdered) -> None:
-    running = known.running.get(fact.placement_id)
-    if running is not None and running.stopped_at is None and fact.node_id == running.order.node_id:
+    running = _running(known, fact)
+    if running is not None and running.stopped_at is None:
         running.stopped_at = fact.at
 
 
 def _end(known: Executions, fact: WorkerStopped) -> Execution | None:
-    running = known.running.get(fact.placement_id)
+    running = _running(known, fact)
     if running is None or not fact.leads:
         return None
-    del known.running[fact.placement_id]
-    return _execution(known, running, fact) if fact.outcome in RAN else None
+    del known.running[fact.placement_id][fact.node_id]
+    if not known.running[fact.placement_id]:
+        del known.running[fact.placement_id]
+    return _execution(known, running, fact) if fact.outcome in WELL else None
 
 
 def _drop(known: Executions, fact: JobPreempted | JobCompleted | JobFailed) -> None:
@@ -130,12 +138,12 @@ def _drop(known: Executions, fact: JobPreempted | JobCompleted | JobFailed) -> N
 
 def _withdraw(known: Executions, fact: JobCancelled) -> None:
     """A placement whose gang never formed reports no end."""
-    for placement_id in [one for one, running in known.running.items() if _idle(running, fact)]:
+    for placement_id in [one for one, own in known.running.items() if _idle(own.values(), fact)]:
         del known.running[placement_id]
 
 
-def _idle(running: RunningPlacement, fact: JobCancelled) -> bool:
-    return running.order.job_id == fact.job_id and running.began_at is None
+def _idle(leaders: Iterable[RunningPlacement], fact: JobCancelled) -> bool:
+    return all(one.order.job_id == fact.job_id and one.began_at is None for one in leaders)
 
 
 def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped) -> Execution | None:
@@ -150,21 +158,26 @@ def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped)
     fingerprint = order.spec.workload.fingerprint
     known.numbers[fingerprint] = number = known.numbers.get(fingerprint, 0) + 1
     return Execution(
-        placement_id=order.placement_id,
+        placement_id=_name(order),
         job_id=order.job_id,
         fingerprint=fingerprint,
         model=order.spec.workload.model,
         gpu_type="+".join(sorted({node.gpu_type for node in order.nodes})),
-        gpus=placement.gpus,
+        gpus=order.gang.gpus,
         nodes=len(order.nodes),
         layer=placement.layer,
-        estimated=placement.throughput,
+        estimated=placement.throughput * gangs.share(placement.gang, order.node_id),
         measured=samples / seconds,
         at=running.began_at,
         seconds=seconds,
         number=number,
         unstable=known.unstable.get(fingerprint, False),
     )
+
+
+def _name(order: StartOrdered) -> PlacementId:
+    """Copies of one placement are executions of their own."""
+    return order.placement_id if order.until is None else PlacementId(f"{order.placement_id}/{order.node_id}")
 
 
 FOLDS: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {

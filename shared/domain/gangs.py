@@ -11,7 +11,7 @@ from which the familiar rules follow: slowest GPU × GPUs for `Lockstep`, Σ spe
 sum over its parts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from schemas.ids import NodeId
 from schemas.placement import (
@@ -20,6 +20,7 @@ from schemas.placement import (
     Forked,
     Gang,
     Lockstep,
+    Members,
     Mode,
     Proportional,
     Relaxed,
@@ -39,6 +40,8 @@ class Meaning:
     """the estimator answers for such gangs, and learns from how they run"""
     paced = True
     """how such a gang runs shows the pace of its GPUs; else it only shows how far an estimate was off"""
+    copies = False
+    """its parts train on their own: one may end, or be lost, and the others run on"""
 
     def keeps(self, present: Gang, wanted: Gang) -> bool:
         """Whether a job that is planned as `wanted` runs on as `present`; `wanted` is in this mode."""
@@ -67,6 +70,15 @@ class Meaning:
         slowest_s = max(max(each) / rate_of[one.node] for one, each in pairs)
         return sum(map(sum, taken)) / (slowest_s + (exchange_s if part.gpus > 1 else 0.0))
 
+    def share(self, gang: Gang, node: NodeId) -> float:  # noqa: ARG002 - it has one part
+        return 1.0
+
+    def quotas(self, gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:  # noqa: ARG002
+        return {}
+
+    def rest(self, members: Members, gang: Gang) -> Gang:  # noqa: ARG002 - they train no more
+        return Gang(members)
+
 
 class OfProportional(Meaning):
     paced = False
@@ -93,12 +105,37 @@ class OfProportional(Meaning):
 class OfForked(Meaning):
     observed = False
     paced = False
+    copies = True
 
     def keeps(self, present: Gang, wanted: Gang) -> bool:  # noqa: ARG002 - its copies are merged between plans
         return False
 
     def parts(self, gang: Gang) -> tuple[Gang, ...]:
         return tuple(Gang((one,)) for one in gang.members)
+
+    def share(self, gang: Gang, node: NodeId) -> float:
+        shares = self._shares(gang)
+        return shares[node] / sum(shares.values())
+
+    def quotas(self, gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
+        """HadarE divides steps, of `batch_size` samples each, by largest remainders.
+
+        What shares that sum to less than 1 leave to later rounds takes part as one more copy.
+        """
+        shares = self._shares(gang)
+        later = 1.0 - sum(shares.values())
+        weights = (*shares.values(), later if later > ROUNDING else 0.0)
+        steps = divided(-int(-max(left, 0.0) // batch_size), weights)
+        return {node: float(step * batch_size) for node, step in zip(shares, steps, strict=False)}
+
+    def rest(self, members: Members, gang: Gang) -> Gang:
+        shares = self._shares(gang)
+        return Gang(members, Forked(shares=tuple(shares[one.node] for one in members)))
+
+    @staticmethod
+    def _shares(gang: Gang) -> dict[NodeId, float]:
+        assert isinstance(gang.sync, Forked)
+        return dict(zip(gang.nodes, gang.sync.shares, strict=True))
 
 
 class OfRelaxed(Meaning):
@@ -176,6 +213,17 @@ def keeps(present: Gang, wanted: Gang) -> bool:
     return MEANINGS[type(wanted.sync)].keeps(present, wanted)
 
 
+def merges(gang: Gang) -> bool:
+    """Whether its parts are copies: each ends by itself, and they are merged when the last one has."""
+    return MEANINGS[type(gang.sync)].copies
+
+
+def with_copies(modes: Collection[type[Mode]]) -> frozenset[type[Mode]]:
+    """For a runner that ends workers at `StartOrdered.until`: a copy is a gang of a mode that it runs."""
+    forks = {Forked} if Lockstep in modes else set()
+    return frozenset({*modes, *forks})
+
+
 def observed(gang: Gang) -> bool:
     """Whether the estimator answers for such gangs, and learns from how they run."""
     return MEANINGS[type(gang.sync)].observed
@@ -187,9 +235,9 @@ def paced(gang: Gang) -> bool:
 
 
 def without(gang: Gang, node: NodeId) -> Gang | None:
-    """The GPUs that are left when a node's worker has gone; None: none. They train no more."""
+    """The GPUs that are left when a node's worker has gone; None: none. Only copies train on."""
     rest = tuple(one for one in gang.members if one.node != node)
-    return Gang(rest) if rest else None
+    return MEANINGS[type(gang.sync)].rest(rest, gang) if rest else None
 
 
 def _scale(part: Gang) -> int:
@@ -209,6 +257,11 @@ def throughput(gang: Gang, rates: Sequence[float], batch_size: int, exchange_s: 
     return sum(
         MEANINGS[type(part.sync)].throughput(part, rate_of, batch_size, exchange_s) for part in parts(gang)
     )
+
+
+def share(gang: Gang, node: NodeId) -> float:
+    """Of the gang's throughput, what the part of a node makes."""
+    return MEANINGS[type(gang.sync)].share(gang, node)
 
 
 def pace(gang: Gang, measured: float, batch_size: int, wait_s: float = 0.0) -> float | None:
@@ -258,17 +311,11 @@ def proportional(configuration: Configuration, rates: Mapping[NodeId, float], ba
 
 
 def quotas(gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
-    """Samples that each copy of a forked gang has to do of `left`, in whole batches of its GPUs' size.
+    """Samples that each copy has to do of `left`, in whole batches; empty: the gang has no copies.
 
-    HadarE divides steps, of `batch_size` samples each, by largest remainders; they sum to at least `left`.
-    What shares that sum to less than 1 leave to later rounds takes part as one more copy.
+    They sum to at least `left`, and to less than a batch more, but for what shares leave to later rounds.
     """
-    assert isinstance(gang.sync, Forked)
-    steps = -int(-left // batch_size)
-    later = 1.0 - sum(gang.sync.shares)
-    shares = divided(steps, (*gang.sync.shares, later if later > ROUNDING else 0.0))
-    pairs = zip(gang.members, shares, strict=False)
-    return {one.node: float(share * batch_size) for one, share in pairs}
+    return MEANINGS[type(gang.sync)].quotas(gang, left, batch_size)
 
 
 def merged(base: float, counts: Iterable[float], samples: float) -> float:

@@ -12,6 +12,7 @@ from schemas.events import JobCancelled, JobSubmitted, Outcome
 from schemas.ids import JobId, NodeId
 from schemas.plans import PlanKind
 from services.monitor.core import Monitor
+from shared.domain import gangs
 from shared.domain.core import Publish
 from tests.fact_builders import profiled, queued
 from tests.services.placer.placer_bench import JOB, OTHER, A, B, place
@@ -19,13 +20,15 @@ from tests.services.placer.test_properties import A_STEP, Cluster, stopped
 
 ENDS = [Outcome.COMPLETED, Outcome.FAILED, Outcome.INTERRUPTED, Outcome.CHECKPOINTED, Outcome.REFUSED]
 RETRIED = JobId("job-3")
+HALF = 5e5
+"""of a job's samples"""
 JOBS = [JOB, OTHER, RETRIED]
 PLACES = [{"a": 4}, {"b": 3}, {"a": 2, "b": 2}]
 Step = tuple[object, ...]
 PLAN = st.tuples(
     st.just("plan"),
     st.just(PlanKind.FRAGMENT),
-    st.tuples(st.sampled_from(JOBS), st.sampled_from(PLACES)).map(lambda one: [one]),
+    st.tuples(st.sampled_from(JOBS), st.sampled_from(PLACES), st.booleans()).map(lambda one: [one]),
 )
 NEXT = st.one_of(
     st.tuples(st.just("answer"), st.booleans()),
@@ -35,8 +38,13 @@ NEXT = st.one_of(
 )
 RUN = st.tuples(PLAN, st.lists(NEXT, max_size=5)).map(lambda run: [run[0], *run[1]])
 """a placement, and what comes of it"""
+OF_COPIES = st.tuples(
+    st.sampled_from(JOBS).map(lambda job: ("plan", PlanKind.FRAGMENT, [(job, {"a": 2, "b": 2}, True)])),
+    st.lists(NEXT, max_size=4),
+).map(lambda run: [run[0], ("answer", True), ("hear",), *run[1]])
+"""two copies that train, of half of the samples each"""
 BESIDES = st.one_of(A_STEP, st.tuples(st.just("cancel"), st.sampled_from(JOBS))).map(lambda step: [step])
-STEPS = st.lists(st.one_of(RUN, BESIDES), max_size=12).map(
+STEPS = st.lists(st.one_of(RUN, OF_COPIES, BESIDES), max_size=12).map(
     lambda parts: [one for part in parts for one in part]
 )
 
@@ -70,8 +78,12 @@ class Pair(Cluster):
         for placed in self.bench.core.state.placements.values():
             if node_id in placed.workers:
                 placement = place(placed.placement_id, placed.job_id, **placed.gang.configuration)
-                leads = node_id == min(placed.gang.nodes)
-                end = msgspec.structs.replace(stopped(placement, node_id), outcome=outcome, leads=leads)
+                end = stopped(placement, node_id)
+                leads = node_id in gangs.leaders(placed.gang)
+                if gangs.merges(placed.gang) and outcome is Outcome.COMPLETED:
+                    end = msgspec.structs.replace(end, outcome=Outcome.QUOTA, samples_done=HALF, leads=leads)
+                else:
+                    end = msgspec.structs.replace(end, outcome=outcome, leads=leads)
                 self.bench.tell(end)
                 return
 

@@ -6,13 +6,14 @@ from typing import ClassVar
 
 import msgspec
 
-from schemas.ids import NodeId
+from schemas.ids import JobId, NodeId
 from schemas.placement import Forked, Gang, Member, Mode, Proportional, Relaxed
+from schemas.plans import Layer, PlanKind, Waiting
 from services.planner.policies.classical.fifo import FifoSkipping
-from services.planner.policies.contract.configurations import Configurations
-from services.planner.policies.contract.decision import Choice, Decision
+from services.planner.policies.contract.configurations import Configurations, listed
+from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
 
@@ -64,9 +65,49 @@ class InTurns(InMode):
         return Gang(members, Relaxed(tasks=tuple((tasks,) * one.gpus for one in members)))
 
 
-class Copies(InMode):
-    modes = (Forked,)
+class Copies:
+    """Nodes dealt out to the jobs in turn, each a copy on as many of its GPUs as the job can use there."""
 
-    def gang(self, gang: Gang, job: ViewJob, speed: Mapping[NodeId, float]) -> Gang:  # noqa: ARG002
-        nodes = len(gang.members)
-        return Gang(gang.members, Forked(shares=(1.0 / nodes,) * nodes))
+    modes = (Forked,)
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
+
+    def wants(self, view: View) -> Configurations:
+        return listed([], view.nodes)
+
+    def decide(
+        self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve | None = None
+    ) -> Decision:
+        del wanted, estimates, solve
+        hands = self._deal(view)
+        choices = tuple(_copies(job, hands[job.job_id]) for job in view.jobs if hands[job.job_id])
+        left = [job.job_id for job in view.jobs if not hands[job.job_id]]
+        return Decision(
+            choices=choices,
+            left=tuple(Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION) for job_id in left),
+        )
+
+    def _deal(self, view: View) -> dict[JobId, dict[ViewNode, int]]:
+        hands: dict[JobId, dict[ViewNode, int]] = {job.job_id: {} for job in view.jobs}
+        for place, node in enumerate(view.nodes):
+            for job in (*view.jobs[place % max(len(view.jobs), 1) :], *view.jobs):
+                most = max((gpus for gpus in job.demand if gpus <= node.idle), default=0)
+                if most and node.gpu_type in job.gpu_types:
+                    hands[job.job_id][node] = most
+                    break
+        return hands
+
+
+def _copies(job: ViewJob, hand: Mapping[ViewNode, int]) -> Choice:
+    """Shares by the speed of a single GPU."""
+    speed = {node.node_id: gpus * job.single_gpu[node.gpu_type] for node, gpus in hand.items()}
+    whole = sum(speed.values())
+    nodes = sorted(hand, key=lambda node: node.node_id)
+    return Choice(
+        job_id=job.job_id,
+        gang=Gang.of(
+            {node.node_id: hand[node] for node in nodes},
+            Forked(shares=tuple(speed[node.node_id] / whole for node in nodes)),
+        ),
+        throughput=whole,
+        layer=Layer.THEORY,
+    )

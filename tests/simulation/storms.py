@@ -2,6 +2,8 @@
 
 from random import Random
 
+import msgspec
+
 from loadgen.disturbance import Stack
 from loadgen.simulation import Engine, Simulated, simulate
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
@@ -45,19 +47,18 @@ def arriving(
     return ArrivingJob(at_s=at_s, job=job)
 
 
+SMALL_JOBS = [
+    arriving(0.0, "distributed", 4, 1200.0, [XP]),
+    arriving(5.0, "rigid", 2, 600.0),
+    arriving(10.0, "elastic", GpuRange(min=1, max=4, choices=4), 900.0),
+    arriving(130.0, "late", [1, 2], 500.0),
+    arriving(140.0, "short", 1, 200.0),
+    arriving(400.0, "last", [1, 2, 4], 600.0),
+]
 SMALL = ScenarioFile(
     name="storm",
     cluster=CLUSTER,
-    workload=ListedWorkload(
-        jobs=[
-            arriving(0.0, "distributed", 4, 1200.0, [XP]),
-            arriving(5.0, "rigid", 2, 600.0),
-            arriving(10.0, "elastic", GpuRange(min=1, max=4, choices=4), 900.0),
-            arriving(130.0, "late", [1, 2], 500.0),
-            arriving(140.0, "short", 1, 200.0),
-            arriving(400.0, "last", [1, 2, 4], 600.0),
-        ]
-    ),
+    workload=ListedWorkload(jobs=SMALL_JOBS),
     settings={
         "round_s": 200.0,
         "observe_every_s": 100.0,
@@ -68,6 +69,14 @@ SMALL = ScenarioFile(
     },
 )
 JOBS = 6
+
+NARROW = msgspec.structs.replace(
+    SMALL,
+    workload=ListedWorkload(
+        jobs=[arriving(0.0, "wide", [2, 4], 1200.0, [XP]), *SMALL_JOBS[1:]],
+    ),
+)
+"""every job can run on a node alone"""
 
 FAULTS = Faults(duplicate=0.1, delay_s=0.5, redeliver=0.2, one_by_one=True)
 AWAY_S = (0.0, 0.5, 5.0, 60.0)

@@ -1,16 +1,30 @@
 """Gangs in modes that no policy that ships plans: they run, or they are refused and somebody says so."""
 
+from collections import Counter
 from functools import cache
 
 import pytest
 
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import Engine, Simulated, simulate
-from schemas.events import JobStarted, PlanPublished, WorkerStopped
+from schemas.events import (
+    JobPreempted,
+    JobStarted,
+    JobSubmitted,
+    Outcome,
+    PlanPublished,
+    PreemptReason,
+    StartOrdered,
+    WorkerStopped,
+)
+from schemas.ids import JobId, NodeId, PlacementId
 from schemas.placement import Forked, Lockstep, Mode, Proportional, Relaxed
+from shared.domain import gangs
 from shared.domain.accuracy import executions_of
 from shared.domain.audit import audit
-from tests.simulation.storms import JOBS, SMALL, stormy
+from shared.domain.ledger import Ledger, fold
+from shared.domain.tally import Course
+from tests.simulation.storms import JOBS, NARROW, SMALL, stormy
 
 HERE = "tests.simulation.mode_policies:"
 ENGINES: tuple[Engine, ...] = ("conductor", "loop")
@@ -50,9 +64,60 @@ def test_waves_on_half_the_gpus_take_twice_the_time_or_so() -> None:
     assert all(fact.global_batch % (2 * fact.gang.gpus) == 0 for fact in halved)
 
 
-def test_a_mode_that_no_node_runs_is_refused_in_the_plan_and_never_runs() -> None:
-    run = ran("Copies")
-    assert run.result.jobs == {"submitted": 8, "completed": 8}
+@cache
+def copied(seed: int = 1, engine: Engine = "conductor") -> Simulated:
+    return simulate(NARROW, policy=f"{HERE}Copies", seed=seed, engine=engine)
+
+
+def test_copies_on_all_nodes_train_alone_and_are_merged_in_every_round() -> None:
+    run = copied()
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert (modes_of(run), notes_of(run)) == ({Forked}, set())
+    starts = [fact for fact in run.events if isinstance(fact, JobStarted)]
+    ends = [fact for fact in run.events if isinstance(fact, JobPreempted)]
+    assert max(len(fact.gang.members) for fact in starts) > 2
+    assert PreemptReason.MERGE in {fact.reason for fact in ends}
+    assert run.result.metrics["restarts"] == sum(fact.reason is not PreemptReason.MERGE for fact in ends)
+    outcomes = {fact.outcome for fact in run.events if isinstance(fact, WorkerStopped) and fact.leads}
+    assert outcomes == {Outcome.QUOTA, Outcome.CHECKPOINTED}
+
+
+def test_every_sample_is_done_once() -> None:
+    """What the copies of all rounds did sums to each job's samples, but for parts of a batch at its end."""
+    done: dict[JobId, float] = {}
+    began: dict[tuple[PlacementId, NodeId], float] = {}
+    samples = {}
+    for fact in copied().events:
+        match fact:
+            case JobSubmitted(job_id=job_id, spec=spec):
+                samples[job_id] = spec.samples
+            case StartOrdered(until=float()):
+                began[fact.placement_id, fact.node_id] = fact.samples_done
+            case WorkerStopped(leads=True, job_id=job_id):
+                own = fact.samples_done - began.pop((fact.placement_id, fact.node_id))
+                done[job_id] = done.get(job_id, 0.0) + own
+            case _:
+                pass
+    assert not began
+    for job_id, whole in samples.items():
+        assert whole * (1 - 1e-6) <= done[job_id] < whole + 256
+
+
+def test_a_copy_is_judged_by_its_own_share_of_the_estimate() -> None:
+    executions = executions_of(copied().events)
+    copies = [one for one in executions if "/" in one.placement_id]
+    assert len({one.placement_id for one in copies}) == len(copies) == len(executions)
+    assert all(one.nodes == 1 for one in copies)
+    assert all(one.error < 1.0 for one in copies if one.seconds > 60.0)
+
+
+def test_a_mode_that_no_node_runs_is_refused_in_the_plan_and_never_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gangs, "with_copies", frozenset)
+    run = simulate(NARROW, policy=f"{HERE}Copies")
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
     assert audit(run.events, drained=True, seqs=run.seqs) == []
     assert modes_of(run) == {Lockstep}
     assert any("runs no forked gangs; planned by fifo" in note for note in notes_of(run))
@@ -65,7 +130,36 @@ def test_a_mode_that_no_node_runs_is_refused_in_the_plan_and_never_runs() -> Non
     assert not any(isinstance(fact, WorkerStopped) and "forked" in fact.reason for fact in run.events)
 
 
-@pytest.mark.parametrize("policy", ["BySpeed", "InTurns", "Copies"])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_storm_over_copies_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
+    """Copies, agents and the placer that merges them are killed, whatever they are doing."""
+    run = stormy(seed, f"{HERE}Copies", engine, NARROW)
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+
+
+def test_storms_take_copies_and_leave_the_others() -> None:
+    """Or the storms above would say nothing."""
+    ends: Counter[Course] = Counter()
+    for seed in range(10):
+        run = stormy(seed, f"{HERE}Copies", scenario=NARROW)
+        ledger = Ledger()
+        for fact in run.events:
+            fold(ledger, fact)
+            if isinstance(fact, JobPreempted) and fact.reason is PreemptReason.MERGE:
+                ends.update(one.course for one in ledger.jobs[fact.job_id].tally.leaders.values())
+    assert ends[Course.LOST]
+    assert ends[Course.SAVED]
+    assert not ends[Course.RUNS]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_both_engines_run_copies_alike(seed: int) -> None:
+    assert copied(seed).result.event_log_hash == copied(seed, "loop").result.event_log_hash
+
+
+@pytest.mark.parametrize("policy", ["BySpeed", "InTurns"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_storm_over_other_modes_costs_time_and_nothing_else(seed: int, policy: str) -> None:
     run = stormy(seed, f"{HERE}{policy}")

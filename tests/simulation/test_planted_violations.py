@@ -121,6 +121,13 @@ def work_cut_short(log: Log) -> Iterator[Log]:
         yield changed(log, index, samples_done=fact.samples_done * 0.999)
 
 
+def work_counted_twice(log: Log) -> Iterator[Log]:
+    for index, fact in (*all_of(log, JobCompleted), *all_of(log, JobPreempted)):
+        assert isinstance(fact, JobCompleted | JobPreempted)
+        if fact.samples_done:
+            yield changed(log, index, samples_done=fact.samples_done * 1.001)
+
+
 def jobs_forgotten_by_a_plan(log: Log) -> Iterator[Log]:
     for index, plan in all_of(log, PlanPublished):
         if plan.kind is PlanKind.FIRST:
@@ -199,6 +206,7 @@ SPOILT: dict[str, list[Spoil]] = {
     "start-unplanned": [starts_without_a_plan],
     "place-taken": [jobs_that_no_plan_might_move],
     "work-undone": [work_cut_short],
+    "work-overcounted": [work_counted_twice],
     "gpu-two-owners": [gpus_not_given_back],
     "gpu-unknown": [gpus_that_are_not_there],
     "gang-broken": [workers_missing_from_their_gang],

@@ -29,6 +29,7 @@ from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
 from services.agent.work.runner import Join, Write
 from services.agent.work.world import DoesNotFit, World, WorldFactory
+from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
 from shared.runtime.clock import Alarm, Clock
 from shared.runtime.files import fault, read_file
@@ -60,7 +61,7 @@ class EmulatedRunner:
     def __init__(
         self, world: World, clock: Clock, *, startup_s: float, checkpoint_s: float, observe_every_s: float
     ) -> None:
-        self.modes = world.modes
+        self.modes = gangs.with_copies(world.modes)
         self.workloads: tuple[str, ...] = getattr(world, "workloads", ())
         self._world = world
         self._clock = clock
@@ -97,7 +98,7 @@ class EmulatedRunner:
         if worker is None or worker.stopping or worker.progress is not None:
             return
         order, now = worker.order, self._clock.now()
-        worker.progress = Progress(total=order.spec.samples, done=order.samples_done, since=now)
+        worker.progress = _progress(order, now)
         worker.save_at = now + order.spec.checkpoint_interval_s
         worker.stretch_s = self._observe_every_s
         self._run_on(worker, worker.progress)
@@ -117,7 +118,7 @@ class EmulatedRunner:
         progress.settle(self._clock.now())
         progress.rate = 0.0
         if progress.complete:
-            self._end(worker, Completed(placement_id, order.spec.samples))
+            self._end(worker, Completed(placement_id, progress.total))
         else:
             last = Stopped(placement_id, progress.done)
             self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
@@ -186,11 +187,11 @@ class EmulatedRunner:
         """
         order = worker.order
         if progress.complete:
-            self._end(worker, Completed(order.placement_id, order.spec.samples))
+            self._end(worker, Completed(order.placement_id, progress.total))
             return
         try:
             stretch = self._world.stretch(
-                order.spec, order.nodes, order.gang, key=order.placement_id, index=worker.stretches
+                order.spec, order.nodes, order.gang, key=_key(order), index=worker.stretches
             )
         except DoesNotFit as error:
             self._end(worker, Failed(order.placement_id, str(error), lasting=True))
@@ -221,11 +222,25 @@ class EmulatedRunner:
         self._go_on(worker, progress, observed)
 
     def _finish(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
-        progress.settle(progress.since + observed.seconds)
+        progress.go_on(observed.seconds)
         if observed.seconds == worker.stretch_s:
             self._report(observed)
             self._print(worker, trained, progress)
         self._run_on(worker, progress)
+
+
+def _progress(order: StartOrdered, now: float) -> Progress:
+    """To the end of the job, or of a copy's share of it."""
+    done, until = order.samples_done, order.until
+    if until is None:
+        return Progress(total=order.spec.samples, done=done, since=now)
+    return Progress(total=until, floor=done, done=done, since=now)
+
+
+def _key(order: StartOrdered) -> str:
+    """What seeds the draws of a stretch: each copy has its own."""
+    own = "" if order.until is None else f"/{order.node_id}"
+    return f"{order.placement_id}{own}"
 
 
 def emulated(settings: Settings, clock: Clock) -> EmulatedRunner:

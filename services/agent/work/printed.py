@@ -33,6 +33,8 @@ def saved(order: StartOrdered, samples: float) -> str:
 
 def ended(order: StartOrdered, last: Report) -> str:
     match last:
+        case Completed(samples_done=samples) if order.until is not None:
+            return f"share done: {_far(order, samples)}"
         case Completed():
             return f"complete: {_far(order, order.spec.samples)}"
         case Stopped(samples_done=samples) if order.node_id in gangs.leaders(order.gang):

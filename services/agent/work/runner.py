@@ -78,7 +78,7 @@ class Runner(Protocol):
     def running(self) -> tuple[PlacementId, ...]: ...
 
     def progress(self) -> dict[JobId, float]:
-        """Samples done so far by the jobs that train under this node's lead."""
+        """Samples done so far by the jobs that train under this node's lead, of each or of its copy here."""
         ...
 
 

@@ -138,12 +138,31 @@ class Claims(msgspec.Struct, kw_only=True):
         if not self.workers[placement_id]:
             del self.workers[placement_id]
         planned = self.planned.get(placement_id)
-        rest = gangs.without(planned.gang, node_id) if planned else None
-        if planned is not None and rest is not None:
-            self.planned[placement_id] = msgspec.structs.replace(planned, gang=rest)
+        rest = _rest(planned, node_id) if planned else None
+        if rest is not None:
+            self.planned[placement_id] = rest
         elif planned is not None:
             self.withdraw(placement_id)
         self._count(placement_id)
+
+    def lose_copy(self, placement_id: PlacementId, node_id: NodeId) -> None:
+        """The others train on; what its workers may still hold on the node stays claimed."""
+        planned = self.planned.get(placement_id)
+        rest = _rest(planned, node_id) if planned is not None and gangs.merges(planned.gang) else None
+        if rest is not None:
+            self.planned[placement_id] = rest
+            self._count(placement_id)
+
+
+def _rest(planned: Placement, node_id: NodeId) -> Placement | None:
+    """What is left of it without a node; a gang that is none any more trains no more."""
+    rest = gangs.without(planned.gang, node_id)
+    if rest is None or not planned.gang.on(node_id):
+        return planned if rest is not None else None
+    throughput = planned.throughput
+    if gangs.merges(rest):
+        throughput *= 1.0 - gangs.share(planned.gang, node_id)
+    return msgspec.structs.replace(planned, gang=rest, throughput=throughput)
 
 
 def _larger(one: Configuration, other: Configuration) -> Configuration:

@@ -1,6 +1,6 @@
 """How each fact changes the state. One function a fact, and the table of them at the end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from schemas.base import Event
@@ -36,11 +36,17 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
+from schemas.ids import NodeId, PlacementId
 from schemas.plans import PlanKind
 from services.planner.core.state import COMING, State, TrackedJob, shares_of, types_of
+from shared.domain import gangs
 from shared.domain.iteration import BYTES_PER_PARAMETER
 from shared.domain.nodes import fold_node, known_node
 from shared.domain.states import ENDED, WAITING, IllegalMove, next_state
+from shared.domain.tally import WELL, Tally
+
+ON_ORDER = frozenset({PreemptReason.PLAN, PreemptReason.MERGE})
+"""reasons of ends whose stop a plan ordered, where one was ordered"""
 
 
 def fold(state: State, fact: Event) -> None:
@@ -102,6 +108,8 @@ def _started(state: State, fact: JobStarted) -> None:
     if job := _moved(state, fact):
         assert job.running is None, "a job that waits has no GPUs"
         job.running = fact.gang
+        if job.placement != fact.placement_id:
+            job.placement, job.tally = fact.placement_id, Tally.of(fact.gang, job.samples_done, fact.at)
         if job.ordered_at is not None:
             state.restarts.started(job.workload, types_of(state, fact.gang), fact.at - job.ordered_at)
             job.ordered_at = None
@@ -112,7 +120,7 @@ def _preempted(state: State, fact: JobPreempted) -> None:
     if job := _moved(state, fact):
         assert job.running is not None, "only a job that runs is preempted"
         stretch_s = fact.at - job.running_since
-        if job.ordered_at is not None and fact.reason is PreemptReason.PLAN:
+        if job.ordered_at is not None and fact.reason in ON_ORDER:
             state.restarts.stopped(job.workload, types_of(state, job.running), fact.at - job.ordered_at)
         job.ordered_at = None
         job.held_s += stretch_s
@@ -120,7 +128,7 @@ def _preempted(state: State, fact: JobPreempted) -> None:
         for gpu_type, share in shares_of(state, job.running).items():  # a view may hold the dict there is
             received_s = job.received_s.get(gpu_type, 0.0) + share * stretch_s
             job.received_s = job.received_s | {gpu_type: received_s}
-        job.restarts += 1
+        job.restarts += fact.reason is not PreemptReason.MERGE
         job.running = None
         job.samples_done, job.samples_at = fact.samples_done, fact.at
     state.claims.withdraw(fact.placement_id)
@@ -175,9 +183,40 @@ def _placement_refused(state: State, fact: PlacementRefused) -> None:
 
 
 def _node_joined(state: State, fact: NodeJoined) -> None:
+    known = state.nodes.get(fact.node_id)
+    if known is not None and known.life != fact.life:
+        _lose_copies(state, fact, but=fact.workers)
     state.node_facts += 1
     fold_node(state.nodes, fact, known_node)
     state.claims.restart_node(fact)
+
+
+def _node_lost(state: State, fact: NodeLost) -> None:
+    _lose_copies(state, fact)
+    _node_changed(state, fact)
+
+
+def _lose_copies(state: State, fact: NodeJoined | NodeLost, but: Collection[PlacementId] = ()) -> None:
+    """The copies on a node are gone; its GPUs are as they were, for workers may still hold them."""
+    for job in state.jobs.values():
+        if job.tally.copies and job.placement is not None and job.placement not in but:
+            _leave(state, job, fact.node_id, fact.at, saved=False)
+            state.claims.lose_copy(job.placement, fact.node_id)
+
+
+def _leave(state: State, job: TrackedJob, node_id: NodeId, at: float, *, saved: bool) -> None:
+    """A copy is gone, and the others train on; the last one leaves with its placement."""
+    job.tally.end(node_id, saved=saved)
+    rest = gangs.without(job.running, node_id) if job.running is not None else None
+    if job.running is None or rest is None or not job.running.on(node_id):
+        return
+    held_s = at - job.running_since
+    job.attained_gpu_s += held_s * job.running.on(node_id)
+    before, after = shares_of(state, job.running), shares_of(state, rest)
+    for gpu_type, share in before.items():  # of the whole stretch `after` is counted at its end
+        more_s = held_s * (share - after.get(gpu_type, 0.0))
+        job.received_s = job.received_s | {gpu_type: job.received_s.get(gpu_type, 0.0) + more_s}
+    job.running = rest
 
 
 def _node_changed(state: State, fact: NodeEvent) -> None:
@@ -187,8 +226,13 @@ def _node_changed(state: State, fact: NodeEvent) -> None:
 
 def _start_ordered(state: State, fact: StartOrdered) -> None:
     job = state.jobs.get(fact.job_id)
-    if job is not None and job.running is None and job.ordered_at is None and not fact.profile_iterations:
+    if job is None or fact.profile_iterations:
+        return
+    if job.running is None and job.ordered_at is None:
         job.ordered_at = fact.at
+    if job.placement != fact.placement_id:
+        job.placement, job.tally = fact.placement_id, Tally()
+    job.tally.order(fact)
 
 
 def _stop_ordered(state: State, fact: StopOrdered) -> None:
@@ -200,18 +244,31 @@ def _stop_ordered(state: State, fact: StopOrdered) -> None:
 def _worker_started(state: State, fact: WorkerStarted) -> None:
     state.claims.start_worker(fact)
     job = state.jobs.get(fact.job_id)
-    if job is not None and fact.samples_restored is not None:
-        job.samples_done = fact.samples_restored
+    if job is not None and fact.samples_restored is not None and job.placement == fact.placement_id:
+        job.tally.restore(fact.node_id, fact.samples_restored)
+        job.samples_done = job.tally.merged(job.samples)
 
 
 def _worker_stopped(state: State, fact: WorkerStopped) -> None:
     state.claims.stop_worker(fact)
+    job = state.jobs.get(fact.job_id)
+    if job is not None and job.tally.copies and job.placement == fact.placement_id:
+        if fact.leads:
+            _count(job, fact)
+        _leave(state, job, fact.node_id, fact.at, saved=fact.outcome in WELL)
 
 
 def _checkpointed(state: State, fact: WorkerCheckpointed) -> None:
     job = state.jobs.get(fact.job_id)
-    if job is not None and fact.samples_done >= job.samples_done:
-        job.samples_done, job.samples_at = fact.samples_done, fact.at
+    if job is not None and job.placement == fact.placement_id:
+        _count(job, fact)
+
+
+def _count(job: TrackedJob, fact: WorkerCheckpointed | WorkerStopped) -> None:
+    job.tally.count(fact.node_id, fact.samples_done, fact.at)
+    done = job.tally.merged(job.samples)
+    if done >= job.samples_done:
+        job.samples_done, job.samples_at = done, fact.at
 
 
 FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
@@ -232,7 +289,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     PolicyChosen: _policy_chosen,
     PlacementRefused: _placement_refused,
     NodeJoined: _node_joined,
-    NodeLost: _node_changed,
+    NodeLost: _node_lost,
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,

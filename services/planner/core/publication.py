@@ -1,7 +1,7 @@
 """From a decision to the plan that is published. Pure."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -46,6 +46,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     choices = _holding(state, frame, wanted)
     left = (*decision.left, *_dropped(wanted, choices))
     used = sum([choice.gang.gpus for choice in choices])
+    held = {*view.apart, *(job.job_id for job in view.jobs if job.stays)}
     idle = view.idle_gpus + sum([choice.gang.gpus for choice in apart])
     assert used <= idle, f"{used} GPUs given of {idle}"
     mentioned = {choice.job_id for choice in choices} | {job.job_id for job in left}
@@ -58,7 +59,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
         policy=frame.policy,
         token=frame.token,
         made_from=frame.made_from,
-        placements=tuple([_placement(state, choice, serial) for choice in choices]),
+        placements=tuple([_placement(state, choice, serial, held) for choice in choices]),
         left_out=_left_out(state, frame, choices, left),
         idle_gpus=idle - used,
         stage=decision.stage,
@@ -105,10 +106,12 @@ def _dropped(wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:
     ]
 
 
-def _placement(state: State, choice: Choice, serial: str) -> Placement:
-    """The present one, where it stays as it is."""
+def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId]) -> Placement:
+    """The present one, where it stays as it is; copies do so only if the job may not be moved."""
     present = state.claims.placement_of(choice.job_id)
-    stays = present is not None and gangs.keeps(present.gang, choice.gang)
+    stays = present is not None and (
+        gangs.keeps(present.gang, choice.gang) or (choice.job_id in held and present.gang == choice.gang)
+    )
     if stays and present and present.throughput == choice.throughput and present.layer == choice.layer:
         return present
     return Placement(

@@ -5,12 +5,13 @@ Which GPUs are taken is in `claims`.
 
 import msgspec
 
-from schemas.ids import Fingerprint, GpuType, JobId, NodeId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
 from services.planner.core.claims import Claims
 from services.planner.core.restart_times import RestartTimes
 from shared.domain.nodes import KnownNode
 from shared.domain.states import JobState
+from shared.domain.tally import Tally
 
 COMING = frozenset({JobState.SUBMITTED, JobState.PROFILED})
 
@@ -49,6 +50,10 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """as last reported"""
     samples_at: float = 0.0
     """time of that report, or of the start of the present run if that was later"""
+    placement: PlacementId | None = None
+    """the newest whose start was ordered"""
+    tally: Tally = msgspec.field(default_factory=Tally)
+    """of that placement"""
 
 
 class State(msgspec.Struct, kw_only=True):

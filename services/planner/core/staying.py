@@ -6,7 +6,8 @@ And restarts have a budget: GPU-seconds that a first plan costs running jobs are
 the cluster's GPU time, and until they are, all that runs is left alone. So in any stretch of time plans
 spend at most that share of its GPU time, and what the first plan in it spent.
 
-Nothing holds a job on a node that is lost or drains; nor the budget one whose node has been promised
+Copies of a job are no such matter: that plans merge them is how they run. Nothing holds a job on a node that
+is lost or drains; nor the budget one whose node has been promised
 to measurements beyond its GPUs. Besides, what runs on a node that is closed (see `leaving`) stays there.
 """
 
@@ -53,7 +54,7 @@ def _within_limits(state: State, at: float, settings: Settings) -> Stays:
         if job is None or (paid_at <= at and _has_run_for(job, longest_s, at)):
             continue  # most have
         placement = state.claims.planned[placement_id]
-        if not _may_stay(state, job, placement):
+        if not _may_stay(state, job, placement) or _merges(job, placement):
             continue
         grown_at = _grown_at(state, job, at, settings)
         free_at = max(grown_at, paid_at) if _is_in_budget(state, job, placement) else grown_at
@@ -81,10 +82,12 @@ def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
 def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
     """GPU-seconds that running jobs lose by the plan."""
     kept = {placement.placement_id for placement in plan.placements}
+    merged = {each.job_id for each in plan.placements if gangs.merges(each.gang)}
     return sum(
         job.running.gpus * _cost_s(state, job, settings)
         for job_id, job in state.jobs.items()
         if job.running is not None and state.claims.of_job.get(job_id, "") not in kept
+        if not (gangs.merges(job.running) and job_id in merged)
     )
 
 
@@ -99,6 +102,11 @@ def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
     if not (runs or starts) or gangs.misfit(placement.gang, job.demand, job.batch_size):
         return False
     return all(node_id in state.nodes and state.nodes[node_id].usable for node_id in placement.gang.nodes)
+
+
+def _merges(job: TrackedJob, placement: Placement) -> bool:
+    """Copies are merged by every first plan that may end them: no minimum and no budget is about that."""
+    return job.preemptible and gangs.merges(placement.gang)
 
 
 def _grown_at(state: State, job: TrackedJob, at: float, settings: Settings) -> float:

@@ -51,5 +51,7 @@ def is_a_plans_own(fact: Event) -> bool:
 
     Such facts call for no first plan: with a policy that plans at events each plan would call for the next.
     """
-    by_plan = isinstance(fact, JobPreempted) and fact.reason is PreemptReason.PLAN
+    by_plan = isinstance(fact, JobPreempted) and (
+        fact.reason is PreemptReason.PLAN or (fact.reason is PreemptReason.MERGE and fact.cause is not None)
+    )
     return by_plan or isinstance(fact, PlanPublished | WorkerStopped)

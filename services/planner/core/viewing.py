@@ -244,7 +244,7 @@ def _less(node: ViewNode, taken: int, memo: Memo) -> ViewNode:
 
 def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) -> ViewJob:
     base = memo.jobs.get(job_id)
-    if base is None or base.single_gpu is not job.single_gpu or base.restarts != job.restarts:
+    if base is None or not _is_of(base, job):
         base = memo.jobs[job_id] = _lasting(job_id, job, memo)
     placement_id, running = state.claims.of_job.get(job_id), job.running
     place = _place(state, job, placement_id, memo) if placement_id is not None else None
@@ -271,8 +271,20 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
     )
 
 
+def _is_of(base: ViewJob, job: TrackedJob) -> bool:
+    return (
+        base.single_gpu is job.single_gpu
+        and base.restarts == job.restarts
+        and base.attained_gpu_s == job.attained_gpu_s
+        and base.received_s is job.received_s
+    )
+
+
 def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
-    """What is the same until the job is queued or preempted; `attained_gpu_s` is without the present run."""
+    """What is the same until the job is queued or preempted, or a copy of it ends.
+
+    `attained_gpu_s` is without the present run.
+    """
     return ViewJob(
         job_id=job_id,
         submitted_at=job.submitted_at,

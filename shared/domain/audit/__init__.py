@@ -7,6 +7,7 @@
 | start-after-end     | a start that follows a fact from after the job's end                               |
 | start-unplanned     | StartOrdered with a placement id that no plan and no round has           |
 | work-undone         | JobCompleted with fewer samples than the job has                                   |
+| work-overcounted    | a run that ends with more samples than its workers, or copies, reported            |
 | job-lost            | a round's first plan forgets a queued job; with `drained`, a job that has not ended|
 | place-taken         | a plan that ends the run of a job that is not preemptible                          |
 | gpu-two-owners      | WorkerStarted on a GPU that another worker has                                     |
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     jobs.no_job_starts_after_its_end,
     jobs.nothing_starts_unplanned,
     jobs.completed_jobs_did_their_work,
+    jobs.samples_are_counted_once,
     jobs.no_job_is_forgotten,
     jobs.places_are_kept,
     gpus.gpus_have_one_owner,

@@ -1,5 +1,6 @@
 """Rules about jobs: none lost, none started twice or after its end, each complete when it says so."""
 
+import math
 from collections.abc import Iterator
 
 from schemas.events import (
@@ -12,15 +13,15 @@ from schemas.events import (
     ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
+    WorkerCheckpointed,
     WorkerStarted,
+    WorkerStopped,
 )
 from schemas.ids import JobId, PlacementId, PlanId
 from schemas.plans import Cause, PlanKind
 from shared.domain.audit.log import Log, Violation, broken, moves
 from shared.domain.states import ENDED, JobState
-
-ROUNDING = 1e-6
-"""relative: what adding up samples in floats may lose"""
+from shared.domain.tally import ROUNDING, Tally
 
 
 def states_follow_the_table(log: Log) -> Iterator[Violation]:
@@ -100,6 +101,27 @@ def completed_jobs_did_their_work(log: Log) -> Iterator[Violation]:
                 yield broken(
                     "work-undone", move.fact, f"{move.fact.job_id} did {done:g} of {wanted:g} samples"
                 )
+
+
+def samples_are_counted_once(log: Log) -> Iterator[Violation]:
+    """A run ends with no more samples than its leaders reported, all copies together."""
+    tallies: dict[PlacementId, Tally] = {}
+    for _, fact in log.facts:
+        match fact:
+            case StartOrdered(profile_iterations=0):
+                tallies.setdefault(fact.placement_id, Tally()).order(fact)
+            case WorkerStarted(samples_restored=float(samples)) if fact.placement_id in tallies:
+                tallies[fact.placement_id].restore(fact.node_id, samples)
+            case WorkerCheckpointed() | WorkerStopped(leads=True) if fact.placement_id in tallies:
+                tallies[fact.placement_id].count(fact.node_id, fact.samples_done, fact.at)
+            case JobPreempted() | JobCompleted() if fact.job_id in log.specs:
+                tally = tallies.pop(fact.placement_id, Tally())
+                counted = tally.merged(log.specs[fact.job_id].samples) if tally.leaders else math.inf
+                if fact.samples_done > counted * (1 + ROUNDING):
+                    detail = f"{fact.job_id} has {fact.samples_done:g} samples, its workers did {counted:g}"
+                    yield broken("work-overcounted", fact, detail)
+            case _:
+                pass
 
 
 def no_job_is_forgotten(log: Log) -> Iterator[Violation]:

@@ -1,5 +1,7 @@
 """How facts about plans, nodes and workers enter the ledger."""
 
+from collections.abc import Collection
+
 from schemas.events import (
     NodeEvent,
     NodeJoined,
@@ -19,13 +21,23 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import JobId
+from schemas.ids import JobId, NodeId, PlacementId
 from schemas.plans import LeftOut, Placement, PlanKind, Waiting
 from schemas.views import PlanView
-from shared.domain.ledger.jobs import broken_as, count_interruption, is_present
-from shared.domain.ledger.records import Broken, Chosen, Ledger, NodeRecord, PlanRecord, Verdict, WorkerRecord
+from shared.domain.ledger.jobs import broken_as, count_interruption, is_present, lose_work
+from shared.domain.ledger.records import (
+    Broken,
+    Chosen,
+    JobRecord,
+    Ledger,
+    NodeRecord,
+    PlanRecord,
+    Verdict,
+    WorkerRecord,
+)
 from shared.domain.nodes import as_joined, fold_node
 from shared.domain.states import JobState
+from shared.domain.tally import WELL, Tally
 
 REFUSED = "refused"
 """the reason of a job whose placement the placer refused"""
@@ -34,8 +46,6 @@ NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE
 
 NODES_KEPT = 256
 """of a job"""
-SAVED = frozenset({Outcome.CHECKPOINTED, Outcome.COMPLETED})
-"""outcomes of a worker that saved on its way out"""
 BROKEN = frozenset({Outcome.FAILED, Outcome.INTERRUPTED})
 """outcomes of one that ended by itself before its work was done"""
 
@@ -161,6 +171,9 @@ def measure(ledger: Ledger, fact: ProfileMeasured | ProfileFailed) -> None:
 
 
 def join(ledger: Ledger, fact: NodeJoined) -> None:
+    before = ledger.nodes.get(fact.node_id)
+    if before is not None and before.life != fact.life:
+        _lose_copies(ledger, before, fact.at, but=fact.workers)
     come_back(ledger, fact)
     known = ledger.nodes[fact.node_id]
     known.workers = {key: worker for key, worker in known.workers.items() if key in fact.workers}
@@ -178,7 +191,22 @@ def lose(ledger: Ledger, fact: NodeLost) -> None:
     if known is not None and known.alive:
         known.settle(fact.at)
         known.up.append((known.up_since, fact.at))
+        _lose_copies(ledger, known, fact.at)
     change(ledger, fact)
+
+
+def _lose_copies(ledger: Ledger, known: NodeRecord, at: float, but: Collection[PlacementId] = ()) -> None:
+    """The copies of jobs on a node are gone; a gang ends as a whole, and its job's preemption says so."""
+    for placement_id, worker in known.workers.items():
+        record = ledger.jobs.get(worker.job_id)
+        if record is not None and placement_id not in but and is_present(record, placement_id):
+            _end_copy(record, known.node.node_id, at, saved=False)
+
+
+def _end_copy(record: JobRecord, node_id: NodeId, at: float, *, saved: bool) -> None:
+    gone = record.tally.end(node_id, saved=saved) if record.tally.copies else None
+    if gone is not None and not saved:
+        lose_work(record, gone, at)
 
 
 def change(ledger: Ledger, fact: NodeEvent) -> None:
@@ -199,15 +227,19 @@ def order_start(ledger: Ledger, fact: StartOrdered) -> None:
     record.nodes[fact.node_id] = None
     if len(record.nodes) > NODES_KEPT:
         del record.nodes[next(iter(record.nodes))]
-    if not fact.profile_iterations and record.ordered != fact.placement_id:
-        record.ordered, record.ordered_at = fact.placement_id, fact.at
+    if fact.profile_iterations:
+        return
+    if record.ordered != fact.placement_id:
+        record.ordered, record.ordered_at, record.tally = fact.placement_id, fact.at, Tally()
+    record.tally.order(fact)
 
 
 def start_worker(ledger: Ledger, fact: WorkerStarted) -> None:
     record = ledger.jobs.get(fact.job_id)
     if record is not None and fact.samples_restored is not None and record.ordered == fact.placement_id:
-        record.samples_done = fact.samples_restored  # what is on disk counts
-        record.samples_then = min(record.samples_then, fact.samples_restored)
+        record.tally.restore(fact.node_id, fact.samples_restored)
+        record.samples_done = record.tally.merged(record.spec.samples)  # what is on disk counts
+        record.samples_then = min(record.samples_then, record.samples_done)
     if known := ledger.nodes.get(fact.node_id):
         known.settle(fact.at)
         known.workers[fact.placement_id] = WorkerRecord(job_id=fact.job_id, gpus=len(fact.gpu_indices))
@@ -230,8 +262,10 @@ def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
 
 def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     ledger.measuring.pop(fact.placement_id, None)
-    if fact.leads and fact.outcome in SAVED:
+    if fact.leads and fact.outcome in WELL:
         _save(ledger, fact)
+    if (stopped := ledger.jobs.get(fact.job_id)) is not None and is_present(stopped, fact.placement_id):
+        _end_copy(stopped, fact.node_id, fact.at, saved=fact.outcome in WELL)
     if fact.outcome in BROKEN:
         _break(ledger, fact)
     known = ledger.nodes.get(fact.node_id)
@@ -250,10 +284,13 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
 def _break(ledger: Ledger, fact: WorkerStopped) -> None:
     """The first worker of a placement that failed says why it ended, else the first that was interrupted.
 
-    One failure is counted for a placement, and its interruption once the job is back in the queue.
+    One failure is counted for a placement, and its interruption once the job is back in the queue. Of copies
+    that train, the last one to go speaks, if none has saved its work.
     """
     record = ledger.jobs.get(fact.job_id)
     if record is None or record.ended or not is_present(record, fact.placement_id):
+        return
+    if record.tally.copies and record.present is not None and not record.tally.wasted:
         return
     known = broken_as(record, fact.placement_id)
     if known is not None and (known.outcome is Outcome.FAILED or fact.outcome is Outcome.INTERRUPTED):
@@ -277,6 +314,7 @@ def _save(ledger: Ledger, fact: WorkerCheckpointed | WorkerStopped) -> None:
     run = record.present if record else None
     if record is not None and run is not None and run.placement_id == fact.placement_id:
         completed = isinstance(fact, WorkerStopped) and fact.outcome is Outcome.COMPLETED
-        record.checkpoints += fact.samples_done > record.samples_done and not completed
-        record.samples_done = max(record.samples_done, fact.samples_done)
+        more = record.tally.count(fact.node_id, fact.samples_done, fact.at)
+        record.checkpoints += more and not completed
+        record.samples_done = max(record.samples_done, record.tally.merged(record.spec.samples))
         run.saved_at = fact.at

@@ -16,8 +16,9 @@ from schemas.events import (
 from schemas.ids import PlacementId
 from shared.domain.ledger.records import Broken, JobRecord, Ledger, Run
 from shared.domain.states import IllegalMove, JobState, next_state
+from shared.domain.tally import Leader, Tally
 
-SAVED_ALL = frozenset({PreemptReason.PLAN, PreemptReason.NODE_LEFT})
+SAVED_ALL = frozenset({PreemptReason.PLAN, PreemptReason.NODE_LEFT, PreemptReason.MERGE})
 """ends on order, before which a job saves all that it has done"""
 
 
@@ -72,6 +73,9 @@ def start(ledger: Ledger, fact: JobStarted) -> None:
         run.plan_id, run.standing = chosen.plan_id, chosen.standing
     if record.ordered == fact.placement_id:
         run.start_s = max(fact.at - record.ordered_at, 0.0)
+        record.tally.begin(fact.at)
+    else:
+        record.tally = Tally.of(fact.gang, record.samples_done, fact.at)
     if record.started_at is None:
         record.started_at = fact.at
     elif run.start_s is not None:  # from the order on the GPUs were held to restore the job
@@ -85,14 +89,14 @@ def preempt(ledger: Ledger, fact: JobPreempted) -> None:
         return
     run = record.runs[-1]
     run.preempted, run.cause = fact.reason, fact.cause
-    record.restarts += 1
+    record.restarts += fact.reason is not PreemptReason.MERGE
     record.ordered = None
     record.samples_done = fact.samples_done
     run.broken = broken_as(record, fact.placement_id)
     if fact.reason is PreemptReason.INTERRUPTED:
         count_interruption(record)
-    if fact.reason not in SAVED_ALL:
-        record.lost_gpu_s += max(fact.at - run.saved_at, 0.0) * run.gpus
+    for leader in record.tally.running if fact.reason not in SAVED_ALL else ():
+        lose_work(record, leader, fact.at)
     _close(record, fact.at)
 
 
@@ -127,6 +131,11 @@ def broken_as(record: JobRecord, placement_id: PlacementId) -> Broken | None:
     """How a placement of the job ended by itself, if it did, and none has since."""
     broken = record.broken
     return broken if broken is not None and broken.placement_id == placement_id else None
+
+
+def lose_work(record: JobRecord, leader: Leader, at: float) -> None:
+    """What its workers did since its last checkpoint is to be done again."""
+    record.lost_gpu_s += max(at - leader.at, 0.0) * leader.gpus
 
 
 def count_interruption(record: JobRecord) -> None:

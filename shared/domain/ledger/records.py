@@ -13,6 +13,7 @@ from schemas.plans import Cause, Layer, Placement, PlanKind, Standing
 from schemas.views import PlanView
 from shared.domain.nodes import KnownNode
 from shared.domain.states import ENDED, JobState
+from shared.domain.tally import Tally
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +83,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
     ordered: PlacementId | None = None
     """the newest placement whose start was ordered; None once it is taken back"""
     ordered_at: float = 0.0
+    tally: Tally = msgspec.field(default_factory=Tally)
+    """of the newest placement whose start was ordered"""
     nodes: dict[NodeId, None] = {}
     """where its processes were ordered to start, measurements included; the oldest first, the newest kept"""
     run_s: float = 0.0

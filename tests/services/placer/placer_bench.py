@@ -16,7 +16,7 @@ from schemas.events import (
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
-from schemas.placement import Gang
+from schemas.placement import Forked, Gang, Lockstep
 from schemas.plans import Layer, Measures, Placement, PlanKind, Stage, Standing
 from services.placer.core import Placer
 from shared.domain.core import Effects, Publish
@@ -34,7 +34,7 @@ class Bench:
         self.log: list[Event] = []
         self.plans = 0
         for node_id in nodes:
-            self.tell(NodeJoined(at=0.0, node_id=node_id, node=node(node_id, gpus), life="1"))
+            self.tell(joined(node_id, node(node_id, gpus), life="1"))
         for job_id in (JOB, OTHER):
             self.submit(job_id)
 
@@ -96,6 +96,14 @@ class Bench:
         )
 
 
+def joined(
+    node_id: NodeId, there: Node, *, life: str, at: float = 0.0, workers: tuple[PlacementId, ...] = ()
+) -> NodeJoined:
+    """A node that runs copies too."""
+    modes = (Forked.tag(), Lockstep.tag())
+    return NodeJoined(at=at, node_id=node_id, node=there, life=life, workers=workers, modes=modes)
+
+
 def node(node_id: NodeId, gpus: int = 4) -> Node:
     return Node(
         node_id=node_id,
@@ -126,6 +134,13 @@ def place(placement_id: str, job_id: JobId = JOB, **gpus: int) -> Placement:
         throughput=1.0,
         layer=Layer.THEORY,
     )
+
+
+def copies(placement_id: str, job_id: JobId = JOB, **gpus: int) -> Placement:
+    """Equal shares."""
+    made = place(placement_id, job_id, **gpus)
+    shares = Forked(shares=(1 / len(gpus),) * len(gpus))
+    return msgspec.structs.replace(made, gang=Gang(made.gang.members, shares))
 
 
 def plan(

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from schemas.events import (
     JobStarted,
-    NodeJoined,
     NodeLost,
     NodeReturned,
     Outcome,
@@ -16,7 +15,18 @@ from schemas.events import (
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.plans import Placement, PlanKind
 from services.placer.phases import WorkerState
-from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
+from tests.services.placer.placer_bench import (
+    JOB,
+    OTHER,
+    A,
+    B,
+    Bench,
+    copies,
+    joined,
+    node,
+    place,
+    worker_started,
+)
 
 CHOICES = [{"a": 4}, {"a": 2, "b": 2}, {"b": 3}, {"a": 1}, {"a": 3, "b": 4}]
 BROKEN = [Outcome.INTERRUPTED, Outcome.FAILED]
@@ -26,7 +36,7 @@ A_STEP = st.one_of(
     st.tuples(
         st.just("plan"),
         st.sampled_from(list(PlanKind)),
-        st.lists(st.tuples(st.sampled_from(JOBS), st.sampled_from(CHOICES)), max_size=2),
+        st.lists(st.tuples(st.sampled_from(JOBS), st.sampled_from(CHOICES), st.booleans()), max_size=2),
     ),
     st.tuples(st.just("answer"), st.booleans()),
     st.tuples(st.just("lose"), st.sampled_from([A, B])),
@@ -50,7 +60,8 @@ class Cluster:
             case ("plan", PlanKind() as kind, list() as wanted):
                 number = self.bench.plans
                 placements = [
-                    place(f"p{number}.{index}", job_id, **gpus) for index, (job_id, gpus) in enumerate(wanted)
+                    (copies if apart else place)(f"p{number}.{index}", job_id, **gpus)
+                    for index, (job_id, gpus, apart) in enumerate(wanted)
                 ]
                 self.bench.plan(*placements, kind=kind)
             case ("answer", bool() as up):
@@ -74,7 +85,7 @@ class Cluster:
     def rejoin(self, node_id: NodeId, workers: tuple[PlacementId, ...]) -> None:
         self.lives += 1
         life = str(self.lives)
-        self.bench.tell(NodeJoined(at=60.0, node_id=node_id, node=node(node_id), life=life, workers=workers))
+        self.bench.tell(joined(node_id, node(node_id), life=life, at=60.0, workers=workers))
 
     def interrupt(self, node_id: NodeId, outcome: Outcome) -> None:
         """Let the first worker on the node end by itself."""

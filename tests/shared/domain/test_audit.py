@@ -149,8 +149,15 @@ def test_nothing_starts_that_no_plan_asked_for() -> None:
 
 def test_a_completed_job_has_done_all_its_samples() -> None:
     log = [joined(), *in_queue(), *running()]
-    assert rules(*log, completed(samples_done=999)) == ["work-undone"]
-    assert rules(*log, completed(samples_done=1000 * (1 - 1e-9))) == []
+    assert rules(*log, worker_stopped(samples_done=999), completed(samples_done=999)) == ["work-undone"]
+    nearly = 1000 * (1 - 1e-9)
+    assert rules(*log, worker_stopped(samples_done=nearly), completed(samples_done=nearly)) == []
+
+
+def test_a_job_has_no_more_samples_than_its_workers_did() -> None:
+    log = [joined(), *in_queue(), *running(), checkpointed(samples_done=400.0)]
+    assert rules(*log, preempted(samples_done=400.0)) == []
+    assert rules(*log, preempted(samples_done=401.0)) == ["work-overcounted"]
 
 
 # ---- GPUs

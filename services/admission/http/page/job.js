@@ -215,7 +215,7 @@ function showOutput(place, found) {
   if (shown.textContent !== text) shown.textContent = text;
 }
 
-const STOPPED = { plan: "stopped", "node-lost": "node lost", "agent-restarted": "agent restarted", interrupted: "interrupted", failed: "failed" };
+const STOPPED = { plan: "stopped", "node-lost": "node lost", "agent-restarted": "agent restarted", interrupted: "interrupted", failed: "failed", merge: "merged" };
 
 function runsTable(place) {
   return new Table(place, {
@@ -231,7 +231,7 @@ function runsTable(place) {
       { name: "Measured", kind: "number", text: (run) => number(run.measured_throughput) },
       { name: "Off by", kind: "number", text: offBy },
       { name: "Known by", text: (run) => run.layer ?? "–" },
-      { name: "End", text: (run) => (run.cause?.moved ? "moved" : STOPPED[run.preempted] ?? "–") },
+      { name: "End", text: (run) => (run.cause?.moved && run.preempted !== "merge" ? "moved" : STOPPED[run.preempted] ?? "–") },
     ],
   });
 }

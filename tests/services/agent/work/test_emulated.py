@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from schemas.events import StartOrdered
 from schemas.ids import JobId, NodeId, PlacementId
+from schemas.measurements import Stretch
+from schemas.placement import Forked
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -122,6 +125,44 @@ def test_a_gang_runs_on_all_its_gpus() -> None:
         await play.trained(start(gang=[(node(HERE), 2), (node(THERE), 3)], spec=job(100.0)))
 
     assert played(scene).of(Completed) == [(STARTUP_S + 10.0, Completed(P1, 100.0))]
+
+
+@pytest.mark.parametrize("done", [0.0, 1e12])
+def test_a_copy_ends_at_its_share_however_far_the_job_is(done: float) -> None:
+    """100 samples at 2 samples/s: less than what rounding is for the whole job."""
+    order = msgspec.structs.replace(start(spec=job(2e12), samples_done=done), until=done + 100.0)
+
+    async def scene(play: Play) -> None:
+        await play.trained(order)
+
+    assert played(scene).of(Completed) == [(STARTUP_S + 50.0, Completed(P1, done + 100.0))]
+
+
+def test_a_copy_without_a_share_ends_at_once() -> None:
+    async def scene(play: Play) -> None:
+        await play.trained(msgspec.structs.replace(start(samples_done=500.0), until=500.0))
+
+    assert played(scene).of(Completed) == [(STARTUP_S, Completed(P1, 500.0))]
+
+
+def test_what_runs_gangs_in_lockstep_runs_copies() -> None:
+    assert Play().runner.modes == {*FixedWorld.modes, Forked}
+
+
+def test_copies_of_one_placement_have_draws_of_their_own() -> None:
+    keys = []
+
+    class Noting(FixedWorld):
+        def stretch(self, *args: Any, key: str, **more: Any) -> Stretch:  # noqa: ANN401 - handed on
+            keys.append(key)
+            return super().stretch(*args, key=key, **more)
+
+    async def scene(play: Play) -> None:
+        play.runner._world = Noting()
+        await play.trained(msgspec.structs.replace(start(), until=10.0))
+
+    played(scene)
+    assert set(keys) == {f"p1/{HERE}"}
 
 
 def test_a_stop_within_a_stretch_counts_what_was_done_and_costs_the_checkpoint() -> None:

@@ -1,0 +1,120 @@
+"""How far a placement is: what each of its leaders has counted, and what that makes for the job. Pure.
+
+A gang has one leader, or one for each of its copies (`gangs.leaders`). Placer, ledger and planner keep a
+tally of the same facts, and so they agree on the samples of a job, and on which of its copies are gone.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from schemas.events import Outcome, StartOrdered
+from schemas.ids import NodeId
+from schemas.placement import Gang
+from shared.domain import gangs
+
+ROUNDING = 1e-6
+"""relative: what adding up samples in floats may lose"""
+
+WELL = frozenset({Outcome.CHECKPOINTED, Outcome.COMPLETED, Outcome.QUOTA})
+"""outcomes of a worker that saved on its way out"""
+NOTHING: Mapping[NodeId, float] = {}
+
+
+class Course(StrEnum):
+    RUNS = "runs"
+    SAVED = "saved"
+    """ended, and what it did is saved"""
+    LOST = "lost"
+    """ended, and what it did since its last checkpoint is lost"""
+
+
+class Leader(msgspec.Struct, kw_only=True):
+    """Samples are of the whole job."""
+
+    gpus: int
+    """of the workers that it leads"""
+    began: float
+    """in the checkpoint that it began with"""
+    done: float
+    """in its newest checkpoint"""
+    at: float
+    """time of that checkpoint; of its start, while there is none"""
+    course: Course = Course.RUNS
+
+    def with_heard(self, samples: float) -> float:
+        return max(self.done, samples) if self.course is Course.RUNS else self.done
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    leaders: dict[NodeId, Leader] = {}
+    copies: bool = False
+    """they train each by itself, to a share of the samples"""
+
+    @classmethod
+    def of(cls, gang: Gang, samples: float, at: float) -> "Tally":
+        """Of a gang all of which begins with so many samples."""
+        leaders = {
+            part.nodes[0]: Leader(gpus=part.gpus, began=samples, done=samples, at=at)
+            for part in gangs.parts(gang)
+        }
+        return cls(leaders=leaders, copies=gangs.merges(gang))
+
+    def order(self, order: StartOrdered) -> None:
+        """Take in the order to a node; one that does not lead counts nothing."""
+        if order.node_id in gangs.leaders(order.gang):
+            done = order.samples_done
+            self.leaders[order.node_id] = Leader(gpus=order.gang.gpus, began=done, done=done, at=order.at)
+            self.copies = order.until is not None
+
+    def restore(self, node: NodeId, samples: float) -> None:
+        """What is on disk counts, and not what was hoped to be there."""
+        if leader := self.leaders.get(node):
+            leader.began = leader.done = samples
+
+    def begin(self, at: float) -> None:
+        """Training begins: there is no newer checkpoint yet."""
+        for leader in self.leaders.values():
+            leader.at = at
+
+    def count(self, node: NodeId, samples: float, at: float) -> bool:
+        """A checkpoint is written; whether it has more than the leader's last."""
+        leader = self.leaders.get(node)
+        if leader is None:
+            return False
+        more, leader.done, leader.at = samples > leader.done, max(leader.done, samples), at
+        return more
+
+    def end(self, node: NodeId, *, saved: bool) -> Leader | None:
+        """A leader's worker is gone; None: it was before, or the node leads nobody."""
+        leader = self.leaders.get(node)
+        if leader is None or leader.course is not Course.RUNS:
+            return None
+        leader.course = Course.SAVED if saved else Course.LOST
+        return leader
+
+    @property
+    def running(self) -> list[Leader]:
+        return [leader for leader in self.leaders.values() if leader.course is Course.RUNS]
+
+    @property
+    def wasted(self) -> bool:
+        """There were some, and all are gone, none of them with its work saved."""
+        return bool(self.leaders) and all(leader.course is Course.LOST for leader in self.leaders.values())
+
+    def merged(self, samples: float, heard: Mapping[NodeId, float] = NOTHING) -> float:
+        """Samples that all leaders together have done of the job's `samples`; there is at least one.
+
+        `heard`: what they said since, by node; it counts where it is more than their checkpoints hold, and
+        while they run. Where copies began with unlike checkpoints, the least of those is what all have.
+        """
+        done = {node: leader.with_heard(heard.get(node, 0.0)) for node, leader in self.leaders.items()}
+        if len(done) == 1:
+            return next(iter(done.values()))
+        base = min(leader.began for leader in self.leaders.values())
+        counts = [base + (done[node] - leader.began) for node, leader in self.leaders.items()]
+        return gangs.merged(base, counts, samples)
+
+    def complete(self, samples: float) -> bool:
+        return self.merged(samples) >= samples * (1.0 - ROUNDING)

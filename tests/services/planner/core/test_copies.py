@@ -1,0 +1,145 @@
+"""What the planner makes of copies: merged by every first plan, shown as far as they still run."""
+
+import msgspec
+import pytest
+
+from schemas.base import Event
+from schemas.events import NodeLost, Outcome, PreemptReason
+from schemas.ids import JobId, NodeId, PlanId
+from schemas.placement import Forked
+from schemas.plans import Cause, PlanKind
+from schemas.settings import Settings
+from services.planner.core.state import TrackedJob
+from services.planner.core.triggers import is_a_plans_own
+from services.planner.core.viewing import view_of
+from services.planner.policies.contract.view import ViewJob
+from tests.fact_builders import (
+    JOB,
+    checkpointed,
+    in_queue,
+    joined,
+    opened,
+    preempted,
+    start_ordered,
+    started,
+    worker_started,
+    worker_stopped,
+)
+from tests.services.planner.planner_builders import MODELLED, Stage
+
+MODES = ("forked", "lockstep")
+ONE, TWO = NodeId("node-1"), NodeId("node-2")
+SETTINGS = Settings(policy="tests.simulation.mode_policies:Copies")
+
+
+def trains(*, preemptible: bool = True) -> Stage:
+    """Two copies of `job-1`, on all of two nodes from 20 s on, of 10,000 samples each."""
+    stage = Stage(SETTINGS)
+    stage.tell(joined(modes=MODES), joined(TWO, modes=MODES))
+    stage.tell(*in_queue(demand=(8,), samples=2e4, preemptible=preemptible), opened())
+    [placement] = stage.plan.placements
+    name = placement.placement_id
+    assert placement.gang.sync == Forked(shares=(0.5, 0.5))
+    both = (ONE, TWO)
+    up: list[Event] = [start_ordered(at=2.0, place=name, node_id=each, until=1e4) for each in both]
+    up += [worker_started(at=20.0, place=name, node_id=each, gpu_indices=range(8)) for each in both]
+    stage.tell(*up, msgspec.structs.replace(started(at=20.0, place=name), gang=placement.gang))
+    return stage
+
+
+def tracked(stage: Stage) -> TrackedJob:
+    return stage.core.state.jobs[JobId(JOB)]
+
+
+def shown(stage: Stage) -> ViewJob:
+    seen = view_of(
+        stage.core.state,
+        kind=PlanKind.FIRST,
+        at=stage.now,
+        round_s=360.0,
+        restart_s=15.0,
+        policy="copies",
+        effort=MODELLED,
+    )
+    return seen.jobs[0]
+
+
+def next_round(stage: Stage, number: int = 1) -> None:
+    at = 360.0 * number
+    stage.until(at)
+    stage.tell(opened(at=at, number=number))
+    stage.until(at + 1.0)
+
+
+def test_every_first_plan_merges_the_copies() -> None:
+    stage = trains()
+    [before] = stage.plan.placements
+    next_round(stage)
+    [after] = stage.plan.placements
+    assert after.gang == before.gang
+    assert after.placement_id != before.placement_id
+
+
+def test_a_job_that_may_not_be_moved_trains_on() -> None:
+    stage = trains(preemptible=False)
+    [before] = stage.plan.placements
+    next_round(stage)
+    assert stage.plan.placements == (before,)
+
+
+def test_merging_is_no_restart_and_has_no_budget() -> None:
+    stage = trains()
+    [placement] = stage.plan.placements
+    merged = preempted(at=400.0, place=placement.placement_id, reason=PreemptReason.MERGE, samples_done=9.0)
+    next_round(stage)
+    assert stage.core.state.moves_from == 0.0
+    stage.tell(merged)
+    assert (tracked(stage).restarts, tracked(stage).samples_done) == (0, 9.0)
+    assert tracked(stage).attained_gpu_s == 380.0 * 16
+
+
+def test_what_copies_saved_is_counted_together() -> None:
+    stage = trains()
+    name = stage.plan.placements[0].placement_id
+    stage.tell(checkpointed(at=50.0, place=name, node_id=ONE, samples_done=3000.0))
+    stage.tell(checkpointed(at=60.0, place=name, node_id=TWO, samples_done=2000.0))
+    assert tracked(stage).samples_done == 5000.0
+
+
+def test_a_copy_that_ended_is_shown_no_more_and_its_gpus_are_idle() -> None:
+    stage = trains()
+    [placement] = stage.plan.placements
+    stage.tell(
+        worker_stopped(
+            at=220.0,
+            place=placement.placement_id,
+            node_id=ONE,
+            outcome=Outcome.QUOTA,
+            samples_done=1e4,
+        )
+    )
+    job = shown(stage)
+    assert job.present is not None
+    assert (job.present.gang.nodes, job.present.starting) == ((TWO,), False)
+    assert job.present.throughput == pytest.approx(placement.throughput / 2)
+    assert job.samples_done == 1e4
+    assert job.attained_gpu_s == 200.0 * 16
+    assert stage.core.state.claims.claimed == {TWO: 8}
+    stage.now = 320.0
+    assert shown(stage).attained_gpu_s == 200.0 * 16 + 100.0 * 8
+
+
+def test_a_copy_on_a_lost_node_is_shown_no_more_and_its_gpus_stay_claimed() -> None:
+    stage = trains()
+    stage.tell(NodeLost(at=220.0, node_id=ONE))
+    job = shown(stage)
+    assert job.present is not None
+    assert job.present.gang.nodes == (TWO,)
+    assert stage.core.state.claims.claimed == {ONE: 8, TWO: 8}
+
+
+def test_a_plan_s_own_merge_calls_for_no_first_plan_and_another_does() -> None:
+    assert is_a_plans_own(
+        msgspec.structs.replace(preempted(reason=PreemptReason.MERGE), cause=Cause(plan_id=PlanId("plan-1")))
+    )
+    assert not is_a_plans_own(preempted(reason=PreemptReason.MERGE))
