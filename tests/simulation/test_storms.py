@@ -1,13 +1,21 @@
 """Whatever dies and whatever the bus does: no job lost, none started twice, no GPU with two owners."""
 
+import msgspec
 import pytest
 
 from loadgen.simulation import Engine, Simulated, simulate
-from schemas.events import NodeJoined, NodeLost
+from schemas.events import JobStarted, NodeJoined, NodeLost
+from schemas.placement import Gang
+from schemas.scenarios import ListedWorkload
 from shared.domain.audit import audit
-from tests.simulation.storms import JOBS, SMALL, stormy
+from tests.simulation.storms import JOBS, SMALL, arriving, stormy
 
 SEEDS = 50
+assert isinstance(SMALL.workload, ListedWorkload)
+WIDER = msgspec.structs.replace(
+    SMALL, workload=ListedWorkload(jobs=[*SMALL.workload.jobs, arriving(20.0, "wide", 6, 900.0)])
+)
+"""with a job for which no type has GPUs enough"""
 ENGINES: tuple[Engine, ...] = ("conductor", "loop")
 
 
@@ -26,6 +34,27 @@ def test_a_storm_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 5))
 def test_a_storm_costs_time_and_nothing_else_under_another_policy(seed: int, engine: Engine) -> None:
     assert_ended_well(stormy(seed, "fifo", engine))
+
+
+MIXING = ("hadar", "hadar-delay", "hadar-literal")
+"""policies whose gangs may take GPUs of several types"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("policy", MIXING)
+@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 3))
+def test_a_storm_costs_time_and_nothing_else_with_gangs_of_unlike_gpus(
+    seed: int, policy: str, engine: Engine
+) -> None:
+    ran = stormy(seed, policy, engine, WIDER)
+    assert audit(ran.events, drained=True, seqs=ran.seqs) == []
+    assert ran.result.jobs == {"submitted": JOBS + 1, "completed": JOBS + 1}
+    assert any(mixed(fact.gang) for fact in ran.events if isinstance(fact, JobStarted))
+
+
+def mixed(gang: Gang) -> bool:
+    """Nodes of the small scenario are named by their type."""
+    return len({node.partition("-")[0] for node in gang.nodes}) > 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -10,6 +10,7 @@ within a speed most free first, each filled before the next. The walk `bottlenec
 instead: a gang that runs at the pace of s needs no faster GPU. Of nodes alike (see `room`) one is tried.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -65,6 +66,9 @@ class Finder:
         self.price = price
         self.terms = terms
         self._routes: dict[tuple[tuple[float, ...], int], Routes] = {}
+        self._valued: HadarJob | None = None
+        self._worths: dict[tuple[float, bool], tuple[float, float, int]] = {}
+        """of the job that was valued last, by pace and whether it stays"""
         self.offered = 0
         """places looked at: the work done"""
 
@@ -85,20 +89,31 @@ class Finder:
         return known
 
     def _offer(self, job: HadarJob, place: GpusByNode, room: FreeGpus) -> PricedPlace | None:
-        base, kind, by_node = self._levels.base, self._levels.kind, room.by_node
-        count = len(place)
-        pace = min([job.paces[kind[node]][count - 1] for node, _ in place])
+        paces, base, kind, by_node = job.paces, self._levels.base, self._levels.kind, room.by_node
+        price, cost, further = self.price, 0.0, len(place) - 1
+        pace = math.inf
+        for node, gpus in place:
+            pace = min(pace, paces[kind[node]][further])
+            cost += gpus * price[base[node] + by_node[node]]
         if not pace > 0:
             return None
-        terms, rate, stays = self.terms, job.gpus * pace, place == job.present
-        seconds = job.left / rate + (0.0 if stays else terms.restart_s)
-        price = self.price
-        cost = sum([gpus * price[base[node] + by_node[node]] for node, gpus in place])
-        cost += terms.network_price * (count - 1)
-        if terms.to_finish:
-            cost *= slots(seconds, terms.round_s)
-        payoff = value(job.worth, job.elapsed_s + seconds, terms.delay_s) - cost
-        return PricedPlace(payoff, place, rate, stays)
+        stays = place == job.present
+        rate, worth, rounds = self._worth(job, pace, stays=stays)
+        return PricedPlace(worth - rounds * (cost + further * self.terms.network_price), place, rate, stays)
+
+    def _worth(self, job: HadarJob, pace: float, *, stays: bool) -> tuple[float, float, int]:
+        """The rate, V, and the rounds that are paid for."""
+        if self._valued is not job:
+            self._valued = job
+            self._worths.clear()
+        known = self._worths.get((pace, stays))
+        if known is None:
+            terms, rate = self.terms, job.gpus * pace
+            seconds = job.left / rate + (0.0 if stays else terms.restart_s)
+            worth = value(job.worth, job.elapsed_s + seconds, terms.delay_s)
+            rounds = slots(seconds, terms.round_s) if terms.to_finish else 1
+            known = self._worths[pace, stays] = rate, worth, rounds
+        return known
 
     def _places(
         self, job: HadarJob, routes: Routes, room: FreeGpus, sitters: Sitters

@@ -136,7 +136,7 @@ class Hadar:
         if not possible:
             return None
         gpus, place = rigid(possible, self._options.rigid_demand), held(job)
-        may_stay = sum(place.values()) == gpus and levels.all_of(place, job.gpu_types)
+        may_stay = sum(place.values()) == gpus and levels.can_hold(place, job.gpu_types)
         return Asker(job, gpus, levels.place(place) if may_stay else ())
 
     def _job(self, view: View, seen: Seen, asker: Asker, estimates: Estimated) -> HadarJob | None:
@@ -186,7 +186,7 @@ class Hadar:
         free, kept = [node.idle for node in view.nodes], dict[JobId, Present]()
         for job in sorted(view.jobs, key=lambda job: not job.stays):
             stays = job.stays or self._options.requeue == "waiting"
-            if job.present is None or not stays or not seen.levels.all_of(held(job), job.gpu_types):
+            if job.present is None or not stays or not seen.levels.can_hold(held(job), job.gpu_types):
                 continue
             place = seen.levels.place(held(job))
             if all(free[node] >= gpus for node, gpus in place):

@@ -5,7 +5,7 @@ but for those on which a job sits whose turn in the queue is still to come: taki
 its place. Such nodes come last in their level, the one whose job's turn comes latest first.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from schemas.ids import GpuType, NodeId
 from services.planner.policies.contract.view import ViewNode
@@ -44,10 +44,13 @@ class Levels:
         for kind, node in zip(self.kind, nodes, strict=True):
             self.gpus[kind] += node.gpus
 
-    def all_of(self, nodes: Iterable[NodeId], types: Collection[GpuType]) -> bool:
-        """Whether they are all there, and of these types."""
+    def can_hold(self, gpus: Mapping[NodeId, int], types: Collection[GpuType]) -> bool:
+        """Whether these nodes are there, are of these types, and have so many GPUs, free or not."""
         return all(
-            node in self.position and self.types[self.kind[self.position[node]]] in types for node in nodes
+            (at := self.position.get(name)) is not None
+            and self.types[self.kind[at]] in types
+            and self.size_of[self.base[at]] >= count
+            for name, count in gpus.items()
         )
 
     def place(self, gpus: Mapping[NodeId, int]) -> GpusByNode:
