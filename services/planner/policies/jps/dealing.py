@@ -6,6 +6,7 @@ seconds a GPU, as long as one gains.
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from shared.domain.arrays import Floats, Ints
 
 GROWN_AT_MOST = 50
 """jobs that are given more than their smallest demand, where only room is looked for"""
+
+ROOM = "jobs take part only if their smallest demands have room"
 
 Seconds = Callable[[int, int], float]
 """Λ of a job on so many GPUs"""
@@ -48,43 +51,63 @@ def _gain(jct: Seconds, job: int, demand: Sequence[int], level: int) -> float:
     return (jct(job, now) - jct(job, then)) / (then - now)
 
 
-def dealt_by_type(
-    jct: SecondsOn, rate: Floats, supply: Ints, demands: Sequence[Sequence[int]]
-) -> Ints | None:
-    """GPUs by job and type [S, C], each from the best type that is free. None: some job finds too few."""
-    free = supply.copy()
-    found = np.zeros(rate.shape, dtype=np.int32)
+def dealt_by_type(jct: SecondsOn, market: WorkerMarket, demands: Sequence[Sequence[int]]) -> Ints:
+    """GPUs by job and type [S, C], each from the best type that is free.
+
+    Where the first GPUs cannot be dealt so, for jobs run on unlike types, they come as in P3.
+    """
+    found = _firsts(market, demands)
+    free = market.supply - found.sum(axis=0)
+    level = [0] * len(demands)
+    offers: list[_Offer | None] = [None] * len(demands)
+    open_to = set(range(len(demands)))
+    while open_to:
+        for job in sorted(open_to):
+            offer = offers[job]
+            if offer is None or (offer.more > free).any():
+                counts = demands[job][level[job] : level[job] + 2]
+                offers[job] = _offer(jct, job, found[job], (market.rate[job], free, counts))
+        able = [(offer.gain, -job) for job in open_to if (offer := offers[job]) is not None]
+        open_to = {-job for gain, job in able if gain > 0}
+        if open_to:
+            job = -max(able)[1]
+            taken = offers[job]
+            assert taken is not None, "a job that gains"
+            found[job] += taken.more
+            free = free - taken.more
+            level[job] += 1
+            offers[job] = None
+    return found
+
+
+class _Offer(NamedTuple):
+    gain: float
+    """seconds a GPU"""
+    more: Ints
+    """GPUs by type"""
+
+
+def _firsts(market: WorkerMarket, demands: Sequence[Sequence[int]]) -> Ints:
+    free, found = market.supply.copy(), np.zeros(market.rate.shape, dtype=np.int32)
     for job, demand in enumerate(demands):
-        first = _best_free(rate[job], free, demand[0])
+        first = _best_free(market.rate[job], free, demand[0])
         if first is None:
-            return None
+            split = transported(market, np.array([own[0] for own in demands], dtype=np.int32))
+            assert split is not None, ROOM
+            return split
         found[job] += first
         free -= first
-    level = [0] * len(demands)
-    while True:
-        offers = []
-        for job, demand in enumerate(demands):
-            offer = _offer(jct, job, found[job], (rate[job], free, demand[level[job] :]))
-            if offer is not None and offer[0] > 0:
-                offers.append((offer[0], -job, offer[1]))
-        if not offers:
-            return found
-        _, job, more = max(offers, key=lambda offer: offer[:2])
-        found[-job] += more
-        free -= more
-        level[-job] += 1
+    return found
 
 
-def _offer(
-    jct: SecondsOn, job: int, has: Ints, room: tuple[Floats, Ints, Sequence[int]]
-) -> tuple[float, Ints] | None:
-    """What the next count gains, in seconds a GPU, and the GPUs it takes."""
+def _offer(jct: SecondsOn, job: int, has: Ints, room: tuple[Floats, Ints, Sequence[int]]) -> _Offer | None:
+    """What the second of the counts gains; None: there is none, or no room for it."""
     rate, free, counts = room
     if len(counts) == 1:
         return None
     gpus = counts[1] - counts[0]
     more = _best_free(rate, free, gpus)
-    return None if more is None else ((jct(job, has) - jct(job, has + more)) / gpus, more)
+    return None if more is None else _Offer((jct(job, has) - jct(job, has + more)) / gpus, more)
 
 
 def _best_free(rate: Floats, free: Ints, gpus: int) -> Ints | None:
@@ -118,7 +141,7 @@ def grown(market: WorkerMarket, demands: Sequence[Sequence[int]]) -> Ints:
     """A split that there is room for: smallest demands, then the last jobs as many as they can get."""
     counts = np.array([demand[0] for demand in demands], dtype=np.int32)
     found = transported(market, counts)
-    assert found is not None, "jobs take part only if their smallest demands have room"
+    assert found is not None, ROOM
     for job in range(len(demands) - 1, max(len(demands) - 1 - GROWN_AT_MOST, -1), -1):
         for count in reversed(demands[job][1:]):
             counts[job] = count

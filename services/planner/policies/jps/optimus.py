@@ -60,7 +60,7 @@ class Optimus(AtResets):
             speed = count * float(rates[gpus > 0].min()) if self.equal else float(rates @ gpus)
             return speeds.spread_s(job, count, speed)
 
-        return dealt_by_type(jct, scene.rate, scene.supply, demands)
+        return dealt_by_type(jct, scene.market(), demands)
 
 
 # ---- the policies by name

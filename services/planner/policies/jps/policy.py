@@ -82,7 +82,7 @@ class Jps(AtResets):
         return numbers, tuple(self._notes(count, len(numbers), scene))
 
     def _notes(self, count: int, looked_at: int, scene: Scene) -> Iterator[str]:
-        of = f"{count:,}" if count < CHANCE else f"{count:.1e}"
+        of = f"{count:,}" if count < CHANCE else f"10^{len(str(count)) - 1}"
         if self._options.every:
             yield f"{of} categories, too many for HAS: {looked_at:,} are looked at, as JPS does"
         if count > CHANCE:

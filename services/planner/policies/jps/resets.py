@@ -26,7 +26,7 @@ from services.planner.solver.problem import Solve
 RESETS: Mapping[Trigger, PlanKind] = {
     trigger: PlanKind.FIRST for trigger in Trigger if trigger is not Trigger.ROUND
 }
-ROW_S = 3e-5
+ROW_S = 6e-5
 """a gang that is looked at, as measured on a common server: the modelled seconds"""
 GATHERING = "other jobs are still measured"
 MEASURES = Measures(gain="samples/s")

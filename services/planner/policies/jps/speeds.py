@@ -4,6 +4,7 @@ iteration    as estimated; until then B / (max over GPUs of s / ρ + exchange)
 epoch        Λ = left · (1 / Σ ρ + l_c / Π)                                        (7), (13)
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -36,6 +37,8 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
     """of each job, samples/s of one GPU by node"""
     paths: Mapping[NodeId, tuple[float, float]]
     """bandwidths inside a node and between nodes"""
+    between_nodes: float
+    """the slowest of them"""
     modes: Mapping[NodeId, tuple[str, ...]]
 
     def gang(self, job: int, place: Configuration) -> Gang:
@@ -69,19 +72,17 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         scene, seen = self.scene, self.scene.jobs[job]
         left, share = float(scene.left[job]), 1.0 / len(scene.jobs)
         own = float(scene.supply.sum()) * share
-        each_s = exchange_s(seen.gradient_bytes, own, self.between_nodes())
+        each_s = exchange_s(seen.gradient_bytes, own, self.between_nodes)
         exchanges = left / (self._epoch(job) if self.law == "epoch" else seen.batch_size * own)
         return isolated_s(left, float(scene.rate[job] @ scene.supply), share, exchanges, each_s)
 
-    def spread_s(self, job: int, gpus: int, speed: float) -> float:
-        """Λ on GPUs of so many samples/s together, on several nodes if they are several."""
+    def spread_s(self, job: int, gpus: int, speed: float, *, inside: NodeId | None = None) -> float:
+        """Λ on GPUs of so many samples/s together; on several nodes, unless `inside` one."""
         seen, left = self.scene.jobs[job], float(self.scene.left[job])
-        each_s = exchange_s(seen.gradient_bytes, gpus, self.between_nodes())
+        bandwidth = self.between_nodes if inside is None else self.paths[inside][0]
+        each_s = exchange_s(seen.gradient_bytes, gpus, bandwidth)
         exchanges = left / (self._epoch(job) if self.law == "epoch" else seen.batch_size * gpus)
         return completion_s(left, speed, exchanges, each_s)
-
-    def between_nodes(self) -> float:
-        return min(between for _, between in self.paths.values())
 
     def _epoch(self, job: int) -> float:
         """Π; without epochs, the whole job is one."""
@@ -110,6 +111,7 @@ def speeds(scene: Scene, *, law: Law, equal: bool, share_max: float) -> GangSpee
         share_max=share_max,
         rates=tuple(scene.rates(job) for job in range(len(scene.jobs))),
         paths={node.node_id: (node.link_bandwidth, node.network_bandwidth) for node in scene.nodes},
+        between_nodes=min((node.network_bandwidth for node in scene.nodes), default=math.inf),
         modes={node.node_id: node.modes for node in scene.nodes},
     )
 
