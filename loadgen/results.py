@@ -67,7 +67,7 @@ class Tally:
             speed=speed,
             round_s=settings.round_s,
             jobs=job_counts(ledger),
-            metrics=summary(ledger, raqlr_window_s=settings.raqlr_window_s),
+            metrics=summary(ledger, raqlr_window_s=settings.raqlr_window_s, round_s=settings.round_s),
             plans=plan_figures(ledger),
             event_log_hash=self._hash.hex(),
             events=self._events,

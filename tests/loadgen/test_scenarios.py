@@ -8,6 +8,7 @@ import pytest
 
 from loadgen.catalogue.reference import reference_throughput
 from loadgen.catalogue.specs import shipped
+from loadgen.catalogue.timing import fits
 from loadgen.scenarios import arrivals, cluster_names, cluster_of, load_cluster, load_scenario, scenario_names
 from schemas.settings import Settings
 from shared.domain.cluster import gpus_by_type, nodes_of, satisfiable
@@ -79,13 +80,31 @@ def test_every_shipped_scenario_gives_jobs_that_its_cluster_can_run(name: str) -
     msgspec.convert(scenario.settings, Settings)
 
 
+NAMELESS = {"tiny": 12, "hadare-aws": 5, "hadare-lab": 5}
+"""GPUs of clusters whose name does not say them"""
+
+
 @pytest.mark.parametrize("name", cluster_names())
 def test_every_shipped_cluster_has_the_gpus_its_name_says(name: str) -> None:
     cluster = load_cluster(name)
     total = sum(gpus_by_type(nodes_of(cluster)).values())
 
     assert cluster.name == name
-    assert total == (12 if name == "tiny" else int(name.split("-")[1]))
+    assert total == (NAMELESS[name] if name in NAMELESS else int(name.split("-")[1]))
+
+
+def test_hadare_has_one_gpu_a_node_and_twelve_jobs_that_run_on_all_of_them() -> None:
+    for name, types in (("hadare-aws", 3), ("hadare-lab", 5)):
+        scenario = load_scenario(name)
+        nodes = nodes_of(cluster_of(scenario))
+        assert [node.gpus for node in nodes] == [1] * 5
+        assert len(gpus_by_type(nodes)) == types
+        assert len(arrivals(scenario)) == 12
+        known = shipped()
+        for arrival in arrivals(scenario):
+            workload = arrival.job.workload
+            model = known.model_of(workload)
+            assert all(fits(model, known.gpu_of(node.gpu_type), workload.batch_size) for node in nodes)
 
 
 def test_hops_64_is_as_the_paper_describes_it() -> None:

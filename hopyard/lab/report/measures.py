@@ -45,6 +45,7 @@ FURTHER = (
     Measure("jain_index", "Jain index"),
     Measure("gru", "GPUs busy", "%", 0.01),
     Measure("cru", "nodes busy", "%", 0.01),
+    Measure("cru_slots", "nodes busy by rounds", "%", 0.01),
     Measure("cluster_throughput_mean", "throughput", "GPUs"),
     Measure("restarts", "restarts"),
     Measure("lost_work_gpu_s", "lost work", "GPU·h", HOUR_S),

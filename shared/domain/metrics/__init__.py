@@ -15,6 +15,8 @@
 | jain_index              | 1       | of JCT / JCT under equal sharing (JPS eq. 33): the same ratio as ρ    |
 | gru                     | 1       | busy GPU time / available GPU time                                    |
 | cru                     | 1       | busy node time / available node time (Hadar)                          |
+| cru_slots               | 1       | the same over whole rounds, as Hadar prints it: busy node time /      |
+|                         |         | (nodes · round · rounds); None where rounds are not known             |
 | cluster_throughput_mean | GPUs    | samples/s of all jobs, each in units of its single-GPU mean over types|
 | restarts                | 1       | preemptions of all jobs                                               |
 | lost_work_gpu_s         | GPU·s   | recomputed, or spent on checkpoints and restores (see the function)   |
@@ -37,14 +39,18 @@ from schemas.results import PlanFigures
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord
 from shared.domain.metrics.fairness import ftf_rhos, jain
-from shared.domain.metrics.use import cluster_throughput_mean, cru, first_submission, gru, span_s
+from shared.domain.metrics.use import cluster_throughput_mean, cru, cru_slots, first_submission, gru, span_s
 from shared.domain.states import WAITING, JobState
 
 RAQLR_WINDOW_S = 4 * 3600.0
 
 
 def summary(
-    ledger: Ledger, *, now: float | None = None, raqlr_window_s: float = RAQLR_WINDOW_S
+    ledger: Ledger,
+    *,
+    now: float | None = None,
+    raqlr_window_s: float = RAQLR_WINDOW_S,
+    round_s: float | None = None,
 ) -> dict[str, float | None]:
     """Every figure of the table above. `now`: the time of the newest fact, unless given."""
     at = ledger.at if now is None else now
@@ -71,6 +77,7 @@ def summary(
         "jain_index": jain(rhos),
         "gru": gru(ledger, at),
         "cru": cru(ledger, at),
+        "cru_slots": None if round_s is None else cru_slots(ledger, at, round_s),
         "cluster_throughput_mean": cluster_throughput_mean(ledger, at),
         "restarts": float(sum(record.restarts for record in ledger.jobs.values())),
         "lost_work_gpu_s": lost_work_gpu_s(ledger),

@@ -1,10 +1,14 @@
 """How much of the cluster was used, and for how long: GRU, CRU, cluster throughput. Pure."""
 
+import math
 from collections.abc import Sequence
 
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics.fairness import single_gpu_mean
+
+ROUNDING = 1e-6
+"""of a round: what is over is no further one"""
 
 
 def gru(ledger: Ledger, now: float) -> float | None:
@@ -19,6 +23,21 @@ def cru(ledger: Ledger, now: float) -> float | None:
     nodes = ledger.nodes.values()
     busy = sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
     return _use(ledger, now, busy, [1.0 for _ in nodes])
+
+
+def cru_slots(ledger: Ledger, now: float, round_s: float) -> float | None:
+    """The same over whole rounds, from the first submission to the end of the last one (Hadar's as printed).
+
+    A round that the last job leaves early counts in full.
+    """
+    if not ledger.jobs:
+        return None
+    first, last = span_s(ledger, now)
+    rounds = math.ceil((last - first) / round_s - ROUNDING)
+    nodes = ledger.nodes.values()
+    busy = sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
+    use = _share(busy, len(nodes) * round_s * rounds)
+    return None if use is None else min(use, 1.0)
 
 
 def _use(ledger: Ledger, now: float, busy_s: float, weights: Sequence[float]) -> float | None:

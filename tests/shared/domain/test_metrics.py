@@ -229,6 +229,21 @@ def test_use_is_never_above_one_though_workers_end_after_their_job() -> None:
     assert (found["gru"], found["cru"]) == (1.0, 1.0)
 
 
+@pytest.mark.parametrize(("round_s", "use"), [(60.0, 50 / 120), (100.0, 0.5), (None, None)])
+def test_use_by_rounds_counts_the_last_one_in_full(round_s: float | None, use: float | None) -> None:
+    """The node is busy for 50 s of 100."""
+    facts = [
+        joined(gpus=1),
+        *in_queue("a"),
+        worker_started("a", at=0, gpu_indices=(0,)),
+        started("a", at=0),
+        worker_stopped("a", at=50),
+        completed("a", at=50),
+        *finished("b", sub=0, start=60, end=100),
+    ]
+    assert summary(ledger_of(facts), round_s=round_s)["cru_slots"] == use
+
+
 def test_gpus_of_a_lost_node_are_not_available() -> None:
     facts = [
         joined(gpus=2),
