@@ -40,7 +40,7 @@ class Tally:
     """What a run comes to, fact by fact: it keeps jobs and plans, and no facts."""
 
     def __init__(self) -> None:
-        self._ledger = Ledger()
+        self._ledger = Ledger(explains=False)
         self._hash = LogHash()
         self._events = 0
 

@@ -22,7 +22,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import JobId, NodeId, PlacementId
-from schemas.plans import LeftOut, Placement, PlanKind, Waiting
+from schemas.plans import Placement, PlanKind, Waiting
 from schemas.views import PlanView
 from shared.domain.ledger.jobs import broken_as, count_interruption, is_present, lose_work
 from shared.domain.ledger.records import (
@@ -66,8 +66,8 @@ def plan(ledger: Ledger, fact: PlanPublished) -> None:
             ledger.chosen[placement.job_id] = _chosen(fact, placement)
         ledger.planned[placement.job_id] = placement
         ledger.verdicts.pop(placement.job_id, None)
-    for position, left in enumerate(fact.left_out, start=1):
-        ledger.verdicts[left.job_id] = _verdict(fact, left, position, verdicts.get(left.job_id))
+    if ledger.explains:
+        ledger.verdicts |= _verdicts(fact, verdicts)
 
 
 def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
@@ -75,21 +75,28 @@ def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
     return Chosen(placement_id=placement.placement_id, plan_id=fact.plan_id, standing=standing)
 
 
-def _verdict(fact: PlanPublished, left: LeftOut, position: int, before: Verdict | None) -> Verdict:
-    standings, reason = fact.standings, str(left.reason)
-    return Verdict(
-        plan_id=fact.plan_id,
-        reason=reason,
-        detail=left.detail,
-        to=left.to,
-        since=before.since if before is not None and before.reason == reason else fact.at,
-        position=position,
-        waiting=len(fact.left_out),
-        standing=standings.get(left.job_id),
-        rivals=tuple([standings.get(job_id) for job_id in left.to]) if standings else (),
-        kind=fact.kind,
-        first=_first(before) if before is not None and fact.kind is PlanKind.FRAGMENT else None,
-    )
+def _verdicts(fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
+    """Of the jobs that the plan leaves out; `verdicts`: the ones before."""
+    standings, fragment, waiting = fact.standings, fact.kind is PlanKind.FRAGMENT, len(fact.left_out)
+    named = {left.to for left in fact.left_out} if standings else ()
+    rivals = {to: tuple([standings.get(job_id) for job_id in to]) for to in named}
+    found = {}
+    for position, left in enumerate(fact.left_out, start=1):
+        before, reason = verdicts.get(left.job_id), str(left.reason)
+        found[left.job_id] = Verdict(
+            plan_id=fact.plan_id,
+            reason=reason,
+            detail=left.detail,
+            to=left.to,
+            since=before.since if before is not None and before.reason == reason else fact.at,
+            position=position,
+            waiting=waiting,
+            standing=standings.get(left.job_id),
+            rivals=rivals.get(left.to, ()),
+            kind=fact.kind,
+            first=_first(before) if fragment and before is not None else None,
+        )
+    return found
 
 
 def _first(verdict: Verdict) -> Verdict | None:

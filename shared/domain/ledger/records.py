@@ -215,6 +215,8 @@ class Ledger(msgspec.Struct, kw_only=True):
     chosen: dict[JobId, Chosen] = {}
     verdicts: dict[JobId, Verdict] = {}
     """why the others wait"""
+    explains: bool = True
+    """whether `verdicts` are kept, which no figure is made of"""
     measuring: dict[PlacementId, ProfileRun] = {}
     forgotten: dict[JobState, int] = {}
     """ended jobs that are no longer kept"""
