@@ -105,7 +105,8 @@ def _listen(highs: highspy.Highs, search: Search, meter: Meter, rows: Ints, *, w
 
     highs.cbMipImprovingSolution += improved
     highs.cbMipInterrupt += asked
-    highs.cbSimplexInterrupt += asked_within_simplex
+    if not search.effort.modelled:  # nobody stops it from outside, and it would ask at every iteration
+        highs.cbSimplexInterrupt += asked_within_simplex
 
 
 def _bound(search: Search, dual_bound: float) -> float:

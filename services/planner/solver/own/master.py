@@ -11,6 +11,8 @@ Values are divided by the largest, so that HiGHS' tolerances mean something. Row
 facets and cliques as they were added. A column that joins later is in no clique.
 """
 
+import weakref
+
 import highspy
 import msgspec
 import numpy as np
@@ -31,6 +33,19 @@ OPTIONS: dict[str, bool | int | str] = {
 VIOLATED = 0.02
 """a facet joins when it is broken by more"""
 TINY = 1e-9
+
+
+_idle: list[highspy.Highs] = []
+"""programs of masters that are gone: to make one takes as long as to solve a small one"""
+
+
+def _cleared() -> highspy.Highs:
+    try:
+        highs = _idle.pop()
+    except IndexError:
+        return highspy.Highs()
+    highs.clear()
+    return highs
 
 
 class RelaxedSolution(msgspec.Struct, frozen=True):
@@ -69,7 +84,8 @@ class Master:
         self._known_cliques: set[bytes] = set()
         self._excluded: Flags | None = None
         """of the configurations that had joined when it was computed"""
-        self._highs = highspy.Highs()
+        self._highs = _cleared()
+        weakref.finalize(self, _idle.append, self._highs).atexit = False
         for name, value in OPTIONS.items():
             self._highs.setOptionValue(name, value)
         self._add_rows(np.concatenate([np.ones(problem.jobs), problem.capacity]), None)
