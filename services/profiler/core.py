@@ -104,7 +104,8 @@ class Profiler:
                 return []
 
     def next_wakeup(self) -> float | None:
-        return min([self._boundary(), self._look_at, *(limit for _, limit in self._limits())])
+        due = min(self._boundary(), self._look_at)
+        return min([due, *(limit for _, limit in self._limits())]) if self.state.runs else due
 
     def wake(self, now: float) -> Effects:
         effects: Effects = []

@@ -16,6 +16,7 @@ from services.planner.core.tasks import Leadership, Look, Prepare, Prepared, Res
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.estimates import Estimated, unknown
+from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort
@@ -115,6 +116,7 @@ def decide(
     registry, policy = registry or Registry(), written(policy, options)
     wanted = wanted_by(registry, Want(policy=policy, view=seen))
     assert isinstance(wanted, Configurations), wanted
+    assert misfit(seen, wanted) is None
     step = Decide(policy=policy, view=seen, wanted=wanted, estimates=estimator(wanted))
     decision = decided_by(registry, step, solve)
     assert isinstance(decision, Decision), decision
@@ -221,6 +223,7 @@ class Stage:
     def _prepared(self, task: Prepare) -> Prepared:
         wanted = wanted_by(self.registry, Want(policy=task.policy, view=task.view))
         assert isinstance(wanted, Configurations), wanted
+        assert misfit(task.view, wanted) is None
         return Prepared(
             number=task.number, policy=task.policy, wanted=wanted, estimates=self.estimator(wanted)
         )
