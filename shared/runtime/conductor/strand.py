@@ -31,7 +31,8 @@ class Strand:
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], done: Done) -> None:
         self._coroutine = coroutine
-        self._done = done
+        self._done: Done | None = done
+        """None: it has ended"""
         self._waits = 0
         """how often it has begun to wait: a wake from an earlier wait is void"""
         self.cut_off = False
@@ -51,7 +52,9 @@ class Strand:
             return
         finally:
             Strand.running = outer
-        self._done(result, failure)
+        done, self._done = self._done, None  # which mostly knows the strand: nothing is to go round in circles
+        assert done is not None, "a strand ends once"
+        done(result, failure)
 
     def _wait(self, begin: Begin) -> None:
         turn = self._waits
@@ -69,5 +72,5 @@ class Strand:
 
     def cut(self) -> None:
         """End it where it waits, as a cancelled task would."""
-        self.cut_off = True
+        self.cut_off, self._done = True, None
         self._coroutine.close()
