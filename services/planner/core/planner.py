@@ -217,7 +217,7 @@ class Planner:
         return []
 
     def _next(self, calls: Mapping[Trigger, PlanKind], now: float) -> tuple[float, Call]:
-        opening = self._schedule.boundary(now)
+        opening = None
         if Trigger.ROUND in calls:
             state = self.state
             opening = self._schedule.opening(now, planned=state.planned_round, opened=state.opened_round)

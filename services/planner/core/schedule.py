@@ -46,25 +46,28 @@ class Schedule:
     def skip(self, call: Call) -> None:
         self._due.pop(call, None)
 
-    def opening(self, now: float, *, planned: int, opened: int) -> float:
-        """When the next first plan of a round is to be made: of the present one, if it has none yet.
+    def opening(self, now: float, *, planned: int, opened: int) -> float | None:
+        """When the present round's first plan is to be made; None: it has one.
 
         `planned`, `opened`: the last round with a first plan, and the last that the profiler opened.
         """
         present = round_at(now, self._round_s)
         if planned >= present:
-            return self.boundary(now)
+            return None
         return max(now, self._not_before) if opened >= present else self._late_opening(present)
 
-    def next(self, now: float, opening: float) -> tuple[float, Call]:
+    def next(self, now: float, opening: float | None) -> tuple[float, Call]:
         """The next plan and its time, past or to come.
 
         While the round has no first plan, only that one counts.
         """
-        opens = (max(opening, self._not_before), Call.FIRST)
-        if opening < self.boundary(now):
-            return opens
-        return min([opens, *((max(at, self._not_before), call) for call, at in self._due.items())])
+        boundary = self.boundary(now)
+        if opening is not None and opening < boundary:
+            return max(opening, self._not_before), Call.FIRST
+        first = max(boundary if opening is None else opening, self._not_before), Call.FIRST
+        if not self._due:
+            return first
+        return min([first, *((max(at, self._not_before), call) for call, at in self._due.items())])
 
     def boundary(self, now: float) -> float:
         """When the next round begins, later than `now` however the division was rounded."""

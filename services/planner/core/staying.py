@@ -74,8 +74,10 @@ def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
     if plan.kind is not PlanKind.FIRST or plan.token < state.token or settings.restart_share_max >= 1:
         return
     spent = _spent(state, plan, settings)
+    if not spent:
+        return
     gpus = sum(known.node.gpus for known in state.nodes.values() if known.usable)
-    if spent and gpus:
+    if gpus:
         state.moves_from = max(state.moves_from, plan.at) + spent / (settings.restart_share_max * gpus)
 
 

@@ -223,11 +223,11 @@ def _look_at_nodes(state: State, memo: Memo) -> None:
 def _nodes(state: State, taken: dict[NodeId, int], memo: Memo) -> tuple[ViewNode, ...]:
     _look_at_nodes(state, memo)
     if taken != memo.taken:
-        seen, before = list(memo.seen), memo.taken
-        for node_id in dict.fromkeys((*before, *taken)):
-            gpus, place = taken.get(node_id, 0), memo.places_of.get(node_id)
-            if place is not None and gpus != before.get(node_id, 0):
-                seen[place] = _less(memo.whole[place], gpus, memo)
+        seen = list(memo.seen)
+        for node_id, _ in memo.taken.items() ^ taken.items():  # twice where both have it
+            place = memo.places_of.get(node_id)
+            if place is not None:
+                seen[place] = _less(memo.whole[place], taken.get(node_id, 0), memo)
         memo.taken, memo.seen = dict(taken), tuple(seen)
     return memo.seen
 

@@ -99,7 +99,7 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
 
 
 def _is_ours(policy: Policy) -> bool:
-    """Whether what it asks and decides is known to be of plain kinds: the contract suite holds ours to that."""
+    """Whether what it asks and decides is known to be in form: the contract suite sees to it."""
     return type(policy).__module__.startswith(OURS)
 
 

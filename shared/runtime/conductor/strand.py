@@ -52,7 +52,10 @@ class Strand:
             return
         finally:
             Strand.running = outer
-        done, self._done = self._done, None  # which mostly knows the strand: nothing is to go round in circles
+        done, self._done = (
+            self._done,
+            None,
+        )  # which mostly knows the strand: nothing is to go round in circles
         assert done is not None, "a strand ends once"
         done(result, failure)
 

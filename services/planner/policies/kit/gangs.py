@@ -6,14 +6,14 @@ styles. Ties go to the earlier type, then to the earlier node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from schemas.ids import GpuType, NodeId
 from schemas.placement import Configuration
 
 
-class Style(Enum):
+class Style(StrEnum):
     """How a gang is spread that no single node has room for."""
 
     FEWEST_NODES = "fewest nodes"

@@ -67,7 +67,8 @@ class Ordered(ABC):
         self._jobs = KnownJobs(options.rigid_demand)
         self._looked_at: View | None = None
         self._shown: dict[JobId, KnownJob] = {}
-        """jobs of the view that was looked at last"""
+        self._cluster: Cluster
+        """jobs and nodes of the view that was looked at last"""
         self._last: tuple[View, tuple[WalkResult, Staying]] | None = None
 
     @abstractmethod
@@ -79,27 +80,26 @@ class Ordered(ABC):
         return WalkResult(served=self.serve(view, self.order(view)), memory=view.memory)
 
     def serve(self, view: View, queue: Sequence[ViewJob]) -> Served:
-        cluster = self._look(view)
+        shown = self._look(view)
         stayers_first = sorted(queue, key=lambda job: not job.stays)
         return served(
-            [self._known(job, cluster).queued for job in stayers_first],
-            cluster.pools,
+            [shown[job.job_id].queued for job in stayers_first],
+            self._cluster.pools,
             {node.node_id: node.idle for node in view.nodes},
             strict=self.strict,
             preemptive=self.preemptive,
         )
 
-    def _look(self, view: View) -> Cluster:
+    def _look(self, view: View) -> Mapping[JobId, KnownJob]:
+        """What is known of the jobs of the view."""
         if self._looked_at is not view:
-            self._looked_at, self._shown = view, {}
-        return self._jobs.cluster(view.nodes)
+            cluster = self._cluster = self._jobs.cluster(view.nodes)
+            self._shown = {job.job_id: self._known(job, cluster) for job in view.jobs}
+            self._looked_at = view
+        return self._shown
 
     def _known(self, job: ViewJob, cluster: Cluster) -> KnownJob:
-        known = self._shown.get(job.job_id)
-        if known is None:
-            known = self._jobs.of(job, cluster, self.style(job), self.line(job))
-            self._shown[job.job_id] = known
-        return known
+        return self._jobs.of(job, cluster, self.style(job), self.line(job))
 
     def style(self, job: ViewJob) -> Style:  # noqa: ARG002 - for subclasses that look at the job
         return Style.FEWEST_NODES
@@ -144,8 +144,8 @@ class Ordered(ABC):
     def _verdict(self, view: View) -> tuple[WalkResult, Staying]:
         """The walk down the queue of a view, kept for the second step of the same plan."""
         if self._last is None or self._last[0] is not view:
-            cluster = self._look(view)
-            staying = {job.job_id: self._known(job, cluster) for job in view.jobs if job.present is not None}
+            shown = self._look(view)
+            staying = {job.job_id: shown[job.job_id] for job in view.jobs if job.present is not None}
             self._last = view, (self.verdict(view), staying)
         return self._last[1]
 
