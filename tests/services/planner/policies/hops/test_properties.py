@@ -178,9 +178,10 @@ def best(wanted: Configurations, value: dict[int, float], capacity: dict[int, in
 def test_no_choice_is_worth_more_than_the_decision(
     queue: Queue, cluster: Cluster, seed: int, power: float
 ) -> None:
-    """Of the jobs in the window; without a tolerated gap."""
+    """Of the jobs in the window, which no job fills that not even the empty cluster has a place for."""
     seen = view(queue, cluster, effort=msgspec.structs.replace(MODELLED, gap=0.0))
-    order = [entry for entry, _ in ranked(seen, "lr")]
+    empty = tuple(msgspec.structs.replace(each, idle=each.gpus) for each in cluster)
+    order = [entry for entry, _ in ranked(seen, "lr") if any(expected(entry, empty))]
     window = order[: service_window(order, seen.idle_gpus)]
     wanted = configurations_for(window, cluster, SIGMA)
     throughput = speeds(wanted, seed).throughput
