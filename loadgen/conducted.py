@@ -8,7 +8,7 @@ from loadgen.disturbance import Disturb
 from loadgen.replay import replay
 from loadgen.stack import EMULATED, ENDINGS, LONGEST_S, RETRY_S, Runners, makers
 from schemas.cluster import Node
-from schemas.events import JobEvent
+from schemas.events import JobEvent, JobPreempted, JobStarted
 from schemas.ids import JobId
 from schemas.scenarios import Arrival
 from schemas.settings import Settings
@@ -22,6 +22,10 @@ from shared.runtime.conductor.log import Sink
 
 def ignored(_: Record) -> None:
     """A sink that takes no notice."""
+
+
+STUCK_S = 24 * 3600.0
+"""of cluster time without any job running, or anything happening to one: then a run is over"""
 
 
 YOUNG_OBJECTS = 100_000
@@ -39,6 +43,8 @@ def run(
     runners: Runners = EMULATED,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once.
+
+    Jobs that the policy never places are left waiting once nothing else happens.
 
     `hear`: each as it is stored.
     """
@@ -103,6 +109,9 @@ class _Story:
         """accepted and not ended"""
         self._early: set[JobId] = set()
         """ended before admission's answer was heard"""
+        self._running: set[JobId] = set()
+        self._last_s = 0.0
+        """when something last happened to a job"""
 
     async def tell(self, arrivals: Sequence[Arrival]) -> None:
         await replay(arrivals, self._submit, self._stage.clock)
@@ -111,12 +120,23 @@ class _Story:
     def over(self) -> bool:
         if self._stage.now > LONGEST_S:
             raise TimeoutError(f"not over after {LONGEST_S:g} s")
-        return self._submitted and not self._open
+        return self._submitted and (not self._open or self._stuck)
+
+    @property
+    def _stuck(self) -> bool:
+        """Jobs wait that the policy never places."""
+        return not self._running and self._stage.now - self._last_s > STUCK_S
 
     def hear(self, record: Record) -> None:
         fact = record.event
+        if not isinstance(fact, JobEvent):
+            return
+        self._last_s = max(self._last_s, fact.at)
+        if isinstance(fact, JobStarted):
+            self._running.add(fact.job_id)
+        elif isinstance(fact, JobPreempted) or type(fact) in ENDINGS:
+            self._running.discard(fact.job_id)
         if type(fact) in ENDINGS:
-            assert isinstance(fact, JobEvent)
             if fact.job_id in self._open:
                 self._open.discard(fact.job_id)
             else:

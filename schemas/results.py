@@ -59,3 +59,8 @@ class RunResult(Message, frozen=True, kw_only=True):
     """what the services ran with, where it differs from the defaults"""
     job_results: tuple[JobResult, ...] = ()
     """in the order of submission"""
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Jobs that had not ended when nothing happened any more: the policy never places them."""
+        return tuple(job.job_id for job in self.job_results if job.ended_at is None)

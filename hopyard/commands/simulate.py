@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DECIDED = {"seed": "--seed"}
 """settings that an option decides"""
+NAMED = 5
+"""jobs, of those that wait for good"""
 
 
 def simulate(
@@ -76,13 +78,23 @@ def simulate(
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)
     if not audited:
-        show_result(_streamed(chosen, policy, seed, events_file), as_json=as_json, out=out)
+        streamed = _streamed(chosen, policy, seed, events_file)
+        show_result(streamed, as_json=as_json, out=out)
+        _say_who_waits(streamed)
         return
     simulated = _simulated(chosen, policy, seed)
     if events_file is not None:
         write_lines(events_file, map(msgspec.json.encode, simulated.events))
     show_result(simulated.result, as_json=as_json, out=out)
-    complain_of(audit(simulated.events, drained=True, seqs=simulated.seqs))
+    _say_who_waits(simulated.result)
+    drained = not simulated.result.waiting
+    complain_of(audit(simulated.events, drained=drained, seqs=simulated.seqs))
+
+
+def _say_who_waits(result: RunResult) -> None:
+    if result.waiting:
+        some = ", ".join(result.waiting[:NAMED]) + (" …" if len(result.waiting) > NAMED else "")
+        say(f"{result.policy} never places {len(result.waiting)} of the jobs: {some}")
 
 
 def _simulated(chosen: ScenarioFile, policy: str | None, seed: int) -> "Simulated":
