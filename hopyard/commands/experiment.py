@@ -24,6 +24,8 @@ FOLDER = Path("experiments")
 RUNS = FOLDER / "runs"
 """outcomes of all experiments here: each is under a name of its own, so that one can use another's"""
 QUICK_SEEDS = 2
+ALL = "all"
+"""among policies: every installed one"""
 DECIDED = {
     "policy": "--policies",
     "seed": "--seeds",
@@ -41,11 +43,15 @@ class Name(StrEnum):
     PRIORITIES = "priorities"
     ARRIVAL_RATES = "arrival-rates"
     SCALABILITY = "scalability"
+    HADAR = "hadar"
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
 OUT_DEFAULT = "experiments/NAME/SCENARIO-HASH"
-POLICIES_HELP = "Policies, the one to compare with first; NAME+SETTING=VALUE changes settings."
+POLICIES_HELP = (
+    "Policies, the one to compare with first; `all`: every installed one; NAME+SETTING=VALUE changes "
+    "settings."
+)
 SEEDS_HELP = "Run everything with seeds 1 to this."
 
 Jobs = Annotated[
@@ -80,13 +86,14 @@ def experiment(
     events: Events = False,
     as_json: AsJson = False,
 ) -> None:
-    """Repeat an experiment of the Hops paper over several seeds, and set the figures beside the paper's.
+    """Repeat an experiment of a paper over several seeds, and set the figures beside the paper's.
 
     accuracy: predicted against measured throughput (figures 6 and 7).
     table3: 25 jobs on 64 GPUs. table4: 500 jobs on 512 GPUs.
     priorities: one policy with other rules of its queue (figure 13).
     arrival-rates: 30 to 1200 jobs an hour (figure 13).
     scalability: how long the integer programs take (figures 14 and 15).
+    hadar: section IV of the Hadar paper, 480 jobs on 60 GPUs. The others are of the Hops paper.
 
     $ hopyard experiment table3
     $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4
@@ -127,6 +134,7 @@ def compare(
     $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
     $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace jobs.csv
     $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
+    $ hopyard compare --scenario tiny --policies hops,all --seeds 2
     """
     from hopyard.lab.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
@@ -151,7 +159,7 @@ def _options(
     )
     from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - brings numpy
 
-    texts = [text.strip() for text in policies.split(",") if text.strip()]
+    texts = _named(policies)
     if not texts:
         raise Invalid("--policies names none")
     if len(set(texts)) < len(texts):
@@ -167,6 +175,17 @@ def _options(
         given=found.given,
         quick=quick,
     )
+
+
+def _named(policies: str) -> list[str]:
+    """`all` stands for those that are installed, as far as they are not named besides."""
+    from services.planner.work.registry import names  # noqa: PLC0415 - brings numpy
+
+    texts = [text.strip() for text in policies.split(",") if text.strip()]
+    if ALL not in texts:
+        return texts
+    at, others = texts.index(ALL), [name for name in names() if name not in texts]
+    return [*texts[:at], *others, *texts[at + 1 :]]
 
 
 def _contender(text: str) -> "Contender":
@@ -212,6 +231,7 @@ def _perform(
 
 def _show(performed: "Performed", *, as_json: bool) -> None:
     """What the report says, in short, and where it is."""
+    from hopyard.lab.experiments.remarks import remarks_of  # noqa: PLC0415 - brings numpy
     from hopyard.lab.report.screen import compared  # noqa: PLC0415 - as above
     from hopyard.lab.runs.cases import arms_of, groups_of  # noqa: PLC0415 - as above
 
@@ -221,7 +241,7 @@ def _show(performed: "Performed", *, as_json: bool) -> None:
     for group, members in groups_of(performed.finished).items():
         found = [one for one in performed.written.verdicts if one.group == group]
         if found or performed.written.experiment == "compare":
-            for part in compared(group, arms_of(members), found):
+            for part in compared(group, arms_of(members), found, remarks_of(members)):
                 put(part)
     put("")
     for path in performed.paths:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from hopyard.lab.experiments import paper
+from hopyard.lab.experiments.remarks import remarks_of
 from hopyard.lab.report import pictures
 from hopyard.lab.report.causes import causes
 from hopyard.lab.report.document import Figure, Folded, Part, Picture, Table
@@ -52,6 +53,7 @@ def compared(finished: Sequence[Finished], reported: paper.Reported, source: str
         yield f"## {group[0].upper()}{group[1:]}"
         yield _conditions(members)
         yield from _judged(group, outcomes, reported if index == 0 else {}, source)
+        yield from _remarks(members)
         yield from _differences(outcomes)
         yield from _pictures(outcomes, arms, f"group-{index + 1}")
         yield from _last(outcomes)
@@ -102,6 +104,13 @@ def _judged(
     if found:
         yield "In words, with differences seed by seed:"
         yield "\n".join(f"- **{one.measure}**: {one.text}" for one in found)
+
+
+def _remarks(finished: Sequence[Finished]) -> Iterator[Part]:
+    found = remarks_of(finished)
+    if found:
+        yield "### Out of their range"
+        yield "\n".join(f"- **{arm}**: {said}" for arm, each in found.items() for said in each)
 
 
 def _last(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import Failure, Interrupted
-from hopyard.lab.experiments import accuracy, accuracy_report, comparison, grids, paper, scalability
+from hopyard.lab.experiments import accuracy, accuracy_report, comparison, grids, hadar, paper, scalability
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
@@ -228,6 +228,13 @@ def _rates(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     return Findings(list(comparison.swept(finished, "jobs per hour")), comparison.figures_of(finished, {}))
 
 
+def _hadar(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    finished = simulations(done)
+    return Findings(
+        list(hadar.report(options, finished)), hadar.figures_of(options, finished), _verdicts(finished)
+    )
+
+
 def _accuracy(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     finished = simulations(done)
     return Findings(list(accuracy_report.report(finished)), accuracy_report.figures_of(finished))
@@ -299,5 +306,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         report=_scalability,
         seeds=3,
         serial=True,
+    ),
+    "hadar": Experiment(
+        title="Hadar: 480 jobs on 60 GPUs",
+        about="Section IV and figures 3 and 4 of the Hadar paper (arXiv 2503.10918), a simulation like this "
+        "one. Jobs are drawn from the Philly trace's hours 3 to 10 and are all there from the start; rounds "
+        "last 6 min, a new allocation takes 10 s. Gavel runs by max-min fairness, as in its own study, and "
+        "by makespan, which is what is compared here; Tiresias has two queues.",
+        scenario=hadar.SCENARIO,
+        policies=hadar.POLICIES,
+        cases=hadar.cases,
+        report=_hadar,
     ),
 }

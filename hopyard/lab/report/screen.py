@@ -18,8 +18,12 @@ BESIDE = 3
 
 
 def compared(
-    title: str, outcomes: Mapping[str, Sequence[Simulated]], found: Sequence[Verdict]
+    title: str,
+    outcomes: Mapping[str, Sequence[Simulated]],
+    found: Sequence[Verdict],
+    remarks: Mapping[str, Sequence[str]],
 ) -> Iterator[RenderableType]:
+    """`remarks`: by policy, where it is out of its range."""
     results = [outcome.result for one in outcomes.values() for outcome in one]
     seeds = sorted({result.seed for result in results})
     several = len(seeds) > 1
@@ -36,6 +40,9 @@ def compared(
         yield facts_table({one.measure: one.text for one in found})
     for warning in warnings(outcomes):
         yield Text(f"\n{warning}", "yellow")
+    if remarks:
+        yield Text("\nOut of their range:\n", "bold")
+        yield facts_table({arm: "\n".join(said) for arm, said in remarks.items()})
 
 
 def _table(outcomes: Mapping[str, Sequence[Simulated]]) -> Listing[Sequence[str]]:

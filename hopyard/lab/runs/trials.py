@@ -73,6 +73,13 @@ class PlanRow(Message, frozen=True, kw_only=True):
     decision_s: float
 
 
+class NoteRow(Message, frozen=True, kw_only=True):
+    """What plans of a run have noted, as that another policy made them."""
+
+    text: str
+    plans: int
+
+
 class Hold(Message, frozen=True, kw_only=True, array_like=True):
     """A GPU in the hands of a job."""
 
@@ -111,6 +118,8 @@ class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
     holds: tuple[Hold, ...]
     curve: tuple[PointRow, ...]
     loading: tuple[LoadingRow, ...]
+    notes: tuple[NoteRow, ...] = ()
+    """the most frequent first"""
 
     @property
     def jobs(self) -> tuple[JobResult, ...]:

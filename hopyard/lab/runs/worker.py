@@ -65,7 +65,8 @@ def _simulate(trial: Simulation, events_file: Path | None, watch: Watch | None) 
     if events_file is not None:
         with events_file.open("wb") as file:
             file.writelines(msgspec.json.encode(event) + b"\n" for event in run.events)
-    return simulated(run.result, run.events, audit(run.events, drained=True, seqs=run.seqs))
+    drained = not run.result.waiting
+    return simulated(run.result, run.events, audit(run.events, drained=drained, seqs=run.seqs))
 
 
 if __name__ == "__main__":

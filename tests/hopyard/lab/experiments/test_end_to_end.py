@@ -11,6 +11,7 @@ from hopyard.cli import main
 from hopyard.commands import experiment as command
 from hopyard.lab.report.document import Written
 from schemas.results import RunResult
+from services.planner.work.registry import names
 from tests.hopyard.lab.experiment_builders import SMALL
 
 
@@ -74,6 +75,23 @@ def test_every_comparison_has_a_folder_of_its_own_and_shares_its_runs(
     assert sorted(line for line in out.splitlines() if line.endswith(".html")) == reports
     assert "sjf" in out
     assert "One seed has no interval" in out
+
+
+def test_where_a_policy_is_out_of_its_range_is_said(
+    scenario: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare", "--scenario", str(scenario), "--seeds", "1", "--policies", "fifo,hops")
+    assert ran(*words, "--out", "mine") == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "Out of their range:" in said
+    assert "chooses GPU counts, and each of the 2 jobs lists one" in said
+    assert "### Out of their range" in Path("mine/report.md").read_text()
+
+
+def test_all_policies_are_those_that_are_installed_each_once() -> None:
+    assert command._named("sjf,all") == ["sjf", *(name for name in names() if name != "sjf")]
+    assert sorted(command._named("all")) == sorted(names())
+    assert command._named("hops, gavel") == ["hops", "gavel"]
 
 
 def test_the_report_of_another_scenario_is_not_overwritten(

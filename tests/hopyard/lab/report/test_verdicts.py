@@ -79,14 +79,18 @@ def test_a_difference_says_little_when_it_may_be_none(values: tuple[float, ...],
     assert says_little(summary(values), signed=True) == little
 
 
+REMARKS = {"gavel": ["gives a job one GPU count (the median); 8 of 8 jobs list several", "another"]}
+
+
 def test_the_screen_has_table_verdict_and_warning_within_80_columns() -> None:
     found = outcomes(fifo=(2.0, 3.0), hops=(1.0, 2.1), sia=(4.0, 43.0), gavel=(2.0, 2.0))
     file = io.StringIO()
     console = Console(file=file, width=80)
-    for part in compared("side by side", found, verdicts("side by side", found)):
+    for part in compared("side by side", found, verdicts("side by side", found), REMARKS):
         console.print(part)
     text = file.getvalue()
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert text.startswith("Side by side: tiny, 2 seeds; mean ± half of the 95 % interval\n")
-    for said in ("mean JCT, h", "23.5 ± 248 ?", "Nobody is best for sure in", "Try --seeds 5."):
+    wanted = ("mean JCT, h", "23.5 ± 248 ?", "Nobody is best for sure in", "Try --seeds 5.", "of 8 jobs list")
+    for said in wanted:
         assert said in text

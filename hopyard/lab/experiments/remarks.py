@@ -1,0 +1,97 @@
+"""Where a policy is out of its range on a workload: what the reader of a comparison has to know. Pure.
+
+Any policy runs on any scenario. What of a workload it leaves unused follows from its options and the jobs;
+what it could not do while it ran, its plans have noted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from hopyard.lab.runs.cases import Finished
+from hopyard.lab.runs.trials import Simulation
+from loadgen.scenarios import arrivals, cluster_of
+from schemas.ids import GpuType
+from schemas.jobs import JobSpec
+from schemas.scenarios import ScenarioFile
+from services.planner.work.registry import options_kind
+from shared.domain.cluster import gpus_by_type, nodes_of
+from shared.domain.demand import job_spec
+from shared.domain.policy_names import parted
+
+RIGID = "rigid_demand"
+"""the option of policies that give a job one GPU count"""
+NOTES_SHOWN = 3
+"""of an arm, the most frequent"""
+
+
+class Workload(msgspec.Struct, frozen=True):
+    jobs: int
+    several: int
+    """jobs that list several GPU counts"""
+    wide: int
+    """jobs that no GPU type alone has the GPUs for"""
+
+
+def remarks_of(finished: Sequence[Finished]) -> dict[str, list[str]]:
+    """By arm; arms of which nothing is to be said are left out."""
+    arms: dict[str, list[Finished]] = {}
+    for one in finished:
+        arms.setdefault(one.case.arm, []).append(one)
+    found = {arm: [*_by_options(runs[0]), *_by_results(runs), *_by_plans(runs)] for arm, runs in arms.items()}
+    return {arm: said for arm, said in found.items() if said}
+
+
+def workload_of(scenario: ScenarioFile, seed: int) -> Workload:
+    gpus = gpus_by_type(nodes_of(cluster_of(scenario)))
+    jobs = [job_spec(one.job) for one in arrivals(scenario, seed)]
+    return Workload(
+        jobs=len(jobs),
+        several=sum(len(job.demand) > 1 for job in jobs),
+        wide=sum(_alone(job, gpus) < min(job.demand) for job in jobs),
+    )
+
+
+def _alone(job: JobSpec, gpus: Mapping[GpuType, int]) -> int:
+    """GPUs of the usable type that has most."""
+    return max(
+        (count for name, count in gpus.items() if not job.gpu_types or name in job.gpu_types), default=0
+    )
+
+
+# ---- what is said
+
+
+def _by_options(one: Finished) -> Iterator[str]:
+    trial = one.case.trial
+    if not isinstance(trial, Simulation):
+        return
+    known = workload_of(trial.scenario, trial.seed)
+    name, chosen = parted(trial.policy)
+    defaults = {field.name: field.default for field in msgspec.structs.fields(options_kind(name))}
+    if RIGID not in defaults and not known.several:
+        yield f"chooses GPU counts, and each of the {known.jobs} jobs lists one"
+    if RIGID in defaults and known.several:
+        rule = chosen.get(RIGID, defaults[RIGID])
+        yield f"gives a job one GPU count (the {rule}); {known.several} of {known.jobs} jobs list several"
+    if known.wide:
+        yield f"{known.wide} of {known.jobs} jobs fit on several GPU types together only"
+
+
+def _by_results(runs: Sequence[Finished]) -> Iterator[str]:
+    waiting = sum(len(one.outcome.result.waiting) for one in runs)
+    if waiting:
+        jobs = sum(len(one.outcome.jobs) for one in runs)
+        yield f"never places {waiting} of {jobs} jobs; figures are about the others"
+
+
+def _by_plans(runs: Sequence[Finished]) -> Iterator[str]:
+    plans = sum(len(one.outcome.plans) for one in runs)
+    counts: Counter[str] = Counter()
+    for one in runs:
+        counts.update({note.text: note.plans for note in one.outcome.notes})
+    for text, count in counts.most_common(NOTES_SHOWN):
+        yield f"{count} of {plans} plans: {text}"
+    if len(counts) > NOTES_SHOWN:
+        yield f"{len(counts) - NOTES_SHOWN} other notes of its plans, in the event logs"

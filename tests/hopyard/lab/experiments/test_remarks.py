@@ -1,0 +1,59 @@
+"""What a comparison says of policies that a workload is out of the range of."""
+
+import msgspec
+import pytest
+
+from hopyard.lab.experiments.remarks import NOTES_SHOWN, remarks_of
+from hopyard.lab.runs.cases import Case, Finished
+from hopyard.lab.runs.trials import NoteRow, Simulation
+from loadgen.scenarios import load_scenario
+from schemas.scenarios import ListedWorkload, ScenarioFile
+from tests.hopyard.lab.experiment_builders import job, outcome, plan, small
+from tests.simulation.storms import SMALL, arriving
+
+
+def ran(scenario: ScenarioFile, policy: str, *notes: tuple[str, int]) -> Finished:
+    rows = tuple(NoteRow(text=text, plans=plans) for text, plans in notes)
+    trial = Simulation(scenario=scenario, policy=policy, seed=1)
+    made = msgspec.structs.replace(outcome(policy), notes=rows, plans=(plan(),) * 10)
+    return Finished(Case(group="g", arm=policy, trial=trial), made)
+
+
+def test_a_policy_that_chooses_counts_is_idle_where_each_job_lists_one() -> None:
+    found = remarks_of([ran(small(), "hops"), ran(small(), "gavel"), ran(small(), "fifo")])
+    assert found == {"hops": ["chooses GPU counts, and each of the 2 jobs lists one"]}
+
+
+@pytest.mark.parametrize(("policy", "rule"), [("gavel", "median"), ("gavel+rigid_demand=max", "max")])
+def test_a_rigid_policy_leaves_counts_unused(policy: str, rule: str) -> None:
+    [said] = remarks_of([ran(load_scenario("tiny"), policy)])[policy]
+    assert said.startswith(f"gives a job one GPU count (the {rule}); ")
+    assert said.endswith(" of 8 jobs list several")
+
+
+def test_jobs_that_only_a_mix_of_types_can_hold_are_counted() -> None:
+    wide = msgspec.structs.replace(
+        SMALL,
+        workload=ListedWorkload(jobs=[arriving(0.0, "wide", 7, 900.0), arriving(0.0, "slim", [1, 8], 9.0)]),
+    )
+    assert "1 of 2 jobs fit on several GPU types together only" in remarks_of([ran(wide, "sia")])["sia"]
+
+
+def test_what_plans_noted_is_shown_with_how_often() -> None:
+    notes = [(f"note {index}", 9 - index) for index in range(NOTES_SHOWN + 2)]
+    found = remarks_of([ran(small(), "fifo", *notes), ran(small(), "fifo", ("note 1", 4))])
+    assert found["fifo"] == [
+        "12 of 20 plans: note 1",
+        "9 of 20 plans: note 0",
+        "7 of 20 plans: note 2",
+        "2 other notes of its plans, in the event logs",
+    ]
+
+
+def test_jobs_that_never_run_are_counted() -> None:
+    one = ran(small(), "fifo")
+    left = msgspec.structs.replace(
+        one.outcome.result, job_results=(job("a"), job("b", state="queued", jct_s=None, ended_at=None))
+    )
+    waits = Finished(one.case, msgspec.structs.replace(one.outcome, result=left))
+    assert remarks_of([waits, one])["fifo"] == ["never places 1 of 4 jobs; figures are about the others"]
