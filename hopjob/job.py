@@ -18,6 +18,7 @@ from hopjob.measure.timing import after_steps_of
 from hopjob.process import Process, this_process
 from hopjob.state.samples import Share
 from hopjob.steps import Steps
+from hopjob.weighing import Weighing
 
 LOST_BATCHES = 10_000
 """batches without a step of the optimizer that was attached, after which it must be the wrong one"""
@@ -99,6 +100,7 @@ class Job:
         self._process, self._keeper, self._progress = process, keeper, keeper.progress
         self._seed, self._accumulate = seed, accumulate
         self._steps = Steps(process, keeper, model)
+        self._weighing = Weighing()
         self._data_s = 0.0
         self._idle = 0
         self.model, self.device = model, device
@@ -116,9 +118,11 @@ class Job:
 
         The loop ends with the update that completes the samples that were ordered, else `epochs`.
         """
-        share = Share(self.rank, self.world, int(loader.batch_size or 0), self._accumulate)
+        batch, weights = int(loader.batch_size or 0), self._process.order.shares
+        share = Share(self.rank, self.world, batch, self._accumulate, weights)
         source = loaders.Source(loader, share, self._seed)
         total = self._process.order.samples or epochs * source.size
+        self._weighing.set(share.gradient_weight)
         measuring = self._process.order.profile is not None
         while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)

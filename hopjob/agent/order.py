@@ -29,6 +29,8 @@ class Order:
     """of the whole job"""
     batch_size: int | None = None
     """samples per GPU and update"""
+    shares: tuple[int, ...] = ()
+    """samples of an update by rank, where they are unlike; empty: a batch each"""
     learning_rate: float | None = None
     """for this number of GPUs; None: the script's own"""
     profile: int | None = None
@@ -55,6 +57,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Order:
         interval_s=float(get("HOPJOB_CHECKPOINT_INTERVAL_S") or 600),
         samples=_number(get("HOPJOB_SAMPLES")),
         batch_size=_count(get("HOPJOB_BATCH_SIZE")),
+        shares=tuple(int(one) for one in get("HOPJOB_SHARES", "").split(",") if one),
         learning_rate=_number(get("HOPJOB_LEARNING_RATE")),
         profile=_count(get("HOPJOB_PROFILE")),
     )

@@ -1,8 +1,8 @@
 """Which samples a rank gets: arithmetic on sample counts, never on batches.
 
 An epoch's order follows from seed and epoch alone. From any offset in it the samples left are dealt in steps
-of `batch` a rank, each rank its slice of the step, so any number of ranks goes on where others have ended:
-nothing twice, nothing left out but what does not fill a step of all ranks at the epoch's end.
+of `batch` a rank in the mean, each rank its slice of the step, so any number of ranks goes on where others
+have ended: nothing twice, nothing left out but what does not fill a step of all ranks at the epoch's end.
 """
 
 from __future__ import annotations
@@ -18,23 +18,53 @@ class Share:
     rank: int
     ranks: int
     batch: int
-    """samples of a rank in one step"""
+    """samples of a rank in one step, in the mean"""
     accumulate: int = 1
     """steps to one update"""
+    weights: tuple[int, ...] = ()
+    """by rank, as whose ratios a step is divided; empty: a batch each"""
 
     @property
     def step(self) -> int:
         """Samples of all ranks in one step."""
         return self.batch * self.ranks
 
+    @property
+    def slices(self) -> tuple[int, ...]:
+        """Samples of each rank in one step."""
+        if not self.weights:
+            return (self.batch,) * self.ranks
+        return divided(self.step, self.weights)
+
+    @property
+    def gradient_weight(self) -> float:
+        """What this rank's gradient counts, where those of all ranks are averaged: 1, if it has a batch."""
+        return self.slices[self.rank] * self.ranks / self.step
+
+
+def divided(whole: int, weights: Sequence[int]) -> tuple[int, ...]:
+    """In proportion, by largest remainders, but at least 1 each; `whole` is at least as many."""
+    parts = _divided(whole, weights)
+    return parts if min(parts) else tuple(1 + part for part in _divided(whole - len(weights), weights))
+
+
+def _divided(whole: int, weights: Sequence[int]) -> tuple[int, ...]:
+    total = sum(weights)
+    parts = [whole * weight // total for weight in weights]
+    order = sorted(range(len(parts)), key=lambda index: -(whole * weights[index] % total))
+    for index in order[: whole - sum(parts)]:
+        parts[index] += 1
+    return tuple(parts)
+
 
 def batches(order: Sequence[int], offset: int, share: Share) -> Iterator[list[int]]:
     """What is left of an epoch from `offset` on, batch by batch, for one rank."""
     update = share.step * share.accumulate
     end = offset + (len(order) - offset) // update * update
+    slices = share.slices
+    before, own = sum(slices[: share.rank]), slices[share.rank]
     for start in range(offset, end, share.step):
-        mine = start + share.rank * share.batch
-        yield list(order[mine : mine + share.batch])
+        yield list(order[start + before : start + before + own])
 
 
 class Progress:

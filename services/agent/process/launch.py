@@ -13,6 +13,7 @@ import msgspec
 
 from schemas.events import StartOrdered
 from schemas.jobs import JobSpec
+from shared.domain import gangs
 
 PLUGIN = "hopjob"
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?")
@@ -117,6 +118,7 @@ def environment(
         "HOPJOB_CHECKPOINT_INTERVAL_S": spec.checkpoint_interval_s,
         "HOPJOB_SAMPLES": spec.samples,
         "HOPJOB_BATCH_SIZE": spec.workload.batch_size,
+        "HOPJOB_SHARES": ",".join(map(str, _shares(order))),
         "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
         "HOPJOB_ADDRESS": ground.host,
         **({"HOPJOB_ORPHAN_S": ground.orphan_s} if ground.orphan_s else {}),
@@ -125,6 +127,13 @@ def environment(
         **_network(ground.network_interface, meeting),
     }
     return dict(spec.environment) | {name: str(value) for name, value in own.items()}
+
+
+def _shares(order: StartOrdered) -> tuple[int, ...]:
+    """Samples of an iteration by rank; none where every rank has a batch."""
+    batch_size = order.spec.workload.batch_size
+    taken = tuple(one for each in gangs.batches(order.gang, batch_size) for one in each)
+    return taken if set(taken) != {batch_size} else ()
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import structlog
 from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
-from schemas.placement import Lockstep, Mode
+from schemas.placement import Lockstep, Mode, Proportional
 from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 class ProcessRunner:
     """Implements `Runner`."""
 
-    modes: frozenset[type[Mode]] = frozenset({Lockstep})
+    modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional})
     workloads: tuple[str, ...] = ()
     runs_commands = True
 

@@ -20,17 +20,23 @@ pace_s = PACE_S.get(os.environ.get("HOPJOB_GPU_TYPE", ""), 0.010)
 LAYERS = int(os.environ.get("LAYERS", "3"))
 WIDTH = int(os.environ.get("WIDTH", "64"))
 SAMPLES = int(os.environ.get("EPOCH", "2048"))
+BATCH = int(os.environ.get("BATCH", "16"))
+
+
+def pace_of_batch(x: torch.Tensor) -> float:
+    """With PER_SAMPLE, half as many samples take half as long."""
+    return len(x) / BATCH if "PER_SAMPLE" in os.environ else 1.0
 
 
 class Pace(torch.autograd.Function):
     @staticmethod
     def forward(_: object, x: torch.Tensor) -> torch.Tensor:
-        time.sleep(pace_s)
+        time.sleep(pace_s * pace_of_batch(x))
         return x.view_as(x)
 
     @staticmethod
     def backward(_: object, gradient: torch.Tensor) -> torch.Tensor:
-        time.sleep(2 * pace_s)
+        time.sleep(2 * pace_s * pace_of_batch(gradient))
         return gradient
 
 
@@ -72,7 +78,7 @@ model = torch.nn.Sequential(*[Layer(inputs, outputs) for inputs, outputs in pair
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 job = hopjob.attach(model, optimizer)
 line = Line()
-loader = DataLoader(line, batch_size=int(os.environ.get("BATCH", "16")), shuffle=True)
+loader = DataLoader(line, batch_size=BATCH, shuffle=True)
 placement = os.environ.get("HOPJOB_PLACEMENT", "alone")
 folder = Path(os.environ["LEDGER"])
 folder.mkdir(parents=True, exist_ok=True)

@@ -254,7 +254,12 @@ def test_what_a_lost_node_leaves_trains_no_more() -> None:
     assert gangs.without(Gang.of({A: 1}), A) is None
 
 
-RUNS_OR_PLANS = {"loadgen/world/emulated.py", "loadgen/world/learnt.py"}
+RUNS_OR_PLANS = {
+    "loadgen/world/emulated.py",
+    "loadgen/world/learnt.py",
+    "loadgen/world/table.py",
+    "services/agent/process/runner.py",
+}
 """worlds and runners, which say what they run"""
 
 

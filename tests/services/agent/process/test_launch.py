@@ -7,6 +7,7 @@ import pytest
 
 from schemas.events import StartOrdered
 from schemas.ids import GpuType, NodeId
+from schemas.placement import Proportional
 from services.agent.process import containers
 from services.agent.process.launch import (
     Ground,
@@ -109,6 +110,17 @@ def test_a_rank_knows_its_place_in_the_gang() -> None:
     assert [found[name] for name in names] == ["4", "1", "5", "2", "1", "GPU-1,GPU-2"]
     assert "HOPJOB_PROFILE" not in found
     assert "MASTER_ADDR" not in found
+
+
+def test_ranks_with_unlike_shares_know_those_of_all() -> None:
+    members = [(node(NodeId("a")), 2), (node(HERE), 1)]
+    size = start().spec.workload.batch_size
+    unlike = Proportional(samples=(2 * size - 5, size + 5))
+    shares = f"{size - 2},{size - 3},{size + 5}"
+    assert variables(start(gang=members, sync=unlike), rank=2)["HOPJOB_SHARES"] == shares
+    assert variables(start(gang=members), rank=2)["HOPJOB_SHARES"] == ""
+    alike = Proportional(samples=(2 * size, size))
+    assert variables(start(gang=members, sync=alike), rank=2)["HOPJOB_SHARES"] == ""
 
 
 def test_slots_of_a_cpu_see_no_gpu_and_have_one_thread() -> None:

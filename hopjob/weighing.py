@@ -1,0 +1,57 @@
+"""Gradients of ranks with unlike shares of a batch: each counts as much as its samples.
+
+DistributedDataParallel averages the gradients g_k of n ranks, whatever each has seen. With s_k of B samples
+on rank k, and a loss that is a mean over them, the gradient over all samples is
+
+    Σ s_k / B · g_k = 1 / n · Σ (n · s_k / B) · g_k
+
+so every backward pass begins with n · s_k / B in place of 1. What a loss has beside its samples, as a penalty
+on weights, comes out whole, for these factors are 1 in the mean. The one hook for communication that
+DistributedDataParallel has is left to the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+class Weighing:
+    """Wraps `torch.autograd.backward`, for good, once there is a weight other than 1."""
+
+    def __init__(self) -> None:
+        self.weight = 1.0
+        self._installed = False
+
+    def set(self, weight: float) -> None:
+        self.weight = weight
+        if weight != 1.0 and not self._installed:
+            self._install()
+
+    def _install(self) -> None:
+        self._installed = True
+        plain: Any = torch.autograd.backward
+
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            if self.weight != 1.0:
+                tensors = _several(tensors)
+                grad_tensors = self._weighed(tensors, grad_tensors)
+            plain(tensors, grad_tensors, *args, **kwargs)
+
+        torch.autograd.backward = backward
+
+    def _weighed(self, tensors: Sequence[Any], given: Any) -> list[Any]:  # noqa: ANN401
+        grads = [None] * len(tensors) if given is None else _several(given)
+        return [self._one(*pair) for pair in zip(tensors, grads)]
+
+    def _one(self, tensor: Any, grad: Any) -> Any:  # noqa: ANN401
+        if grad is not None:
+            return grad * self.weight
+        # that of more than one number must be given: torch says so
+        return torch.full_like(tensor, self.weight) if tensor.numel() == 1 else None
+
+
+def _several(one: Any) -> Sequence[Any]:  # noqa: ANN401
+    return (one,) if isinstance(one, torch.Tensor) else tuple(one)
