@@ -153,6 +153,8 @@ class TimeModules(Message, frozen=True, kw_only=True):
     """T̃_c / T_c: the part of a gradient exchange that the backward pass cannot hide"""
     iterations: int
     """how many were measured"""
+    memory_share: float | None = None
+    """of the GPU's memory that the process took; null: not known"""
 
 
 class ProfileRun(Message, frozen=True, kw_only=True):
@@ -206,6 +208,8 @@ class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.meas
     update_s: tuple[float, ...]
     iteration_s: tuple[float, ...]
     parameters: float
+    memory_share: float | None = None
+    """of the GPU's memory that the process took; null: not known"""
 
 
 class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed"):

@@ -25,3 +25,5 @@ class Measured(Message, frozen=True, kw_only=True):
     iteration_s: tuple[float, ...]
     parameters: float
     """of the model"""
+    memory_share: float | None = None
+    """of the GPU's memory that the process took; null: not known"""

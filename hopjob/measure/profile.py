@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hopjob.agent.ending import FAILED, Ending
 from hopjob.agent.line import Line
+from hopjob.measure.memory import memory_share
 from hopjob.measure.timing import WARM, Watch, measured
 
 AT_LEAST = 3
@@ -36,4 +37,4 @@ class Profile:
         groups = self.watch.optimizer.param_groups
         count = sum(parameter.numel() for group in groups for parameter in group["params"])
         times = measured(self.watch.rows[warm:])
-        self._ending.leave("profiled", {**times, "parameters": count})
+        self._ending.leave("profiled", {**times, "parameters": count, "memory_share": memory_share()})

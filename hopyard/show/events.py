@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hopyard.show.causes import cause_text
-from hopyard.show.jobs import exit_text
+from hopyard.show.jobs import exit_text, places
 from hopyard.show.times import Times
 from hopyard.show.units import duration, gpu_counts, in_a_line, number, plural, share, withheld
 from schemas import events as facts
 from schemas.base import Event
-from schemas.placement import LOCKSTEP, Gang
 from schemas.plans import PlanKind
 
 STOPPED = {
@@ -179,12 +178,6 @@ def _formed(fact: facts.GangFormed) -> str:
     if fact.meeting:
         return f"its gang is whole, ordered to train on {fact.node_id}, to meet at {fact.meeting}"
     return f"its gang is whole, ordered to train under the lead of {fact.node_id}"
-
-
-def places(gang: Gang) -> str:
-    """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
-    text = " ".join(f"{one.node}:{one.gpus}" for one in gang.members)
-    return text if gang.sync == LOCKSTEP else f"{text} ({gang.mode})"
 
 
 WORDS: Mapping[type[Event], Callable[[Any], str]] = {

@@ -14,6 +14,7 @@ from hopyard.show.units import brief, duration, gpu_counts, in_a_line, memory, n
 from schemas.jobs import JobSpec
 from schemas.placement import LOCKSTEP, Gang
 from schemas.views import JobView
+from shared.domain import gangs
 from shared.domain.states import JobState
 
 SHELL = ("sh", "-c")
@@ -59,7 +60,7 @@ def job_table(job: JobView, times: Times) -> Table:
             "exit": exit_text(job.exit_code, job.signal) if job.state == JobState.FAILED else "",
             "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
             "may use": f"{gpu_counts(job.spec.demand)} of {', '.join(job.spec.gpu_types) or 'any type'}",
-            "runs on": placed(job.gang),
+            "runs on": places(job.gang) if job.gang else "",
             "speed": _speed(job),
             "done": f"{number(job.samples_done)} of {number(job.spec.samples)} samples ({_done(job)})",
             "submitted": times.moment(job.submitted_at),
@@ -126,13 +127,14 @@ def _launch(spec: JobSpec) -> dict[str, str]:
     }
 
 
-def placed(gang: Gang | None) -> str:
-    """Nodes with their GPUs, and the mode of synchronisation where it is not lockstep."""
-    return " ".join(place_parts(gang))
+def places(gang: Gang) -> str:
+    """Nodes with their GPUs, and how they synchronise where that is not in lockstep."""
+    text, sync = " ".join(f"{one.node}:{one.gpus}" for one in gang.members), gangs.in_words(gang)
+    return f"{text} ({sync})" if sync else text
 
 
 def place_parts(gang: Gang | None) -> tuple[str, ...]:
-    """Nodes with their GPUs, one a part."""
+    """Nodes with their GPUs, one a part, and the mode of synchronisation where it is not lockstep."""
     if gang is None:
         return ()
     *others, last = (f"{one.node}:{one.gpus}" for one in gang.members)

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from hopyard.show.causes import cause_text, short
-from hopyard.show.events import places
-from hopyard.show.jobs import exit_text
+from hopyard.show.jobs import exit_text, places
 from hopyard.show.units import duration, in_a_line, legible, number, plural, share
 from schemas.events import PreemptReason
 from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from loadgen.catalogue.specs import catalogue_with
+from loadgen.catalogue.timing import memory_bytes
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
 from loadgen.world.gang import ProcessTimes, Vector, timing
@@ -85,6 +86,7 @@ class EmulatedWorld:
         """Raises DoesNotFit."""
         parts = timing(self._catalogue, self._seed, spec.workload, (node,), ((spec.workload.batch_size,),))
         drawn = draw(parts, 0.0, iterations, generator(self._seed, "profile", key))
+        taken = memory_bytes(parts.model, spec.workload.batch_size)
         return Measured(
             data_s=tuple(drawn.data_s[:, 0].tolist()),
             forward_s=tuple(drawn.forward_s[:, 0].tolist()),
@@ -92,6 +94,7 @@ class EmulatedWorld:
             update_s=(float(parts.update_s[0]),) * iterations,
             iteration_s=tuple(drawn.iteration_s.tolist()),
             parameters=parts.model.parameters,
+            memory_share=taken / self._catalogue.gpu_of(node.gpu_type).memory,
         )
 
     def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:

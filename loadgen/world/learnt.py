@@ -82,6 +82,7 @@ class LearntWorld:
             update_s=(modules.update_s,) * iterations,
             iteration_s=tuple(took_s.tolist()),
             parameters=modules.parameters,
+            memory_share=modules.memory_share,
         )
 
     def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:  # noqa: ARG002

@@ -70,6 +70,7 @@ class TableWorld:
             update_s=(0.0,) * iterations,
             iteration_s=(iteration_s,) * iterations,
             parameters=speeds.parameters,
+            memory_share=0.0,
         )
 
     def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:  # noqa: ARG002

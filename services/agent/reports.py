@@ -138,6 +138,7 @@ def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMea
         update_s=measured.update_s,
         iteration_s=measured.iteration_s,
         parameters=measured.parameters,
+        memory_share=measured.memory_share,
     )
 
 

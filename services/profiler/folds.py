@@ -122,6 +122,7 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
         update_s=fact.update_s,
         iteration_s=fact.iteration_s,
         parameters=fact.parameters,
+        memory_share=fact.memory_share,
     )
     wrong = objection(measurement)
     if wrong is not None:

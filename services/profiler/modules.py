@@ -27,6 +27,7 @@ def fitted(measured: Measured, data: Sequence[DataMode]) -> TimeModules:
         parameters=measured.parameters,
         pattern=overlap_pattern(measured),
         iterations=len(measured.iteration_s),
+        memory_share=None if measured.memory_share is None else rounded(measured.memory_share),
     )
 
 
@@ -57,6 +58,8 @@ def objection(measured: Measured) -> str | None:
         return "the columns of the measurement are empty or of unlike length"
     if not all(0 <= value < math.inf for column in columns for value in (*column, measured.parameters)):
         return "the measurement has a negative or non-finite number"
+    if measured.memory_share is not None and not 0 <= measured.memory_share <= 1:
+        return "the measurement took less than nothing of the memory, or more than all"
     if not sum(measured.forward_s) + sum(measured.backward_s) > 0:
         return "the measurement shows no computation"
     return None

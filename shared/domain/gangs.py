@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from schemas.ids import NodeId
 from schemas.placement import (
+    LOCKSTEP,
     ROUNDING,
     Configuration,
     Forked,
@@ -28,6 +29,11 @@ from schemas.placement import (
 
 SHARES_ALIKE = 0.05
 """of its own that a node's share must change by, at the least, for a job to be started anew"""
+
+MEMORY_SPARED = 0.05
+"""of a GPU's memory that shares above a batch leave free"""
+BATCHES_AT_MOST = 64
+"""samples of one GPU, in batches, however little memory they take"""
 
 Batches = tuple[tuple[int, ...], ...]
 """samples of one iteration, by member and GPU"""
@@ -70,6 +76,9 @@ class Meaning:
         slowest_s = max(max(each) / rate_of[one.node] for one, each in pairs)
         return sum(map(sum, taken)) / (slowest_s + (exchange_s if part.gpus > 1 else 0.0))
 
+    def in_words(self, gang: Gang) -> str:
+        return "" if gang.sync == LOCKSTEP else gang.mode
+
     def share(self, gang: Gang, node: NodeId) -> float:  # noqa: ARG002 - it has one part
         return 1.0
 
@@ -91,6 +100,10 @@ class OfProportional(Meaning):
         pairs = list(zip(present.sync.samples, wanted.sync.samples, strict=True))
         same_batch = sum(old for old, _ in pairs) == sum(new for _, new in pairs)
         return same_batch and all(abs(new - old) < SHARES_ALIKE * old for old, new in pairs)
+
+    def in_words(self, gang: Gang) -> str:
+        assert isinstance(gang.sync, Proportional)
+        return f"{gang.mode}, {':'.join(map(str, gang.sync.samples))} samples"
 
     def misfit(self, part: Gang, batch_size: int) -> str:
         taken, whole = global_batch(part, batch_size), part.gpus * batch_size
@@ -203,9 +216,18 @@ def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
         scale = _scale(part)
         if scale not in demand:
             return f"{scale} GPUs, not one of {tuple(demand)}"
-        if wrong := MEANINGS[type(part.sync)].misfit(part, batch_size):
-            return wrong
-    return ""
+    return shares_misfit(gang, batch_size)
+
+
+def shares_misfit(gang: Gang, batch_size: int) -> str:
+    """Why its shares are not those of a global batch; empty: they are."""
+    wrongs = (MEANINGS[type(part.sync)].misfit(part, batch_size) for part in parts(gang))
+    return next(filter(None, wrongs), "")
+
+
+def in_words(gang: Gang) -> str:
+    """How its workers synchronise, for people; empty: in lockstep."""
+    return MEANINGS[type(gang.sync)].in_words(gang)
 
 
 def keeps(present: Gang, wanted: Gang) -> bool:
@@ -293,6 +315,16 @@ def divided(whole: int, weights: Sequence[float]) -> tuple[int, ...]:
     for index in order[: whole - sum(shares)]:
         shares[index] += 1
     return tuple(shares)
+
+
+def batch_most(batch_size: int, memory_share: float) -> int:
+    """Samples of one GPU in an iteration that surely fit, where a batch took this share of the memory.
+
+    Weights and the like take as much whatever the batch is, so memory grows more slowly than samples.
+    """
+    assert memory_share >= 0, "a share"
+    batches = min(BATCHES_AT_MOST, (1.0 - MEMORY_SPARED) / memory_share) if memory_share else BATCHES_AT_MOST
+    return max(batch_size, int(batches * batch_size))
 
 
 def proportional(configuration: Configuration, rates: Mapping[NodeId, float], batch_size: int) -> Gang:

@@ -13,6 +13,7 @@ from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
 from schemas.jobs import JobSpec, Workload
 from schemas.placement import Gang, Proportional
+from services.agent.work.world import DoesNotFit
 from shared.domain import gangs
 
 KNOWN = shipped()
@@ -75,6 +76,23 @@ def test_the_truth_is_what_was_worked_out_by_hand(
     assert rate(model, gang) == pytest.approx(found, abs=0.05)
     assert rate(model, gang, exchanging=False) == pytest.approx(computing, abs=0.05)
     assert rate(model, Gang.of(PLACE)) == pytest.approx(alike, abs=0.05)
+
+
+def test_a_batch_that_a_profile_proves_to_fit_runs() -> None:
+    """ResNet-50 on ImageNet, 89 MB a sample: more than a batch surely fits, though less than what fits."""
+    large = KNOWN.models["resnet50", "imagenet"]
+    workload = Workload(model=large.model, dataset=large.dataset, batch_size=64)
+    spec = JobSpec(name="job", workload=workload, demand=(2,), samples=1e6)
+    world, pair = EmulatedWorld(1), [node(T4), node(V100)]
+    measured = world.profile(spec, pair[1], iterations=3, key="p")
+    assert measured.memory_share is not None
+    most = gangs.batch_most(64, measured.memory_share)
+    assert 64 < most < 2 * 128
+    gang = Gang.of({T4: 1, V100: 1}, Proportional(samples=(128 - min(most, 127), min(most, 127))))
+    assert world.stretch(spec, pair, gang, key="p", index=0).throughput > 0
+    over = Gang.of({T4: 1, V100: 1}, Proportional(samples=(1, 3 * 64)))
+    with pytest.raises(DoesNotFit, match="out of memory"):
+        world.stretch(spec, pair, over, key="p", index=0)
 
 
 def test_the_world_runs_so_but_for_its_noise_and_its_servers_ways() -> None:

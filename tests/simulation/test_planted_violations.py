@@ -22,7 +22,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import NodeId, PlacementId
-from schemas.placement import Gang
+from schemas.placement import Gang, Proportional
 from schemas.plans import PlanKind
 from shared.domain.audit import audit
 from tests.simulation.storms import RTX, SMALL, XP
@@ -184,6 +184,15 @@ def counts_outside_the_demand(log: Log) -> Iterator[Log]:
         yield changed(log, index, gang=Gang.of(dict.fromkeys(fact.gang.nodes, 7)))
 
 
+def shares_that_leave_samples_out(log: Log) -> Iterator[Log]:
+    """One sample an iteration less than the gang's global batch."""
+    for index, fact in all_of(log, JobStarted):
+        taken = (*(fact.global_batch // fact.gang.gpus * one.gpus for one in fact.gang.members),)
+        if taken[0] > fact.gang.members[0].gpus:
+            short = Proportional(samples=(taken[0] - 1, *taken[1:]))
+            yield changed(log, index, gang=Gang(fact.gang.members, short))
+
+
 def types_the_job_may_not_use(log: Log) -> Iterator[Log]:
     wants_xp = {fact.job_id for _, fact in all_of(log, JobSubmitted) if fact.spec.gpu_types == (XP,)}
     rtx = [fact.node_id for _, fact in all_of(log, NodeJoined) if fact.node.gpu_type == RTX]
@@ -214,6 +223,7 @@ SPOILT: dict[str, list[Spoil]] = {
     "placed-twice": [jobs_placed_twice],
     "stale-plan-followed": [plans_of_a_leader_long_gone],
     "gpu-count": [counts_outside_the_demand],
+    "shares-whole": [shares_that_leave_samples_out],
     "gpu-type": [types_the_job_may_not_use],
     "node-unknown": [nodes_dropped, nodes_nobody_knows],
 }

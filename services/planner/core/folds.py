@@ -96,6 +96,11 @@ def _profiled(state: State, fact: JobProfiled) -> None:
     if (job := _moved(state, fact)) and fact.modules:
         parameters = max(modules.parameters for modules in fact.modules.values())
         job.gradient_bytes = BYTES_PER_PARAMETER * parameters
+        job.batch_most = {
+            gpu_type: gangs.batch_most(job.batch_size, modules.memory_share)
+            for gpu_type, modules in sorted(fact.modules.items())
+            if modules.memory_share is not None
+        }
 
 
 def _queued(state: State, fact: JobQueued) -> None:

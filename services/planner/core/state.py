@@ -30,6 +30,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     gradient_bytes: float = 0.0
     """what an exchange of gradients has to move; 0: not known"""
     epoch_samples: float | None = None
+    batch_most: dict[GpuType, int] = {}
+    """see `ViewJob.batch_most`"""
     preemptible: bool = True
     """false: once it starts, no plan takes its place"""
     status: JobState = JobState.SUBMITTED

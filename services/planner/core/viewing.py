@@ -305,6 +305,7 @@ def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
         batch_size=job.batch_size,
         gradient_bytes=job.gradient_bytes,
         epoch_samples=job.epoch_samples,
+        batch_most=job.batch_most,
     )
 
 

@@ -183,7 +183,10 @@ def _misfits(log: Log, fact: Event, job_id: JobId, gang: Gang, out: set[GpuType]
     if spec is None:
         yield broken("job-unknown", fact, f"nobody submitted {job_id}")
         return
-    if wrong := gangs.misfit(gang, spec.demand, spec.workload.batch_size):
+    batch_size = spec.workload.batch_size
+    if wrong := gangs.shares_misfit(gang, batch_size):
+        yield broken("shares-whole", fact, f"{job_id} gets {wrong}")
+    elif wrong := gangs.misfit(gang, spec.demand, batch_size):
         yield broken("gpu-count", fact, f"{job_id} gets {wrong}")
     for node_id in gang.nodes:
         node = log.nodes.get(node_id)

@@ -3,13 +3,13 @@ from rich.console import Console, RenderableType
 
 from hopyard.show import nodes as node_lines
 from hopyard.show.columns import Listing
-from hopyard.show.jobs import DEFAULT, job_columns, job_table
+from hopyard.show.jobs import DEFAULT, job_columns, job_table, place_parts, places
 from hopyard.show.nodes import node_columns
 from hopyard.show.progress import Glance, line, picture
 from hopyard.show.tables import result_table, status_table
 from hopyard.show.times import Times
 from schemas.ids import NodeId
-from schemas.placement import Gang, Relaxed
+from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import Layer
 from schemas.views import ClockView, JobView, NodeView
 from tests.hopyard.cli_builders import job_view, node_view, plan_view, run_result, status_view
@@ -52,6 +52,13 @@ def test_a_mode_is_shown_where_it_is_not_lockstep() -> None:
     shown = text_of(jobs_table(job_view(state="running", gang=relaxed)))
     assert "titan-0:2 (relaxed)" in shown
     assert "lockstep" not in text_of(jobs_table(job_view(gang=Gang.of({NodeId("a"): 1}))))
+
+
+def test_a_gang_of_unlike_shares_shows_them_where_there_is_room() -> None:
+    unlike = Gang.of({NodeId("t4-0"): 2, NodeId("v100-0"): 1}, Proportional(samples=(177, 207)))
+    assert places(unlike) == "t4-0:2 v100-0:1 (proportional, 177:207 samples)"
+    assert place_parts(unlike) == ("t4-0:2", "v100-0:1 (proportional)")
+    assert places(Gang.of({NodeId("t4-0"): 2})) == "t4-0:2"
 
 
 def test_a_waiting_job_shows_what_it_may_use() -> None:

@@ -54,6 +54,7 @@ def job(name: str = "job", demand: Sequence[int] = (1,), **fields: Any) -> ViewJ
         "restarts": 0,
         "samples": 1000.0,
         "samples_done": 0.0,
+        "batch_most": dict.fromkeys(fields.get("gpu_types", (FAST,)), 64 * int(fields.get("batch_size", 1))),
     }
     return ViewJob(**{**defaults, **fields, "job_id": JobId(name), "demand": tuple(demand)})
 

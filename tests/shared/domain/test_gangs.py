@@ -284,3 +284,20 @@ def test_a_gpu_that_waits_shows_a_pace_of_its_own() -> None:
     assert gangs.pace(gang, 200.0, 100) == 100.0
     assert gangs.pace(gang, 200.0, 100, wait_s=0.75) == 400.0
     assert gangs.pace(gang, 200.0, 100, wait_s=1.5) is None  # more than there was
+
+
+@given(st.integers(1, 512), st.floats(1e-6, 1.0), st.floats(0.0, 1.0))
+def test_a_batch_that_surely_fits_fits_whatever_of_the_memory_is_fixed(
+    batch_size: int, share: float, fixed: float
+) -> None:
+    """`fixed`: the part of what was taken that does not grow with the batch."""
+    most = gangs.batch_most(batch_size, share)
+    assert most >= batch_size
+    if most > batch_size:
+        assert share * (fixed + (1.0 - fixed) * most / batch_size) <= 1.0 - gangs.MEMORY_SPARED + 1e-9
+
+
+def test_memory_that_nothing_takes_bounds_a_batch_too() -> None:
+    assert gangs.batch_most(100, 0.0) == gangs.batch_most(100, 1e-9) == 6400
+    assert gangs.batch_most(100, 0.475) == 200
+    assert gangs.batch_most(100, 1.0) == 100

@@ -112,6 +112,7 @@ def _measured(times: Times) -> Measured:
         update_s=times.update_s,
         iteration_s=times.iteration_s,
         parameters=times.parameters,
+        memory_share=times.memory_share,
     )
 
 

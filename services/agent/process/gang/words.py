@@ -44,6 +44,8 @@ class Times(msgspec.Struct, frozen=True):
     update_s: tuple[float, ...]
     iteration_s: tuple[float, ...]
     parameters: float
+    memory_share: float | None = None
+    """of the GPU's memory that was taken"""
 
 
 class Ran(msgspec.Struct, frozen=True):

@@ -80,6 +80,9 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     """what an exchange of gradients has to move; 0: not known"""
     epoch_samples: float | None = None
     """of one epoch; None: the job is not said to have any"""
+    batch_most: dict[GpuType, int] = {}
+    """samples of one GPU in an iteration that surely fit its memory, as measured; a type that is not named: a
+    batch"""
     present: Present | None = None
     stays: bool = False
     """a first plan may not move it now; only policies that `sees_staying` are shown such a job"""

@@ -18,7 +18,7 @@ class ResetOptions(msgspec.Struct, frozen=True, kw_only=True):
     gather_s: Annotated[float, Meta(ge=0, le=1e6)] = 600.0
     """how long nothing is started while other jobs are still measured, so that all are decided together"""
     share_max: Annotated[float, Meta(ge=1, le=1000)] = 2.0
-    """most samples of a GPU in an iteration, in batches: more may not fit its memory"""
+    """most samples of a GPU in an iteration, in batches; fewer where its memory has no room for more"""
     seed: Annotated[int, Meta(ge=0)] = 1
     """of what is drawn"""
 

@@ -10,11 +10,11 @@ ROUNDING = 1e-9
 
 
 def shared_by_speed(
-    place: Configuration, rates: Mapping[NodeId, float], batch_size: int, *, most: float
+    place: Configuration, rates: Mapping[NodeId, float], batch_size: int, *, most: Mapping[NodeId, float]
 ) -> Gang:
     """In lockstep where every GPU gets the same. `rates`: samples/s of one GPU, by node.
 
-    `most`: batches, ≥ 1, that one GPU may take; what is above goes to the others in proportion.
+    `most`: batches, ≥ 1, that one GPU may take, by node; what is above goes to the others in proportion.
     """
     found = gangs.proportional(place, _limited(place, rates, most), batch_size)
     assert isinstance(found.sync, Proportional)
@@ -26,15 +26,19 @@ def shared_by_speed(
     return found
 
 
-def _limited(place: Configuration, rates: Mapping[NodeId, float], most: float) -> dict[NodeId, float]:
+def _limited(
+    place: Configuration, rates: Mapping[NodeId, float], most: Mapping[NodeId, float]
+) -> dict[NodeId, float]:
     """Batches of one GPU by node, in proportion to speed, but for those at the limit."""
     full: set[NodeId] = set()
     while True:
-        spare = sum(place.values()) - most * sum(place[node] for node in full)
+        spare = sum(place.values()) - sum(most[node] * place[node] for node in full)
         speed = sum(gpus * rates[node] for node, gpus in place.items() if node not in full)
-        share = {node: most if node in full else spare * rates[node] / speed for node in place}
+        share = {node: most[node] if node in full else spare * rates[node] / speed for node in place}
         above = {
-            node for node, batches in share.items() if node not in full and batches > most * (1 + ROUNDING)
+            node
+            for node, batches in share.items()
+            if node not in full and batches > most[node] * (1 + ROUNDING)
         }
         if not above:
             return share

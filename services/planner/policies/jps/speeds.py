@@ -46,7 +46,13 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         runs = all(Proportional.tag() in self.modes[node] for node in place)
         if self.equal or not runs or len(place) == 1:
             return Gang.of(place)
-        return shared_by_speed(place, self.rates[job], seen.batch_size, most=self.share_max)
+        most = {node: self._most(seen, node) for node in place}
+        return shared_by_speed(place, self.rates[job], seen.batch_size, most=most)
+
+    def _most(self, job: ViewJob, node: NodeId) -> float:
+        """Batches that a GPU of the node surely has the memory for."""
+        known = job.batch_most.get(self.scene.type_of[node], job.batch_size)
+        return min(self.share_max, known / job.batch_size)
 
     def completion_s(self, job: int, gang: Gang, answers: Answers) -> float:
         """Λ."""

@@ -1,0 +1,19 @@
+"""How much memory this process takes where it computes."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import torch
+
+KIB = 1024
+
+
+def memory_share() -> float:
+    """Of the GPU's memory, with what torch holds back for later; without a GPU, at most, of the machine's."""
+    if torch.cuda.is_initialized():
+        free, whole = torch.cuda.mem_get_info()
+        return 1.0 - free / whole
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB
+    return min(taken / (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")), 1.0)
