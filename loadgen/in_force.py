@@ -17,6 +17,7 @@ LIVE_ONLY = frozenset({
     *("stream_max_bytes", "sample_max_age_real_s", "sample_max_bytes", "listener_queue"),
     *("duplicate_window_real_s", "snapshot_every"),
     *("log_level", "log_format", "web_host", "web_port", "web_max_body_bytes", "api_url", "api_token"),
+    *("nats_credentials", "nats_authority", "nats_server_name", "nats_certificate", "nats_key"),
     *("api_token_file", "api_tokens", "web_certificate", "web_key", "behind_proxy"),
     *("speed", "clock_origin", "cluster", "cluster_name", "node", "nodes", "runner", "store"),
     *("policy_load_real_s", "policy_wants_real_s", "policy_memory_max_bytes"),

@@ -7,6 +7,8 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
+from schemas.ids import NodeId
+
 V = TypeVar("V")
 
 
@@ -60,9 +62,19 @@ def _naming(kind: type[Event]) -> tuple[str, Callable[[Event], Iterable[object]]
 
 
 class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):
-    """A measurement among many: lossy by nature, never mixed with facts."""
+    """A measurement among many, of one node: lossy by nature, never mixed with facts."""
 
     at: float
+    node_id: NodeId
+
+    @classmethod
+    @cache
+    def tag(cls) -> str:
+        return str(cls.__struct_config__.tag)
+
+    def senders(self) -> tuple[NodeId, ...]:
+        """The nodes whose agents may have sent it."""
+        return (self.node_id,)
 
 
 class Question(Message, frozen=True, kw_only=True, tag_field="question"):

@@ -190,7 +190,7 @@ class ProfilingAdded(Event, frozen=True, kw_only=True, tag="round.profiling-adde
 
 
 class ProfileEvent(Event, frozen=True, kw_only=True):
-    entity_field: ClassVar[str] = "job_id"
+    entity_field: ClassVar[str] = "node_id"
     identity: ClassVar[tuple[str, ...]] = ("placement_id",)
 
     job_id: JobId

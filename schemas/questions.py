@@ -19,7 +19,7 @@ PROFILER = "hopyard.ask.profiler"
 
 def agent_of(node_id: NodeId) -> str:
     """Where the agent of a node answers."""
-    return f"hopyard.ask.agent-{node_id}"
+    return f"hopyard.ask.agent.{node_id}"
 
 
 # ---- the estimator

@@ -8,7 +8,6 @@ from schemas.placement import Gang
 class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
     """The agent lives, and this is what runs on its node."""
 
-    node_id: NodeId
     life: str
     workers: tuple[PlacementId, ...]
     progress: dict[JobId, float] = {}
@@ -21,7 +20,6 @@ class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
     fingerprint: Fingerprint
     job_id: JobId
     placement_id: PlacementId
-    node_id: NodeId
     gpu_type: GpuType
     gpus_on_node: int
     gang: Gang
@@ -33,6 +31,10 @@ class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
     """T_d of some iterations of the stretch"""
     wait_s: tuple[float, ...] = ()
     """T_w of the same iterations"""
+
+    def senders(self) -> tuple[NodeId, ...]:
+        """The leader speaks for the whole gang."""
+        return self.gang.nodes
 
 
 Reading = Heartbeat | ThroughputObserved

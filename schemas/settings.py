@@ -26,6 +26,17 @@ class Settings(File, frozen=True, kw_only=True):
     """user by which NATS knows the services; empty: none"""
     nats_password: str = ""
     """that user's password"""
+    nats_credentials: str = ""
+    """path of a file with an account's `user` and `password`, as `hopyard node admit` writes it; in place of
+    `nats_token` and `nats_user`"""
+    nats_authority: str = ""
+    """path of the certificate of the authority that NATS's own is checked by; empty: those of the system"""
+    nats_server_name: str = ""
+    """name in the certificate of NATS, where `nats_url` has another"""
+    nats_certificate: str = ""
+    """path of the certificate of the NATS server that `hopyard up` runs: it speaks TLS, and nothing else"""
+    nats_key: str = ""
+    """path of the key of `nats_certificate`"""
     nats_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """copies of every stream and bucket; 3 in production"""
     ask_timeout_real_s: Seconds = 5.0

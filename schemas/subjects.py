@@ -1,15 +1,15 @@
 """Every subject, stream and bucket on the bus, in one table.
 
 hopyard.<entity>.<id>.<fact>     facts            stream HOPYARD, file storage
-hopyard-sample.<kind>            samples          stream HOPYARD-SAMPLES, limited
+hopyard-sample.<kind>.<node>     samples          stream HOPYARD-SAMPLES, limited
 hopyard.ask.<service>            questions        request/reply, not stored
 hopyard-dead.<service>           dead letters     stream HOPYARD-DEAD, limited
 """
 
 from collections.abc import Iterable, Sequence
 
-from schemas.base import Event
-from schemas.events import FACTS
+from schemas.base import Event, Sample
+from schemas.events import FACTS, ProfileEvent
 
 FACTS_STREAM = "HOPYARD"
 ALL_FACTS = "hopyard.>"
@@ -24,6 +24,22 @@ DEAD_PREFIX = "hopyard-dead"
 STATE_BUCKET = "hopyard-state"
 """cursors of the services, leases"""
 SNAPSHOT_BUCKET = "hopyard-snapshots"
+
+
+def sample_subject(kind: type[Sample], node_id: str = "*") -> str:
+    """Of samples of one node, or (`*`) of all."""
+    return f"{SAMPLE_PREFIX}.{kind.tag()}.{node_id}"
+
+
+def is_subject_of(event: Event, subject: str) -> bool:
+    """Whether a fact may stand there: the server knows who may publish what by subjects alone.
+
+    Version 0.1 had measurements by job.
+    """
+    if subject == event.subject:
+        return True
+    by_job = f"hopyard.{event.tag().replace('.', '.{}.')}"
+    return isinstance(event, ProfileEvent) and subject == by_job.format(event.job_id)
 
 
 def facts_of(*entities: str) -> tuple[str, ...]:

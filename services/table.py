@@ -9,6 +9,37 @@ from typing import Protocol, cast
 
 import msgspec
 
+from schemas.base import Event
+from schemas.events import (
+    GangFormed,
+    GpusWithheld,
+    JobCancelled,
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    JobQueued,
+    JobRejected,
+    JobStarted,
+    JobSubmitted,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+    PlacementRefused,
+    PlanPublished,
+    PolicyChosen,
+    ProfileFailed,
+    ProfileMeasured,
+    ProfilingAdded,
+    ProfilingPlanned,
+    StartOrdered,
+    StopOrdered,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
 from schemas.settings import Settings
 from shared.runtime.service import Ports, Service
 
@@ -28,6 +59,8 @@ class ServiceEntry(msgspec.Struct, frozen=True, kw_only=True):
     turn: int
     """its place, on virtual time, among services that are ready at the same instant: what happened on the
     nodes comes first and the planner last, so that a plan knows all of its instant"""
+    publishes: tuple[type[Event], ...]
+    """the facts that are its own to tell; an agent's, about its node"""
     on_every_node: bool = False
     """one for each node of the cluster; the others: one for the cluster"""
 
@@ -42,17 +75,54 @@ class ServiceEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TABLE: tuple[ServiceEntry, ...] = (
-    ServiceEntry(name="admission", turn=5, purpose="takes jobs in and answers the HTTP API"),
-    ServiceEntry(name="profiler", turn=1, purpose="measures new workloads on each GPU type"),
     ServiceEntry(
-        name="estimator", turn=2, purpose="predicts throughputs from what ran", libraries="estimator"
+        name="admission",
+        turn=5,
+        purpose="takes jobs in and answers the HTTP API",
+        publishes=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
     ),
-    ServiceEntry(name="planner", turn=6, purpose="decides which jobs run where", libraries="planner"),
-    ServiceEntry(name="placer", turn=3, purpose="turns plans into starts and stops on nodes"),
     ServiceEntry(
-        name="monitor", turn=4, purpose="finds lost nodes and ended jobs, and answers about the present"
+        name="profiler",
+        turn=1,
+        purpose="measures new workloads on each GPU type",
+        publishes=(ProfilingPlanned, ProfilingAdded, ProfileFailed, JobProfiled, JobRejected),
     ),
-    ServiceEntry(name="agent", turn=0, purpose="starts and stops jobs on its node", on_every_node=True),
+    ServiceEntry(
+        name="estimator",
+        turn=2,
+        purpose="predicts throughputs from what ran",
+        publishes=(JobQueued,),
+        libraries="estimator",
+    ),
+    ServiceEntry(
+        name="planner",
+        turn=6,
+        purpose="decides which jobs run where",
+        publishes=(PlanPublished, PolicyChosen),
+        libraries="planner",
+    ),
+    ServiceEntry(
+        name="placer",
+        turn=3,
+        purpose="turns plans into starts and stops on nodes",
+        publishes=(StartOrdered, GangFormed, StopOrdered, JobStarted, JobPreempted, PlacementRefused),
+    ),
+    ServiceEntry(
+        name="monitor",
+        turn=4,
+        purpose="finds lost nodes and ended jobs, and answers about the present",
+        publishes=(NodeLost, NodeReturned, JobCompleted, JobFailed),
+    ),
+    ServiceEntry(
+        name="agent",
+        turn=0,
+        purpose="starts and stops jobs on its node",
+        publishes=(
+            *(NodeJoined, NodeDrained, GpusWithheld, ProfileMeasured, ProfileFailed),
+            *(WorkerStarted, WorkerCheckpointed, WorkerStopped),
+        ),
+        on_every_node=True,
+    ),
 )
 
 OF_CLUSTER: tuple[ServiceEntry, ...] = tuple(entry for entry in TABLE if not entry.on_every_node)

@@ -3,13 +3,15 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from hopyard.failures import Failure, Invalid, Unreachable
+from hopyard.local.accounts import admitted, admitted_any
 from hopyard.local.processes import Say
-from hopyard.local.stacks import my_stack
+from hopyard.local.stacks import folder_at, my_stack
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, machine_of
 from shared.runtime.bus.contract import Unavailable
@@ -24,6 +26,8 @@ OUTPUT = Path("hopyard/output")
 """where what jobs print is kept, in the folder for the state of programs"""
 CONNECT_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.5
+ADMITTED_LIMIT_S = 5.0
+HINT = "; HOPYARD_NATS_CREDENTIALS names the file that `hopyard node admit` has made there"
 
 
 def join(given: Mapping[str, str], say: Say) -> NoReturn:
@@ -35,7 +39,8 @@ def join(given: Mapping[str, str], say: Say) -> NoReturn:
     settings = _loaded(environ)
     if settings.nodes == USUAL["nodes"]:
         environ[PREFIX + "NODE"] = _node_name(settings)
-    shared = asyncio.run(_shared(settings, say))
+    environ |= _own_account(_loaded(environ))
+    shared = asyncio.run(_shared(_loaded(environ), say))
     environ |= variables(shared, sources_of(environ))
     _loaded(environ)
     os.execve(sys.executable, [sys.executable, "-P", "-m", "services.agent"], environ)  # noqa: S606 - ourselves
@@ -66,6 +71,15 @@ def _my_nats() -> str:
         raise Unreachable("which stack to join is not said: --join nats://HOST:4222 does") from None
 
 
+def _own_account(settings: Settings) -> dict[str, str]:
+    """Into a stack of this user's on this machine the node is let in without a step more."""
+    data = folder_at(Path.cwd(), lambda stack: stack.nats_url == settings.nats_url)
+    if data is None or _shown(settings):
+        return {}
+    file = admitted(data, settings.node) if settings.node else admitted_any(data)
+    return {PREFIX + "NATS_CREDENTIALS": str(file.absolute())}
+
+
 def _loaded(environ: Mapping[str, str]) -> Settings:
     try:
         return load_settings(environ)
@@ -92,20 +106,28 @@ async def _shared(settings: Settings, say: Say) -> Shared:
     except ValueError as error:
         raise Invalid(str(error)) from None
     try:
-        await _open(connection, say)
+        await _open(connection, say, settings)
         return await _look(_Store(connection), say)
     except PermissionError as error:
-        hint = "" if settings.nats_token else "; HOPYARD_NATS_TOKEN holds the token"
-        raise Failure(f"{error}{hint}") from None
+        raise Failure(f"{error}{'' if _shown(settings) else HINT}") from None
     finally:
         await connection.close()
 
 
-async def _open(connection: Connection, say: Say) -> None:
-    waits = False
+def _shown(settings: Settings) -> bool:
+    return bool(settings.nats_credentials or settings.nats_token or settings.nats_user)
+
+
+async def _open(connection: Connection, say: Say, settings: Settings) -> None:
+    """A server takes a moment until it knows whom a command has just let in. Raises PermissionError."""
+    waits, until = False, time.monotonic() + ADMITTED_LIMIT_S
     while True:
         try:
             return await connection.open(CONNECT_LIMIT_S)
+        except PermissionError:
+            if not settings.nats_credentials or time.monotonic() > until:
+                raise
+            await asyncio.sleep(LOOK_EVERY_S)
         except Unavailable as error:
             if not waits:
                 say(f"{error}; trying again until there is one")

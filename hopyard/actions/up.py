@@ -1,7 +1,6 @@
 """`hopyard up`: a stack that stays, on a data folder that outlives it."""
 
 import asyncio
-import os
 import sys
 import time
 from pathlib import Path
@@ -17,7 +16,6 @@ from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import EVERYWHERE
-from shared.runtime.settings import load_settings
 
 LOOK_EVERY_S = 1.0
 PORTS = 2**16
@@ -69,18 +67,14 @@ def listening(text: str) -> Listen:
     host = host.strip("[]")
     if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < PORTS):
         raise Invalid(f"--listen {text}: it takes HOST:PORT, as 0.0.0.0:4222")
-    try:
-        settings = load_settings(os.environ)
-    except ValueError as error:
-        raise Invalid(str(error)) from None
-    if not (settings.nats_token or settings.nats_user or loopback(host)):
-        raise Invalid(f"--listen {text} lets every machine in: set HOPYARD_NATS_TOKEN, for all agents too")
     return Listen(host=host, port=int(port))
 
 
 def _how_to_join(spec: UpSpec, stack: Stack) -> str:
     here = spec.nats.host not in EVERYWHERE
-    return f"hopyard agent --join {stack.nats.url if here else f'nats://THIS-MACHINE:{stack.nats.port}'}"
+    address = stack.nats.url if here else f"nats://THIS-MACHINE:{stack.nats.port}"
+    file = "" if loopback(spec.nats.host) else " --credentials FILE (of `hopyard node admit NODE`)"
+    return f"hopyard agent --join {address}{file}"
 
 
 def _stack_spec(spec: UpSpec) -> StackSpec:

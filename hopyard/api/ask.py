@@ -7,7 +7,8 @@ from typing import TypeVar
 import msgspec
 
 from hopyard.failures import Failure, Unreachable
-from hopyard.local.stacks import my_stack
+from hopyard.local.credentials import OPERATOR, account_of
+from hopyard.local.stacks import folder_at, my_stack
 from schemas.base import Message, Question
 from schemas.questions import Refused
 from schemas.settings import Settings
@@ -52,6 +53,17 @@ def _settings() -> Settings:
         settings = load_settings(os.environ)
     except ValueError as error:
         raise Failure(str(error)) from None
-    if "HOPYARD_NATS_URL" in os.environ or settings.nats_url != Settings().nats_url:
+    if not ("HOPYARD_NATS_URL" in os.environ or settings.nats_url != Settings().nats_url):
+        settings = msgspec.structs.replace(settings, nats_url=my_stack(Path.cwd()).nats_url)
+    return _with_account(settings)
+
+
+def _with_account(settings: Settings) -> Settings:
+    """Without credentials, and where the address is that of a stack of this user's: the operator's there."""
+    if settings.nats_credentials or settings.nats_token or settings.nats_user:
         return settings
-    return msgspec.structs.replace(settings, nats_url=my_stack(Path.cwd()).nats_url)
+    data = folder_at(Path.cwd(), lambda stack: stack.nats_url == settings.nats_url)
+    account = None if data is None else account_of(data, OPERATOR)
+    if account is None or not account.exists():
+        return settings
+    return msgspec.structs.replace(settings, nats_credentials=str(account))

@@ -41,16 +41,23 @@ def agent(
             help="All of it, as `hopyard node discover` writes it.",
         ),
     ] = None,
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            "--credentials", metavar="FILE", dir_okay=False, help="By which NATS lets this node in."
+        ),
+    ] = None,
 ) -> None:
     """Have this machine run jobs of a stack, until Ctrl-C or SIGTERM.
 
     Its GPUs are found by NVIDIA's driver; those that others use are left alone.
-    A machine without GPUs can stand in with slots of its CPU. The token of NATS
-    is read from HOPYARD_NATS_TOKEN, other settings from HOPYARD_SETTINGS. Waits
-    for a stack that is not there yet.
+    A machine without GPUs can stand in with slots of its CPU. --credentials is
+    the file that `hopyard node admit` has made where the stack runs; a stack of
+    your own on this machine needs none. Other settings are read from
+    HOPYARD_SETTINGS. Waits for a stack that is not there yet.
 
-    $ hopyard agent --join nats://head:4222
-    $ hopyard agent --join nats://head:4222 --gpus cpu:4 --name laptop
+    $ hopyard agent --join nats://head:4222 --credentials /etc/hopyard/nats.json
+    $ hopyard agent --join nats://127.0.0.1:4222 --gpus cpu:4 --name laptop
     $ hopyard agent --join nats://head:4222 --node-file /etc/hopyard/node.yaml
     """
     if node_file and (gpus or name or address):
@@ -58,7 +65,9 @@ def agent(
     from hopyard.actions.join import join as become  # noqa: PLC0415 - brings NATS
 
     file = str(node_file.absolute()) if node_file else None
+    account = str(credentials.absolute()) if credentials else None
     given = {"nats_url": join, "gpus": gpus, "node": name, "address": address, "node_file": file}
+    given["nats_credentials"] = account
     become({setting: value for setting, value in given.items() if value is not None}, say)
 
 

@@ -1,4 +1,4 @@
-"""status; nodes; node drain, node restore, node discover."""
+"""status; nodes; node drain, node restore, node discover, node admit, node expel."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,8 @@ from hopyard.commands.options import (
     one_or_more,
     writable,
 )
-from hopyard.failures import Invalid
+from hopyard.failures import Failure, Invalid
+from hopyard.local.stacks import my_folder
 from hopyard.show.columns import Listing
 from hopyard.show.nodes import DEFAULT, node_columns
 from hopyard.show.tables import status_table
@@ -156,6 +157,55 @@ def discover(
         show_json(machine.file)
     else:
         put_line(as_text(machine.file).rstrip())
+
+
+@node.command()
+def admit(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", callback=named, help="Id that the node will have.")
+    ] = None,
+    *,
+    whichever: Annotated[
+        bool, typer.Option("--any", help="For agents of any node, as in jobs of Slurm: they share it.")
+    ] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", dir_okay=False, callback=writable, help="Put it there."),
+    ] = None,
+) -> None:
+    """Let the agent of a node into your own stack: print the credentials by which NATS knows it.
+
+    With them it tells the facts of that node, and of no other. Bring them there
+    as a file that its owner alone can read, for `hopyard agent --credentials`.
+    They count from now on, and are the same when asked for again.
+
+    $ hopyard node admit gpu-1 | ssh gpu-1 'umask 077; cat > /etc/hopyard/nats.json'
+    $ hopyard node admit --any --out ~/.hopyard-agents.json
+    """
+    from hopyard.local.accounts import admitted, admitted_any  # noqa: PLC0415 - brings the services' table
+    from shared.runtime.private import write  # noqa: PLC0415 - as above
+
+    if (name is None) != whichever:
+        raise Invalid("NODE or --any: one of them")
+    data = my_folder(Path.cwd())
+    account = admitted(data, name) if name else admitted_any(data)
+    if file:
+        write(file, account.read_bytes())
+    else:
+        put_line(account.read_text().rstrip())
+
+
+@node.command()
+def expel(node: NodeArgument) -> None:
+    """Let the agent of a node in no more. What runs there is lost once its lease is over.
+
+    $ hopyard node expel gpu-1
+    """
+    from hopyard.local.accounts import expel as forget  # noqa: PLC0415 - as above
+
+    if not forget(my_folder(Path.cwd()), node):
+        raise Failure(f"no agent of {node} was let in")
+    say(f"NATS lets the agent of {node} in no more")
 
 
 def _show(drained: NodeDrain, *, as_json: bool) -> None:

@@ -12,6 +12,9 @@ from shared.runtime import private
 from shared.runtime.tokens import Keyring, change_tokens, issued
 
 FOLDER = "credentials"
+NATS = "nats"
+OPERATOR = "operator"
+"""the account of commands at NATS"""
 TOKENS = "tokens.json"
 """digests of all tokens"""
 OWN = {"operator-token": Role.OPERATOR, "viewer-token": Role.VIEWER}
@@ -20,6 +23,11 @@ OWN = {"operator-token": Role.OPERATOR, "viewer-token": Role.VIEWER}
 
 def folder_of(data: Path) -> Path:
     return data / FOLDER
+
+
+def account_of(data: Path, user: str) -> Path:
+    """The file by which an account comes to the stack's NATS, there or not."""
+    return folder_of(data) / NATS / f"{user}.json"
 
 
 def tokens_of(data: Path) -> Path:

@@ -16,7 +16,8 @@ import aiohttp
 import msgspec
 
 from hopyard.failures import Died, Invalid, NotReady
-from hopyard.local.credentials import ensure_tokens, own_token, page_link, tokens_of
+from hopyard.local.accounts import accounts_in, ensure_accounts, stamp_of
+from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
 from hopyard.local.data_folder import StackFile, close_to_others
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -98,6 +99,12 @@ class Stack:
         self.api_url = f"{self.scheme}://{HOST}:{ports['admission']}"
         self.running: list[RunningProgram] = []
 
+    def settings(self) -> Settings:
+        """By which a program on this machine comes to its NATS, to ask and to read."""
+        settings = load_settings(os.environ)
+        account = str(account_of(self.data, OPERATOR)) if own_accounts(settings) else ""
+        return msgspec.structs.replace(settings, nats_url=self.nats.url, nats_credentials=account)
+
     @property
     def token(self) -> str:
         """An operator's."""
@@ -136,6 +143,8 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     close_to_others(spec.data, _mode(settings))
     spec.data.chmod(_mode(settings))
     ensure_tokens(spec.data)
+    nodes = nodes_of(spec.cluster) if spec.cluster else ()
+    ensure_accounts(spec.data, [node.node_id for node in nodes])
     tls = bool(settings.web_certificate)
     stack = Stack(_nats(spec, settings), _ports(spec), data=spec.data, tls=tls)
     try:
@@ -156,9 +165,17 @@ def _mode(settings: Settings) -> int:
     return private.PASSED if passed else private.FOLDER
 
 
+def own_accounts(settings: Settings) -> bool:
+    """Whether each service and node has an account of its own: unless the settings have one for all."""
+    return not (settings.nats_token or settings.nats_user or settings.nats_credentials)
+
+
 def _nats(spec: StackSpec, settings: Settings) -> NatsServer:
+    tls = (settings.nats_certificate, settings.nats_key) if settings.nats_certificate else None
     return NatsServer(
         spec.data / "nats",
+        accounts=(lambda: accounts_in(spec.data)) if own_accounts(settings) else tuple,
+        tls=tls,
         host=spec.nats.host,
         port=spec.nats.port,
         token=settings.nats_token,
@@ -181,6 +198,7 @@ async def _kept(stack: Stack, restarts: Restarts, say: Say) -> AsyncIterator[Non
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(keep(running, restarts, say)) for running in stack.running]
             keepers.append(group.create_task(_keep_nats(stack.nats, restarts, say)))
+            keepers.append(group.create_task(_keep_accounts(stack)))
             yield
             for keeper in keepers:
                 keeper.cancel()
@@ -203,6 +221,17 @@ async def _keep_nats(nats: NatsServer, restarts: Restarts, say: Say) -> None:
         await _start_nats(nats)
 
 
+async def _keep_accounts(stack: Stack) -> None:
+    """Let in who is admitted while the stack runs, and nobody who was expelled."""
+    known = stamp_of(stack.data)
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        now = stamp_of(stack.data)
+        if now != known:
+            known = now
+            stack.nats.take_accounts()
+
+
 def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
@@ -215,7 +244,7 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
         Program(
             name=name,
             module=f"services.{service}",
-            environ=environ | _own(name, port),
+            environ=environ | _own(name, port) | _account(spec, name),
             log=logs / f"{name}.log",
             umask=-1 if service == "agent" and runner == PROCESSES else private.UMASK,
         )
@@ -300,6 +329,13 @@ def _own(name: str, port: int) -> dict[str, str]:
     service, _, node = name.partition("-")
     own: dict[str, Value] = {"web_port": port}
     return _variables(own | {"node": node} if service == "agent" else own)
+
+
+def _account(spec: StackSpec, name: str) -> dict[str, str]:
+    """The file of the account by which a process comes to NATS."""
+    if not own_accounts(settings_of(spec)):
+        return {}
+    return _variables({"nats_credentials": str(account_of(spec.data, name).absolute())})
 
 
 def settings_of(spec: StackSpec) -> Settings:

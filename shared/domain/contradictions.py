@@ -89,6 +89,11 @@ CONDITIONS: tuple[Condition, ...] = (
         lambda it: bool(it.web_certificate) == bool(it.web_key),
         "a certificate and its key go together",
     ),
+    Condition(
+        ("nats_certificate", "nats_key"),
+        lambda it: bool(it.nats_certificate) == bool(it.nats_key),
+        "a certificate and its key go together",
+    ),
 )
 
 HIDDEN = frozenset({"nats_password"})

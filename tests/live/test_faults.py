@@ -10,15 +10,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import nats
 import pytest
 import pytest_asyncio
 
 from hopyard.api.client import Client
+from hopyard.local.credentials import account_of
 from hopyard.local.stack import Stack
 from schemas.events import JobCompleted, NodeLost, NodeReturned, PlanPublished
 from schemas.subjects import DEAD_STREAM
 from shared.domain.audit import audit
+from shared.runtime.bus.accounts import inbox_of
 from tests.live.live_builders import SPEED, all_ended, stack_and_client, submit_all
 from tests.stack_watch import busy, log_of, until
 
@@ -97,7 +100,8 @@ async def test_the_same_submission_twice_is_one_job(loaded: Loaded) -> None:
 
 async def test_a_message_nobody_can_read_is_a_dead_letter_and_the_stack_goes_on(loaded: Loaded) -> None:
     stack, client, _ = loaded
-    connection = await nats.connect(stack.nats.url)
+    own = msgspec.json.decode(account_of(stack.data, "admission").read_bytes(), type=dict[str, str])
+    connection = await nats.connect(stack.nats.url, **own, inbox_prefix=inbox_of("admission").encode())
     try:
         stream = connection.jetstream()
         await stream.publish("hopyard.job.broken.submitted", b"\xc1 no message of ours")

@@ -21,7 +21,6 @@ from schemas.base import Message, Question
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile
 from schemas.questions import ExportStore, StorePage
-from schemas.settings import Settings
 from services.agent.process.folders import Folders
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
@@ -133,8 +132,7 @@ def steps_of(ledger: Path) -> list[Step]:
 
 async def asked(stack: Stack, question: Question, kind: type[M]) -> M:
     """The answer of the service that the question is for."""
-    token = os.environ.get("HOPYARD_NATS_TOKEN", "")
-    connection = Connection(Settings(nats_url=stack.nats.url, nats_token=token), "tests")
+    connection = Connection(stack.settings(), "tests")
     try:
         await connection.open(5.0)
         reply = await JetStreamQuestions(connection).ask(question, 120.0)

@@ -1,5 +1,6 @@
 """One table of services: packages, images, compose and docs name the same ones, in the same order."""
 
+import ast
 import importlib.util
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from hopyard.local.stack import SERVICES
+from schemas.events import FACTS
 from services.table import OF_CLUSTER, TABLE, ServiceEntry
 
 ROOT = Path(__file__).parents[2]
@@ -72,3 +74,25 @@ def test_the_embedded_stack_runs_them_all() -> None:
 def test_the_docs_name_every_service(page: str) -> None:
     text = (ROOT / page).read_text()
     assert [entry.name for entry in TABLE if entry.name not in text] == []
+
+
+@pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
+def test_the_facts_of_a_service_are_those_that_its_code_makes(entry: ServiceEntry) -> None:
+    """NATS lets it publish these, and no others."""
+    kinds = {kind.__name__ for kind in FACTS.values()}
+    made = set[str]()
+    for path in (ROOT / "services" / entry.name).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            made |= kinds.intersection(_made(node))
+    assert made == {kind.__name__ for kind in entry.publishes}
+
+
+def _made(node: ast.AST) -> set[str]:
+    """Names that are called, and those of which one is chosen to be called."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return {name}
+        case ast.IfExp(body=ast.Name(id=one), orelse=ast.Name(id=other)):
+            return {one, other}
+        case _:
+            return set()

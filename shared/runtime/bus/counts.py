@@ -24,3 +24,5 @@ class Counts(msgspec.Struct):
     questions_answered: int = 0
     questions_refused: int = 0
     reconnects: int = 0
+    subjects_refused: int = 0
+    """what the server did not let this account publish or hear"""

@@ -14,13 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from shared.runtime import private
+from shared.runtime.bus.accounts import Permissions
 
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
@@ -28,6 +29,18 @@ STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 LOG_TAIL_BYTES = 2_000
+
+
+class NatsAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may come in, and do what."""
+
+    user: str
+    password: str
+    permissions: Permissions
+
+    def plain(self) -> dict[str, object]:
+        """As a server's configuration has it."""
+        return {"user": self.user, "password": self.password, "permissions": self.permissions.plain()}
 
 
 class NatsServer:
@@ -42,12 +55,20 @@ class NatsServer:
         token: str = "",
         user: str = "",
         password: str = "",
+        accounts: Callable[[], Sequence[NatsAccount]] = tuple,
+        tls: tuple[str, str] | None = None,
         sync_interval: str = "always",
     ) -> None:
-        """`sync_interval`: by default an acknowledged fact is on the disk; else a power cut loses some."""
+        """`accounts`: of everybody who may come in, in place of a token and a user; looked at at every start.
+
+        `tls`: files of a certificate and its key. `sync_interval`: by default an acknowledged fact is on the
+        disk; else a power cut loses some.
+        """
         self.host = host
         self.port = port or _free_port(host)
         self._folder = folder
+        self._accounts = accounts
+        self._tls = tls
         self._sync_interval = sync_interval
         self._log = folder / "nats-server.log"
         self._credentials = (
@@ -72,6 +93,12 @@ class NatsServer:
         except BaseException:
             self.kill()
             raise
+
+    def take_accounts(self) -> None:
+        """Let in whoever has an account by now, and nobody else; who stays in is not disturbed."""
+        self._write_config()
+        if self._process is not None and self.running():
+            self._process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
         """End it in good order; after a while, in any."""
@@ -123,8 +150,13 @@ class NatsServer:
             "log_file": str(self._log),
             "jetstream": {"store_dir": str(self._folder), "sync_interval": self._sync_interval},
         }
-        if self._credentials:
+        accounts = [account.plain() for account in self._accounts()]
+        if accounts:
+            config["authorization"] = {"users": accounts}
+        elif self._credentials:
             config["authorization"] = self._credentials
+        if self._tls:
+            config["tls"] = dict(zip(("cert_file", "key_file"), self._tls, strict=True))
         path = self._folder / "nats-server.conf"
         private.write(path, msgspec.json.encode(config))
         return path

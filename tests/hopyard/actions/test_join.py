@@ -47,11 +47,7 @@ def test_an_address_to_listen_on_is_a_host_and_a_port(text: str) -> None:
         listening(text)
 
 
-def test_nats_is_open_to_others_only_behind_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOPYARD_NATS_TOKEN", raising=False)
+def test_nats_may_be_open_to_others_since_it_knows_who_comes() -> None:
     assert listening("127.0.0.1:4222") == Listen(host="127.0.0.1", port=4222)
     assert listening("[::1]:4222").host == "::1"
-    with pytest.raises(Invalid, match="set HOPYARD_NATS_TOKEN"):
-        listening("0.0.0.0:4222")
-    monkeypatch.setenv("HOPYARD_NATS_TOKEN", "t")
     assert listening("0.0.0.0:4222").host == "0.0.0.0"

@@ -23,6 +23,7 @@ BROKEN: dict[tuple[str, ...], Settings] = {
     ("publish_timeout_real_s", "duplicate_window_real_s"): Settings(duplicate_window_real_s=5.0),
     ("output_file_bytes", "output_node_bytes"): Settings(output_node_bytes=999_999),
     ("nats_password", "nats_user"): Settings(nats_password="secret"),
+    ("nats_certificate", "nats_key"): Settings(nats_key="key.pem"),
     ("web_certificate", "web_key"): Settings(web_certificate="certificate.pem"),
 }
 """by the names of a condition, settings that break it and no other"""

@@ -35,8 +35,12 @@ async def nats_server(folder: Path, *, sync_interval: str = "always") -> AsyncIt
 
 
 @asynccontextmanager
-async def bus_to(server: NatsServer, name: str = "bench") -> AsyncIterator[JetStreamBus]:
-    bus = await JetStreamBus.connect(Settings(nats_url=server.url), name, timeout_s=CONNECT_LIMIT_S)
+async def bus_to(
+    server: NatsServer, name: str = "bench", settings: Settings | None = None
+) -> AsyncIterator[JetStreamBus]:
+    """`settings`: of a server that lets in only whom it knows."""
+    there = settings or Settings(nats_url=server.url)
+    bus = await JetStreamBus.connect(there, name, timeout_s=CONNECT_LIMIT_S)
     try:
         yield bus
     finally:

@@ -1,11 +1,15 @@
 """The connection: opened with patience, kept through restarts of the server, closed once."""
 
 import asyncio
+import re
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 from nats.aio.client import Client, Server
 from nats.errors import Error
@@ -13,15 +17,21 @@ from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 
 from schemas.settings import Settings
 from schemas.subjects import DEAD_PREFIX
+from shared.runtime.bus.accounts import inbox_of
 from shared.runtime.bus.backoff import pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.limits import REASON_CHARS
+from shared.runtime.private import Exposed, read_secret
 
 CONNECT_TIMEOUT_S = 2
 PING_EVERY_S = 5
 """two pings without an answer, and the connection counts as lost"""
 FLUSH_TIMEOUT_S = 1
+REFUSED_AT_MOST = 1_000
+_REFUSED = re.compile(
+    r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
+)
 DEAD_LETTER_HEADER_BYTES = 4_096
 
 
@@ -35,6 +45,9 @@ class Connection:
         self.log = structlog.get_logger().bind(bus=name)
         self.when_lost: set[Callable[[], None]] = set()
         self.when_closed: set[Callable[[], None]] = set()
+        self.credentials = credentials_of(settings)
+        self.refused: set[str] = set()
+        """subjects on which this account may not publish, as far as the server has said"""
         self._servers = _servers(settings.nats_url)
         self._changed = asyncio.Event()
         """set while connected, and once closed"""
@@ -81,6 +94,7 @@ class Connection:
             self._servers,
             name=self.name,
             **self._credentials(),
+            **self._tls(),
             error_cb=self._on_error,
             disconnected_cb=self._on_lost,
             reconnected_cb=self._on_back,
@@ -98,8 +112,20 @@ class Connection:
         self.nats = client
         self.js = client.jetstream(timeout=self.settings.publish_timeout_real_s)
 
-    def _credentials(self) -> dict[str, Any]:
+    def _tls(self) -> dict[str, Any]:
+        """Used where the server asks for it, or the address has the scheme tls."""
         settings = self.settings
+        secured = any(url.startswith(("tls:", "wss:")) for url in self._servers)
+        if not (secured or settings.nats_authority or settings.nats_server_name):
+            return {}
+        context = ssl.create_default_context(cafile=settings.nats_authority or None)
+        return {"tls": context, "tls_hostname": settings.nats_server_name or None}
+
+    def _credentials(self) -> dict[str, Any]:
+        settings, own = self.settings, self.credentials
+        if own is not None:
+            inbox = inbox_of(own.user).encode()
+            return {"user": own.user, "password": own.password, "inbox_prefix": inbox}
         if settings.nats_token:
             return {"token": settings.nats_token}
         if settings.nats_user:
@@ -146,7 +172,19 @@ class Connection:
             await self.nats.publish(f"{DEAD_PREFIX}.{self.name}", data[:room], headers=headers)
 
     async def _on_error(self, error: Exception) -> None:
-        self.log.debug("connection", reason=repr(error))
+        found = _REFUSED.search(str(error))
+        if found is None:
+            self.log.debug("connection", reason=repr(error))
+            return
+        self.counts.subjects_refused += 1
+        self.log.error("NATS refuses a subject", subject=found["subject"], reason=str(error))
+        if found["how"] == "publish" and len(self.refused) < REFUSED_AT_MOST:
+            self.refused.add(found["subject"])
+
+    def check_allowed(self, subject: str) -> None:
+        """Raises PermissionError for one on which the server has refused to publish."""
+        if subject in self.refused:
+            raise PermissionError(f"this account may not publish on {subject}")
 
     async def _on_lost(self) -> None:
         self._changed.clear()
@@ -194,6 +232,26 @@ def unavailable(what: str) -> Iterator[None]:
         raise
     except (Error, OSError) as error:
         raise Unavailable(f"{what}: {error!r}") from error
+
+
+class NatsCredentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file that the setting `nats_credentials` names."""
+
+    user: str
+    password: str
+
+
+def credentials_of(settings: Settings) -> NatsCredentials | None:
+    """None: the settings name no file. Raises PermissionError for one that is not what it should be."""
+    if not settings.nats_credentials:
+        return None
+    try:
+        return msgspec.json.decode(read_secret(Path(settings.nats_credentials)), type=NatsCredentials)
+    except Exposed as error:
+        raise PermissionError(str(error)) from None
+    except (OSError, msgspec.DecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise PermissionError(f"nats_credentials: {settings.nats_credentials}: {reason}") from None
 
 
 def _next_server(servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:

@@ -10,12 +10,14 @@ from nats.js.errors import NotFoundError
 
 from schemas.base import Event
 from schemas.codec import Malformed, decode_fact, encode
-from schemas.subjects import FACTS_STREAM
+from schemas.subjects import FACTS_STREAM, is_subject_of
+from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.jetstream.acks import Ack, Acks
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Raw
+from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.limits import check_size
 
 FETCHED_AT_ONCE = 100
@@ -81,6 +83,7 @@ class JetStreamFacts:
             letters = letters[stored:]
             if not letters:
                 return
+            self._connection.check_allowed(letters[0].subject)
             self._connection.counts.facts_republished += len(letters)
             self._connection.log.warning("facts are published again", count=len(letters))
             await asyncio.sleep(pause)
@@ -123,7 +126,7 @@ class JetStreamFacts:
 
     async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[list[Raw], None]:
         """What one consumer brings. Raises Lost."""
-        consumer = Consumer(self._connection)
+        consumer = self._reader(subjects)
         connection = self._connection
         with (
             connection.notifying(connection.when_lost, consumer.interrupt),
@@ -135,6 +138,13 @@ class JetStreamFacts:
                     yield await consumer.take()
             finally:
                 await consumer.close()
+
+    def _reader(self, subjects: Sequence[str]) -> Consumer | NodeReader:
+        own = self._connection.credentials
+        if own is None or not own.user.startswith(AGENT):
+            return Consumer(self._connection)
+        (node_id,) = {subject.split(".")[2] for subject in subjects}
+        return NodeReader(self._connection, node_id)
 
     async def _records(self, batch: Sequence[Raw]) -> list[Record]:
         records = []
@@ -152,6 +162,10 @@ class JetStreamFacts:
             await self._connection.dead_letter(raw.subject, raw.data, str(error), raw.seq)
             return None
         self._connection.counts.facts_unknown += event is None
+        if event is not None and not is_subject_of(event, raw.subject):
+            reason = f"a fact of {event.subject} does not belong there"
+            await self._connection.dead_letter(raw.subject, raw.data, reason, raw.seq)
+            return None
         return event
 
 

@@ -8,7 +8,9 @@ from nats.errors import Error
 
 from schemas.base import Sample
 from schemas.codec import Malformed, decode_sample, encode
-from schemas.subjects import SAMPLE_PREFIX
+from schemas.ids import NodeId
+from schemas.subjects import sample_subject
+from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.backlog import Backlog
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.limits import check_size
@@ -20,7 +22,7 @@ class JetStreamSamples:
     async def send(self, sample: Sample) -> None:
         data = check_size("the sample", encode(sample), self._connection.nats.max_payload)
         try:
-            await self._connection.nats.publish(_subject(type(sample)), data)
+            await self._connection.nats.publish(sample_subject(type(sample), self._node_of(sample)), data)
         except Error:
             self._connection.counts.samples_lost += 1
         else:
@@ -35,7 +37,7 @@ class JetStreamSamples:
 
         await connection.up()
         with unavailable("listen"):
-            subscriptions = [await connection.nats.subscribe(_subject(kind), cb=hear) for kind in kinds]
+            subscriptions = [await connection.nats.subscribe(sample_subject(kind), cb=hear) for kind in kinds]
         try:
             with connection.notifying(connection.when_closed, backlog.end):
                 while True:
@@ -47,15 +49,21 @@ class JetStreamSamples:
                 for subscription in subscriptions:
                     await subscription.unsubscribe()
 
+    def _node_of(self, sample: Sample) -> NodeId:
+        """Of the agent that this is, where it has an account of its own: there alone it may send."""
+        own = self._connection.credentials
+        _, is_agent, node_id = own.user.partition(f"{AGENT}-") if own else ("", "", "")
+        return NodeId(node_id) if is_agent else sample.node_id
+
     async def _sample(self, msg: Msg) -> Sample | None:
         try:
             sample = decode_sample(msg.data)
         except Malformed as error:
             await self._connection.dead_letter(msg.subject, msg.data, str(error))
             return None
+        if msg.subject not in {sample_subject(type(sample), node_id) for node_id in sample.senders()}:
+            reason = f"a sample of {', '.join(sample.senders())} does not belong there"
+            await self._connection.dead_letter(msg.subject, msg.data, reason)
+            return None
         self._connection.counts.samples_received += 1
         return sample
-
-
-def _subject(kind: type[Sample]) -> str:
-    return f"{SAMPLE_PREFIX}.{kind.__struct_config__.tag}"

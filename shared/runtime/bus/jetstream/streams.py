@@ -18,6 +18,7 @@ from schemas.subjects import (
     SNAPSHOT_BUCKET,
     STATE_BUCKET,
 )
+from shared.runtime.bus.accounts import ENSURER
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
@@ -34,13 +35,30 @@ DEAD_MAX_BYTES = 64 * 1024 * 1024
 
 
 async def ensure(connection: Connection, timeout_s: float | None) -> None:
-    """Create or update all streams. Harmless when ten processes do it at once. Raises Unavailable."""
+    """Create or update all streams. Harmless when ten processes do it at once. Raises Unavailable.
+
+    An account that may not waits until they are there.
+    """
+    may = connection.credentials is None or connection.credentials.user == ENSURER
     try:
         async with asyncio.timeout(timeout_s):
             for config in configs(connection.settings):
-                await _ensure(connection, config)
+                await (_ensure if may else _await)(connection, config)
     except TimeoutError:
         raise Unavailable(f"JetStream is not ready within {timeout_s} s") from None
+
+
+async def _await(connection: Connection, config: StreamConfig) -> None:
+    assert config.name is not None
+    for pause in pauses():
+        try:
+            await connection.js.stream_info(config.name)
+        except (Error, OSError) as error:
+            connection.log.debug("waiting for a stream", stream=config.name, reason=str(error))
+        else:
+            return
+        await asyncio.sleep(pause)
+        await connection.up()
 
 
 async def _ensure(connection: Connection, config: StreamConfig) -> None:

@@ -42,7 +42,7 @@ async def test_a_slow_listener_loses_the_oldest_and_counts_them(net: Net) -> Non
 async def test_a_malformed_sample_goes_to_the_dead_letters(live: JetStreamNet) -> None:
     bus = await live.client()
     heard = await _listening(bus, Heartbeat)
-    await live.store(f"{SAMPLE_PREFIX}.heartbeat", b"\x01")
+    await live.store(f"{SAMPLE_PREFIX}.heartbeat.n-1", b"\x01")
     await bus.send(heartbeat())
     assert await asyncio.wait_for(heard, 2.0) == heartbeat()
     assert bus.counts.malformed == 1

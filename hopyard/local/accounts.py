@@ -1,0 +1,100 @@
+"""The accounts of a stack at its NATS: one a service, one a node, each in a file of its own.
+
+A file is what the setting `nats_credentials` names; the folder of all of them says who may come in.
+"""
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from hopyard.failures import Invalid
+from hopyard.local.credentials import NATS, account_of, folder_of
+from schemas.ids import NodeId
+from schemas.jobs import Name
+from services.table import OF_CLUSTER, OF_NODE
+from shared.runtime import private
+from shared.runtime.bus import accounts
+from shared.runtime.bus.accounts import AGENT, AGENTS, OPERATOR, Permissions
+from shared.runtime.process.nats_server import NatsAccount
+
+OF_STACK = (*(entry.name for entry in OF_CLUSTER), OPERATOR)
+_OF_AGENTS = OF_NODE[0].publishes
+
+
+class AccountFile(msgspec.Struct, frozen=True):
+    user: str
+    password: str
+
+
+def agent_of(node_id: str) -> str:
+    return f"{AGENT}-{node_id}"
+
+
+def ensure_accounts(data: Path, nodes: Sequence[NodeId] = ()) -> None:
+    """Those of the stack itself, and of nodes that are known beforehand."""
+    for user in (*OF_STACK, *map(agent_of, nodes)):
+        ensure_account(data, user)
+
+
+def admitted(data: Path, node_id: str) -> Path:
+    """The file by which the agent of a node comes in, made where there is none. Raises Invalid."""
+    try:
+        name = msgspec.convert(node_id, Name)
+    except msgspec.ValidationError:
+        raise Invalid(f"{node_id} names no node: lower-case letters, digits and dashes do") from None
+    return ensure_account(data, agent_of(name))
+
+
+def admitted_any(data: Path) -> Path:
+    """The file that agents share whose nodes are not known beforehand."""
+    return ensure_account(data, AGENTS)
+
+
+def ensure_account(data: Path, user: str) -> Path:
+    file = account_of(data, user)
+    for folder in (folder_of(data), file.parent):
+        private.make_folder(folder)
+    if not file.exists():
+        made = AccountFile(user=user, password=secrets.token_urlsafe(32))
+        private.write(file, msgspec.json.encode(made) + b"\n")
+    return file
+
+
+def expel(data: Path, node_id: str) -> bool:
+    """Let the agent of a node in no more; false: it was not let in."""
+    file = account_of(data, agent_of(node_id))
+    there = file.exists()
+    file.unlink(missing_ok=True)
+    return there
+
+
+def accounts_in(data: Path) -> list[NatsAccount]:
+    """Of everybody who has a file. Raises Invalid for one that cannot be read."""
+    files = sorted((folder_of(data) / NATS).glob("*.json"))
+    return [_account(file) for file in files]
+
+
+def stamp_of(data: Path) -> int:
+    """Another one whenever somebody was admitted or expelled."""
+    return (folder_of(data) / NATS).stat().st_mtime_ns
+
+
+def _account(file: Path) -> NatsAccount:
+    try:
+        found = msgspec.json.decode(private.read_secret(file), type=AccountFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise Invalid(f"{file}: {error}") from None
+    return NatsAccount(user=found.user, password=found.password, permissions=permissions_of(found.user))
+
+
+def permissions_of(user: str) -> Permissions:
+    own = {entry.name: entry.publishes for entry in OF_CLUSTER}
+    if user in own:
+        return accounts.of_service(user, own[user])
+    if user == OPERATOR:
+        return accounts.of_operator()
+    if user == AGENTS:
+        return accounts.of_any_node(_OF_AGENTS, tuple(own))
+    return accounts.of_node(user.removeprefix(f"{AGENT}-"), _OF_AGENTS)

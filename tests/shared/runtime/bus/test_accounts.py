@@ -1,0 +1,383 @@
+"""The doors of NATS, tried by those who have no business there, at a real server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import nats
+import pytest
+import structlog
+from nats.aio.client import Client
+
+from hopyard.failures import Invalid
+from hopyard.local.accounts import (
+    OF_STACK,
+    accounts_in,
+    admitted,
+    admitted_any,
+    ensure_accounts,
+    expel,
+    permissions_of,
+    stamp_of,
+)
+from hopyard.local.credentials import account_of, folder_of
+from schemas.base import Event
+from schemas.codec import encode
+from schemas.events import FACTS, NodeJoined, StopOrdered
+from schemas.ids import NodeId
+from schemas.samples import Heartbeat
+from schemas.settings import Settings
+from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, subjects_of
+from services.table import TABLE
+from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
+from shared.runtime.bus.contract import Record
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.process.nats_server import NatsServer
+from tests.fact_builders import joined, lost, plan, stop_ordered
+
+NODES = (NodeId("n-1"), NodeId("n-2"))
+ROGUE = "agent-n-1"
+OWN = {entry.name: entry.publishes for entry in TABLE}
+STREAMS = (FACTS_STREAM, f"KV_{STATE_BUCKET}", f"OBJ_{SNAPSHOT_BUCKET}")
+API = "$JS.API.STREAM"
+
+
+class Guarded:
+    """A server with the accounts of a stack, and its streams."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        ensure_accounts(data, NODES)
+        self.server = NatsServer(data / "nats", accounts=lambda: accounts_in(data))
+
+    def settings(self, user: str) -> Settings:
+        return Settings(nats_url=self.server.url, nats_credentials=str(account_of(self.data, user)))
+
+    @contextlib.asynccontextmanager
+    async def bus(self, user: str) -> AsyncIterator[JetStreamBus]:
+        name = "agent" if user.startswith("agent") else user
+        bus = await JetStreamBus.connect(self.settings(user), name, timeout_s=10.0)
+        try:
+            yield bus
+        finally:
+            await bus.close()
+
+    @contextlib.asynccontextmanager
+    async def raw(self, user: str) -> AsyncIterator["Raw"]:
+        own = msgspec.json.decode(account_of(self.data, user).read_bytes(), type=dict[str, str])
+        refused: list[str] = []
+
+        async def note(error: Exception) -> None:
+            refused.append(str(error).partition('"')[2].rstrip('"'))  # in small letters
+
+        client = await nats.connect(
+            self.server.url,
+            user=own["user"],
+            password=own["password"],
+            inbox_prefix=inbox_of(user).encode(),
+            error_cb=note,
+            allow_reconnect=False,
+        )
+        try:
+            yield Raw(client, refused)
+        finally:
+            await client.close()
+
+
+class Raw:
+    """A client that stops at nothing."""
+
+    def __init__(self, client: Client, refused: list[str]) -> None:
+        self.client = client
+        self._refused = refused
+
+    async def refused(self, subjects: Iterable[str], data: bytes = b"") -> set[str]:
+        """Which of them it may not publish on; a server says so in the order of the messages."""
+        for subject in subjects:
+            await self.client.publish(subject, data)
+        return await self._said()
+
+    async def unheard(self, subjects: Iterable[str]) -> set[str]:
+        for subject in subjects:
+            await self.client.subscribe(subject)
+        return await self._said()
+
+    async def _said(self) -> set[str]:
+        await self.client.flush()  # its ping overtakes what is queued
+        await self.client.flush()
+        found, self._refused[:] = set(self._refused), []
+        return found
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
+    stack = Guarded(tmp_path)
+    admitted_any(tmp_path)
+    await stack.server.start()
+    try:
+        async with stack.bus("admission"):
+            yield stack
+    finally:
+        await stack.server.stop()
+
+
+def subject_of(kind: type[Event], entity: str) -> str:
+    (subject,) = subjects_of([kind], entity)
+    return subject
+
+
+async def test_a_service_tells_its_own_facts_and_no_others(guarded: Guarded) -> None:
+    everything = {subject_of(kind, "x-1") for kind in FACTS.values()}
+    for entry in TABLE:
+        if not entry.on_every_node:
+            async with guarded.raw(entry.name) as client:
+                own = {subject_of(kind, "x-1") for kind in entry.publishes}
+                assert await client.refused(everything) == everything - own, entry.name
+
+
+async def test_an_agent_tells_the_facts_of_its_node_and_no_others(guarded: Guarded) -> None:
+    everything = {subject_of(kind, node) for kind in FACTS.values() for node in (*NODES, "n-3")}
+    own = {subject_of(kind, "n-1") for kind in OWN["agent"]}
+    async with guarded.raw(ROGUE) as client:
+        assert await client.refused(everything) == everything - own
+    async with guarded.raw(AGENTS) as client:
+        agents = {subject_of(kind, node) for kind in OWN["agent"] for node in (*NODES, "n-3")}
+        assert await client.refused(everything) == everything - agents
+
+
+async def test_commands_tell_no_fact(guarded: Guarded) -> None:
+    everything = {subject_of(kind, "x-1") for kind in FACTS.values()}
+    async with guarded.raw(OPERATOR) as client:
+        assert await client.refused(everything) == everything
+
+
+SERVICES_OWN = (
+    *(
+        f"$KV.{STATE_BUCKET}.{kind}/{name}"
+        for kind in ("cursor", "service")
+        for name in OWN
+        if name != "agent"
+    ),
+    *(f"$KV.{STATE_BUCKET}.{key}" for key in ("lease/planner", "planner/policy", "settings")),
+    *(f"{API}.{what}.{name}" for what in ("DELETE", "UPDATE", "PURGE") for name in STREAMS),
+    *(f"{API}.{what}.{FACTS_STREAM}" for what in ("CREATE", "MSG.DELETE")),
+    *(f"$JS.API.CONSUMER.CREATE.{name}" for name in STREAMS),  # it could have the server send to any subject
+    *(f"$JS.API.CONSUMER.CREATE.{name}.x.hopyard.node.n-1.joined" for name in STREAMS),
+    f"$JS.API.CONSUMER.DURABLE.CREATE.{FACTS_STREAM}.x",
+    f"{API}.CREATE.another",
+    f"$O.{SNAPSHOT_BUCKET}.C.x",
+    f"$O.{SNAPSHOT_BUCKET}.M.x",
+    "hopyard.ask.estimator",
+    "hopyard.ask.planner",
+    "hopyard-dead.planner",
+    "_INBOX.planner.x",
+    "$SYS.REQ.SERVER.PING",
+)
+
+
+@pytest.mark.parametrize("user", [ROGUE, AGENTS])
+async def test_an_agent_writes_nothing_of_the_services(guarded: Guarded, user: str) -> None:
+    async with guarded.raw(user) as client:
+        assert await client.refused(SERVICES_OWN) == {each.lower() for each in SERVICES_OWN}
+
+
+async def test_an_agent_writes_nothing_of_another_node(guarded: Guarded) -> None:
+    others = {
+        *(f"$KV.{STATE_BUCKET}.{key}" for key in ("cursor/agent-n-2", "claim/n-2", "snapshot/agent-n-2")),
+        *(f"hopyard-sample.{kind}.n-2" for kind in ("heartbeat", "throughput")),
+    }
+    async with guarded.raw(ROGUE) as client:
+        assert await client.refused(others) == {each.lower() for each in others}
+        assert await client.refused(each.replace("n-2", "n-1") for each in others) == set()
+
+
+async def test_nobody_hears_what_is_said_to_another(guarded: Guarded) -> None:
+    for user in (*OF_STACK, ROGUE, AGENTS):
+        others = {f"{inbox_of(other)}.>" for other in (*OF_STACK, "agent-n-2") if other != user} | {
+            "_INBOX.>",
+            ">",
+        }
+        async with guarded.raw(user) as client:
+            assert await client.unheard(others) == {each.lower() for each in others}, user
+
+
+async def test_a_service_changes_no_stream_but_admission(guarded: Guarded) -> None:
+    changes = {
+        f"{API}.{what}.{FACTS_STREAM}" for what in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE")
+    }
+    for user in (*OF_STACK, ROGUE, AGENTS):
+        async with guarded.raw(user) as client:
+            left = (
+                {f"{API}.CREATE.{FACTS_STREAM}", f"{API}.UPDATE.{FACTS_STREAM}"}
+                if user == "admission"
+                else set()
+            )
+            assert await client.refused(changes) == {each.lower() for each in changes - left}, user
+
+
+async def test_what_is_refused_is_counted_logged_and_ends_whoever_tried(guarded: Guarded) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with guarded.bus("placer") as bus:
+            with pytest.raises(PermissionError, match=r"may not publish on hopyard\.plan\."):
+                await bus.publish([plan()])
+            assert bus.counts.subjects_refused == 1
+            assert await bus.last_seq() == 0
+    assert [log["subject"] for log in logs if log["event"] == "NATS refuses a subject"] == [plan().subject]
+    assert "Publish Violation" in (guarded.data / "nats" / "nats-server.log").read_text()
+
+
+async def test_a_fact_on_the_subject_of_another_is_nobodys(guarded: Guarded) -> None:
+    """An agent that may publish of its node alone puts a plan there."""
+    async with guarded.raw(ROGUE) as client, guarded.bus("placer") as bus:
+        subject = subject_of(OWN["agent"][0], "n-1")
+        for fact in (plan(), lost("n-2"), joined("n-2")):
+            await client.client.publish(subject, encode(fact))
+        await client.client.publish(subject, encode(joined("n-1")))
+        async with asyncio.timeout(10.0):
+            (record,) = await anext(bus.read(0, [subject_of(kind, "*") for kind in OWN["agent"]]))
+        assert isinstance(record, Record)
+        assert record.event == joined("n-1")
+        assert bus.counts.malformed == 3
+
+
+async def test_the_heartbeat_of_a_node_comes_from_its_agent_alone(guarded: Guarded) -> None:
+    true = Heartbeat(at=1.0, node_id=NODES[0], life="a", workers=())
+    lie = Heartbeat(at=1.0, node_id=NODES[1], life="b", workers=())
+    async with guarded.bus("monitor") as monitor, guarded.bus(ROGUE) as rogue:
+        heard = asyncio.ensure_future(anext(monitor.listen([Heartbeat])))
+        async with asyncio.timeout(10.0):
+            while not heard.done():
+                await rogue.send(lie)
+                await rogue.send(true)
+                await asyncio.sleep(0.05)
+        assert heard.result() == true
+        assert monitor.counts.malformed >= 1
+
+
+async def test_all_that_an_agent_does_it_may(guarded: Guarded) -> None:
+    name = ROGUE
+    async with guarded.bus(ROGUE) as bus:
+        await bus.publish([joined("n-1")])
+        assert [record.event for record in await anext(bus.read(0, subjects_of(OWN["agent"], "n-1")))] == [
+            joined("n-1")
+        ]
+        await bus.put(f"cursor/{name}", b"1")
+        revision = await bus.put("claim/n-1", b"me", expected=0, ttl_s=5.0)
+        assert await bus.get("claim/n-1") == (b"me", revision)
+        await bus.save(name, b"state")
+        assert await bus.load(name) == b"state"
+        await bus.save(name, bytes(2_000_000))
+        assert await bus.load(name) == b"state", "one too large is left out"
+        assert bus.counts.subjects_refused == 0
+
+
+async def test_an_agent_reads_what_is_about_its_node_in_order_and_as_it_comes(guarded: Guarded) -> None:
+    ordered = [stop_ordered(f"job-{number}", place=f"pl-{number}", node_id="n-1") for number in range(250)]
+    others = [stop_ordered("job", place=f"pl-{number}", node_id="n-2") for number in range(10)]
+    subjects = subjects_of([StopOrdered, NodeJoined], "n-1")
+    async with guarded.bus(ROGUE) as bus, guarded.bus("placer") as placer:
+        await placer.publish([*ordered[:120], *others, *ordered[120:150]])
+        reading = bus.read(20, subjects)
+        found: list[Record] = []
+        publishing = None
+        async with asyncio.timeout(30.0):
+            async for batch in reading:
+                found += batch
+                if publishing is None and len(found) == 130:
+                    publishing = asyncio.create_task(placer.publish(ordered[150:]))
+                if len(found) == 230:
+                    break
+        assert [record.event for record in found] == ordered[20:]
+        assert [record.seq for record in found] == sorted({record.seq for record in found})
+        assert publishing is not None
+        await publishing
+
+
+async def test_an_agent_reads_on_after_the_server_was_away(guarded: Guarded) -> None:
+    async with guarded.bus(ROGUE) as bus, guarded.bus("placer") as placer:
+        reading = bus.read(0, subjects_of([StopOrdered], "n-1"))
+        await placer.publish([stop_ordered("one", place="pl-1", node_id="n-1")])
+        async with asyncio.timeout(60.0):
+            (first,) = await anext(reading)
+            guarded.server.kill()
+            await guarded.server.start()
+            await placer.publish([stop_ordered("two", place="pl-2", node_id="n-1")])
+            (second,) = await anext(reading)
+        assert second.seq == first.seq + 1
+
+
+async def test_all_that_a_service_does_it_may(guarded: Guarded) -> None:
+    async with guarded.bus("planner") as bus:
+        await bus.publish([plan()])
+        await bus.save("planner", bytes(2_000_000))
+        await bus.save("planner", bytes(1_500_000))
+        assert await bus.load("planner") == bytes(1_500_000)
+        await bus.put("lease/planner", b"me", expected=0, ttl_s=5.0)
+        await bus.delete("lease/planner")
+        assert await bus.get("lease/planner") is None
+        assert bus.counts.subjects_refused == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"nats_token": "t"}, {"nats_user": "planner", "nats_password": "x"}, {"nats_user": "planner"}],
+)
+async def test_nobody_comes_in_without_credentials(guarded: Guarded, wrong: dict[str, Any]) -> None:
+    with pytest.raises(PermissionError, match="refuses these credentials"):
+        await JetStreamBus.connect(Settings(nats_url=guarded.server.url, **wrong), "planner", 10.0)
+
+
+async def test_credentials_that_others_can_read_are_not_shown(guarded: Guarded) -> None:
+    account_of(guarded.data, "planner").chmod(0o644)
+    with pytest.raises(PermissionError, match="chmod 600"):
+        await JetStreamBus.connect(guarded.settings("planner"), "planner", 10.0)
+
+
+async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Guarded) -> None:
+    before = stamp_of(guarded.data)
+    admitted(guarded.data, "n-9")
+    assert stamp_of(guarded.data) != before
+    with pytest.raises(PermissionError):
+        await JetStreamBus.connect(guarded.settings("agent-n-9"), "agent", 10.0)
+    guarded.server.take_accounts()
+    settings = guarded.settings("agent-n-9")
+    bus = await let_in(settings)
+    assert expel(guarded.data, "n-9")
+    assert not expel(guarded.data, "n-9")
+    guarded.server.take_accounts()
+    async with asyncio.timeout(10.0):
+        while bus.connected():
+            await asyncio.sleep(0.05)
+    await bus.close()
+
+
+async def let_in(settings: Settings) -> JetStreamBus:
+    """Once the server has looked at its accounts again."""
+    async with asyncio.timeout(10.0):
+        while True:
+            with contextlib.suppress(PermissionError):
+                return await JetStreamBus.connect(settings, "agent", 10.0)
+            await asyncio.sleep(0.05)
+
+
+def test_an_account_has_the_same_credentials_for_as_long_as_it_is_there(tmp_path: Path) -> None:
+    first = admitted(tmp_path, "n-1").read_bytes()
+    assert admitted(tmp_path, "n-1").read_bytes() == first
+    assert first != admitted(tmp_path, "n-2").read_bytes()
+    expel(tmp_path, "n-1")
+    assert admitted(tmp_path, "n-1").read_bytes() != first
+
+
+@pytest.mark.parametrize("name", ["../planner", "a.b", "*", ">", "", "N", "a b"])
+def test_what_is_no_name_is_admitted_as_no_node(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Invalid, match="names no node"):
+        admitted(tmp_path, name)
+    assert not folder_of(tmp_path).exists()
+
+
+def test_an_agent_named_like_a_service_is_one_agent_all_the_same() -> None:
+    assert permissions_of("agent-planner").publish != permissions_of("planner").publish
+    assert not any(".plan." in subject for subject in permissions_of("agent-planner").publish)
