@@ -36,7 +36,7 @@ def test_a_storm_costs_time_and_nothing_else_under_another_policy(seed: int, eng
     assert_ended_well(stormy(seed, "fifo", engine))
 
 
-MIXING = ("hadar", "hadar-delay", "hadar-literal")
+MIXING = ("hadar", "hadar-delay", "hadar-literal", "jps", "has-weighted", "optimus-lb", "exhaustive")
 """policies whose gangs may take GPUs of several types"""
 
 

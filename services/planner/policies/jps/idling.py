@@ -1,6 +1,7 @@
 """Beyond the paper: a job may be faster without some of its GPUs, since all exchange gradients. Pure."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from schemas.ids import NodeId
@@ -11,22 +12,36 @@ from services.planner.policies.jps.speeds import GangSpeeds
 def without_slow_nodes(
     speeds: GangSpeeds, job: int, place: Configuration, demand: Sequence[int]
 ) -> Gang | None:
-    """The fastest gang on the first so many nodes, those with most samples/s first; None: all are better.
+    """The fastest gang on one of its nodes or on some of them; None: all are better.
 
-    By the law of communication alone, for nothing is estimated yet.
+    Of some, those with most samples/s. By the law of communication alone, for nothing is estimated yet.
     """
-    rates = speeds.rates[job]
-    order = sorted(place, key=lambda node: (-place[node] * rates[node], node))
-    having = list(accumulate(place[node] for node in order[:-1]))
-    gpus = {max((count for count in demand if count <= own), default=0) for own in having} - {0}
-    if not gpus:
+    offers = list(_offers(speeds, job, place, demand))
+    if not offers:
         return None
-    fewer = min(
-        (_first(place, order, count) for count in sorted(gpus)), key=lambda one: _about_s(speeds, job, one)
-    )
+    fewer = min(offers, key=lambda one: _about_s(speeds, job, one))
     found, all_of_it = speeds.gang(job, fewer), speeds.gang(job, place)
     better = speeds.completion_s(job, found, {}) < speeds.completion_s(job, all_of_it, {})
     return found if better else None
+
+
+def _offers(
+    speeds: GangSpeeds, job: int, place: Configuration, demand: Sequence[int]
+) -> Iterator[Configuration]:
+    rates = speeds.rates[job]
+    order = sorted(place, key=lambda node: (-place[node] * rates[node], node))
+    having = accumulate(place[node] for node in order[:-1])
+    for gpus in sorted({_most(demand, own) for own in having} - {0}):
+        yield _first(place, order, gpus)
+    for node in order[1:]:
+        if gpus := _most(demand, place[node]):
+            yield {node: gpus}
+
+
+def _most(demand: Sequence[int], gpus: int) -> int:
+    """The largest count of a demand that so many GPUs are enough for; 0: none."""
+    at = bisect_right(demand, gpus)
+    return demand[at - 1] if at else 0
 
 
 def _first(place: Configuration, order: Sequence[NodeId], gpus: int) -> Configuration:

@@ -1,6 +1,6 @@
 """Jobs and clusters of the paper's examples, and what a policy makes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -56,24 +56,24 @@ def trains(
     )
 
 
-def printed(each: int = NODE_GPUS, *, names: Sequence[str] = tuple(RECONSTRUCTED), **more: int) -> View:
+def printed(each: int = NODE_GPUS, **more: int) -> View:
     """Table III on so many GPUs of each type, 5 a node; `more`: of a type, others."""
     nodes = [
-        unlike(f"{gpu_type}-{number}", NODE_GPUS, gpu_type)
-        for gpu_type in ("v100", "p100", "t4")
-        for number in range(-(-more.get(gpu_type, each) // NODE_GPUS))
+        unlike(f"{gpu_type}-{first:03d}", min(NODE_GPUS, gpus - first), gpu_type)
+        for gpu_type, gpus in ({"v100": each, "p100": each, "t4": each} | more).items()
+        for first in range(0, gpus, NODE_GPUS)
     ]
     jobs = [
         trains(
             name,
             RECONSTRUCTED[name],
             float(EPOCH[name] * EPOCHS[name]),
-            gpus=45,
+            gpus=300,
             gradient_bytes=GRADIENTS[name] * MEGA,
             epoch_samples=float(EPOCH[name]),
             submitted_at=0.0,
         )
-        for name in names
+        for name in RECONSTRUCTED
     ]
     return view(jobs, sorted(nodes, key=lambda one: one.node_id))
 
