@@ -1,12 +1,7 @@
 """Jobs as Hadar sees them, and what their completion is worth. Pure.
 
 P1 maximises Σ_j U_j(f_j − a_j), where U_j never rises with the job completion time d = f_j − a_j. All
-three utilities here have the form U(d) = worth / d:
-
-    raw         worth = the job's samples: the paper's effective throughput
-    normalised  worth = the job's time alone, samples / (W · mean speed over the GPUs that it can use):
-                samples/s of unlike models do not compare
-    inverse     worth = 1
+utilities here have the form U(d) = worth / d (see `kit.completion`).
 
 With the stake `total` a job's value is V(d) = U(d). With `delay` it is what one slot of waiting costs,
 V(d) = U(d) − U(d + L): a job that is not chosen is only put off.
@@ -19,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from schemas.ids import JobId
-from services.planner.policies.kit.completion import Utility
+from services.planner.policies.kit.completion import SHORTEST_S
 
 Stake = Literal["total", "delay"]
 GpusByNode = tuple[tuple[int, int], ...]
@@ -29,8 +24,6 @@ Paces = tuple[tuple[float, ...], ...]
 
 ROUNDING = 1e-9
 """of a slot, that dividing floats may add"""
-SHORTEST_S = 1e-3
-"""a job that has nothing left completes in no less"""
 
 
 class HadarJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,17 +49,6 @@ class HadarJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def known_paces(self) -> list[float]:
         return [pace for row in self.paces for pace in row if pace > 0]
-
-
-def worth(rule: Utility, samples: float, gpus: int, mean_speed: float) -> float:
-    """U(d) · d. `mean_speed`: samples/s of one GPU, over those of the cluster that the job can use."""
-    match rule:
-        case "raw":
-            return samples
-        case "inverse":
-            return 1.0
-        case "normalised":
-            return samples / (gpus * mean_speed)
 
 
 def delay_at_stake(stake: Stake, round_s: float) -> float:

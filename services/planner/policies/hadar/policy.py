@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
+import numpy as np
 
 from schemas.ids import JobId
 from schemas.placement import Gang
@@ -27,13 +28,14 @@ from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.options import variant
 from services.planner.policies.contract.view import Present, View, ViewJob
 from services.planner.policies.hadar.bounds import Knapsack
-from services.planner.policies.hadar.jobs import HadarJob, Paces, delay_at_stake, mean_speed, worth
+from services.planner.policies.hadar.jobs import HadarJob, Paces, delay_at_stake, mean_speed
 from services.planner.policies.hadar.offers import Finder, PricedPlace, Terms
 from services.planner.policies.hadar.options import HadarOptions
 from services.planner.policies.hadar.paces import Asked, Asker, asked
 from services.planner.policies.hadar.prices import dual_prices
 from services.planner.policies.hadar.program import Branch, Chosen, Width, by_payoff, chosen
 from services.planner.policies.hadar.room import FreeGpus, Levels, Sitters
+from services.planner.policies.kit.completion import scales
 from services.planner.policies.kit.known_jobs import held
 from services.planner.policies.kit.rigid import rigid
 from services.planner.solver.budget import Budget
@@ -148,14 +150,15 @@ class Hadar:
         speeds = [max(row, default=0.0) for row in paces]
         if not any(speeds):
             return None
-        alone = mean_speed(speeds, levels.gpus)
+        alone = asker.gpus * mean_speed(speeds, levels.gpus)
+        [worth] = scales(self._options.utility, np.array([job.samples]), np.array([alone])).tolist()
         return HadarJob(
             job_id=job.job_id,
             submitted_at=job.submitted_at,
             gpus=asker.gpus,
             elapsed_s=max(view.at - job.submitted_at, 0.0),
             left=max(job.samples - job.samples_done, 0.0),
-            worth=job.priority * worth(self._options.utility, job.samples, asker.gpus, alone),
+            worth=job.priority * worth,
             paces=paces,
             present=asker.present,
         )
