@@ -24,7 +24,7 @@ from services.planner.policies.hadar.offers import Finder, PricedPlace
 from services.planner.policies.hadar.room import NOBODY, FreeGpus, Levels, Sitters
 from services.planner.solver.budget import Budget
 
-OFFER_S = 4e-6
+OFFER_S = 6e-6
 """what one place takes to look at, as measured on a common server: the modelled seconds"""
 SLACK = 1e-12
 """relative; what adding floats in another order may change"""

@@ -71,7 +71,7 @@ def test_a_decision_is_of_plain_kinds_alone(policy: str, seen: View) -> None:
     assert repr(plain) == repr(decision)
 
 
-QUEUES = ("hops", "gavel", "las", "sjf", "srtf", "srsf", "tiresias")
+QUEUES = ("hops", "gavel", "hadar", "las", "sjf", "srtf", "srsf", "tiresias")
 
 
 @pytest.mark.parametrize("policy", QUEUES)
