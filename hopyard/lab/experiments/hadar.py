@@ -23,7 +23,7 @@ from shared.domain.policy_names import parted, written
 
 SCENARIO = "hadar-60"
 POLICIES = ("hadar", "hadar-delay", "hadar-literal", "gavel", "gavel-makespan", "tiresias", "yarn-cs")
-GROUP = "480 jobs on 60 GPUs"
+GROUP = "as in section IV"
 HOUR_S = 3600.0
 
 PRESETS: Mapping[str, Mapping[str, object]] = {"tiresias": {"thresholds": "3250"}}
@@ -190,7 +190,8 @@ def _queue_ends_h(one: Simulated) -> float:
 
 
 def _busy_while_queued(one: Simulated) -> float | None:
-    busy = [point.busy_gpus for point in one.curve if one.began_at <= point.at <= _queue_ends_at(one)]
+    first, last = one.began_at, _queue_ends_at(one)
+    busy = [point.busy_gpus for point in one.curve if first <= point.at <= last]
     return 100 * math.fsum(busy) / len(busy) / len(one.gpu_types) if busy else None
 
 
