@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from loadgen.disturbance import Disturb
+from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
-from loadgen.stack import EMULATED, ENDINGS, LONGEST_S, RETRY_S, Runners, makers
+from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, Runners, makers
 from schemas.cluster import Node
-from schemas.events import JobEvent, JobPreempted, JobStarted
-from schemas.ids import JobId
 from schemas.scenarios import Arrival
 from schemas.settings import Settings
 from schemas.views import Submitted
@@ -22,10 +21,6 @@ from shared.runtime.conductor.log import Sink
 
 def ignored(_: Record) -> None:
     """A sink that takes no notice."""
-
-
-STUCK_S = 24 * 3600.0
-"""of cluster time without any job running, or anything happening to one: then a run is over"""
 
 
 YOUNG_OBJECTS = 100_000
@@ -105,13 +100,7 @@ class _Story:
     def __init__(self, stage: Conductor) -> None:
         self._stage = stage
         self._submitted = False
-        self._open: set[JobId] = set()
-        """accepted and not ended"""
-        self._early: set[JobId] = set()
-        """ended before admission's answer was heard"""
-        self._running: set[JobId] = set()
-        self._last_s = 0.0
-        """when something last happened to a job"""
+        self._jobs = OpenJobs()
 
     async def tell(self, arrivals: Sequence[Arrival]) -> None:
         await replay(arrivals, self._submit, self._stage.clock)
@@ -120,27 +109,10 @@ class _Story:
     def over(self) -> bool:
         if self._stage.now > LONGEST_S:
             raise TimeoutError(f"not over after {LONGEST_S:g} s")
-        return self._submitted and (not self._open or self._stuck)
-
-    @property
-    def _stuck(self) -> bool:
-        """Jobs wait that the policy never places."""
-        return not self._running and self._stage.now - self._last_s > STUCK_S
+        return self._submitted and self._jobs.over
 
     def hear(self, record: Record) -> None:
-        fact = record.event
-        if not isinstance(fact, JobEvent):
-            return
-        self._last_s = max(self._last_s, fact.at)
-        if isinstance(fact, JobStarted):
-            self._running.add(fact.job_id)
-        elif isinstance(fact, JobPreempted) or type(fact) in ENDINGS:
-            self._running.discard(fact.job_id)
-        if type(fact) in ENDINGS:
-            if fact.job_id in self._open:
-                self._open.discard(fact.job_id)
-            else:
-                self._early.add(fact.job_id)
+        self._jobs.hear(record.event)
 
     async def _submit(self, arrival: Arrival) -> None:
         key = f"{arrival.at_s}/{arrival.job.name}"
@@ -151,5 +123,5 @@ class _Story:
                 await self._stage.clock.sleep(RETRY_S)
             else:
                 break
-        if isinstance(answer, Submitted) and answer.job_id not in self._early:
-            self._open.add(answer.job_id)
+        if isinstance(answer, Submitted):
+            self._jobs.accept(answer.job_id)

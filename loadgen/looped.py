@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from loadgen.disturbance import Disturb
+from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
-from loadgen.stack import EMULATED, ENDINGS, LONGEST_S, RETRY_S, MemoryStack, Runners
+from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, MemoryStack, Runners
 from schemas.cluster import Node
-from schemas.events import JobEvent
-from schemas.ids import JobId
 from schemas.scenarios import Arrival
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
@@ -65,24 +64,22 @@ async def _run(
 
 
 async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]) -> list[Record]:
-    accepted: set[JobId] = set()
-    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, accepted), LoopClock()))
+    jobs = OpenJobs()
+    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, jobs), LoopClock()))
     records: dict[str, Record] = {}
-    ended: set[JobId] = set()
     seq, stored = 0, bus.read(0, FACT_SUBJECTS)
-    while not (submitting.done() and accepted <= ended) or seq < await bus.last_seq():
+    while not (submitting.done() and jobs.over) or seq < await bus.last_seq():
         for record in await anext(stored):
             seq = record.seq
             records.setdefault(record.event.event_id, record)
-            if isinstance(record.event, JobEvent) and type(record.event) in ENDINGS:
-                ended.add(record.event.job_id)
-        if submitting.done() and accepted <= ended:
+            jobs.hear(record.event)
+        if submitting.done() and jobs.over:
             await virtual.turn(virtual.LAST)
     submitting.result()
     return list(records.values())
 
 
-def _submitter(stack: MemoryStack, accepted: set[JobId]) -> Callable[[Arrival], Awaitable[None]]:
+def _submitter(stack: MemoryStack, jobs: OpenJobs) -> Callable[[Arrival], Awaitable[None]]:
     async def submit(arrival: Arrival) -> None:
         key = f"{arrival.at_s}/{arrival.job.name}"
         while True:
@@ -93,7 +90,7 @@ def _submitter(stack: MemoryStack, accepted: set[JobId]) -> Callable[[Arrival], 
             else:
                 break
         if isinstance(answer, Submitted):
-            accepted.add(answer.job_id)
+            jobs.accept(answer.job_id)
 
     return submit
 

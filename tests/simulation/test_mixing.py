@@ -79,3 +79,8 @@ def test_a_policy_that_never_mixes_runs_the_others_and_the_result_says_who_waits
     [waits] = run.result.waiting
     assert waits.startswith("wide-")
     assert audit(run.events, drained=False, seqs=run.seqs) == []
+
+
+def test_both_engines_end_alike_where_a_job_is_never_placed() -> None:
+    logs = {simulate(WIDE, policy="fifo", engine=engine).result.event_log_hash for engine in ENGINES}
+    assert len(logs) == 1
