@@ -116,8 +116,9 @@ class AtResets(ABC):
             self.pick(seen.scene, seen.speeds, seen.draft, answered) if seen.scene.jobs else Picked(gangs=())
         )
         chosen = _choices(seen, picked, answered if picked.answers is None else picked.answers)
+        choices = (*seen.scene.kept, *chosen)
         return Decision(
-            choices=(*seen.scene.kept, *chosen),
+            choices=choices,
             left=tuple(seen.scene.waiting([choice.job_id for choice in chosen])),
             measures=MEASURES,
             standings={one.job_id: Standing(gain=one.throughput) for one in chosen},
@@ -125,7 +126,7 @@ class AtResets(ABC):
             solve_s=ROW_S * (1 + len(view.jobs) + sum(1 for _ in seen.draft.gangs)),
             configurations=seen.draft.looked_at,
             memory=b"" if seen.since is None else msgspec.json.encode(Gathered(seen.since)),
-            again_at=self._again_at(seen),
+            again_at=self._again_at(seen, sum(one.gang.gpus for one in choices)),
             notes=seen.draft.notes,
         )
 
@@ -151,10 +152,15 @@ class AtResets(ABC):
     def _gathers(self, view: View, since: float | None) -> bool:
         return since is not None and view.at < since + self._common.gather_s
 
-    def _again_at(self, seen: Prospect) -> float | None:
-        if seen.since is None or seen.scene.held_back != GATHERING:
-            return None
-        return seen.since + self._common.gather_s
+    def _again_at(self, seen: Prospect, gpus: int) -> float | None:
+        """When jobs are waited for no longer; or a round on, if GPUs are idle as jobs may not move yet.
+
+        `gpus`: that are given to jobs.
+        """
+        if seen.since is not None and seen.scene.held_back == GATHERING:
+            return seen.since + self._common.gather_s
+        pinned = not self._common.static and any(job.stays for job in seen.view.jobs)
+        return seen.view.at + seen.view.round_s if pinned and gpus < seen.view.idle_gpus else None
 
 
 def _asked(draft: Draft) -> tuple[AskedGang, ...]:

@@ -96,12 +96,22 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         return seen.epoch_samples or seen.samples
 
     def _summed(self, job: int, gang: Gang) -> float:
-        """V (13), or K · min ρ where shares are equal."""
+        """V (13); where shares are equal or held to memory, what the slowest GPU allows."""
         rates = [self.rates[job][one.node] for one in gang.members]
-        unequal = not self.equal and (isinstance(gang.sync, Proportional) or len(set(rates)) == 1)
-        if not unequal:
+        if not isinstance(gang.sync, Proportional):
             return gang.gpus * min(rates)
+        if self._is_held(job, gang, gang.sync):
+            return gangs.throughput(gang, rates, self.scene.jobs[job].batch_size)
         return sum(one.gpus * rate for one, rate in zip(gang.members, rates, strict=True))
+
+    def _is_held(self, job: int, gang: Gang, shares: Proportional) -> bool:
+        """Whether some GPU takes the most that it may."""
+        seen = self.scene.jobs[job]
+        pairs = zip(gang.members, shares.samples, strict=True)
+        return any(
+            samples >= math.floor(one.gpus * seen.batch_size * self._most(seen, one.node))
+            for one, samples in pairs
+        )
 
     def _exchange_s(self, job: int, gang: Gang) -> float:
         paths = [self.paths[node] for node in gang.nodes]

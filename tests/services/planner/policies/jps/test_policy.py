@@ -103,6 +103,15 @@ def test_a_job_that_may_not_be_moved_stays(policy: str) -> None:
     assert fault(seen, decision) is None
 
 
+@pytest.mark.parametrize("policy", ALL)
+def test_gpus_that_are_idle_since_jobs_may_not_be_moved_are_looked_at_again(policy: str) -> None:
+    seen = view([trains("only", TWO_TYPES, 1e4, 4)], two_jobs().nodes)
+    held = with_present(seen, "only", Gang.of(place_on(**{"t4-0": 1})), stays=True)
+    assert decide(policy, held).again_at == seen.at + seen.round_s
+    assert decide(policy, held, static="true").again_at is None
+    assert decide(policy, seen).again_at is None
+
+
 def test_a_job_keeps_nodes_that_serve_it_as_well() -> None:
     """Two nodes alike; whichever it has, it keeps."""
     nodes = [unlike(f"t4-{index}", 2, "t4", unconnected=True) for index in range(2)]
@@ -245,6 +254,19 @@ def test_no_gpu_takes_more_than_its_memory_was_shown_to_hold() -> None:
     assert gang.sync == Proportional(samples=(20, 120, 40))
     gang = shared_by_speed(place_on(a=1, b=1, c=1), rates, 60, most=dict.fromkeys(rates, 1.0))
     assert gang.sync == Lockstep()
+
+
+def test_a_job_whose_shares_are_held_to_memory_is_as_slow_as_that() -> None:
+    """By speed the V100 would take 182 of 200 samples; it has room for 125, and the T4 needs 7.5 s for 75."""
+    jobs = [
+        msgspec.structs.replace(one, batch_size=100, batch_most={"t4": 125, "v100": 125})
+        for one in [trains("only", {"t4": 10.0, "v100": 100.0}, 1_000.0, 2)]
+    ]
+    nodes = [unlike(f"{name}-0", 1, name, unconnected=True) for name in ("t4", "v100")]
+    [choice] = faithful("jps", view(jobs, nodes)).choices
+    assert choice.gang.sync == Proportional(samples=(75, 125))
+    assert choice.throughput == pytest.approx(200 / 7.5)
+    assert faithful("jps", view(jobs, nodes)).objective == pytest.approx(1_000.0 / (200 / 7.5))
 
 
 def test_nodes_that_run_lockstep_alone_get_gangs_in_lockstep() -> None:
