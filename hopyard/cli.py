@@ -73,7 +73,7 @@ PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "Stack": {
         "run": ("up", "demo"),
-        "token": ("page", "token"),
+        "token": ("page", "credentials", "token"),
         "agent": ("agent",),
         "replay": ("replay",),
         "about": ("version", "config"),

@@ -1,4 +1,4 @@
-"""token create, token list, token revoke; page."""
+"""token create, token list, token revoke; page; credentials."""
 
 from pathlib import Path
 from typing import Annotated
@@ -114,6 +114,33 @@ def page() -> None:
     put(Text(page_link(my_stack(start).api_url, my_folder(start)), no_wrap=True, overflow="ignore"))
 
 
+def credentials(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where they go.")],
+) -> None:
+    """Make all that opens a stack whose services and NATS others start, as in Kubernetes.
+
+    DIR/credentials gets an account for each service, one for agents, the part of
+    NATS's configuration that knows them, and two tokens with the file of their
+    digests. What is there stays as it is.
+
+    $ hopyard credentials ~/lab
+    """
+    from hopyard.local.accounts import (  # noqa: PLC0415 - brings the services' table
+        admitted_any,
+        ensure_accounts,
+        write_accounts,
+    )
+    from hopyard.local.credentials import ensure_tokens, folder_of  # noqa: PLC0415 - as above
+    from hopyard.local.data_folder import close_to_others  # noqa: PLC0415 - as above
+
+    close_to_others(folder)
+    ensure_tokens(folder)
+    ensure_accounts(folder)
+    admitted_any(folder)
+    write_accounts(folder)
+    say(f"in {folder_of(folder)}; its owner alone can read it")
+
+
 def _date(at: float) -> str:
     return Times(UNIX).date(at)
 
@@ -121,3 +148,4 @@ def _date(at: float) -> str:
 def register(app: typer.Typer) -> None:
     app.add_typer(token, name="token")
     app.command("page")(page)
+    app.command("credentials")(credentials)

@@ -19,6 +19,8 @@ from shared.runtime.bus import accounts
 from shared.runtime.bus.accounts import AGENT, AGENTS, OPERATOR, Permissions
 from shared.runtime.process.nats_server import NatsAccount
 
+SERVERS = "accounts.conf"
+"""what a NATS server includes that is not `hopyard up`'s"""
 OF_STACK = (*(entry.name for entry in OF_CLUSTER), OPERATOR)
 _OF_AGENTS = OF_NODE[0].publishes
 
@@ -59,6 +61,14 @@ def ensure_account(data: Path, user: str) -> Path:
     if not file.exists():
         made = AccountFile(user=user, password=secrets.token_urlsafe(32))
         private.write(file, msgspec.json.encode(made) + b"\n")
+    return file
+
+
+def write_accounts(data: Path) -> Path:
+    """For a NATS server that others run: the block `authorization` of its configuration includes it."""
+    users = msgspec.json.encode([account.plain() for account in accounts_in(data)])
+    file = folder_of(data) / SERVERS
+    private.write(file, b"users = " + users + b"\n")
     return file
 
 

@@ -1,6 +1,8 @@
 """The manifests say what hopyard knows of itself; that they are Kubernetes' own is for tests/container."""
 
+import asyncio
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,14 @@ import msgspec
 import pytest
 import yaml
 
+from hopyard.local.stack import free_ports
 from schemas.jobs import JobSpec
 from schemas.settings import Settings
 from services.table import OF_CLUSTER
+from shared.runtime.bus.accounts import AGENTS
+from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.settings import PREFIX
+from tests.hopyard.cli_line import command_line
 from tests.paths import ROOT
 
 FOLDER = ROOT / "deploy/kubernetes"
@@ -79,17 +85,75 @@ def test_all_variables_are_settings_that_take_their_values() -> None:
     msgspec.convert(plain, Settings, strict=False)
 
 
-def test_no_token_has_a_value() -> None:
-    for name in ("HOPYARD_NATS_TOKEN", "HOPYARD_API_TOKEN", "TOKEN"):
-        assert set(environment()[name]) == {"secretKeyRef"}
+def test_no_secret_is_in_a_manifest_or_an_environment() -> None:
+    assert not [name for name in environment() if name.endswith(("TOKEN", "PASSWORD"))]
     assert not any(each["kind"] == "Secret" for each in manifests())
-    assert "authorization { token: $NATS_TOKEN }" in one("ConfigMap", "nats")["data"]["nats.conf"]
 
 
-def test_nats_is_configured_as_everywhere() -> None:
+def test_each_process_is_given_its_own_account_and_no_other() -> None:
+    """As a file where the settings look for it."""
+    path = environment()["HOPYARD_NATS_CREDENTIALS"]
+    given = {
+        container["name"]: [
+            mount["subPath"] for mount in container.get("volumeMounts", ()) if mount["name"] == "credentials"
+        ]
+        for pod in pods().values()
+        for container in pod["containers"]
+    }
+    assert given == {
+        **{entry.name: [f"{entry.name}.json"] for entry in OF_CLUSTER},
+        "agent": [f"{AGENTS}.json"],
+        "nats": [],
+    }
+    mounts = [
+        mount
+        for pod in pods().values()
+        for container in pod["containers"]
+        for mount in container.get("volumeMounts", ())
+        if mount["name"] == "credentials"
+    ]
+    assert {mount["mountPath"] for mount in mounts} == {path}
+
+
+def test_nats_is_configured_as_everywhere_but_for_who_may_come_in() -> None:
     ours = (ROOT / "shared/runtime/process/nats.conf").read_text()
-    expected = [line for line in ours.splitlines() if not line.startswith("#")]
-    assert one("ConfigMap", "nats")["data"]["nats.conf"].splitlines() == expected
+    expected = [line for line in ours.splitlines() if not line.startswith(("#", "authorization"))]
+    found = one("ConfigMap", "nats")["data"]["nats.conf"].splitlines()
+    assert [line for line in found if not line.startswith("authorization")] == expected
+
+
+async def test_nats_as_configured_lets_in_whom_hopyard_made_an_account_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the files of the secret; of the configuration only addresses and paths are others."""
+    ran = await asyncio.to_thread(command_line(capsys), "credentials", str(tmp_path))
+    assert ran.code == 0, ran.err
+    (port,) = free_ports(1)
+    text: str = one("ConfigMap", "nats")["data"]["nats.conf"]
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "hopyard").mkdir()
+    (tmp_path / "hopyard/accounts.conf").write_bytes((tmp_path / "credentials/accounts.conf").read_bytes())
+    config = tmp_path / "etc/nats.conf"
+    config.write_text(
+        text.replace("0.0.0.0:4222", f"127.0.0.1:{port}")
+        .replace("0.0.0.0:8222", "127.0.0.1:-1")
+        .replace("/data", str(tmp_path / "data"))
+    )
+    server = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).parent / "nats-server"), "-c", str(config)
+    )
+    try:
+        url = f"nats://127.0.0.1:{port}"
+        for user in ("admission", "planner", AGENTS):
+            file = tmp_path / "credentials/nats" / f"{user}.json"
+            bus = await JetStreamBus.connect(Settings(nats_url=url, nats_credentials=str(file)), user, 30.0)
+            assert await bus.last_seq() == 0
+            await bus.close()
+        with pytest.raises(PermissionError):
+            await JetStreamBus.connect(Settings(nats_url=url), "planner", 10.0)
+    finally:
+        server.terminate()
+        await server.wait()
 
 
 def test_an_agent_has_time_to_save_and_all_gpus_of_its_node() -> None:

@@ -14,6 +14,8 @@ import yaml
 
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
+from hopyard.local.accounts import admitted
+from hopyard.local.data_folder import write_stack_file
 from hopyard.local.processes import Restarts
 from hopyard.local.stack import Listen, Stack, StackSpec, running_stack
 from schemas.events import GpusWithheld, NodeDrained, NodeJoined, PlanPublished
@@ -97,6 +99,39 @@ async def test_three_machines_make_a_cluster(tmp_path: Path, monkeypatch: pytest
             }
             joined = [fact for fact in await log_of(client) if isinstance(fact, NodeJoined)]
             assert all(fact.at > 1000.0 * SPEED for fact in joined), "an agent has the clock of the stack"
+
+
+async def test_a_machine_of_the_same_user_is_let_in_and_another_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the README has it, a stack that knows each node by an account of its own."""
+    for name in [name for name in os.environ if name.startswith("HOPYARD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / ".hopyard"
+    spec = StackSpec(data=data, cluster=None, clock_origin=time.time(), speed=SPEED, nats=Listen())
+    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
+        write_stack_file(data, stack.stack_file())
+        joining = ("--join", stack.nats.url, "--gpus", "cpu:2")
+        monkeypatch.setenv("HOPYARD_NATS_TOKEN", "")
+        running = [
+            await agent(*joining, "--name", "here", HOPYARD_NATS_TOKEN=""),
+            await agent(
+                *(*joining, "--name", "there", "--credentials", str(admitted(data, "there"))),
+                HOPYARD_NATS_TOKEN="",
+                XDG_STATE_HOME=str(tmp_path / "elsewhere"),
+            ),
+        ]
+        async with agents(*running):
+            found = await nodes_once(client, lambda nodes: len(nodes) == 2)
+            assert sorted(found) == ["here", "there"]
+            wrong = ("--name", "rogue", "--credentials", str(admitted(data, "there")))
+            rogue = await agent(*joining, *wrong, HOPYARD_NATS_TOKEN="")
+            _, err = await rogue.communicate()
+            assert rogue.returncode == 1
+            assert b"may not" in err or b"refuses" in err
+            assert sorted(await nodes_once(client, bool)) == ["here", "there"]
 
 
 async def test_a_hostile_node_file_is_refused_in_a_line(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, subjects_of
 from services.table import TABLE
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
-from shared.runtime.bus.contract import Record
+from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.process.nats_server import NatsServer
 from tests.fact_builders import joined, lost, plan, stop_ordered
@@ -381,3 +381,30 @@ def test_what_is_no_name_is_admitted_as_no_node(tmp_path: Path, name: str) -> No
 def test_an_agent_named_like_a_service_is_one_agent_all_the_same() -> None:
     assert permissions_of("agent-planner").publish != permissions_of("planner").publish
     assert not any(".plan." in subject for subject in permissions_of("agent-planner").publish)
+
+
+PAIR = Path(__file__).parents[3] / "hopyard" / "api" / "certificate"
+
+
+async def test_nats_speaks_tls_with_whom_its_certificate_convinces(tmp_path: Path) -> None:
+    certificate, key = str(PAIR / "certificate.pem"), str(PAIR / "key.pem")
+    ensure_accounts(tmp_path)
+    server = NatsServer(tmp_path / "nats", accounts=lambda: accounts_in(tmp_path), tls=(certificate, key))
+    await server.start()
+    own = str(account_of(tmp_path, "admission"))
+    known = Settings(
+        nats_url=server.url, nats_credentials=own, nats_authority=certificate, nats_server_name="localhost"
+    )
+    try:
+        bus = await JetStreamBus.connect(known, "admission", 10.0)
+        assert await bus.last_seq() == 0
+        await bus.close()
+        for unconvinced in (
+            {"nats_authority": ""},
+            {"nats_server_name": ""},
+            {"nats_server_name": "another"},
+        ):
+            with pytest.raises((Unavailable, OSError)):
+                await JetStreamBus.connect(msgspec.structs.replace(known, **unconvinced), "admission", 2.0)
+    finally:
+        await server.stop()
