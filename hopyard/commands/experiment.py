@@ -44,6 +44,7 @@ class Name(StrEnum):
     ARRIVAL_RATES = "arrival-rates"
     SCALABILITY = "scalability"
     HADAR = "hadar"
+    JPS = "jps"
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
@@ -93,7 +94,8 @@ def experiment(
     priorities: one policy with other rules of its queue (figure 13).
     arrival-rates: 30 to 1200 jobs an hour (figure 13).
     scalability: how long the integer programs take (figures 14 and 15).
-    hadar: section IV of the Hadar paper, 480 jobs on 60 GPUs. The others are of the Hops paper.
+    hadar: section IV of the Hadar paper, 480 jobs on 60 GPUs.
+    jps: section VI of the JPS paper, four jobs on 15 to 300 GPUs. The others are of the Hops paper.
 
     $ hopyard experiment table3
     $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4
@@ -232,7 +234,7 @@ def _perform(
 def _show(performed: "Performed", *, as_json: bool) -> None:
     """What the report says, in short, and where it is."""
     from hopyard.lab.experiments.remarks import remarks_of  # noqa: PLC0415 - brings numpy
-    from hopyard.lab.report.screen import compared  # noqa: PLC0415 - as above
+    from hopyard.lab.report.screen import compared, on_screen  # noqa: PLC0415 - as above
     from hopyard.lab.runs.cases import arms_of, groups_of  # noqa: PLC0415 - as above
 
     if as_json:
@@ -243,6 +245,8 @@ def _show(performed: "Performed", *, as_json: bool) -> None:
         if found or performed.written.experiment == "compare":
             for part in compared(group, arms_of(members), found, remarks_of(members)):
                 put(part)
+    for shown in on_screen(performed.printed):
+        put(shown)
     put("")
     for path in performed.paths:
         put(Text(str(path), no_wrap=True, overflow="ignore"))

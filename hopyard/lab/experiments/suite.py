@@ -7,7 +7,16 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import Failure, Interrupted
-from hopyard.lab.experiments import accuracy, accuracy_report, comparison, grids, hadar, paper, scalability
+from hopyard.lab.experiments import (
+    accuracy,
+    accuracy_report,
+    comparison,
+    grids,
+    hadar,
+    jps,
+    paper,
+    scalability,
+)
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
@@ -39,6 +48,8 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     """of the report, what a reader opens first before the others"""
     finished: Sequence[Finished]
     """the simulations"""
+    printed: Sequence[Part] = ()
+    """of the report, what a terminal shows"""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +62,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int = 5
     serial: bool = False
     """it measures seconds of the machine, so its runs must not share it"""
+    prints: bool = False
+    """its report is what it says on a terminal"""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +134,12 @@ def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[st
     )
     if finished:
         parquet.write(plan.out / "data", finished)
-    return Performed(written=written, paths=write(plan.out, report, written), finished=finished)
+    return Performed(
+        written=written,
+        paths=write(plan.out, report, written),
+        finished=finished,
+        printed=findings.parts if plan.experiment.prints else (),
+    )
 
 
 def _title(plan: Plan) -> str:
@@ -235,6 +253,11 @@ def _hadar(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     )
 
 
+def _jps(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    finished = simulations(done)
+    return Findings(list(jps.report.report(finished)), jps.report.figures_of(finished))
+
+
 def _accuracy(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     finished = simulations(done)
     return Findings(list(accuracy_report.report(finished)), accuracy_report.figures_of(finished))
@@ -317,5 +340,17 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         policies=hadar.POLICIES,
         cases=hadar.cases,
         report=_hadar,
+    ),
+    "jps": Experiment(
+        title="JPS: four jobs on 15 to 300 GPUs",
+        about="Section VI of the JPS paper (IEEE TPDS 35(6), 2024), by the paper's law: measured speeds, and "
+        "one exchange of gradients an epoch. Real training, and the emulated world, exchange in every "
+        "iteration. Most speeds are reconstructed from what the paper prints (`loadgen/catalogue/jps.yaml`).",
+        scenario=jps.cases.SCENARIO,
+        policies=jps.cases.POLICIES,
+        cases=jps.cases.cases,
+        report=_jps,
+        seeds=30,
+        prints=True,
     ),
 }

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from hopyard.lab.report.document import Part, Table
 from hopyard.lab.report.measures import HEADLINE, spread
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, warnings
@@ -43,6 +44,27 @@ def compared(
     if remarks:
         yield Text("\nOut of their range:\n", "bold")
         yield facts_table({arm: "\n".join(said) for arm, said in remarks.items()})
+
+
+def on_screen(parts: Sequence[Part]) -> Iterator[RenderableType]:
+    """Headings, paragraphs and tables of a report, those cut to `BESIDE` columns with each row's name."""
+    for part in parts:
+        if isinstance(part, Table):
+            yield from _tables(part)
+        elif isinstance(part, str):
+            yield Text(f"\n{_plain(part.removeprefix('## '))}\n", "bold" if part.startswith("## ") else "")
+
+
+def _tables(table: Table) -> Iterator[RenderableType]:
+    for first in range(1, len(table.columns), BESIDE):
+        shown = slice(first, first + BESIDE)
+        rows = [[_plain(row[0]), *map(_plain, row[shown])] for row in table.rows]
+        yield figures_table([table.columns[0], *table.columns[shown]], rows)
+
+
+def _plain(text: str) -> str:
+    """Without the marks of Markdown."""
+    return text.replace("*", "").replace("`", "")
 
 
 def _table(outcomes: Mapping[str, Sequence[Simulated]]) -> Listing[Sequence[str]]:

@@ -1,0 +1,104 @@
+"""The experiment of JPS: its runs, its tables, and that its figures are those of the paper."""
+
+import pytest
+
+from hopyard.lab.experiments.jps import cases, printed, report
+from hopyard.lab.report.document import Part, Table
+from hopyard.lab.report.screen import on_screen
+from hopyard.lab.runs.cases import Case, Finished
+from hopyard.lab.runs.outcomes import simulated
+from hopyard.lab.runs.trials import Simulation
+from loadgen.scenarios import cluster_of, load_scenario
+from loadgen.simulation import simulate
+from services.planner.work.registry import Registry
+from shared.domain.cluster import gpus_by_type, nodes_of
+from tests.hopyard.lab.experiment_builders import options
+
+CHOSEN = options(scenario=load_scenario(cases.SCENARIO), policies=cases.POLICIES, seeds=(1, 2, 3))
+ALL = list(cases.cases(CHOSEN))
+
+
+def ran(case: Case) -> Finished:
+    assert isinstance(case.trial, Simulation)
+    trial = case.trial
+    found = simulate(trial.scenario, policy=trial.policy, seed=trial.seed, overrides=trial.overrides)
+    return Finished(case, simulated(found.result, found.events, ()))
+
+
+def of(group: str, *arms: str, at: float | None = None) -> list[Finished]:
+    """The first seed's."""
+    found = {case.arm: case for case in reversed(ALL) if case.group == group and case.at == at}
+    return [ran(found[arm]) for arm in arms]
+
+
+def completion_s(done: Finished) -> float:
+    return report.completion_s(done.outcome)
+
+
+def tables(parts: list[Part]) -> list[Table]:
+    return [part for part in parts if isinstance(part, Table)]
+
+
+def test_every_policy_of_the_experiment_exists_with_its_options() -> None:
+    for case in ALL:
+        assert isinstance(case.trial, Simulation)
+        assert Registry().find(case.trial.policy)
+
+
+def test_who_draws_runs_once_a_seed_and_others_once() -> None:
+    once = [case.arm for case in ALL if case.group == cases.ONCE]
+    assert once.count("has") == once.count("exhaustive") == 1
+    assert once.count("jps, N = 60") == once.count("optimus-lb") == 3
+    drawn = [case.trial for case in ALL if case.group == cases.ONCE and case.arm == "jps, N = 60"]
+    assert len({trial.policy for trial in drawn if isinstance(trial, Simulation)}) == 3
+
+
+def test_only_policies_that_are_named_run() -> None:
+    few = options(scenario=load_scenario(cases.SCENARIO), policies=("has", "fifo"), seeds=(1, 2))
+    runs = list(cases.cases(few))
+    assert {case.arm for case in runs} == {"has", "fifo"}
+    assert [case.seed for case in runs if case.arm == "fifo"] == [1, 2]
+
+
+def test_a_mix_of_more_v100_has_as_many_gpus() -> None:
+    found = {
+        int(case.at or 0): gpus_by_type(nodes_of(cluster_of(case.trial.scenario)))
+        for case in ALL
+        if case.group == cases.MIX
+    }
+    assert found == {count: {"v100": count, "p100": 5, "t4": 10 - count} for count in cases.V100_OF_15}
+
+
+def test_the_lowest_completion_time_is_the_paper_s_and_has_finds_it() -> None:
+    """But for whole samples: shares of an iteration are rounded, and its slowest GPU decides."""
+    best, has, fair = map(completion_s, of(cases.ONCE, "exhaustive", "has", "jps, N = 60, β = 0"))
+    assert best == pytest.approx(printed.BEST_15, rel=0.005)
+    assert has == pytest.approx(best)
+    assert fair == pytest.approx(4301.35, rel=0.05)
+
+
+def test_300_gpus_take_as_long_as_the_paper_says() -> None:
+    jps, optimus = map(completion_s, of(cases.SIZES, "jps, N = 40", "optimus-lb", at=300.0))
+    assert jps == pytest.approx(68.86 + 201.30, rel=0.02)
+    assert optimus == pytest.approx(69.13 + 217.96, rel=0.03)
+
+
+def test_deciding_again_shortens_what_was_decided_once() -> None:
+    [once], [again] = of(cases.ONCE, "has"), of(cases.RESETS, "has")
+    for measure in report.MEASURES.values():
+        assert measure(again.outcome) < 0.9 * measure(once.outcome)
+
+
+def test_the_report_sets_the_paper_s_figures_beside_ours() -> None:
+    done = [*of(cases.ONCE, "exhaustive", "has"), *of(cases.RESETS, "has", cases.GAVEL)]
+    parts = list(report.report(done))
+    once, again, gain = tables(parts)
+    assert once.rows[0][0] == "**exhaustive**"
+    assert once.rows[0][2] == "*3,948.9*"
+    assert once.rows[1][4] == "+0.00 %"
+    assert [row[0] for row in again.rows] == ["**has**", f"**{cases.GAVEL}**"]
+    assert gain.rows[-1][1] == "-41.67 % to -17.01 %"
+    assert any(isinstance(part, str) and "HAS / Gavel" in part for part in parts)
+    assert len(list(on_screen(parts))) > len(parts)
+    figures = report.figures_of(done)
+    assert {one.paper for one in figures if one.measure == report.JCT} == {printed.BEST_15, None}
