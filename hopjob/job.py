@@ -120,13 +120,13 @@ class Job:
         """
         batch, weights = int(loader.batch_size or 0), self._process.order.shares
         share = Share(self.rank, self.world, batch, self._accumulate, weights)
-        source = loaders.Source(loader, share, self._seed)
-        total = self._process.order.samples or epochs * source.size
+        source = loaders.Source(loader, share, self._process.seed(self._seed))
+        total = epochs * source.size if self._process.order.goal is None else self._process.order.goal
         self._weighing.set(share.gradient_weight)
         measuring = self._process.order.profile is not None
         while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)
-        self._keeper.save("end")
+        self._keeper.end()
         self._process.training_over = True
 
     def check(self) -> None:

@@ -14,6 +14,7 @@ from hopjob.agent.line import Line
 from hopjob.agent.meeting import Meeting
 from hopjob.measure.profile import Profile
 from hopjob.measure.rigid import Rigid
+from hopjob.state import rng
 from hopjob.state.checkpoints import Folder, samples_of
 from hopjob.state.samples import Progress
 
@@ -26,7 +27,8 @@ class Process:
         self.training_over = False
         self.profile: Profile | None = None
         self.rigid: Rigid | None = None
-        self.folder = Folder(order.checkpoints, order.placement) if order.checkpoints else None
+        writer = order.node if order.copy else ""
+        self.folder = Folder(order.checkpoints, order.placement, writer=writer) if order.checkpoints else None
         self.line = Line(order.socket, self._hello, orphan_s=order.orphan_s)
         self.meeting = Meeting(order, self.line)
         self.ending = Ending(self.line, order.last, ranks=order.ranks)
@@ -59,6 +61,11 @@ class Process:
         if self.order.managed and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._signalled)
             os.register_at_fork(after_in_child=_default_signal)
+
+    def seed(self, seed: int) -> int:
+        """For what this process draws."""
+        order = self.order
+        return rng.of_copy(seed, order.placement, order.node) if order.copy else seed
 
     def announce(self, progress: Progress) -> None:
         """Up and restored; then wait until all ranks are. Ends the process if it is to stop instead."""

@@ -32,7 +32,7 @@ class Stream:
         order = this_process(attached=True).order
         self.loader = plain(loader)
         self._share = Share(order.rank, order.ranks, int(self.loader.batch_size or 0))
-        self._source = Source(self.loader, self._share, seed)
+        self._source = Source(self.loader, self._share, this_process(attached=True).seed(seed))
         self._length = self._source.size // self._share.step
         self._progress = Progress()
         self._batches = self._endless()
@@ -102,9 +102,10 @@ class Inside:
 
     def updated(self) -> bool:
         """After an update; whether the training is over."""
+        goal = self._process.order.goal
         self.progress.update()
         self._steps.updated(0.0)
-        return self.progress.trained >= self.total
+        return goal is not None and self.progress.trained >= goal
 
     def check(self) -> None:
         """In evaluations: rank 0 obeys an order to stop."""
@@ -112,7 +113,7 @@ class Inside:
             self._steps.stop_alone()
 
     def end(self) -> None:
-        self._keeper.save("end")
+        self._keeper.end()
 
 
 def measuring() -> bool:

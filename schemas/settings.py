@@ -210,6 +210,9 @@ class Settings(File, frozen=True, kw_only=True):
     the node has none of that name; `agent`: all as the agent, so as root"""
     network_interface: str = ""
     """agent that runs processes: the interface by which ranks on several nodes meet; empty: they find one"""
+    merge: Literal["weighted", "plain"] = "weighted"
+    """agent that runs processes: how weights of a job's copies are averaged, by the samples that each did or
+    all alike"""
     template: bool = True
     """agent that runs processes: fork ranks from a process that has imported torch, which takes it a fraction
     of a second in place of some; false: start each by itself"""

@@ -27,6 +27,11 @@ class Order:
     interval_s: float = 600.0
     samples: float | None = None
     """of the whole job"""
+    until: float | None = None
+    """of a copy, which trains alone: samples of the job at which its share is done"""
+    node: str = ""
+    merge: str = "weighted"
+    """how weights of copies are averaged: by samples done; `plain`: all alike"""
     batch_size: int | None = None
     """samples per GPU and update"""
     shares: tuple[int, ...] = ()
@@ -35,6 +40,15 @@ class Order:
     """for this number of GPUs; None: the script's own"""
     profile: int | None = None
     """iterations to measure; None: train"""
+
+    @property
+    def copy(self) -> bool:
+        return self.until is not None and self.profile is None
+
+    @property
+    def goal(self) -> float | None:
+        """Samples of the job at which this process has done its part."""
+        return self.samples if self.until is None else self.until
 
     @property
     def managed(self) -> bool:
@@ -56,6 +70,9 @@ def read(environment: Mapping[str, str] = os.environ) -> Order:
         checkpoints=get("HOPJOB_CHECKPOINTS", ""),
         interval_s=float(get("HOPJOB_CHECKPOINT_INTERVAL_S") or 600),
         samples=_number(get("HOPJOB_SAMPLES")),
+        until=_number(get("HOPJOB_UNTIL")),
+        node=get("HOPJOB_NODE", ""),
+        merge=get("HOPJOB_MERGE") or "weighted",
         batch_size=_count(get("HOPJOB_BATCH_SIZE")),
         shares=tuple(int(one) for one in get("HOPJOB_SHARES", "").split(",") if one),
         learning_rate=_number(get("HOPJOB_LEARNING_RATE")),

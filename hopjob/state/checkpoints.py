@@ -23,7 +23,7 @@ KEPT = 2
 PART = ".part"
 OWNER = "owner"
 NAME = re.compile(r"([0-9]{15})-([0-9a-f]{8})\.pt")
-HALF_WRITTEN = re.compile(r"([0-9]{15}|owner)\.part")
+HALF_WRITTEN = re.compile(r"([0-9]{15}|owner)(-[0-9a-f]{8})?\.part")
 BLOCK = 1 << 20
 
 State = dict[str, Any]
@@ -38,24 +38,30 @@ class Damaged(ValueError):
 
 
 class Folder:
-    def __init__(self, path: str, owner: str = "") -> None:
+    def __init__(self, path: str, owner: str = "", *, writer: str = "", root: Path | None = None) -> None:
+        """`writer`: which of several that write here for one owner. `root`: the folder that has the owner."""
         self.path, self.owner = Path(path), owner
+        self._root = root or self.path
+        self._part = f"-{zlib.crc32(writer.encode()):08x}{PART}" if writer else PART
 
     def claim(self) -> None:
-        """Rank 0, at its start: from here on no older placement may write, and what was half written goes."""
+        """Rank 0, at its start: from here on no older placement may write, and what was half written goes.
+
+        Of several writers each removes what it has half written itself.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         for path in self.path.iterdir():
-            if HALF_WRITTEN.fullmatch(path.name):
+            if HALF_WRITTEN.fullmatch(path.name) and path.name.endswith(self._part):
                 path.unlink()
         if self.owner:
-            part = self.path / (OWNER + PART)
+            part = self.path / (OWNER + self._part)
             part.write_text(self.owner, "utf-8")
             part.replace(self.path / OWNER)
 
     def save(self, state: State, samples: float) -> Path:
         """Raises Taken, OSError or RuntimeError (torch's own, for a file that cannot be written)."""
         self._refuse_strangers()
-        part = self.path / f"{int(samples):015d}{PART}"
+        part = self.path / f"{int(samples):015d}{self._part}"
         try:
             with part.open("wb") as file:
                 summed = _Summed(file)
@@ -114,7 +120,7 @@ class Folder:
 
     def _refuse_strangers(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            owner = (self.path / OWNER).read_text("utf-8")
+            owner = (self._root / OWNER).read_text("utf-8")
             if self.owner and owner != self.owner:
                 raise Taken(f"the checkpoints belong to {owner} by now")
 

@@ -49,6 +49,11 @@ def begin(seed: int, rank: int, samples: int) -> None:
         numpy.random.seed(number)
 
 
+def of_copy(seed: int, placement: str, node: str) -> int:
+    """A seed for what a copy draws by itself: unlike its peers', and unlike that of its last round."""
+    return mixed(seed, zlib.crc32(placement.encode()), zlib.crc32(node.encode()))
+
+
 def mixed(*numbers: int) -> int:
     """One seed of several, the same in every process; 32 bits."""
     return zlib.crc32(" ".join(map(str, numbers)).encode())

@@ -37,6 +37,8 @@ class Host(msgspec.Struct, kw_only=True):
     accounts: bool
     """whether ranks run as the account of their job's user, where the agent may have them do so"""
     observe_every_s: float
+    merge: str
+    """how weights of copies are averaged"""
     orphan_s: float
     """how long ranks train on without an agent"""
 
@@ -49,6 +51,7 @@ class Host(msgspec.Struct, kw_only=True):
             gpus=self.devices(here, gpu_indices),
             host=here.address or LOCALHOST,
             network_interface=self.network_interface,
+            merge=self.merge,
             orphan_s=self.orphan_s,
         )
 

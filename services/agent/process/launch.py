@@ -39,6 +39,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """UUIDs or indices; None: CPU slots"""
     host: str
     network_interface: str = ""
+    merge: str = "weighted"
+    """how weights of copies are averaged"""
     orphan_s: float = 0.0
     """how long its ranks train on without an agent; 0: for ever"""
 
@@ -122,6 +124,7 @@ def environment(
         "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
         "HOPJOB_ADDRESS": ground.host,
         **({"HOPJOB_ORPHAN_S": ground.orphan_s} if ground.orphan_s else {}),
+        **({"HOPJOB_UNTIL": order.until, "HOPJOB_MERGE": ground.merge} if order.until is not None else {}),
         **({"HOPJOB_PROFILE": order.profile_iterations} if order.profile_iterations else {}),
         **_threads(spec.cpus, ground),
         **_network(ground.network_interface, meeting),

@@ -31,6 +31,7 @@ from services.agent.process.templates import Templates
 from services.agent.process.worker import LiveWorker
 from services.agent.tasks import Report
 from services.agent.work.runner import Join, Write
+from shared.domain import gangs
 from shared.runtime.clock import Clock
 
 READ_EVERY_S = 0.2
@@ -47,7 +48,7 @@ log = structlog.get_logger()
 class ProcessRunner:
     """Implements `Runner`."""
 
-    modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional})
+    modes: frozenset[type[Mode]] = gangs.with_copies({Lockstep, Proportional})
     workloads: tuple[str, ...] = ()
     runs_commands = True
 
@@ -218,6 +219,7 @@ class ProcessRunner:
             write=write,
             gpus=_devices(settings),
             network_interface=settings.network_interface,
+            merge=settings.merge,
             accounts=settings.job_account == "user",
             observe_every_s=settings.observe_every_s,
             orphan_s=ORPHAN_LEASES * settings.node_lease_real_s,

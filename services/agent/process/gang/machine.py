@@ -31,6 +31,7 @@ LAST_WORDS_S = 2.0
 """what the others get once a rank has ended badly"""
 LEAVING_S = 10.0
 """what ranks get to end once all have said their last words"""
+NO_COPY = "its script does not call attach of hopjob: it cannot train a share of its job as a copy"
 NOT_MEASURED = "its command is no Python script, whose iterations could be measured"
 
 
@@ -84,6 +85,8 @@ class Gang:
             return []
         if self._speaks:
             return self._spawn("")
+        if self._order.until is not None:
+            return self._gone(Last(Failed(self._order.placement_id, NO_COPY, lasting=True)))
         if self._order.profile_iterations:
             return self._gone(Last(Failed(self._order.placement_id, NOT_MEASURED, lasting=True)))
         return self._all_up()
@@ -160,6 +163,8 @@ class Gang:
 
     def _up(self, rank: RankRecord, word: words.Up) -> Actions:
         rank.up, rank.port, rank.attached = True, word.port, rank.attached or word.elastic
+        if self._order.until is not None and not rank.attached:
+            return self._last_word(rank, words.FailedWord(reason=NO_COPY))
         if self.past.kept is None:
             self.past.kept = word.samples
         return self._all_up() if all(one.up for one in self.ranks.values()) else []

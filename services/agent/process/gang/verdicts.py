@@ -97,7 +97,8 @@ def verdict(past: Past, ranks: list[RankRecord]) -> LastReport:
     samples = next((word.samples for word in said if word.samples is not None), None)
     completed = any(isinstance(word, CompletedWord) for word in said)
     if completed or not (said or past.stopping or past.killed):
-        return Completed(placement_id, max(order.spec.samples, samples or 0.0))
+        whole = order.spec.samples if order.until is None else order.until
+        return Completed(placement_id, max(whole, samples or 0.0))
     kept = past.kept if samples is None else samples
     if past.stopping:
         return Stopped(placement_id, order.samples_done if kept is None else kept)

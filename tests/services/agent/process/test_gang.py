@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from services.agent.process.gang.effects import (
     Tell,
     Terminate,
 )
-from services.agent.process.gang.machine import LAST_WORDS_S, Gang, GangState
+from services.agent.process.gang.machine import LAST_WORDS_S, NO_COPY, Gang, GangState
 from services.agent.process.gang.verdicts import End, Memory
 from services.agent.tasks import (
     Completed,
@@ -188,6 +189,25 @@ def test_a_rigid_script_that_ends_well_is_complete() -> None:
     gang.heard(0, words.Up(samples=0.0))
     gang.train("")
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
+
+
+def test_a_copy_that_is_complete_has_done_its_share() -> None:
+    gang = trained(msgspec.structs.replace(order(), until=320.0))
+    gang.heard(0, words.CompletedWord(samples=320.0))
+    assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 320.0)
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_a_command_that_is_not_attached_trains_no_share(speaks: bool) -> None:  # noqa: FBT001 - a case
+    """It would train all of its job, on every node."""
+    gang = a_gang(msgspec.structs.replace(order(), until=320.0), speaks=speaks)
+    last = last_of(gang.begin())
+    if speaks:
+        gang.heard(0, words.Hello(P1, 0, 1))
+        assert [type(one) for one in gang.heard(0, words.Up(samples=0.0))] == [Ring]
+        last = last_of(gang.ended(0, KILLED))
+    assert isinstance(last, Failed)
+    assert NO_COPY in last.reason
 
 
 def test_checkpoints_that_are_damaged_or_cannot_be_written_are_said() -> None:

@@ -123,6 +123,14 @@ def test_ranks_with_unlike_shares_know_those_of_all() -> None:
     assert variables(start(gang=members, sync=alike), rank=2)["HOPJOB_SHARES"] == ""
 
 
+def test_a_copy_knows_where_its_share_ends_and_how_it_is_merged() -> None:
+    of = msgspec.structs.replace(order(), until=320.0)
+    found = variables(of, ground=msgspec.structs.replace(GROUND, merge="plain"))
+    names = ("HOPJOB_UNTIL", "HOPJOB_SAMPLES", "HOPJOB_NODE", "HOPJOB_MERGE")
+    assert [found[name] for name in names] == ["320.0", "1000.0", HERE, "plain"]
+    assert not {"HOPJOB_UNTIL", "HOPJOB_MERGE"} & variables(order()).keys()
+
+
 def test_slots_of_a_cpu_see_no_gpu_and_have_one_thread() -> None:
     slots = msgspec.structs.replace(GROUND, gpus=None)
     found = variables(order(), ground=slots)
