@@ -7,7 +7,7 @@ import pytest
 from loadgen.world import LearntWorld
 from schemas.archive import Header, encoded
 from schemas.calibration import Ring
-from schemas.placement import Gang
+from schemas.placement import Gang, Proportional
 from schemas.questions import ExportStore
 from schemas.settings import Settings
 from services.agent.work.world import DoesNotFit
@@ -47,6 +47,15 @@ def test_what_was_observed_wins_over_what_theory_says() -> None:
     assert rate(world, {"a0": 1}) == pytest.approx(50.0)
     assert rate(world, {"a0": 2}) == pytest.approx(2 * 100.0, rel=0.02)  # theory: 1 s an iteration
     assert rate(world, {"a1": 1}) == pytest.approx(50.0)  # the type's
+
+
+def test_unlike_shares_run_as_the_store_would_estimate_them() -> None:
+    """150 samples: forward 0.45 s, backward 0.75 s beside an exchange of 1 s, the update 0.2 s."""
+    world = LearntWorld(Recall(store()), seed=1)
+    nodes = [node(name, gpus=8) for name in ("a1", "a2")]
+    gang = Gang.of({one.node_id: 1 for one in nodes}, Proportional(samples=(150, 50)))
+    found = world.stretch(spec(), nodes, gang, key="p", index=0).throughput
+    assert found == pytest.approx(200 / (0.45 + max(0.75 + 0.2 * 1.0, 1.0) + 0.2))
 
 
 def test_it_profiles_as_the_modules_are_and_reduces_as_the_paths_are() -> None:
