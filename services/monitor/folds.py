@@ -24,6 +24,7 @@ from schemas.ids import JobId
 from services.monitor import history
 from services.monitor.state import End, State
 from shared.domain import ledger
+from shared.domain.ledger.cluster import has_orders
 from shared.domain.ledger.jobs import broken_as, is_present
 from shared.domain.ledger.records import JobRecord
 from shared.domain.tally import WELL
@@ -48,7 +49,8 @@ def fold(state: State, fact: Event, interruptions_max: int) -> list[End]:
 
 def _worker_stopped(state: State, fact: WorkerStopped, _: int) -> Iterator[End]:
     record = state.ledger.jobs.get(fact.job_id)
-    end = _end_of(record, fact) if record is not None and not record.ended else None
+    speaks = record is not None and not record.ended and has_orders(state.ledger, fact)
+    end = _end_of(record, fact) if record is not None and speaks else None
     if end is None:
         return
     assert record is not None, "nothing ends that is not known"

@@ -18,6 +18,7 @@ from schemas.events import (
     StartOrdered,
     StopOrdered,
     WorkerCheckpointed,
+    WorkerEvent,
     WorkerStarted,
     WorkerStopped,
 )
@@ -264,10 +265,23 @@ def order_stop(ledger: Ledger, fact: StopOrdered) -> None:
 
 
 def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
-    _save(ledger, fact)
+    if has_orders(ledger, fact):
+        _save(ledger, fact)
+
+
+def has_orders(ledger: Ledger, fact: WorkerEvent) -> bool:
+    """Whether the node was ever ordered to start processes of the job: of those that were, no other speaks.
+
+    Where more were than are remembered, any does.
+    """
+    record = ledger.jobs.get(fact.job_id)
+    nodes = record.nodes if record else {}
+    return not nodes or fact.node_id in nodes or len(nodes) >= NODES_KEPT
 
 
 def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
+    if not has_orders(ledger, fact):
+        return
     ledger.measuring.pop(fact.placement_id, None)
     if fact.leads and fact.outcome in WELL:
         _save(ledger, fact)

@@ -45,6 +45,17 @@ def test_a_job_is_not_complete_when_another_of_the_gang_is() -> None:
     assert running().tell(worker_stopped(leads=False)) == []
 
 
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.FAILED])
+def test_a_node_that_was_never_ordered_to_run_the_job_ends_nothing(outcome: Outcome) -> None:
+    """Its agent may say so of its own node; what it says of others' jobs is a lie."""
+    world = running()
+    world.tell(joined("another"))
+    assert world.tell(worker_stopped(node_id="another", outcome=outcome, at=90)) == []
+    record = world.monitor.state.ledger.jobs[JobId(JOB)]
+    assert (record.failures, record.samples_done, record.present is None) == (0, 0.0, False)
+    assert world.tell(worker_stopped(at=91)) != []
+
+
 def test_a_worker_of_an_earlier_placement_completes_nothing() -> None:
     world = running()
     world.tell(preempted(), started(place="pl-2"))
