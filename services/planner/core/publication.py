@@ -1,6 +1,5 @@
 """From a decision to the plan that is published. Pure."""
 
-import heapq
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
@@ -166,6 +165,9 @@ def _most(holders: dict[GpuType, dict[JobId, int]], types: tuple[GpuType, ...]) 
     """The jobs with most GPUs of some types, most first, then by id."""
     total: dict[JobId, int] = {}
     for gpu_type in types:
-        for job_id, gpus in holders[gpu_type].items():
-            total[job_id] = total.get(job_id, 0) + gpus
-    return tuple(heapq.nsmallest(NAMED_AT_MOST, total, key=lambda job_id: (-total[job_id], job_id)))
+        own = holders[gpu_type]
+        several = {job_id: total[job_id] + own[job_id] for job_id in total.keys() & own.keys()}
+        total |= own
+        total |= several
+    first = sorted([(-gpus, job_id) for job_id, gpus in total.items()])
+    return tuple([job_id for _, job_id in first[:NAMED_AT_MOST]])
