@@ -63,6 +63,16 @@ class Asked(msgspec.Struct, frozen=True):
         return self.rows[job.job_id].get(Cell(slowest, len(place)), NOTHING)
 
 
+def with_present(paces: Paces, asker: Asker, throughput: float, levels: Levels) -> Paces:
+    """Where nothing else is known of a job's own place, it goes as it was planned to."""
+    count = len(asker.present)
+    width = max([count, *map(len, paces)])
+    rows = [[*row, *(0.0,) * (width - len(row))] for row in paces]
+    for kind in {levels.kind[node] for node, _ in asker.present}:
+        rows[kind][count - 1] = rows[kind][count - 1] or throughput / asker.gpus
+    return tuple(map(tuple, rows))
+
+
 class _Rows(msgspec.Struct):
     """Rows in the making."""
 

@@ -13,25 +13,25 @@ Demand is rigid (`rigid_demand`). `docs/policies/hadar.md` says what the paper l
 decided.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from schemas.ids import JobId
-from schemas.placement import Gang
-from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
+from schemas.plans import PlanKind
 from services.planner.policies.contract.configurations import Configurations
-from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
+from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.options import variant
 from services.planner.policies.contract.view import Present, View, ViewJob
+from services.planner.policies.hadar.auction import Auction, Seen
 from services.planner.policies.hadar.bounds import Knapsack
-from services.planner.policies.hadar.jobs import HadarJob, Paces, delay_at_stake, mean_speed
+from services.planner.policies.hadar.jobs import HadarJob, delay_at_stake, mean_speed
 from services.planner.policies.hadar.offers import Finder, PricedPlace, Terms
 from services.planner.policies.hadar.options import HadarOptions
-from services.planner.policies.hadar.paces import Asked, Asker, asked
+from services.planner.policies.hadar.outcome import MEASURES, choices, gap, left, stage, standings
+from services.planner.policies.hadar.paces import Asker, asked, with_present
 from services.planner.policies.hadar.prices import dual_prices
 from services.planner.policies.hadar.program import Branch, Chosen, Width, by_payoff, chosen
 from services.planner.policies.hadar.room import FreeGpus, Levels, Sitters
@@ -39,36 +39,7 @@ from services.planner.policies.kit.completion import scales
 from services.planner.policies.kit.known_jobs import held
 from services.planner.policies.kit.rigid import rigid
 from services.planner.solver.budget import Budget
-from services.planner.solver.problem import NOTHING, Solve
-
-MEASURES = Measures(
-    priority="payoff a GPU on the GPUs that are free",
-    gain="payoff, utility less the price of the GPUs",
-)
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """What a view comes to before anything is estimated."""
-
-    levels: Levels
-    askers: tuple[Asker, ...]
-    """jobs that the empty cluster has room for"""
-    asked: Asked
-
-
-class Auction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dynamic program is run on."""
-
-    jobs: Mapping[JobId, HadarJob]
-    """those with a known pace"""
-    queue: Sequence[HadarJob]
-    offers: Mapping[JobId, Sequence[PricedPlace]]
-    """to the queue, on the GPUs that are free when the round begins"""
-    room: FreeGpus
-    finder: Finder
-    knapsack: Knapsack
-    kept: Mapping[JobId, Present]
-    """jobs that are not in the queue, and stay"""
+from services.planner.solver.problem import Solve
 
 
 class Hadar:
@@ -98,25 +69,18 @@ class Hadar:
         answer = self._solved(view, auction, budget)
         taken = {auction.queue[turn].job_id: offer for turn, offer in answer.offers.items()}
         given = taken | self._filled(auction, answer)
-        present = {job.job_id: job.present for job in view.jobs}
-        choices = (
-            *(_staying(job_id, present) for job_id, present in auction.kept.items()),
-            *(
-                _choice(seen, auction.jobs[job_id], offer, present[job_id], estimates)
-                for job_id, offer in given.items()
-            ),
-        )
+        made = choices(view, seen, auction, given, estimates)
         return Decision(
-            choices=choices,
-            left=_left(view, seen, auction, {choice.job_id for choice in choices}),
-            stage=_stage(answer, view),
+            choices=made,
+            left=left(view, seen, auction, {choice.job_id for choice in made}),
+            stage=stage(answer, view),
             objective=answer.value,
             bound=answer.bound,
-            gap=_gap(answer),
+            gap=gap(answer),
             solve_s=budget.spent_s,
             configurations=len(wanted),
             measures=MEASURES,
-            standings=self._standings(auction, given),
+            standings=standings(auction, given, ordered=self._options.order == "payoff"),
         )
 
     # ---- what is seen
@@ -146,7 +110,7 @@ class Hadar:
         levels, job = seen.levels, asker.job
         paces = seen.asked.paces(asker, estimates, len(levels.types))
         if asker.present and job.present is not None:
-            paces = _with_present(paces, asker, job.present.throughput, levels)
+            paces = with_present(paces, asker, job.present.throughput, levels)
         speeds = [max(row, default=0.0) for row in paces]
         if not any(speeds):
             return None
@@ -241,81 +205,6 @@ class Hadar:
         queue = [job for job, _ in able]
         branch = by_payoff(queue, Branch(answer.room), finder, at_any_price=True)
         return {queue[turn].job_id: offer for turn, offer in branch.offers().items()}
-
-    def _standings(self, auction: Auction, taken: Mapping[JobId, PricedPlace]) -> dict[JobId, Standing]:
-        ordered = self._options.order == "payoff"
-        found = {}
-        for job in auction.queue:
-            offers = auction.offers[job.job_id]
-            best = offers[0].payoff if offers else None
-            found[job.job_id] = Standing(
-                priority=best / job.gpus if best is not None and ordered else None,
-                gain=taken[job.job_id].payoff if job.job_id in taken else best,
-                stay=next((offer.payoff for offer in offers if offer.stays), None),
-            )
-        return found
-
-
-def _with_present(paces: Paces, asker: Asker, throughput: float, levels: Levels) -> Paces:
-    """Where nothing else is known of a job's own place, it goes as it was planned to."""
-    count = len(asker.present)
-    width = max([count, *map(len, paces)])
-    rows = [[*row, *(0.0,) * (width - len(row))] for row in paces]
-    for kind in {levels.kind[node] for node, _ in asker.present}:
-        rows[kind][count - 1] = rows[kind][count - 1] or throughput / asker.gpus
-    return tuple(map(tuple, rows))
-
-
-def _staying(job_id: JobId, present: Present) -> Choice:
-    return Choice(job_id=job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
-
-
-def _choice(
-    seen: Seen, job: HadarJob, offer: PricedPlace, present: Present | None, estimates: Estimated
-) -> Choice:
-    """A place that stays is as fast as its own row says, any other as its slowest type."""
-    own = seen.asked.present.get(job.job_id, NOTHING) if offer.stays else NOTHING
-    known = own != NOTHING and estimates.throughput[own] > 0
-    row = own if known else seen.asked.row_of(job, offer.place, seen.levels)
-    if offer.stays and present is not None and (row == NOTHING or not estimates.throughput[row] > 0):
-        return _staying(job.job_id, present)
-    names = seen.levels.names
-    return Choice(
-        job_id=job.job_id,
-        gang=Gang.of({names[node]: gpus for node, gpus in offer.place}),
-        throughput=float(estimates.throughput[row]) if known else offer.rate,
-        layer=estimates.layer_at(row),
-    )
-
-
-def _left(view: View, seen: Seen, auction: Auction, running: Collection[JobId]) -> tuple[Left, ...]:
-    """In the order of the queue, then those that were in none."""
-    waiting = [job.job_id for job in auction.queue if job.job_id not in running]
-    reasons = [_outbid(job_id, auction.offers[job_id]) for job_id in waiting]
-    fitting = {asker.job.job_id for asker in seen.askers}
-    others = [job.job_id for job in view.jobs if job.job_id not in running and job.job_id not in auction.jobs]
-    return (*reasons, *(_unfit(job_id, known=job_id in fitting) for job_id in others))
-
-
-def _outbid(job_id: JobId, offers: Sequence[PricedPlace]) -> Left:
-    if not offers:
-        return Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION)
-    worth = "" if offers[0].payoff > 0 else "GPUs cost more than it is worth to finish sooner"
-    return Left(job_id=job_id, reason=Waiting.OUTWEIGHED, detail=worth)
-
-
-def _unfit(job_id: JobId, *, known: bool) -> Left:
-    return Left(job_id=job_id, reason=Waiting.NO_ESTIMATE if known else Waiting.NO_CONFIGURATION)
-
-
-def _gap(answer: Chosen) -> float:
-    return (answer.bound - answer.value) / answer.bound if answer.bound > 0 else 0.0
-
-
-def _stage(answer: Chosen, view: View) -> Stage:
-    """The bound may prove it as good as optimal."""
-    proven = answer.stage is Stage.INCUMBENT and _gap(answer) <= view.effort.gap
-    return Stage.OPTIMAL if proven else answer.stage
 
 
 # ---- the policies by name
