@@ -139,6 +139,14 @@ def test_a_storm_over_copies_costs_time_and_nothing_else(seed: int, engine: Engi
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
 
+@pytest.mark.parametrize("policy", ["hadare", "hadare-literal"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_over_the_policy_that_forks_costs_time_and_nothing_else(seed: int, policy: str) -> None:
+    run = stormy(seed, policy, scenario=NARROW)
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+
+
 def test_storms_take_copies_and_leave_the_others() -> None:
     """Or the storms above would say nothing."""
     ends: Counter[Course] = Counter()
@@ -165,6 +173,11 @@ def test_a_storm_over_other_modes_costs_time_and_nothing_else(seed: int, policy:
     run = stormy(seed, f"{HERE}{policy}")
     assert audit(run.events, drained=True, seqs=run.seqs) == []
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+
+
+def test_both_engines_run_the_policy_that_forks_alike() -> None:
+    logs = {simulate(NARROW, policy="hadare", engine=engine).result.event_log_hash for engine in ENGINES}
+    assert len(logs) == 1
 
 
 @pytest.mark.parametrize("policy", ["BySpeed", "InTurns"])
