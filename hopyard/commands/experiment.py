@@ -45,6 +45,7 @@ class Name(StrEnum):
     SCALABILITY = "scalability"
     HADAR = "hadar"
     JPS = "jps"
+    HADARE = "hadare"
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
@@ -95,7 +96,10 @@ def experiment(
     arrival-rates: 30 to 1200 jobs an hour (figure 13).
     scalability: how long the integer programs take (figures 14 and 15).
     hadar: section IV of the Hadar paper, 480 jobs on 60 GPUs.
-    jps: section VI of the JPS paper, four jobs on 15 to 300 GPUs. The others are of the Hops paper.
+    jps: section VI of the JPS paper, four jobs on 15 to 300 GPUs.
+    hadare: section VI of the Hadar paper, one to twelve jobs on five unlike nodes.
+
+    The others are of the Hops paper.
 
     $ hopyard experiment table3
     $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4

@@ -17,6 +17,8 @@ from hopyard.lab.experiments import (
     paper,
     scalability,
 )
+from hopyard.lab.experiments.hadare import cases as hadare_cases
+from hopyard.lab.experiments.hadare import report as hadare_report
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
@@ -268,6 +270,11 @@ def _scalability(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     return Findings(list(scalability.report(found)), scalability.figures_of(found))
 
 
+def _hadare(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    finished = simulations(done)
+    return Findings(list(hadare_report.report(finished)), hadare_report.figures_of(finished))
+
+
 BASELINES = (
     "Two settings, both shown: policies *as in the paper* queue by latency ratio and see the same demand "
     "sets (Gavel the median of each); *as its authors set it*, each runs with its own paper's choices. All "
@@ -352,5 +359,15 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         report=_jps,
         seeds=30,
         prints=True,
+    ),
+    "hadare": Experiment(
+        title="HadarE on five unlike nodes",
+        about="Figures 8 to 12 of HadarE (arXiv 2503.10918, section VI): two clusters of five nodes with "
+        "one GPU each, seven mixes of one to twelve jobs that come at once. Its figures are from "
+        "physical clusters; lengths of jobs are not printed and were fixed once, by one of its figures.",
+        scenario=hadare_cases.AWS,
+        policies=hadare_cases.POLICIES,
+        cases=hadare_cases.cases,
+        report=_hadare,
     ),
 }

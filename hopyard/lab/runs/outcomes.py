@@ -57,6 +57,7 @@ def _plan(record: PlanRecord) -> PlanRow:
         gap=view.gap,
         solve_s=view.solve_s,
         decision_s=view.decision_s,
+        horizon_s=view.horizon_s,
     )
 
 

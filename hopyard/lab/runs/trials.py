@@ -71,6 +71,7 @@ class PlanRow(Message, frozen=True, kw_only=True):
     gap: float
     solve_s: float
     decision_s: float
+    horizon_s: float | None = None
 
 
 class NoteRow(Message, frozen=True, kw_only=True):

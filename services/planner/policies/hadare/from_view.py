@@ -21,7 +21,7 @@ from services.planner.policies.kit.rigid import Rigid
 from shared.domain.arrays import Flags, Floats, Ints
 
 MEASURED = [LAYERS.index(Layer.ENTITY), LAYERS.index(Layer.TYPE)]
-NODES_APART = 64
+NODES_APART = 16
 """up to so many nodes the bound on the makespan knows each; of more, only their types"""
 
 

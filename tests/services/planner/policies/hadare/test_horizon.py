@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
+from services.planner.policies.hadare import horizon
 from services.planner.policies.hadare.forking import Forking, nobody
 from services.planner.policies.hadare.growing import grown
 from services.planner.policies.hadare.horizon import Batch, earliest_end_s
@@ -85,3 +86,16 @@ def cut(of: Forking, jobs: Ints, left: Floats | None = None) -> Forking:
         idle=of.idle.tolist(),
         most=int(of.most[0]),
     )
+
+
+@given(of=forkings())
+@limits(max_examples=40, deadline=None)
+def test_of_many_jobs_the_bound_is_weaker_and_holds(of: Forking) -> None:
+    kept = np.flatnonzero(of.able().any(axis=1)).astype(np.int32)
+    if not len(kept):
+        return
+    strict = m_star(cut(of, kept))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(horizon, "CELLS", 0)
+        loose = m_star(cut(of, kept))
+    assert strict / 3 <= loose <= strict * (1 + 1e-9)
