@@ -44,6 +44,7 @@ def test_an_attached_script_is_profiled_by_one_rank_without_checkpoints(tmp_path
         assert len(profiled["iteration_s"]) == 30
         assert mean(profiled["iteration_s"]) > 0.005
         assert profiled["parameters"] == 8 * 64 + 64 + 64 + 1
+        assert 0.0 < profiled["memory_share"] < 1.0
         assert not (tmp_path / "checkpoints").exists()
 
 
