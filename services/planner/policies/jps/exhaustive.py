@@ -8,12 +8,12 @@ import numpy as np
 
 from schemas.placement import Gang
 from schemas.plans import Layer
-from services.planner.policies.jps.exact import optimum, vectors
 from services.planner.policies.jps.options import ExhaustiveOptions
 from services.planner.policies.jps.packing import packing
 from services.planner.policies.jps.resets import AtResets, Draft, Picked
 from services.planner.policies.jps.scene import Scene
 from services.planner.policies.jps.speeds import Answers, AskedGang, GangSpeeds
+from services.planner.policies.jps.splits.exact import optimum, vectors
 from shared.domain.arrays import Floats
 
 VECTORS_AT_MOST = 20_000

@@ -10,14 +10,14 @@
 import numpy as np
 
 from services.planner.policies.contract.options import variant
-from services.planner.policies.jps.dealing import dealt, dealt_by_type, grown, shuffled
-from services.planner.policies.jps.market import transported
 from services.planner.policies.jps.options import OptimusOptions
 from services.planner.policies.jps.packing import packing
 from services.planner.policies.jps.resets import AtResets, Draft, Picked, fastest
-from services.planner.policies.jps.sampling import seeded
 from services.planner.policies.jps.scene import Scene
 from services.planner.policies.jps.speeds import Answers, GangSpeeds
+from services.planner.policies.jps.splits.dealing import dealt, dealt_by_type, grown, shuffled
+from services.planner.policies.jps.splits.market import transported
+from services.planner.policies.jps.splits.sampling import seeded
 from shared.domain.arrays import Ints
 
 SQUEEZED = "the jobs' types leave no other way: GPUs are given as there is room"

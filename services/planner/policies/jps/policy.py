@@ -12,18 +12,18 @@ import numpy as np
 
 from schemas.placement import Configuration, Gang
 from services.planner.policies.contract.options import variant
-from services.planner.policies.jps.auction import auctioned
-from services.planner.policies.jps.categories import Categories
 from services.planner.policies.jps.completion import jain
-from services.planner.policies.jps.dealing import grown
 from services.planner.policies.jps.idling import without_slow_nodes
-from services.planner.policies.jps.market import transported
 from services.planner.policies.jps.options import JpsOptions
 from services.planner.policies.jps.packing import packing
 from services.planner.policies.jps.resets import Alternatives, AtResets, Draft, Picked, fastest
-from services.planner.policies.jps.sampling import best, drawn, seeded
 from services.planner.policies.jps.scene import Scene
 from services.planner.policies.jps.speeds import Answers, GangSpeeds
+from services.planner.policies.jps.splits.auction import auctioned
+from services.planner.policies.jps.splits.categories import Categories
+from services.planner.policies.jps.splits.dealing import grown
+from services.planner.policies.jps.splits.market import transported
+from services.planner.policies.jps.splits.sampling import best, drawn, seeded
 from shared.domain.arrays import Ints
 
 GANGS_AT_MOST = 20_000

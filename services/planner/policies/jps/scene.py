@@ -10,7 +10,7 @@ from schemas.placement import Configuration, Gang
 from schemas.plans import Waiting
 from services.planner.policies.contract.decision import Choice, Left
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
-from services.planner.policies.jps.market import WorkerMarket
+from services.planner.policies.jps.splits.market import WorkerMarket
 from services.planner.policies.jps.taking_part import placeable_gpus, taking_part
 from shared.domain.arrays import Floats, Ints
 

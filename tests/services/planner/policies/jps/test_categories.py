@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.planner.policies.jps.categories import Categories
-from services.planner.policies.jps.sampling import best, drawn, rear
+from services.planner.policies.jps.splits.categories import Categories
+from services.planner.policies.jps.splits.sampling import best, drawn, rear
 
 FIVE_OF_THREE = [(3, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (1, 2, 2), (1, 1, 3)]
 PRINTED = {

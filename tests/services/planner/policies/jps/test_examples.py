@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from services.planner.policies.contract.view import View
-from services.planner.policies.jps.categories import Categories
 from services.planner.policies.jps.completion import jain
-from services.planner.policies.jps.market import transported
 from services.planner.policies.jps.packing import packing
-from services.planner.policies.jps.sampling import best, rear
 from services.planner.policies.jps.scene import scene
 from services.planner.policies.jps.speeds import speeds
+from services.planner.policies.jps.splits.categories import Categories
+from services.planner.policies.jps.splits.market import transported
+from services.planner.policies.jps.splits.sampling import best, rear
 from shared.domain.arrays import Floats, Ints
 from tests.services.planner.planner_builders import view
 from tests.services.planner.policies.jps.jps_builders import (

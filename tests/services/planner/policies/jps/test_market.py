@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from services.planner.policies.jps.auction import auction, auctioned
-from services.planner.policies.jps.market import WorkerMarket, transported
+from services.planner.policies.jps.splits.auction import auction, auctioned
+from services.planner.policies.jps.splits.market import WorkerMarket, transported
 from shared.domain.arrays import Floats, Ints
 from tests.services.planner.policies.jps.printed_market import printed_market
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.planner.policies.jps.market import WorkerMarket, transported
+from services.planner.policies.jps.splits.market import WorkerMarket, transported
 from shared.domain.arrays import Floats, Ints
 
 GROWN_AT_MOST = 50

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from services.planner.policies.jps.market import WorkerMarket, transported
+from services.planner.policies.jps.splits.market import WorkerMarket, transported
 from shared.domain.arrays import Floats, Ints
 
 BIDS_AT_MOST = 100_000
