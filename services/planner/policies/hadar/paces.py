@@ -16,11 +16,14 @@ import numpy as np
 from schemas.ids import JobId
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.view import ViewJob, ViewNode
+from services.planner.policies.contract.view import ViewJob
 from services.planner.policies.hadar.jobs import GpusByNode, HadarJob, Paces
 from services.planner.policies.hadar.room import Levels
 from services.planner.solver.problem import NOTHING
 from shared.domain.arrays import Ints
+
+EACH = 16
+"""nodes of a gang; of larger ones, few numbers are asked about"""
 
 
 class Asker(msgspec.Struct, frozen=True):
@@ -90,19 +93,16 @@ class _Rows(msgspec.Struct):
         return len(self.job) - 1
 
 
-def asked(askers: Sequence[Asker], levels: Levels, nodes: Sequence[ViewNode]) -> Asked:
+def asked(askers: Sequence[Asker], levels: Levels) -> Asked:
     rows, made = dict[JobId, dict[Cell, int]](), _Rows()
     present = dict[JobId, int]()
     known: dict[tuple[object, ...], dict[Cell, int]] = {}
-    first = _largest_by_type(levels, nodes)
+    first = _largest_by_type(levels)
     for index, asker in enumerate(askers):
         job = asker.job
         alike = (job.workload or job.job_id, job.gpu_types, asker.gpus)
         if alike not in known:
-            known[alike] = {
-                cell: made.add(index, _divided(first[cell.kind], asker.gpus, cell.nodes))
-                for cell in _cells(asker, levels, nodes, first)
-            }
+            known[alike] = _added(made, index, asker, levels, first)
         rows[job.job_id] = known[alike]
         if asker.present:
             present[job.job_id] = made.add(index, asker.present)
@@ -117,21 +117,40 @@ def asked(askers: Sequence[Asker], levels: Levels, nodes: Sequence[ViewNode]) ->
     return Asked(configurations, rows, present)
 
 
-def _cells(asker: Asker, levels: Levels, nodes: Sequence[ViewNode], first: Sequence[int]) -> Iterable[Cell]:
+def _added(made: _Rows, index: int, asker: Asker, levels: Levels, first: Sequence[int]) -> dict[Cell, int]:
+    """The row that answers for each type and number of nodes."""
+    found: dict[Cell, int] = {}
     usable = [kind for kind, name in enumerate(levels.types) if name in asker.job.gpu_types]
     most = min(asker.gpus, sum(levels.nodes[kind] for kind in usable))
     for kind in usable:
-        least = 1 if nodes[first[kind]].gpus >= asker.gpus else 2
-        for count in range(least, most + 1):
-            yield Cell(kind, count)
+        before = 0 if levels.size_of[levels.base[first[kind]]] >= asker.gpus else 1
+        for count in counts(most):
+            if count > before:
+                row = made.add(index, _divided(first[kind], asker.gpus, count))
+                found |= {Cell(kind, between): row for between in range(before + 1, count + 1)}
+                before = count
+    return found
 
 
-def _largest_by_type(levels: Levels, nodes: Sequence[ViewNode]) -> list[int]:
+@cache
+def counts(most: int) -> tuple[int, ...]:
+    """Numbers of nodes that are asked about: each up to EACH, then in steps of a quarter, and the most.
+
+    A number between two of them is as fast as the next larger one.
+    """
+    found, count = [], 1
+    while count < most:
+        found.append(count)
+        count = max(count + 1, count * 5 // 4) if count >= EACH else count + 1
+    return (*found, most)
+
+
+def _largest_by_type(levels: Levels) -> list[int]:
     """By type, the first of its largest nodes."""
     of_type: list[list[int]] = [[] for _ in levels.types]
     for node, kind in enumerate(levels.kind):
         of_type[kind].append(node)
-    return [max(own, key=lambda node: nodes[node].gpus) for own in of_type]
+    return [max(own, key=lambda node: levels.size_of[levels.base[node]]) for own in of_type]
 
 
 @cache

@@ -90,7 +90,7 @@ class Hadar:
         if self._last is None or self._last[0] is not view:
             levels = Levels(view.nodes)
             askers = tuple(one for job in view.jobs if (one := self._asker(job, levels)) is not None)
-            self._last = view, Seen(levels, askers, asked(askers, levels, view.nodes))
+            self._last = view, Seen(levels, askers, asked(askers, levels))
         return self._last[1]
 
     def _asker(self, job: ViewJob, levels: Levels) -> Asker | None:
