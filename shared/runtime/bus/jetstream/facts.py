@@ -102,7 +102,37 @@ class JetStreamFacts:
         finally:
             for ack in acks:
                 ack.cancel()
-        return _stored(acks)
+        return await self._really_stored(letters, acks)
+
+    async def _really_stored(self, letters: Sequence[_Letter], acks: Sequence[asyncio.Future[Ack]]) -> int:
+        """How many, from the first on; a duplicate is stored only where the message before it is the fact."""
+        stored = _stored(acks)
+        for place, (letter, ack) in enumerate(zip(letters[:stored], acks, strict=False)):
+            if ack.result().duplicate and not await self._stands(letter, ack.result().seq):
+                return place
+        return stored
+
+    async def _stands(self, letter: _Letter, seq: int) -> bool:
+        """Whether the fact is in the stream, where its id is: whoever knows an id may have put it elsewhere.
+
+        Then it is stored without an id; readers pass over what comes twice.
+        """
+        try:
+            found = await self._connection.js.get_msg(FACTS_STREAM, seq)
+            if found.subject == letter.subject:
+                return True
+            reason = f"its id stands on {found.subject}"
+            self._connection.log.error("the id of a fact was taken", subject=letter.subject, reason=reason)
+            ack = await self._acks.send(letter.subject, letter.data, {})
+        except NotFoundError:
+            return True  # it is so old that the stream has dropped it
+        except (Error, OSError):
+            return False
+        try:
+            await asyncio.wait([ack], timeout=self._connection.settings.publish_timeout_real_s)
+        finally:
+            ack.cancel()
+        return not ack.cancelled() and ack.result().error is None
 
     # ---- reading
 

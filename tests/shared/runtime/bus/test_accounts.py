@@ -243,6 +243,30 @@ async def test_a_fact_on_the_subject_of_another_is_nobodys(guarded: Guarded) -> 
         assert bus.counts.malformed == 3
 
 
+async def test_who_takes_the_id_of_a_fact_keeps_it_out_of_no_stream(guarded: Guarded) -> None:
+    """The server drops what has the id of an earlier message, whoever sent that, and wherever it stands."""
+    fact = plan()
+    async with (
+        guarded.raw(ROGUE) as client,
+        guarded.bus("planner") as planner,
+        guarded.bus("placer") as placer,
+    ):
+        stream = client.client.jetstream()
+        taken = {"Nats-Msg-Id": fact.event_id}
+        await stream.publish(subject_of(OWN["agent"][0], "n-1"), encode(joined("n-1")), headers=taken)
+        await planner.publish([fact])
+        async with asyncio.timeout(10.0):
+            (record,) = await anext(placer.read(0, [subject_of(type(fact), "*")]))
+        assert record.event == fact
+
+
+async def test_a_fact_that_is_published_twice_is_stored_once(guarded: Guarded) -> None:
+    async with guarded.bus("planner") as planner:
+        await planner.publish([plan()])
+        await planner.publish([plan()])
+        assert await planner.last_seq() == 1
+
+
 async def test_the_heartbeat_of_a_node_comes_from_its_agent_alone(guarded: Guarded) -> None:
     true = Heartbeat(at=1.0, node_id=NODES[0], life="a", workers=())
     lie = Heartbeat(at=1.0, node_id=NODES[1], life="b", workers=())
