@@ -128,7 +128,8 @@ def _drawn(here: Sequence[Finished]) -> bytes:
             for name in DRAWN if outcomes else ():
                 if (found := _summary(outcomes, name)) is not None:
                     panels[name][arm][float(len(outcomes[0].jobs))] = found
-    return pictures.sweep(panels, arms, "jobs")
+    there = {name: {arm: own for arm, own in found.items() if own} for name, found in panels.items()}
+    return pictures.sweep({name: found for name, found in there.items() if found}, arms, "jobs")
 
 
 # ---- lengths of a round

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from hopyard.lab.experiments.hadare.cases import AWS, LAB, MIXES, cases, mixes_of
@@ -94,3 +95,11 @@ def test_pictures_are_drawn_and_figures_kept() -> None:
     ttd = [one for one in figures_of(done) if one.measure == "TTD"]
     assert len(ttd) == 8
     assert all(one.values == (1000.0, 1000.0) and one.mean == pytest.approx(1000.0) for one in ttd)
+
+
+def test_a_workload_that_is_no_batch_has_no_ttd_and_a_report_all_the_same() -> None:
+    outcome = run("gavel").outcome
+    result = msgspec.structs.replace(outcome.result, metrics=outcome.result.metrics | {"ttd_s": None})
+    done = [Finished(run(name).case, msgspec.structs.replace(outcome, result=result)) for name in ("a", "b")]
+    assert [row[2] for row in tables(done)[1].rows] == ["–", "–"]
+    assert any(isinstance(part, Picture) for part in report(done))
