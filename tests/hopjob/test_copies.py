@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import mean
 from typing import Any, Self
 
 import pytest
@@ -18,7 +17,7 @@ from tests.torch_python import torch_python
 pytestmark = pytest.mark.torch
 
 CONVERGES = SCRIPTS / "converges.py"
-SAMPLES = 12 * 4096
+SAMPLES = 30 * 4096
 ENDLESS = 1e9
 DEFAULTS: dict[str, Any] = {"HOPJOB_SAMPLES": ENDLESS, "SEED": 1}
 LOST = 75
@@ -203,10 +202,10 @@ def test_a_copy_of_an_older_placement_may_write_no_more(nodes: Nodes) -> None:
 
 
 def test_copies_train_as_well_as_one_node_alone(nodes: Nodes, tmp_path: Path) -> None:
-    """Twelve epochs alone, from two seeds; and by two copies in three rounds."""
+    """Thirty epochs alone, from three seeds; and by two copies in three rounds."""
     (tmp_path / "alone").mkdir()
     with Agent(tmp_path / "alone") as agent:
-        for seed in (1, 2):
+        for seed in (1, 2, 3):
             folder = tmp_path / "alone" / f"of-{seed}"
             [rank] = agent.run(CONVERGES, SEED=seed, HOPJOB_SAMPLES=SAMPLES, HOPJOB_CHECKPOINTS=folder)
             assert rank.end() == 0, rank.output()
@@ -218,8 +217,7 @@ def test_copies_train_as_well_as_one_node_alone(nodes: Nodes, tmp_path: Path) ->
         ended(copies)
         done += SAMPLES // 3
     [last] = [copy for copy in copies if "held out" in copy.output()]
-    noise = max(alone) - min(alone)
-    assert held_out(last) < mean(alone) + 2 * noise + 0.1 * mean(alone)
+    assert held_out(last) < 1.15 * max(alone)
 
 
 def held_out(rank: Rank) -> float:
