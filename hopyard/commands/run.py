@@ -132,7 +132,7 @@ def up(
 
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
-    $ HOPYARD_NATS_TOKEN=$(cat token) hopyard up --listen 0.0.0.0:4222
+    $ hopyard up --listen 0.0.0.0:4222
     """
     from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
         check_policy,
