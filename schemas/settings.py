@@ -103,7 +103,8 @@ class Settings(File, frozen=True, kw_only=True):
     api_url: str = ""
     """where the command line finds admission; empty: at the stack of its folder or user"""
     api_token: str = ""
-    """token by which commands come to the API, and which it takes as an operator's; empty: none"""
+    """token by which commands come to the API; an admission that has it takes it as an operator's, one of
+    `hopyard up` is never handed it; empty: none"""
     api_token_file: str = ""
     """path of a file that holds the token of commands, in place of `api_token`"""
     api_tokens: str = ""

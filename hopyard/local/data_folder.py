@@ -5,6 +5,7 @@ It is its owner's alone: credentials are in it, and what jobs print.
 
 import contextlib
 import fcntl
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ DEFAULT = Path(".hopyard")
 LEFTOVERS_LIMIT_S = 10.0
 MARKS = ("lock", "clock.json", "cluster.json", "nats")
 """a folder that holds one of these is a stack's"""
+CLOSED = ("credentials", "logs", "nats", "output")
+"""folders in it that no job of another account passes through"""
 
 
 class StackFile(Message, frozen=True, kw_only=True):
@@ -78,6 +81,21 @@ def close_to_others(data: Path, mode: int = private.FOLDER) -> None:
     except OSError as error:
         text = str(error) if isinstance(error, private.Exposed) else f"{data}: {error.strerror}"
         raise Invalid(text) from None
+
+
+def close_contents(data: Path) -> None:
+    """Take what an older version left open in the folder from others, who may pass through it to their jobs.
+
+    Links are left alone: what they lead to is not the stack's.
+    """
+    for path in data.iterdir():
+        mode = path.lstat().st_mode
+        if not mode & private.OTHERS:
+            continue
+        if stat.S_ISREG(mode):
+            path.chmod(private.FILE)
+        elif stat.S_ISDIR(mode) and path.name in CLOSED:
+            path.chmod(private.FOLDER)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import msgspec
 from hopyard.failures import Died, Invalid, NotReady
 from hopyard.local.accounts import accounts_in, ensure_accounts, stamp_of
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
-from hopyard.local.data_folder import StackFile, close_to_others
+from hopyard.local.data_folder import StackFile, close_contents, close_to_others
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
@@ -54,6 +54,8 @@ PROCESSES = "process"
 """the runner that has folders"""
 FOLDERS = ("jobs_folder", "run_folder")
 """in the data folder, where nothing else is set"""
+OF_CLIENTS = ("api_token", "nats_credentials")
+"""what a user shows to some stack: it makes no operator of him here, and is no account of this NATS"""
 
 Value = str | int | float | bool
 
@@ -138,10 +140,12 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     allows, which also cancels the block, and so does NotInstalled.
     """
     settings = settings_of(spec)
+    check_exposure(spec, settings)
     if without := overruled(spec):
         say(f"without effect on this stack: {', '.join(without)}")
     close_to_others(spec.data, _mode(settings))
     spec.data.chmod(_mode(settings))
+    close_contents(spec.data)
     ensure_tokens(spec.data)
     nodes = nodes_of(spec.cluster) if spec.cluster else ()
     ensure_accounts(spec.data, [node.node_id for node in nodes])
@@ -167,7 +171,14 @@ def _mode(settings: Settings) -> int:
 
 def own_accounts(settings: Settings) -> bool:
     """Whether each service and node has an account of its own: unless the settings have one for all."""
-    return not (settings.nats_token or settings.nats_user or settings.nats_credentials)
+    return not (settings.nats_token or settings.nats_user)
+
+
+def check_exposure(spec: StackSpec, settings: Settings) -> None:
+    """Raises Invalid for a NATS that others reach and that lets in whoever knows a name."""
+    named_only = settings.nats_user and not (settings.nats_password or settings.nats_token)
+    if named_only and not loopback(spec.nats.host):
+        raise Invalid(f"nats_user without nats_password: at {spec.nats.host} it would let everybody in")
 
 
 def _nats(spec: StackSpec, settings: Settings) -> NatsServer:
@@ -317,6 +328,7 @@ def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
         "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
         "api_tokens": str(tokens_of(spec.data).absolute()),
+        **dict.fromkeys(OF_CLIENTS, ""),
     }
 
 
@@ -343,7 +355,7 @@ def settings_of(spec: StackSpec) -> Settings:
 
     Raises Invalid for a bad setting, and for settings that cannot hold together.
     """
-    decided = _variables(spec.chosen) | _variables({"speed": spec.speed})
+    decided = _variables({**spec.chosen, "speed": spec.speed, **dict.fromkeys(OF_CLIENTS, "")})
     try:
         settings = load_settings(_variables(spec.settings) | os.environ | decided)
         check_together(settings)

@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
+from hopyard.local.credentials import own_token
 from hopyard.local.stack import HOST, free_ports
 from loadgen.scenarios import arrivals, load_scenario
 
-TOKEN = "open sesame"
 SPEED = 120.0
 READY_LIMIT_S = 120.0
 STOP_LIMIT_S = 60.0
@@ -32,9 +32,10 @@ class RunningStack:
         self.data = data
         self.port = port
         self.url = f"http://{HOST}:{port}/"
+        self.token = own_token(data)
 
     def call(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - as the API answers
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else msgspec.json.encode(body)
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -77,7 +78,7 @@ def stack(data: Path) -> Iterator[RunningStack]:
     command = [sys.executable, "-P", "-m", "hopyard.cli", "up", "--scenario", SCENARIO]
     options = ["--speed", str(SPEED), "--port", str(port), "--data", str(data)]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
-    own = {"HOPYARD_API_TOKEN": TOKEN, "XDG_STATE_HOME": str(data / "state")}
+    own = {"XDG_STATE_HOME": str(data / "state")}
     with (data / "up.log").open("wb") as log:
         process = subprocess.Popen([*command, *options], env=environ | own, stdout=log, stderr=log)
         try:

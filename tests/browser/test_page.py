@@ -12,7 +12,7 @@ from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 
 from hopyard.lab.bench.page.chromium import browser, complaints, js, scheme, size, text, until
-from tests.browser.running import TOKEN, RunningStack, proxy, stack
+from tests.browser.running import RunningStack, proxy, stack
 
 pytestmark = pytest.mark.browser
 
@@ -41,7 +41,7 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 @pytest.fixture
 def page(cluster: RunningStack, chrome: Chrome) -> Chrome:
     """The page with its token, live, in the usual size; and nothing to complain about yet."""
-    open_with_token(chrome, cluster.url)
+    open_with_token(chrome, cluster.url, cluster.token)
     return chrome
 
 
@@ -55,10 +55,10 @@ def open_page(driver: Chrome, url: str) -> None:
     driver.get(url)
 
 
-def open_with_token(driver: Chrome, url: str) -> None:
+def open_with_token(driver: Chrome, url: str, token: str) -> None:
     open_page(driver, url)
     until(driver, lambda: driver.find_element(By.ID, "token").is_displayed(), "the form for the token")
-    show_token(driver, TOKEN)
+    show_token(driver, token)
     until(driver, lambda: state(driver) == "live", "a live page")
     until(driver, lambda: driver.find_element(By.ID, "cluster").is_displayed(), "the cluster")
     complaints(driver)  # the browser's own line for the refusal that asked for the token
@@ -100,12 +100,12 @@ def test_without_the_token_nothing_is_shown_and_a_wrong_one_is_refused(
     assert not chrome.find_element(By.ID, "cluster").is_displayed()
     show_token(chrome, "wrong")
     until(chrome, lambda: "not the token" in text(chrome, "#ask-error"), "the refusal")
-    show_token(chrome, TOKEN)
+    show_token(chrome, cluster.token)
     until(chrome, lambda: chrome.find_element(By.ID, "cluster").is_displayed(), "the cluster")
     chrome.refresh()
     until(chrome, lambda: state(chrome) == "live", "a token that outlives a new reading of the page")
     assert js(chrome, "return localStorage.length") == 0
-    assert TOKEN not in js(chrome, "return document.cookie + location.href")
+    assert cluster.token not in js(chrome, "return document.cookie + location.href")
 
 
 # ---- what it shows
@@ -207,7 +207,7 @@ def test_it_connects_again_by_itself_after_admission_was_killed(cluster: Running
 
 def test_it_works_behind_a_proxy_with_a_prefix(cluster: RunningStack, chrome: Chrome) -> None:
     with proxy(cluster.port, "/gpus/here/") as url:
-        open_with_token(chrome, url)
+        open_with_token(chrome, url, cluster.token)
         with cluster.drained():
             name = cluster.submit("proxied")
             until(chrome, lambda: name in jobs_listed(chrome), "a job through the proxy")

@@ -10,6 +10,7 @@ from hopyard.local.data_folder import (
     StackFile,
     claimed,
     clock_origin,
+    close_contents,
     read_stack_file,
     write_stack_file,
 )
@@ -96,3 +97,22 @@ def test_a_folder_of_another_account_is_refused(tmp_path: Path) -> None:
     os.chown(data, 4711, 4711)
     with pytest.raises(Invalid, match="belongs to another account"), claimed(data):
         pass
+
+
+def test_what_an_older_version_left_open_is_closed_and_folders_of_jobs_are_not(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch(mode=0o644)
+    data = tmp_path / "data"
+    data.mkdir(mode=0o711)
+    (data / "estimator.duckdb").touch(mode=0o644)
+    (data / "link").symlink_to(elsewhere)
+    for name in ("logs", "nats", "output", "jobs", "run"):
+        (data / name).mkdir(mode=0o755)
+    close_contents(data)
+    found = {path.name: mode_of(path) for path in data.iterdir()}
+    assert found == {
+        "estimator.duckdb": 0o600,
+        "link": 0o644,
+        **dict.fromkeys(("logs", "nats", "output"), 0o700),
+        **dict.fromkeys(("jobs", "run"), 0o755),
+    }

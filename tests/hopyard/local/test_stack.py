@@ -7,17 +7,20 @@ from msgspec.structs import replace
 from hopyard.api.connect import patiently
 from hopyard.failures import Invalid, Unreachable
 from hopyard.local.stack import (
+    Listen,
     StackSpec,
+    check_exposure,
     environment,
     free_ports,
     overruled,
+    own_accounts,
     running_stack,
     settings_of,
     write_files,
 )
 from schemas.catalogue import CatalogueFile, Server
 from shared.runtime.files import read_file
-from shared.runtime.settings import sources_of
+from shared.runtime.settings import load_settings, sources_of
 from tests.hopyard.cli_builders import cluster
 
 
@@ -127,3 +130,37 @@ def test_every_process_is_handed_who_set_what(tmp_path: Path, monkeypatch: pytes
     wanted = {"gap": "scenario tiny", "round_s": "environment", "policy": "command line"}
     assert sources | wanted == sources
     assert sources["nats_url"] == "the stack itself"
+
+
+@pytest.mark.parametrize("how", ["environment", "file", "scenario"])
+def test_what_a_user_shows_to_stacks_opens_nothing_of_this_one(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A viewer's token, exported, made whoever had it an operator here; an account left NATS open to all."""
+    shown = {"api_token": "a viewer's", "nats_credentials": "/elsewhere.json"}
+    own = spec(tmp_path)
+    if how == "scenario":
+        own = replace(own, settings=shown)
+    elif how == "file":
+        (tmp_path / "settings.yaml").write_text(str(shown))
+        monkeypatch.setenv("HOPYARD_SETTINGS", str(tmp_path / "settings.yaml"))
+    else:
+        for name, value in shown.items():
+            monkeypatch.setenv(f"HOPYARD_{name.upper()}", value)
+    settings = load_settings(environment(own, "nats://127.0.0.1:1"))
+    assert (settings.api_token, settings.nats_credentials) == ("", "")
+    assert own_accounts(settings_of(own))
+    assert settings_of(own).api_token == ""
+    assert len(overruled(own)) == (0 if how == "scenario" else 2), "it is said"
+
+
+def test_a_nats_that_others_reach_asks_for_more_than_a_name(tmp_path: Path) -> None:
+    named = replace(spec(tmp_path, nats_user="lab"), nats=Listen(host="0.0.0.0", port=4222))
+    with pytest.raises(Invalid, match="nats_user without nats_password"):
+        check_exposure(named, settings_of(named))
+    for fine in (
+        replace(named, nats=Listen()),
+        replace(named, chosen={"nats_user": "lab", "nats_password": "secret"}),
+        replace(named, chosen={}),
+    ):
+        check_exposure(fine, settings_of(fine))
