@@ -134,7 +134,7 @@ def _preempted(state: State, fact: JobPreempted) -> None:
             received_s = job.received_s.get(gpu_type, 0.0) + share * stretch_s
             job.received_s = job.received_s | {gpu_type: received_s}
         job.restarts += fact.reason is not PreemptReason.MERGE
-        job.running = None
+        job.running = job.placement = None
         job.samples_done, job.samples_at = fact.samples_done, fact.at
     state.claims.withdraw(fact.placement_id)
 

@@ -9,7 +9,8 @@ def kept(view: View, note: str) -> Decision:
     """What to do without any estimate: a first plan keeps what runs, a fragment plan starts nothing."""
     free = {node.node_id: node.idle for node in view.nodes}
     choices = []
-    for job in view.jobs if view.kind == PlanKind.FIRST else ():
+    running = sorted(view.jobs, key=lambda job: not job.stays) if view.kind == PlanKind.FIRST else ()
+    for job in running:
         present = job.present
         if present is None or any(one.gpus > free.get(one.node, 0) for one in present.gang.members):
             continue

@@ -1,6 +1,6 @@
 """From a decision to the plan that is published. Pure."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -11,7 +11,7 @@ from schemas.placement import Gang
 from schemas.plans import LeftOut, Placement, PlanKind, Waiting
 from services.planner.core.state import State
 from services.planner.policies.contract.decision import Choice, Decision, Left
-from services.planner.policies.contract.view import View
+from services.planner.policies.contract.view import Present, View
 from shared.domain import gangs
 
 NAMED_AT_MOST = 3
@@ -40,13 +40,12 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     """
     view = frame.view
     serial = f"{frame.token}-{state.plans}"
-    apart = _apart(view)
-    wanted = (*decision.choices, *apart)
+    held = _held(view)
+    wanted = _wanted(state, held, decision)
     choices = _holding(state, frame, wanted)
     left = (*decision.left, *_dropped(wanted, choices))
     used = sum([choice.gang.gpus for choice in choices])
-    held = {*view.apart, *(job.job_id for job in view.jobs if job.stays)}
-    idle = view.idle_gpus + sum([choice.gang.gpus for choice in apart])
+    idle = view.idle_gpus + sum([present.gang.gpus for present in view.apart.values()])
     assert used <= idle, f"{used} GPUs given of {idle}"
     mentioned = {choice.job_id for choice in choices} | {job.job_id for job in left}
     assert len(mentioned) == len(choices) + len(left), "a plan mentions a job once: placed, or left out"
@@ -76,12 +75,33 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     )
 
 
-def _apart(view: View) -> tuple[Choice, ...]:
-    """The jobs that stay where they are and of which the policy did not know."""
-    return tuple(
+def _held(view: View) -> dict[JobId, Present]:
+    """The jobs that stay where they are, whether the policy was shown them or not."""
+    return view.apart | {job.job_id: job.present for job in view.jobs if job.stays and job.present}
+
+
+def _wanted(state: State, held: Mapping[JobId, Present], decision: Decision) -> tuple[Choice, ...]:
+    """What was decided, and where the jobs stay of which the policy did not know."""
+    known = {choice.job_id for choice in decision.choices} | {left.job_id for left in decision.left}
+    unknown = [
         Choice(job_id=job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
-        for job_id, present in view.apart.items()
-    )
+        for job_id, present in held.items()
+        if job_id not in known
+    ]
+    return tuple(_by_now(state, held, choice) for choice in (*decision.choices, *unknown))
+
+
+def _by_now(state: State, held: Mapping[JobId, Present], choice: Choice) -> Choice:
+    """Of a job that stays, the copies that train on: some may have ended while the plan was made."""
+    present, now = held.get(choice.job_id), state.claims.placement_of(choice.job_id)
+    if (
+        present is None
+        or now is None
+        or not gangs.merges(now.gang)
+        or now.placement_id != present.placement_id
+    ):
+        return choice
+    return Choice(job_id=choice.job_id, gang=now.gang, throughput=now.throughput, layer=now.layer)
 
 
 def _holding(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:

@@ -4,6 +4,7 @@ Nodes come in the order of their ids, jobs in the order of their submission (the
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection
 
 import msgspec
@@ -117,12 +118,33 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.restarts_s.get(workload, {}).get(gpu_type, self.restart_s)
 
     def in_modes(self, modes: Collection[type[Mode]]) -> "View":
-        """For a policy that plans these modes: a job that runs in another has no place where it can stay."""
-        if {type(job.present.gang.sync) for job in self.jobs if job.present is not None}.issubset(modes):
+        """For a policy that plans these modes: a job that runs in another has no place where it can stay.
+
+        One that has to stay is kept apart, with its GPUs.
+        """
+        others = [job for job in self.jobs if job.present and type(job.present.gang.sync) not in modes]
+        if not others:
             return self
-        return msgspec.structs.replace(self, jobs=tuple(_in_modes(job, modes) for job in self.jobs))
+        apart = {job.job_id: job.present for job in others if job.stays and job.present}
+        moved = {job.job_id for job in others} - apart.keys()
+        return msgspec.structs.replace(
+            self,
+            nodes=_without(self.nodes, [present.gang for present in apart.values()]),
+            jobs=tuple(
+                msgspec.structs.replace(job, present=None) if job.job_id in moved else job
+                for job in self.jobs
+                if job.job_id not in apart
+            ),
+            apart=self.apart | apart,
+        )
 
 
-def _in_modes(job: ViewJob, modes: Collection[type[Mode]]) -> ViewJob:
-    stays = job.present is None or type(job.present.gang.sync) in modes
-    return job if stays else msgspec.structs.replace(job, present=None, stays=False)
+def _without(nodes: tuple[ViewNode, ...], gangs: Collection[Gang]) -> tuple[ViewNode, ...]:
+    """The nodes, without the idle GPUs that belong to the gangs."""
+    held = Counter[NodeId]()
+    for gang in gangs:
+        held.update(gang.configuration)
+    return tuple(
+        msgspec.structs.replace(node, idle=node.idle - held[node.node_id]) if node.node_id in held else node
+        for node in nodes
+    )

@@ -1,18 +1,25 @@
 """What the planner makes of copies: merged by every first plan, shown as far as they still run."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import NodeLost, Outcome, PreemptReason
-from schemas.ids import JobId, NodeId, PlanId
-from schemas.placement import Forked
-from schemas.plans import Cause, PlanKind
+from schemas.events import NodeLost, Outcome, PolicyChosen, PreemptReason
+from schemas.ids import JobId, NodeId, PlacementId, PlanId
+from schemas.placement import Forked, Lockstep, Proportional
+from schemas.plans import Cause, Placement, PlanKind
 from schemas.settings import Settings
+from services.planner.core.publication import Frame, published
 from services.planner.core.state import TrackedJob
+from services.planner.core.staying import staying
 from services.planner.core.triggers import is_a_plans_own
 from services.planner.core.viewing import view_of
-from services.planner.policies.contract.view import ViewJob
+from services.planner.policies.contract.decision import Decision, Trigger
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.work.registry import Registry, names
 from tests.fact_builders import (
     JOB,
     checkpointed,
@@ -27,7 +34,7 @@ from tests.fact_builders import (
 )
 from tests.services.planner.planner_builders import MODELLED, Stage
 
-MODES = ("forked", "lockstep")
+MODES = ("forked", "lockstep", "proportional")
 ONE, TWO = NodeId("node-1"), NodeId("node-2")
 SETTINGS = Settings(policy="tests.simulation.mode_policies:Copies")
 
@@ -47,12 +54,33 @@ def trains(*, preemptible: bool = True) -> Stage:
     return stage
 
 
+def apportioned(*, preemptible: bool = False, minimum_run_restarts: float = 0.0) -> Stage:
+    """`job-1` on all of two nodes from 20 s on, with a sample less on the one and one more on the other."""
+    policy = "tests.simulation.mode_policies:BySpeed"
+    stage = Stage(Settings(policy=policy, minimum_run_restarts=minimum_run_restarts))
+    stage.tell(joined(modes=MODES), joined(TWO, modes=MODES))
+    stage.tell(*in_queue(demand=(16,), samples=2e6, preemptible=preemptible), opened())
+    [placement] = stage.plan.placements
+    assert isinstance(placement.gang.sync, Proportional)
+    name = placement.placement_id
+    stage.tell(*[start_ordered(at=2.0, place=name, node_id=each) for each in (ONE, TWO)])
+    stage.tell(
+        *[worker_started(at=20.0, place=name, node_id=each, gpu_indices=range(8)) for each in (ONE, TWO)]
+    )
+    stage.tell(msgspec.structs.replace(started(at=20.0, place=name), gang=placement.gang))
+    return stage
+
+
 def tracked(stage: Stage) -> TrackedJob:
     return stage.core.state.jobs[JobId(JOB)]
 
 
 def shown(stage: Stage) -> ViewJob:
-    seen = view_of(
+    return first_view(stage).jobs[0]
+
+
+def first_view(stage: Stage, stays: Mapping[JobId, Placement] = MappingProxyType({})) -> View:
+    return view_of(
         stage.core.state,
         kind=PlanKind.FIRST,
         at=stage.now,
@@ -60,8 +88,8 @@ def shown(stage: Stage) -> ViewJob:
         restart_s=15.0,
         policy="copies",
         effort=MODELLED,
+        staying=stays,
     )
-    return seen.jobs[0]
 
 
 def next_round(stage: Stage, number: int = 1) -> None:
@@ -85,6 +113,78 @@ def test_a_job_that_may_not_be_moved_trains_on() -> None:
     [before] = stage.plan.placements
     next_round(stage)
     assert stage.plan.placements == (before,)
+
+
+@pytest.mark.parametrize("policy", names())
+@pytest.mark.parametrize("copies", [True, False])
+def test_no_other_policy_moves_a_job_that_may_not_be_moved(policy: str, copies: bool) -> None:  # noqa: FBT001
+    """Neither one that plans its mode, nor one that does not."""
+    stage = trains(preemptible=False) if copies else apportioned()
+    [before] = stage.plan.placements
+    stage.tell(PolicyChosen(at=300.0, policy=policy), *in_queue("job-2", demand=(8,), at=301.0))
+    next_round(stage)
+    next_round(stage, 2)
+    assert stage.plans[-1].policy == policy or Trigger.ROUND not in Registry().calls(policy)
+    assert all(before in plan.placements for plan in stage.plans if plan.kind is PlanKind.FIRST)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "hadar", "gavel"])
+def test_nor_one_whose_minimum_run_is_not_over(policy: str) -> None:
+    stage = apportioned(preemptible=True, minimum_run_restarts=1e3)
+    [before] = stage.plan.placements
+    stage.tell(PolicyChosen(at=300.0, policy=policy))
+    next_round(stage)
+    assert stage.plan.policy == policy
+    assert stage.plan.placements == (before,)
+
+
+def test_what_may_be_moved_another_policy_starts_anew_in_lockstep() -> None:
+    """So the tests above would see a job that is moved."""
+    stage = trains()
+    stage.tell(PolicyChosen(at=300.0, policy="fifo"))
+    next_round(stage)
+    [after] = stage.plan.placements
+    assert after.gang.sync == Lockstep()
+
+
+def being_planned(*happens: Event) -> Sequence[Placement]:
+    """What a plan makes of two copies that may not be moved, where this happens while it is made."""
+    stage = trains(preemptible=False)
+    state = stage.core.state
+    view = first_view(stage, staying(state, 360.0, SETTINGS).placements)
+    frame = Frame(
+        view=view, policy="copies", token=1, made_from=0, at=361.0, notes=(), node_facts=state.node_facts
+    )
+    stage.tell(*happens)
+    return published(state, frame, Decision(choices=())).placements
+
+
+NAME = PlacementId("job-1-1-0")
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        worker_stopped(at=360.5, place=NAME, node_id=ONE, outcome=Outcome.QUOTA, samples_done=1e4),
+        NodeLost(at=360.5, node_id=ONE),
+    ],
+)
+def test_a_copy_that_goes_while_a_plan_is_made_takes_no_other_along(happens: Event) -> None:
+    [whole] = being_planned()
+    [rest] = being_planned(happens)
+    assert (whole.placement_id, whole.gang.nodes) == (NAME, (ONE, TWO))
+    assert (rest.placement_id, rest.gang.nodes) == (NAME, (TWO,))
+    assert rest.throughput == pytest.approx(whole.throughput / 2)
+
+
+def test_a_late_word_of_a_copy_that_was_merged_counts_no_more() -> None:
+    stage = trains()
+    name = stage.plan.placements[0].placement_id
+    stage.tell(NodeLost(at=50.0, node_id=TWO))
+    stage.tell(preempted(at=400.0, place=name, reason=PreemptReason.NODE_LOST, samples_done=5.0))
+    late = worker_stopped(at=401.0, place=name, node_id=TWO, outcome=Outcome.QUOTA, samples_done=1e4)
+    stage.tell(late, checkpointed(at=402.0, place=name, node_id=TWO, samples_done=1e4))
+    assert tracked(stage).samples_done == 5.0
 
 
 def test_merging_is_no_restart_and_has_no_budget() -> None:

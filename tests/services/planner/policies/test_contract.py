@@ -295,3 +295,12 @@ def test_a_policy_sees_its_own_modes() -> None:
     seen = view([job("x", (2,), present=here)], [node("a0", 4)])
     assert seen.in_modes({Relaxed}) is seen
     assert [one.present for one in seen.in_modes({Lockstep}).jobs] == [None]
+
+
+def test_a_job_that_stays_in_another_mode_is_kept_apart_with_its_gpus() -> None:
+    here = msgspec.structs.replace(present(a0=2), gang=Gang.of(place_on(a0=2), TWO))
+    stays = msgspec.structs.replace(job("x", (2,), present=here), stays=True)
+    seen = view([stays, job("y", (2,))], [node("a0", 4), node("a1", 4)]).in_modes({Lockstep})
+    assert [one.job_id for one in seen.jobs] == ["y"]
+    assert seen.apart == {"x": here}
+    assert [one.idle for one in seen.nodes] == [2, 4]
