@@ -110,7 +110,7 @@ class Tally(msgspec.Struct, kw_only=True):
         while they run. Where copies began with unlike checkpoints, the least of those is what all have.
         """
         done = {node: leader.with_heard(heard.get(node, 0.0)) for node, leader in self.leaders.items()}
-        if len(done) == 1:
+        if len(done) == 1 and not self.copies:  # a copy's share is of whole batches, and may exceed the job
             return next(iter(done.values()))
         base = min(leader.began for leader in self.leaders.values())
         counts = [base + (done[node] - leader.began) for node, leader in self.leaders.items()]

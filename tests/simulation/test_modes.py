@@ -104,6 +104,19 @@ def test_every_sample_is_done_once() -> None:
         assert whole * (1 - 1e-6) <= done[job_id] < whole + 256
 
 
+@pytest.mark.parametrize("policy", [f"{HERE}Copies", "hadare", "hadare-literal"])
+def test_no_job_has_done_more_than_it_is_to_do(policy: str) -> None:
+    run = copied() if policy.startswith(HERE) else simulate(NARROW, policy=policy)
+    ledger = Ledger()
+    for fact in run.events:
+        fold(ledger, fact)
+        for job in ledger.jobs.values():
+            assert job.samples_done <= job.spec.samples
+    ends = [fact for fact in run.events if isinstance(fact, JobPreempted)]
+    assert ends
+    assert all(fact.samples_done <= ledger.jobs[fact.job_id].spec.samples for fact in ends)
+
+
 def test_a_copy_is_judged_by_its_own_share_of_the_estimate() -> None:
     executions = executions_of(copied().events)
     copies = [one for one in executions if "/" in one.placement_id]

@@ -51,6 +51,16 @@ def test_copies_that_began_unlike_have_the_least_in_common() -> None:
     assert tally.merged(SAMPLES) == 900.0 + 100.0 + 50.0
 
 
+def test_a_lone_copy_counts_no_more_than_the_job() -> None:
+    """Its quota is of whole batches."""
+    gang = Gang.of({A: 1}, Forked(shares=(1.0,)))
+    [quota] = gangs.quotas(gang, SAMPLES - BASE, 256).values()
+    assert BASE + quota > SAMPLES
+    tally = Tally.of(gang, BASE, 0.0)
+    tally.count(A, BASE + quota, 1.0)
+    assert tally.merged(SAMPLES) == SAMPLES
+
+
 def test_a_gang_counts_what_its_leader_counts() -> None:
     tally = Tally.of(Gang.of({A: 2, B: 2}), BASE, 0.0)
     tally.count(B, 9999.0, 1.0)
