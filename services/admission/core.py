@@ -34,7 +34,7 @@ from services.admission.questions import (
     ShowPolicy,
     Submit,
 )
-from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed
+from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed, own_key
 from services.admission.validation import accepted_spec, check_folder
 from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
@@ -83,7 +83,7 @@ class Admission:
         self._nodes = {node.node_id: node for node in nodes}
         self._policies = policies
         self._in_flight: dict[str, JobSubmitted] = {}
-        """by key: published, and not yet back from the stream"""
+        """by key, as `own_key` has it: published, and not yet back from the stream"""
         self._number = 0
         self._caught_up = False
         self._waiting: list[Asked] = []
@@ -119,7 +119,7 @@ class Admission:
         if isinstance(fact, NodeEvent):
             self._known = None
         if isinstance(fact, JobSubmitted):
-            self._in_flight.pop(fact.key, None)
+            self._in_flight.pop(own_key(fact.key, fact.by), None)
 
     # ---- questions
 
@@ -161,17 +161,18 @@ class Admission:
                 raise TypeError(f"admission does not answer {type(question).__name__}")
 
     def _submit(self, asked: Submit, now: float) -> Answer:
-        pending = self._in_flight.get(asked.key)
-        known = self.state.keys.get(asked.key) if pending is None else keyed(pending)
+        refusal = _not_theirs(asked)
+        if refusal is not None:
+            return refusal, []
+        key = own_key(asked.key, asked.caller.name)
+        pending = self._in_flight.get(key)
+        known = self.state.keys.get(key) if pending is None else keyed(pending)
         if known is not None:
             return _again(asked, known), [] if pending is None else [
                 pending
             ]  # so that the reply waits for it
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
             return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
-        refusal = _not_theirs(asked)
-        if refusal is not None:
-            return refusal, []
         try:
             cluster = self._cluster()
             spec = accepted_spec(
@@ -187,7 +188,7 @@ class Admission:
             return problems.invalid(invalid.field, invalid.reason), []
         job_id, by = self._new_id(spec.name), asked.caller.name
         fact = JobSubmitted(at=now, job_id=job_id, spec=spec, key=asked.key, by=by)
-        self._in_flight[fact.key] = fact
+        self._in_flight[key] = fact
         return Submitted(job_id=fact.job_id, created=True), [fact]
 
     def _checkpoint_folders(self) -> dict[JobId, str]:
@@ -228,20 +229,23 @@ class Admission:
 
     def _cancel(self, asked: Cancel, now: float) -> Answer:
         job_id, caller = asked.job_id, asked.caller
-        match self._state_of(job_id):
-            case None:
-                return problems.unknown(f"job {job_id}"), []
-            case state if state in ENDED:
-                return problems.conflict(f"job {job_id} is {state} already"), []
-            case _ if caller.role is not Role.OPERATOR and self._owner(job_id) != caller.user:
-                return problems.forbidden(f"job {job_id} is {self._owner(job_id) or 'nobody'}'s"), []
-            case _:
-                return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id, by=caller.name)]
+        state = self._state_of(job_id)
+        if state is None:
+            return problems.unknown(f"job {job_id}"), []
+        if state in ENDED:
+            return problems.conflict(f"job {job_id} is {state} already"), []
+        user, project = self._owner(job_id)
+        if caller.role is not Role.OPERATOR and user != caller.user:
+            return problems.forbidden(f"job {job_id} is {user or 'nobody'}'s"), []
+        if caller.project and project != caller.project:
+            return problems.forbidden(f"the token is for the project {caller.project}"), []
+        return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id, by=caller.name)]
 
-    def _owner(self, job_id: JobId) -> str:
-        """Of one that has not ended."""
-        pending = (fact.spec.user for fact in self._in_flight.values() if fact.job_id == job_id)
-        return next(pending, "") or self.state.open[job_id].user
+    def _owner(self, job_id: JobId) -> tuple[str, str]:
+        """User and project of one that has not ended."""
+        pending = next((fact.spec for fact in self._in_flight.values() if fact.job_id == job_id), None)
+        job = pending or self.state.open[job_id]
+        return job.user, job.project
 
     def _drain(self, asked: SetDrain, now: float) -> Answer:
         if asked.node_id not in self.state.nodes:

@@ -6,7 +6,7 @@ from typing import Any
 from schemas.base import Event
 from schemas.events import JobEvent, JobSubmitted, NodeEvent, PolicyChosen
 from schemas.ids import JobId
-from services.admission.state import AdmissionState, EndedJob, OpenJob, job_state, keyed
+from services.admission.state import AdmissionState, EndedJob, OpenJob, job_state, keyed, own_key
 from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
 from shared.domain.states import ENDED, MOVES, IllegalMove, JobState, next_state
 
@@ -38,10 +38,11 @@ def fold_job(state: AdmissionState, fact: JobEvent, *, ended_kept: int = ENDED_K
 def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
     assert fact.job_id not in state.ended, "a job is submitted once"
     state.submissions += 1
+    key, spec = own_key(fact.key, fact.by), fact.spec
     state.open[fact.job_id] = OpenJob(
-        JobState.SUBMITTED, fact.key, fact, fact.spec.checkpoint_folder, fact.spec.user
+        JobState.SUBMITTED, key, fact, spec.checkpoint_folder, spec.user, spec.project
     )
-    state.keys.setdefault(fact.key, keyed(fact))
+    state.keys.setdefault(key, keyed(fact))
 
 
 def _end(state: AdmissionState, job_id: JobId, after: JobState, ended_kept: int) -> None:

@@ -18,11 +18,13 @@ from shared.domain.states import JobState
 class OpenJob(msgspec.Struct):
     state: JobState
     key: str
+    """in `keys`"""
     submitted: JobSubmitted | None
     """until the job is profiled: what a user may ask for before the monitor knows it"""
     checkpoint_folder: str = ""
     """that it names; empty: one of its own"""
     user: str = ""
+    project: str = ""
 
 
 class EndedJob(msgspec.Struct, frozen=True, array_like=True):
@@ -43,11 +45,21 @@ class AdmissionState(msgspec.Struct):
     open: dict[JobId, OpenJob] = {}
     ended: dict[JobId, EndedJob] = {}
     keys: dict[str, Keyed] = {}
+    """by idempotency key, as `own_key` has it"""
     nodes: dict[NodeId, KnownNode] = {}
     policy: str | None = None
     """as chosen at run time"""
     illegal: int = 0
     """facts that found their job in a state they cannot follow from, and were ignored"""
+
+
+def own_key(key: str, by: str) -> str:
+    """The key among those of everybody: what users choose is theirs alone. `by`: as facts have it.
+
+    A user may have several tokens, one after the other. Who has no name chooses among all that have none.
+    """
+    user, _, _ = by.rpartition("/")
+    return f"{user}\n{key}" if user else key  # no key has a line's end in it
 
 
 def keyed(fact: JobSubmitted) -> Keyed:

@@ -23,7 +23,7 @@ SINGLE = "api-token"
 """id of the token that the setting `api_token` holds"""
 NOBODYS = "0" * 64
 """compared with where there is no such id, so that the time of an answer does not say so"""
-Stamp = tuple[int, int, int] | None
+Stamp = tuple[int, ...] | None
 
 
 def issued(
@@ -53,6 +53,7 @@ class Keyring:
         self._single = _digest(single) if single else ""
         self._entries: dict[str, TokenEntry] = {}
         self._stamp: Stamp = None
+        self._said = ""
 
     def empty(self) -> bool:
         """Whether no token at all would do."""
@@ -74,21 +75,28 @@ class Keyring:
         return Identity(role=entry.role, user=entry.user, project=entry.project, token_id=entry.token_id)
 
     def _refresh(self) -> None:
-        """A file that is gone or cannot be read holds no token."""
+        """A file that is gone or cannot be read holds no token; one that could not be is tried every time."""
         if self._path is None:
             return
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return
-        self._stamp = stamp
         try:
             tokens = read_tokens(self._path)
         except (OSError, ValueError) as error:
+            self._entries, self._stamp = {}, None
+            self._say(str(error))
+        else:
+            self._entries, self._stamp = {entry.token_id: entry for entry in tokens}, stamp
+            self._said = ""
+
+    def _say(self, reason: str) -> None:
+        """Once, not at every request."""
+        if reason != self._said:
             import structlog  # noqa: PLC0415 - a command that shows its token need not wait for it
 
-            structlog.get_logger().error("no token counts", file=str(self._path), reason=str(error))
-            tokens = ()
-        self._entries = {entry.token_id: entry for entry in tokens}
+            structlog.get_logger().error("no token counts", file=str(self._path), reason=reason)
+            self._said = reason
 
 
 def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
@@ -128,4 +136,5 @@ def _stamp(path: Path) -> Stamp:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    owner = found.st_mode, found.st_uid, found.st_gid
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, *owner)

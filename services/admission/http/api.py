@@ -1,6 +1,7 @@
 """The HTTP API: what changes something goes to the core, what only reads goes to the monitor."""
 
 import contextlib
+import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -86,8 +87,11 @@ FOLLOWERS_MAX = 64
 """event streams that are followed at once"""
 HUNG_UP_POLL_REAL_S = 1.0
 """how often a stream without new facts checks that its client is still there"""
+JUDGED_AGAIN_REAL_S = 1.0
+"""how often a stream checks that the token by which it was opened still counts"""
 
 CALLER = web.RequestKey("caller", Identity)
+JUDGED_AT = web.RequestKey("judged_at", float)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 M = TypeVar("M", bound=Message)
@@ -160,6 +164,7 @@ class Api:
                 request[CALLER] = self._gate.admit(
                     shown, request.remote or "", operation.role, operation.name
                 )
+                request[JUDGED_AT] = time.monotonic()
                 response = await handler(request)
             except Refusal as refusal:
                 return refuse(refusal.problem)
@@ -369,7 +374,14 @@ class Api:
 
     def _listens(self, request: web.Request) -> bool:
         here = request.transport is not None and not request.transport.is_closing()
-        return here and self._door.is_open()
+        return here and self._door.is_open() and self._may_stay(request)
+
+    def _may_stay(self, request: web.Request) -> bool:
+        now = time.monotonic()
+        if now - request[JUDGED_AT] < JUDGED_AGAIN_REAL_S:
+            return True
+        request[JUDGED_AT] = now
+        return self._gate.still(request.headers.get("Authorization", ""), request[CALLER])
 
     async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
         """Of the facts up to `last`, as many as `newest` says; where no job is asked for, they come last."""
@@ -417,10 +429,12 @@ class Api:
             records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
         ) as found:
             async for record in found:
+                if wanted.follow and not listening():
+                    return
                 if _asked_for(record, wanted):
                     await response.write(line(record))
                     written += 1
-                if written == wanted.limit or (wanted.follow and not listening()):
+                if written == wanted.limit:
                     return
 
     # ---- bodies and the monitor

@@ -19,7 +19,7 @@ FAILURES_MAX = 20
 WITHIN_S = 60.0
 ADDRESSES_MAX = 1_024
 """whose failures are remembered"""
-BEARER = "Bearer "
+BEARER = "bearer"
 
 
 class Gate:
@@ -28,12 +28,13 @@ class Gate:
     def __init__(self, settings: Settings) -> None:
         self._keyring = Keyring(settings.api_tokens, settings.api_token)
         self._failures = Failures()
+        self._bare = Failures()
         self._counts = {"unknown": 0, "forbidden": 0}
 
     def admit(self, shown: str, address: str, needed: Role, operation: str) -> Identity:
         """Who shows this in the header Authorization. Raises Refusal."""
-        caller = self._keyring.holder(shown.removeprefix(BEARER), time.time())
-        if caller is None or not shown.startswith(BEARER):
+        caller = self._holder(shown)
+        if caller is None:
             raise self._unknown(shown, address, operation)
         if not caller.role.covers(needed):
             self._counts["forbidden"] += 1
@@ -41,6 +42,10 @@ class Gate:
             log("forbidden", operation=operation, address=address, who=caller.name, role=caller.role)
             raise Refusal(problems.forbidden(f"this asks for the role {needed}; the token has {caller.role}"))
         return caller
+
+    def still(self, shown: str, caller: Identity) -> bool:
+        """Whether it counts as it did when it came in: not expired, revoked or changed since."""
+        return self._holder(shown) == caller
 
     def gauges(self) -> Sequence[Gauge]:
         return [
@@ -54,14 +59,20 @@ class Gate:
             for reason, count in self._counts.items()
         ]
 
+    def _holder(self, shown: str) -> Identity | None:
+        scheme, _, token = shown.partition(" ")
+        return self._keyring.holder(token.strip(), time.time()) if scheme.lower() == BEARER else None
+
     def _unknown(self, shown: str, address: str, operation: str) -> Refusal:
         self._counts["unknown"] += 1
+        too_many = (self._failures if shown else self._bare).too_many(address, time.monotonic())
+        if not too_many:
+            what = "wrong token" if shown else "no token"
+            structlog.get_logger().warning(what, operation=operation, address=address)
         if self._keyring.empty():
             return Refusal(problems.unauthorized("nobody has a token here: `hopyard token create` makes one"))
-        if shown and self._failures.too_many(address, time.monotonic()):
+        if shown and too_many:
             return Refusal(problems.too_many("too many wrong tokens came from this address"))
-        if shown:
-            structlog.get_logger().warning("wrong token", operation=operation, address=address)
         return Refusal(problems.unauthorized())
 
 

@@ -80,10 +80,15 @@ async def kept_and_coming(
     while follow() and view.state not in ENDED:
         await asyncio.sleep(POLL_REAL_S)
         view = await look()
-        yield await reader.read(view.nodes)
+        lines = await reader.read(view.nodes)
+        if not follow():
+            return
+        yield lines
     if follow():  # the last process to go may print after the job's end is known
         await asyncio.sleep(POLL_REAL_S)
-        yield await reader.read(view.nodes)
+        lines = await reader.read(view.nodes)
+        if follow():
+            yield lines
 
 
 def encoded(lines: Sequence[OutputLine]) -> bytes:

@@ -1,25 +1,30 @@
 """The doors of the API: every operation, by everybody who has no business there."""
 
+import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
+from schemas.base import Message
 from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
+from schemas.ids import JobId
 from schemas.jobs import JobSpec
-from schemas.questions import ListNodes
+from schemas.questions import ListNodes, ShowJob
 from schemas.settings import Settings
-from schemas.tokens import Identity, Role
-from schemas.views import NodePage, Problem
+from schemas.tokens import Identity, Role, TokenEntry
+from schemas.views import NodePage, Problem, Submitted
 from services.admission.core import Admission
 from services.admission.http.gate import FAILURES_MAX, Failures, check_exposure
 from services.admission.http.operations import OPERATIONS, Operation
 from services.admission.questions import Cancel, Submit
 from shared.runtime.tokens import change_tokens, issued
+from tests.hopyard.cli_builders import job_view
 from tests.services.admission.admission_world import (
     Driver,
     Served,
@@ -45,6 +50,19 @@ class Tokens:
         token, entry = issued(role, user=user, now=now, project=project, expires_at=now + expires_s)
         change_tokens(self.path, lambda there: (*there, entry))
         return token
+
+    def change(self, token: str, *, project: str | None) -> None:
+        """The token is of that project from now on; None: it is revoked."""
+        mine = token.split("_")[1]
+
+        def changed(there: tuple[TokenEntry, ...]) -> Iterator[TokenEntry]:
+            for each in there:
+                if each.token_id != mine:
+                    yield each
+                elif project is not None:
+                    yield msgspec.structs.replace(each, project=project)
+
+        change_tokens(self.path, changed)
 
     def revoke_all(self) -> None:
         change_tokens(self.path, lambda _: ())
@@ -144,6 +162,89 @@ async def test_a_token_of_a_project_is_for_its_jobs_alone(tmp_path: Path) -> Non
         await api.call("POST", "/v1/jobs", 201, json=job_body(project="vision"), headers=ada)
 
 
+async def test_a_token_of_a_project_cancels_its_jobs_alone(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (api, tokens):
+        vision = shown(tokens.make(Role.SUBMITTER, "ada", project="vision"))
+        speech = shown(tokens.make(Role.SUBMITTER, "ada", project="speech"))
+        body, _ = await api.call("POST", "/v1/jobs", 201, json=job_body(project="vision"), headers=vision)
+        problem, _ = await api.call("DELETE", f"/v1/jobs/{body['job_id']}", 403, headers=speech)
+        assert "the project speech" in problem["detail"]
+        operator = shown(tokens.make(Role.OPERATOR, "olga", project="speech"))
+        await api.call("DELETE", f"/v1/jobs/{body['job_id']}", 403, headers=operator)
+        assert not any(isinstance(fact, JobCancelled) for fact in api.driver.published)
+        await api.call("DELETE", f"/v1/jobs/{body['job_id']}", 202, headers=vision)
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["stored", "in flight"])
+def test_the_keys_of_one_user_are_nothing_to_another(*, held: bool) -> None:
+    """Whoever guessed a key learnt of the job of another, and could not submit its own."""
+    ada, later, bob = (
+        Identity(role=Role.SUBMITTER, user=user, token_id=token)
+        for user, token in (("ada", "1"), ("ada", "2"), ("bob", "3"))
+    )
+    driver = Driver()
+    driver.held = held
+
+    def submit(caller: Identity, **job: object) -> Message:
+        return driver.ask(Submit(job=job_file(**job), key="nightly", caller=caller))
+
+    first = submit(ada)
+    assert first == Submitted(job_id=JobId("train-1"), created=True)
+    assert submit(bob) == Submitted(job_id=JobId("train-2"), created=True)
+    assert submit(later) == Submitted(job_id=JobId("train-1"), created=False), "with another token of hers"
+    assert submit(bob) == Submitted(job_id=JobId("train-2"), created=False)
+    refused = submit(bob, user="ada")
+    assert isinstance(refused, Problem)
+    assert refused.status == 403
+
+
+@pytest.mark.parametrize("path", ["/v1/events?follow=true", "/v1/jobs/train-1/output?follow=true"])
+@pytest.mark.parametrize("how", ["revoked", "expired", "of less"])
+async def test_a_stream_ends_with_the_token_that_opened_it(
+    how: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.admission.http.api.JUDGED_AGAIN_REAL_S", 0.0)
+    monkeypatch.setattr("services.admission.http.api.HUNG_UP_POLL_REAL_S", 0.05)
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.05)
+    now = [time.time()]
+    monkeypatch.setattr("services.admission.http.gate.time.time", lambda: now[0])
+    async with guarded(tmp_path) as (api, tokens):
+        api.views[ShowJob] = job_view("train-1", state="running", nodes=())
+        token, stays = tokens.make(Role.VIEWER, "ada"), tokens.make(Role.VIEWER, "bob", expires_s=9e9)
+        async with (
+            api.client.get(path, headers=shown(token)) as ends,
+            api.client.get(path, headers=shown(stays)) as goes_on,
+        ):
+            if how == "expired":
+                now[0] += 2 * HOUR_S
+            else:
+                tokens.change(token, project="another" if how == "of less" else None)
+            async with asyncio.timeout(30.0):
+                assert await ends.read() == b""
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await goes_on.read()
+
+
+async def test_the_scheme_of_a_token_may_be_written_in_any_case(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (api, tokens):
+        token = tokens.make(Role.VIEWER)
+        for scheme in ("Bearer", "bearer", "BEARER"):
+            await api.call("GET", "/v1/policy", headers={"Authorization": f"{scheme} {token}"})
+
+
+async def test_who_is_refused_is_in_the_log_without_what_was_shown(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (api, tokens):
+        tokens.make(Role.VIEWER)
+        with capture_logs() as logs:
+            for _ in range(2 * FAILURES_MAX):
+                await api.call("GET", "/v1/policy", 401, headers={"Authorization": ""})
+            await api.call("GET", "/v1/policy", 401, headers=shown("hop_00000000_guess"))
+    said = [(each["event"], each["operation"]) for each in logs]
+    assert said == [("no token", "show_policy")] * FAILURES_MAX + [("wrong token", "show_policy")]
+    assert "guess" not in str(logs)
+
+
 async def test_every_change_says_in_the_log_of_facts_who_made_it(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         token = tokens.make(Role.OPERATOR, "olga")
@@ -179,8 +280,9 @@ async def test_a_file_that_others_can_read_holds_no_token(tmp_path: Path) -> Non
         await api.call("GET", "/v1/policy", headers=shown(token))
         tokens.make(Role.VIEWER)
         tokens.path.chmod(0o644)
-        tokens.path.write_bytes(tokens.path.read_bytes() + b"\n")
         await api.call("GET", "/v1/policy", 401, headers=shown(token))
+        tokens.path.chmod(0o600)
+        await api.call("GET", "/v1/policy", 200, headers=shown(token))
 
 
 async def test_who_guesses_has_to_wait_and_others_have_not(tmp_path: Path) -> None:

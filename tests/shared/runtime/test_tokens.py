@@ -1,0 +1,52 @@
+"""The file of tokens, as whoever checks tokens reads it again and again."""
+
+import time
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from schemas.tokens import Role
+from shared.runtime import private
+from shared.runtime.tokens import Keyring, change_tokens, issued
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+def made(file: Path) -> str:
+    token, entry = issued(Role.VIEWER, user="ada", now=time.time())
+    change_tokens(file, lambda there: (*there, entry))
+    return token
+
+
+def test_a_file_that_was_opened_to_others_counts_again_once_it_is_closed(file: Path) -> None:
+    token, keyring = made(file), Keyring(str(file))
+    for mode, counts in ((0o600, True), (0o666, False), (0o600, True), (0o604, False), (0o440, True)):
+        file.chmod(mode)
+        assert (keyring.holder(token, time.time()) is not None) is counts, oct(mode)
+
+
+def test_what_could_not_be_read_once_is_read_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, keyring = made(file), Keyring(str(file))
+
+    def fails(_: Path) -> bytes:
+        raise OSError("too many open files")
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(private, "read_secret", fails)
+        for _ in range(3):
+            assert keyring.holder(token, time.time()) is None
+    assert [each["reason"] for each in logs] == ["too many open files"], "it is said once"
+    assert keyring.holder(token, time.time()) is not None
+
+
+def test_a_file_that_comes_later_or_goes_is_seen(file: Path) -> None:
+    keyring = Keyring(str(file))
+    assert keyring.empty()
+    token = made(file)
+    assert keyring.holder(token, time.time()) is not None
+    file.unlink()
+    assert keyring.holder(token, time.time()) is None
