@@ -124,7 +124,8 @@ class JobFile(File, frozen=True, kw_only=True):
     """a factor on the job's weight in every plan"""
     project: Name = "default"
     user: Annotated[str, Meta(max_length=100)] = ""
-    """who submits it, for filters; nobody checks it"""
+    """whose it is, and where agents are root the account that it runs as; empty: the token's. Nobody but an
+    operator names another"""
     command: str | Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """words; or a line for the shell, which is `sh -c` and the line"""
     checkpoint: Checkpoint = Checkpoint()

@@ -1,11 +1,12 @@
-"""A rank in a container: a prefix to its command, for docker or podman. Pure but for the search for one.
+"""A rank in a container: a prefix to its command, for docker or podman.
 
 The engine puts the processes into groups of its own, so limits are the engine's, and so is the kill.
 """
 
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -13,6 +14,8 @@ from schemas.jobs import JobSpec
 
 ENGINES = ("docker", "podman")
 REMOVAL_LIMIT_S = 20.0
+MARKS = ':,"'
+"""stand between the parts of an engine's options"""
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,8 +24,8 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     user: str
     """uid:gid"""
-    variables: Sequence[str]
-    """names of those that are handed on from the environment of the engine's program"""
+    environment: Path
+    """file with the rank's; the engine's program has the agent's own, and does nothing that a job says"""
     folders: Sequence[str]
     """that it sees, under the names that they have outside"""
     gpus: Sequence[str]
@@ -31,6 +34,24 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 def engine() -> str | None:
     """The first that the node has."""
     return next(filter(None, map(shutil.which, ENGINES)), None)
+
+
+def check_folders(folders: Iterable[str]) -> None:
+    """Raises ValueError for one whose name says more to an engine than where it is."""
+    for folder in folders:
+        if set(folder) & set(MARKS):
+            raise ValueError(f"{folder}: a container is given no folder with one of {MARKS} in its name")
+
+
+def write_environment(path: Path, variables: Mapping[str, str]) -> None:
+    """A line for each. Raises OSError; ValueError for one that has more lines."""
+    lines = [f"{name}={value}" for name, value in variables.items()]
+    if broken := next(
+        (name for name, line in zip(variables, lines, strict=True) if set("\r\n") & set(line)), ""
+    ):
+        raise ValueError(f"{broken}: a container is given no variable with more than one line")
+    path.touch(0o600)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tuple[str, ...]:
@@ -42,14 +63,15 @@ def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tupl
     limits += [f"--cpus={spec.cpus:g}"] if spec.cpus is not None else []
     return (
         *(container.engine, "run", "--rm", "--init", "--network=host", "--ipc=host"),
+        *("--cap-drop=ALL", "--security-opt=no-new-privileges"),
         "--entrypoint=",
         f"--name={container.name}",
         f"--user={container.user}",
         *([f"--workdir={spec.working_directory}"] if spec.working_directory else []),
         *limits,
         *_devices(container),
-        *(f"--volume={folder}:{folder}" for folder in dict.fromkeys(container.folders)),
-        *(f"--env={name}" for name in container.variables),
+        *(f"--mount=type=bind,source={one},target={one}" for one in dict.fromkeys(container.folders)),
+        f"--env-file={container.environment}",
         spec.image,
         *command,
     )

@@ -12,7 +12,7 @@ import msgspec
 
 from schemas.events import StartOrdered
 from schemas.ids import PlacementId
-from services.agent.process.kernel.spawning import Account, own
+from services.agent.process.kernel.spawning import Account, own, reach
 from services.agent.process.launch import PLUGIN
 
 SOCKET_PATH_MAX = 100
@@ -36,6 +36,11 @@ class RankFiles(msgspec.Struct, frozen=True):
     def position(self) -> Path:
         """How far the log was read."""
         return self.folder / f"rank-{self.rank}.position"
+
+    @property
+    def environment(self) -> Path:
+        """For the engine of its container; no job's account reads it."""
+        return self.folder / f"rank-{self.rank}.environment"
 
     @property
     def last(self) -> Path:
@@ -99,12 +104,31 @@ class Folders(msgspec.Struct, frozen=True):
             raise PermissionError(f"{self.socket.parent} belongs to somebody else")
 
     def make_checkpoints(self, order: StartOrdered, account: Account | None) -> None:
-        """Those it makes belong to the account. Raises OSError."""
+        """As the account may make them: the way there is often another's to choose. Raises OSError."""
         folder = self.checkpoints(order)
-        missing = [each for each in (folder, *folder.parents) if not each.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        for each in missing:
-            own(each, account)
+        if account is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            return
+        try:
+            reach(folder, account, make=True)
+        except PermissionError:
+            if order.spec.checkpoint_folder:
+                raise
+            self._give(self.jobs / order.job_id, account)
+            reach(folder, account, make=True)
+
+    def _give(self, folder: Path, account: Account) -> None:
+        """A job's own folder, where the account itself may make none. Raises OSError."""
+        for each in reversed([each for each in folder.parents if not each.exists()]):
+            each.mkdir(exist_ok=True)
+            each.chmod(PASSED)
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                os.fchown(descriptor, account.uid, account.gid)
+        finally:
+            os.close(descriptor)
 
     def put_plugin(self) -> None:
         """A copy of the plug-in, alone in its folder: a job's interpreter finds nothing else of ours.

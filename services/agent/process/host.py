@@ -14,7 +14,7 @@ from services.agent.process.folders import Folders
 from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.spawning import Account, account_of
 from services.agent.process.kernel.walking import Walk
-from services.agent.process.launch import Ground
+from services.agent.process.launch import MARK, Ground
 from services.agent.process.templates import Templates
 from services.agent.tasks import Report
 from services.agent.work.runner import Write
@@ -87,4 +87,4 @@ class Host(msgspec.Struct, kw_only=True):
 
     def variable(self, order: StartOrdered) -> str:
         """How a variable begins that all processes of a worker have, and those of no other node's."""
-        return f"HOPJOB_LAST={self.folders.worker(order.placement_id)}/"
+        return f"{MARK}={self.folders.worker(order.placement_id)}/"

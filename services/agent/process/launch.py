@@ -24,6 +24,8 @@ _PLAIN_LINE = re.compile(r"[\w@%+=:,./{}\s\"'-]+")
 READ_AT_START = ("LD_", "PYTHON", "LANG", "LC_", "OMP_", "MKL_", "KMP_", "OPENBLAS_")
 """begin the names of variables that a process, or a library in it, reads once: a fork's come too late"""
 READ_BY_FORKS = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+MARK = "HOPJOB_LAST"
+"""by this variable the processes of a worker are known"""
 OURS = ("HOPYARD_", "HOPJOB_")
 """begin the names of variables that no job takes over: settings and tokens of the agent"""
 
@@ -115,7 +117,7 @@ def environment(
         "HOPJOB_ID": order.job_id,
         "HOPJOB_NODE": order.node_id,
         "HOPJOB_GPU_TYPE": next(one.gpu_type for one in order.nodes if one.node_id == order.node_id),
-        "HOPJOB_LAST": last,
+        MARK: last,
         "HOPJOB_CHECKPOINTS": ground.checkpoints,
         "HOPJOB_CHECKPOINT_INTERVAL_S": spec.checkpoint_interval_s,
         "HOPJOB_SAMPLES": spec.samples,

@@ -19,7 +19,7 @@ from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import Memory
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
-from services.agent.process.kernel.spawning import Account, NoAccount, ToStart, started
+from services.agent.process.kernel.spawning import Account, NoAccount, ToStart, reach, started
 from services.agent.process.kernel.walking import has_variable
 from services.agent.process.listener import Peer
 from services.agent.process.ranks import RankProcess, found, of_child
@@ -69,7 +69,7 @@ class Launcher:
         template = await self._template(account)
         processes = {}
         for claim in self._claim.ranks:
-            start = self._start(claim.rank, meeting, account)
+            start = await asyncio.to_thread(self._start, claim.rank, meeting, account)
             processes[claim.rank] = await self._started(start, template)
             await self._claim_rank(claim.rank, processes[claim.rank])
         return processes
@@ -117,6 +117,8 @@ class Launcher:
         spec, here = self._order.spec, len(self._claim.ranks)
         make_worker(self._folder, [claim.rank for claim in self._claim.ranks], account)
         self._host.folders.make_checkpoints(self._order, account)
+        if spec.image:
+            self._check_folders(account)
         claims.write(self._folder, self._claim)
         plain = self._script is not None and not (spec.image or account)
         if plain and self._script and (interpreter := _interpreter(self._script, spec)):
@@ -158,34 +160,54 @@ class Launcher:
         own_ones = launch.environment(self._order, rank, self.ground, last=str(files.last), meeting=meeting)
         own_ones["PYTHONPATH"] = launch.search_path(self.ground, own_ones)
         command = self._script.command if self._script else self._command
-        if spec.image:
-            command = containers.wrapped(self._container(rank, account, list(own_ones)), spec, command)
-        return ToStart(
+        agents = launch.inherited(os.environ)
+        start = ToStart(
             command=command,
-            environment=launch.inherited(os.environ) | _home(account) | own_ones,
-            folder="" if spec.image else spec.working_directory,
+            environment=agents | _home(account) | own_ones,
+            folder=spec.working_directory,
             log=files.log,
             groups=self._members.enter if isinstance(self._members, Group) else (),
-            account=None if spec.image else account,
+            account=account,
+        )
+        if not spec.image:
+            return start
+        containers.write_environment(files.environment, own_ones)
+        command = containers.wrapped(self._container(files, account), spec, command)
+        mark = {launch.MARK: own_ones[launch.MARK]}
+        return msgspec.structs.replace(
+            start, command=command, environment=agents | mark, folder="", account=None
         )
 
-    def _container(self, rank: int, account: Account | None, names: list[str]) -> containers.Container:
+    def _check_folders(self, account: Account | None) -> None:
+        """An engine as root gives a job what its account cannot get to. Raises OSError, ValueError."""
+        containers.check_folders(self._shared())
+        if self._order.spec.working_directory:
+            reach(Path(self._order.spec.working_directory), account)
+
+    def _shared(self) -> list[str]:
+        """The folders that a container is given."""
+        ground = self.ground
+        folders = [
+            str(self._host.folders.socket.parent),
+            ground.plugin,
+            str(self._folder),
+            ground.checkpoints,
+        ]
+        return [*folders, *filter(None, [self._order.spec.working_directory])]
+
+    def _container(self, files: RankFiles, account: Account | None) -> containers.Container:
         """Raises OSError."""
         engine = containers.engine()
         if engine is None:
             raise FileNotFoundError(f"an image needs one of {' and '.join(containers.ENGINES)} on the node")
         uid, gid = (account.uid, account.gid) if account else (os.geteuid(), os.getegid())
-        ground, folders = self.ground, self._host.folders
         return containers.Container(
             engine=engine,
-            name=self._container_name(rank),
+            name=self._container_name(files.rank),
             user=f"{uid}:{gid}",
-            variables=names,
-            folders=[
-                *(str(folders.socket.parent), ground.plugin, str(self._folder), ground.checkpoints),
-                *filter(None, [self._order.spec.working_directory]),
-            ],
-            gpus=ground.gpus or (),
+            environment=files.environment,
+            folders=self._shared(),
+            gpus=self.ground.gpus or (),
         )
 
     def _container_name(self, rank: int) -> str:

@@ -1,16 +1,23 @@
 """Becomes a rank: into its groups, under its account, into its folder, then its command.
 
-`python -I -S enter.py {"groups": […], "account": [uid, gid, [gid, …]], "folder": "…"} COMMAND …`. It runs
+`python -I -S enter.py DESCRIPTOR COMMAND …`; the descriptor is of a file with the JSON object {"groups": […],
+"account": [uid, gid, [gid, …]], "folder": "…", "make": false, "reach": false, "environment": {…}}. It runs
 between the agent and the job's command, so that nothing of Python runs between a fork of the agent and its
-program; the standard library is all it needs. What makes the command impossible is the last line on the
-standard error, and the exit code is 127.
+program; the standard library is all it needs. It may be root, so nothing of the job's is in its own
+environment: a linker would heed it. What makes the command impossible is the last line on the standard error,
+and the exit code is 127. `reach`: there is no command but to get into the folder, which `make` has it make
+first; the exit code is the number of the error.
 """
 
 import contextlib
 import json
 import os
 import sys
-import warnings  # noqa: F401 - `os.execvp` imports it, which the job's account may not be allowed to read
+import warnings  # noqa: F401 - `os.execvpe` imports it, which the job's account may not be allowed to read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 CANNOT_START = 127
 """as a shell says it"""
@@ -19,8 +26,18 @@ OOM_SCORE = "500"
 
 
 def main() -> None:
-    plan = json.loads(sys.argv[1])
+    with open(int(sys.argv[1])) as file:  # noqa: PTH123 - a descriptor
+        plan = json.load(file)
+    _become(plan)
+    if plan["reach"]:
+        _reach(plan)
+    if plan["folder"]:
+        os.chdir(plan["folder"])
     command = sys.argv[2:]
+    os.execvpe(command[0], command, plan["environment"])  # noqa: S606 - it is the job's own command
+
+
+def _become(plan: "dict[str, Any]") -> None:
     for path in plan["groups"]:
         with open(path, "w") as file:  # noqa: PTH123 - nothing is imported that need not be
             file.write("0")
@@ -31,9 +48,16 @@ def main() -> None:
         os.setgroups(groups)
         os.setgid(gid)
         os.setuid(uid)
-    if plan["folder"]:
+
+
+def _reach(plan: "dict[str, Any]") -> "NoReturn":
+    try:
+        if plan["make"]:
+            os.makedirs(plan["folder"], exist_ok=True)  # noqa: PTH103 - as above
         os.chdir(plan["folder"])
-    os.execvp(command[0], command)  # noqa: S606 - it is the job's own command
+    except OSError as error:
+        os._exit(error.errno or CANNOT_START)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Starts a process in its groups, under its account, in a session of its own. All of it blocks."""
 
+import errno
 import json
 import os
 import pwd
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -14,6 +16,10 @@ from services.agent.process.kernel import enter
 
 USER_MIN = 1_000
 """accounts below this number are the system's; nobody becomes one of them by naming it"""
+REACH_LIMIT_S = 30.0
+"""for a folder to be made, on file systems of other machines too"""
+FOUND_BY = ("PATH", "LD_LIBRARY_PATH")
+"""variables of the agent by which its own interpreter may find its libraries"""
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -45,8 +51,10 @@ def account_of(user: str) -> Account | None:
 
     It may take no other, or the user is the agent's. Raises NoAccount: nobody's job becomes root's.
     """
-    if os.geteuid() != 0 or not user or user == pwd.getpwuid(os.geteuid()).pw_name:
+    if os.geteuid() != 0 or user == pwd.getpwuid(os.geteuid()).pw_name:
         return None
+    if not user:
+        raise NoAccount("the job has no user, and runs as root for none: a token with a user gives it one")
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
@@ -61,24 +69,45 @@ def started(start: ToStart) -> subprocess.Popen[bytes]:
     """Raises OSError, where not even the interpreter of the agent can be started."""
     plan = {
         "groups": [str(path) for path in start.groups],
-        "account": start.account and (start.account.uid, start.account.gid, start.account.groups),
         "folder": start.folder,
+        "environment": dict(start.environment),
     }
     with start.log.open("ab") as log:
         own(start.log, start.account)
+        return _entering(start.account, plan, start.command, log)
+
+
+def reach(folder: Path, account: Account | None, *, make: bool = False) -> None:
+    """Get into the folder as the account can, and make it before as the account may. Raises OSError."""
+    with _entering(account, {"folder": str(folder), "make": make, "reach": True}) as process:
+        try:
+            code = process.wait(REACH_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(folder)) from None
+    if code:
+        raise OSError(abs(code), os.strerror(abs(code)), str(folder))
+
+
+def _entering(
+    account: Account | None,
+    plan: Mapping[str, Any],
+    command: Sequence[str] = (),
+    output: BinaryIO | int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """What it is to do comes in a file without a name: a command line is for all to read."""
+    usual = {"groups": (), "make": False, "reach": False, "environment": {}}
+    whole = usual | dict(plan) | {"account": account and (account.uid, account.gid, account.groups)}
+    with open(os.memfd_create("plan"), "w+") as file:  # noqa: PTH123 - a descriptor
+        json.dump(whole, file)
+        file.seek(0)
         return subprocess.Popen(  # noqa: S603 - a job's command is what a job is
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                enter.__file__,
-                json.dumps(plan),
-                *start.command,
-            ],
-            env=start.environment,
+            [sys.executable, "-I", "-S", enter.__file__, f"{file.fileno()}", *command],
+            env={name: os.environ[name] for name in FOUND_BY if name in os.environ},
+            pass_fds=(file.fileno(),),
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
 

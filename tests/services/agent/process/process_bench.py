@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import pwd
 import shutil
 import sys
 import tempfile
@@ -188,6 +189,7 @@ def order(
             "command": tuple(command or (sys.executable, "script.py", *words)),
             "grace_s": 20.0,
             "working_directory": "/",
+            "user": pwd.getpwuid(os.geteuid()).pw_name,
             **more,
         },
     )

@@ -206,18 +206,22 @@ def test_nobody_becomes_an_account_of_the_system_by_naming_it() -> None:
     for user in ("daemon", "no-such-account", "0"):
         with pytest.raises(NoAccount, match=user):
             account_of(user)
-    assert account_of("") is None
+    with pytest.raises(NoAccount, match="has no user"):
+        account_of("")
     assert account_of("root") is None, "whoever has a token of that name"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="others than root run all jobs as themselves")
-async def test_a_job_of_nobody_here_does_not_run_as_root() -> None:
+@pytest.mark.parametrize(
+    ("user", "reason"), [("no-such-account", "no account no-such-account"), ("", "the job has no user")]
+)
+async def test_a_job_of_nobody_here_does_not_run_as_root(user: str, reason: str) -> None:
     with short_folder() as folder:
         async with running_node(folder) as node:
-            await node.trained(order(command=("touch", str(folder / "ran")), user="no-such-account"))
+            await node.trained(order(command=("touch", str(folder / "ran")), user=user))
             ended = await node.ended()
             assert isinstance(ended, Failed)
-            assert "no account no-such-account" in ended.reason
+            assert reason in ended.reason
             assert not (folder / "ran").exists()
 
 

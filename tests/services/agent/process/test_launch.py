@@ -1,5 +1,6 @@
 """What is started for a rank: its command and its environment."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -173,16 +174,18 @@ def test_a_container_sees_its_folders_its_gpus_and_its_variables() -> None:
         engine="/usr/bin/docker",
         name="hopyard-p1-0",
         user="5:6",
-        variables=("RANK",),
+        environment=Path("/r/rank-0.environment"),
         folders=("/w", "/c", "/w"),
         gpus=("GPU-1", "GPU-2"),
     )
     words = containers.wrapped(container, spec, ("python", "-m", "hopjob", "t.py"))
     assert words[:2] == ("/usr/bin/docker", "run")
     assert words[-5:] == ("torch:2", "python", "-m", "hopjob", "t.py")
-    assert {"--memory=1000000000", "--cpus=1.5", "--volume=/c:/c", "--env=RANK", "--user=5:6"} <= set(words)
+    assert {"--memory=1000000000", "--cpus=1.5", "--user=5:6"} <= set(words)
+    assert {"--mount=type=bind,source=/c,target=/c", "--env-file=/r/rank-0.environment"} <= set(words)
+    assert {"--cap-drop=ALL", "--security-opt=no-new-privileges"} <= set(words)
     assert '--gpus="device=GPU-1,GPU-2"' in words
-    assert words.count("--volume=/w:/w") == 1
+    assert words.count("--mount=type=bind,source=/w,target=/w") == 1
     of_podman = containers.wrapped(msgspec.structs.replace(container, engine="podman"), spec, ("x",))
     assert "--device=nvidia.com/gpu=GPU-1" in of_podman
 
