@@ -5,8 +5,9 @@ on rank k, and a loss that is a mean over them, the gradient over all samples is
 
     Σ s_k / B · g_k = 1 / n · Σ (n · s_k / B) · g_k
 
-so every backward pass begins with n · s_k / B in place of 1. What a loss has beside its samples, as a penalty
-on weights, comes out whole, for these factors are 1 in the mean. The one hook for communication that
+so every backward pass begins with n · s_k / B in place of 1; but not one within another, as reentrant
+checkpointing has it: what comes in there has its weight already. What a loss has beside its samples, as a
+penalty on weights, comes out whole, for these factors are 1 in the mean. The one hook for communication that
 DistributedDataParallel has is left to the script.
 """
 
@@ -16,6 +17,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+NONE = -1
+"""torch's id of the backward pass of a thread that runs none"""
 
 
 class Weighing:
@@ -35,7 +39,7 @@ class Weighing:
         plain: Any = torch.autograd.backward
 
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-            if self.weight != 1.0:
+            if self.weight != 1.0 and not _within_another():
                 tensors = _several(tensors)
                 grad_tensors = self._weighed(tensors, grad_tensors)
             plain(tensors, grad_tensors, *args, **kwargs)
@@ -51,6 +55,12 @@ class Weighing:
             return grad * self.weight
         # that of more than one number must be given: torch says so
         return torch.full_like(tensor, self.weight) if tensor.numel() == 1 else None
+
+
+def _within_another() -> bool:
+    """Whether this thread runs a part of a backward pass, be it a thread of the engine's own."""
+    task: int = torch._C._current_graph_task_id()  # noqa: SLF001 - nothing public tells
+    return task != NONE
 
 
 def _several(one: Any) -> Sequence[Any]:  # noqa: ANN401

@@ -34,6 +34,8 @@ def ended(folder: Path, world: int = 1, **environment: Any) -> list[dict[str, An
         ("7,4,1", (7, 4, 1), {"PENALTY": 0.01}),
         ("7,4,1", (7, 4, 1), {"GIVEN": 1}),
         ("14,8,2", (7, 4, 1), {"ACCUMULATE": 2}),
+        ("7,4,1", (7, 4, 1), {"CHECKPOINTING": "reentrant"}),
+        ("7,4,1", (7, 4, 1), {"CHECKPOINTING": "not reentrant"}),
     ],
 )
 def test_the_gradient_is_that_of_the_whole_batch(

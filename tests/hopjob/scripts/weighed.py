@@ -6,6 +6,7 @@ import sys
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import hopjob
 
@@ -14,7 +15,25 @@ torch.set_default_dtype(torch.float64)
 numbers = torch.Generator().manual_seed(0)
 x = torch.randn(120, 6, generator=numbers)
 y = torch.sin(x.sum(dim=1, keepdim=True))
-model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+
+
+class Segments(nn.Sequential):
+    """Computed again in the backward pass, each layer by itself."""
+
+    def __init__(self, *layers: nn.Module, reentrant: bool) -> None:
+        super().__init__(*layers)
+        self.reentrant = reentrant
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        between = inputs.requires_grad_()
+        for layer in self:
+            between = checkpoint(layer, between, use_reentrant=self.reentrant)
+        return between
+
+
+layers = nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1)
+checkpointing = os.environ.get("CHECKPOINTING")
+model = Segments(*layers, reentrant=checkpointing == "reentrant") if checkpointing else nn.Sequential(*layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 accumulate = int(os.environ.get("ACCUMULATE", "1"))
 penalty = float(os.environ.get("PENALTY", "0"))
@@ -25,7 +44,8 @@ loader = torch.utils.data.DataLoader(data, batch_size=int(os.environ["BATCH"]), 
 sizes = []
 for number, (inputs, targets) in enumerate(job.batches(loader, epochs=2), start=1):
     loss = nn.functional.mse_loss(job.model(inputs), targets)
-    loss = loss + penalty * sum((one**2).sum() for one in model.parameters())
+    if penalty:
+        loss = loss + penalty * sum((one**2).sum() for one in model.parameters())
     if os.environ.get("GIVEN"):
         (loss / accumulate).reshape(1).backward(torch.ones(1))
     else:
