@@ -11,22 +11,24 @@ from schemas.scenarios import ListedWorkload, ScenarioFile
 from services.planner.work.registry import names
 from shared.domain.audit import audit
 from shared.domain.ledger import ledger_of
-from tests.simulation.storms import JOBS, NEVER_PLACED, SMALL, Storm
+from tests.simulation.storms import JOBS, NARROW, SMALL, Storm
 
 RESTLESS = "tests.simulation.restless:Restless"
 """a policy that moves whatever it may"""
+COPIES = "tests.simulation.mode_policies:Copies"
+"""one that merges copies, and deals them anew, at every plan"""
 
 
-def asking(*jobs: str, **fields: Any) -> ScenarioFile:  # noqa: ANN401 - any field of a job file
-    """The small scenario, where these jobs ask for more."""
-    assert isinstance(SMALL.workload, ListedWorkload)
+def asking(scenario: ScenarioFile, *jobs: str, **fields: Any) -> ScenarioFile:  # noqa: ANN401 - any field of a job file
+    """The scenario, where these jobs ask for more."""
+    assert isinstance(scenario.workload, ListedWorkload)
     changed = [
         msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, **fields))
         if one.job.name in jobs
         else one
-        for one in SMALL.workload.jobs
+        for one in scenario.workload.jobs
     ]
-    return msgspec.structs.replace(SMALL, workload=ListedWorkload(jobs=changed))
+    return msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=changed))
 
 
 def moved(ran: Simulated) -> list[str]:
@@ -34,33 +36,35 @@ def moved(ran: Simulated) -> list[str]:
     by_plans = [
         fact.job_id
         for fact in ran.events
-        if isinstance(fact, JobPreempted) and fact.reason is PreemptReason.PLAN and fact.cause is not None
+        if isinstance(fact, JobPreempted) and fact.reason in BY_PLANS and fact.cause is not None
     ]
     names_of = {fact.job_id: fact.spec.name for fact in ran.events if isinstance(fact, JobSubmitted)}
     return [names_of[job_id] for job_id in by_plans]
 
 
+BY_PLANS = {PreemptReason.PLAN, PreemptReason.MERGE}
 LIMITLESS = {"minimum_run_restarts": 0.0, "restart_share_max": 1.0}
 FIXED = ("distributed", "elastic")
+NARROW_FIXED = ("wide", "elastic")
+"""of the scenario all of whose jobs every policy can place"""
 
 
-@pytest.mark.parametrize("policy", [*names(), RESTLESS])
+@pytest.mark.parametrize("policy", [*names(), RESTLESS, COPIES])
 def test_jobs_that_are_not_preemptible_run_through_under_every_policy(policy: str) -> None:
-    ran = simulate(asking(*FIXED, preemptible=False), policy=policy, overrides=LIMITLESS)
-    never = NEVER_PLACED.get(policy, set())
-    assert audit(ran.events, drained=not never, seqs=ran.seqs) == []
-    assert set(moved(ran)).isdisjoint(FIXED)
-    assert set(ran.result.waiting) == never
-    assert ran.result.jobs["completed"] == JOBS - len(never)
+    ran = simulate(asking(NARROW, *NARROW_FIXED, preemptible=False), policy=policy, overrides=LIMITLESS)
+    assert audit(ran.events, drained=True, seqs=ran.seqs) == []
+    assert set(moved(ran)).isdisjoint(NARROW_FIXED)
+    assert ran.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
 
-def test_without_that_the_restless_policy_moves_them() -> None:
-    assert set(moved(simulate(SMALL, policy=RESTLESS, overrides=LIMITLESS))) >= set(FIXED)
+@pytest.mark.parametrize("policy", [RESTLESS, COPIES])
+def test_without_that_some_policies_move_them(policy: str) -> None:
+    assert set(moved(simulate(NARROW, policy=policy, overrides=LIMITLESS))) >= set(NARROW_FIXED)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_in_a_storm_no_plan_takes_their_place_either(seed: int) -> None:
-    scenario = asking(*FIXED, preemptible=False)
+    scenario = asking(SMALL, *FIXED, preemptible=False)
     ran = simulate(scenario, policy=RESTLESS, seed=seed, overrides=LIMITLESS, disturb=[Storm(seed)] * 3)
     assert audit(ran.events, drained=True, seqs=ran.seqs) == []
     assert ran.result.jobs == {"submitted": JOBS, "completed": JOBS}
@@ -68,7 +72,7 @@ def test_in_a_storm_no_plan_takes_their_place_either(seed: int) -> None:
 
 @pytest.mark.parametrize("engine", ["conductor", "loop"])
 def test_a_job_ends_by_its_time_limit_however_often_it_was_moved(engine: Engine) -> None:
-    scenario = asking("distributed", time_limit=200.0)
+    scenario = asking(SMALL, "distributed", time_limit=200.0)
     ran = simulate(scenario, policy=RESTLESS, overrides=LIMITLESS, engine=engine)
     assert audit(ran.events, drained=True, seqs=ran.seqs) == []
     [end] = (fact for fact in ran.events if isinstance(fact, JobFailed))
