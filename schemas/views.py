@@ -220,7 +220,7 @@ class StatusView(Message, frozen=True, kw_only=True):
 
 
 class Readiness(Message, frozen=True, kw_only=True):
-    """What a service that is ready answers at `/readyz`: the state of all services."""
+    """What a service that is ready answers at `/readyz`: the state of all services, without their words."""
 
     status: str = "ready"
     services: tuple[ServiceView, ...] = ()

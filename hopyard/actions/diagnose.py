@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from hopyard.api.client import Client, LoggedEvent
+from hopyard.api.client import ApiRefusal, Client, LoggedEvent
 from hopyard.api.connect import connect
-from hopyard.failures import Failure
+from hopyard.failures import Failure, Unreachable
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
 from hopyard.local.stack import is_ready
@@ -156,8 +156,11 @@ def _ended(stack: StackFile, name: str) -> str:
 
 
 async def _services(client: Client) -> str:
-    """What the services report, on whatever machine they run."""
-    views = (await client.ready()).services
+    """What the services report, wherever they run; without their words where no monitor answers."""
+    try:
+        views = (await client.status()).services
+    except (ApiRefusal, Unreachable):
+        views = (await client.ready()).services
     wrong = [one for one in views if one.state not in {ServiceState.UP, ServiceState.ENDED} or one.troubles]
     if wrong:
         raise _Bad("; ".join(service_text(one) for one in wrong))

@@ -48,6 +48,17 @@ def writable(file: Path | None) -> Path | None:
     return file
 
 
+SecretOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        dir_okay=False,
+        callback=writable,
+        help="Put it there, for its owner alone to read.",
+    ),
+]
+
 Api = Annotated[
     str | None,
     typer.Option(

@@ -1,19 +1,25 @@
 """token create, token list, token revoke; page; credentials."""
 
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 from rich.text import Text
 
-from hopyard.commands.options import AsJson, named
-from hopyard.local.credentials import page_link
+from hopyard.commands.options import AsJson, SecretOut, named
+from hopyard.failures import Failure
+from hopyard.local.credentials import page_file, page_link
 from hopyard.local.stacks import my_folder, my_stack
 from hopyard.show.columns import Column, Listing
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import put, say, show
 from hopyard.show.times import UNIX, Times
 from schemas.tokens import Role
+
+if TYPE_CHECKING:
+    from hopyard.actions.tokens import MadeToken
 
 token = typer.Typer(help="Who may do what through the API.", no_args_is_help=True)
 
@@ -41,6 +47,7 @@ def create_token(
         float, typer.Option("--days", min=0, help="How long it counts; 0: until it is revoked.")
     ] = 90,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for.")] = "",
+    out: SecretOut = None,
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +58,7 @@ def create_token(
     An operator may everything, for everybody. It counts from now on; nothing
     is started again.
 
-    $ hopyard token create --user ada > ada.token
+    $ hopyard token create --user ada --out ada.token
     $ hopyard token create --role operator --user bob --days 7
     $ hopyard token create --role viewer --note grafana --file /etc/hopyard/tokens.json
     """
@@ -60,7 +67,13 @@ def create_token(
     made = create(tokens_file(file), role, user=user, project=project, days=days, note=note)
     if not as_json:
         until = "until it is revoked" if made.expires_at is None else f"until {_date(made.expires_at)}"
-        say(f"token {made.token_id}: {role}{f' {user}' if user else ''}, {until}; it is shown this one time")
+        where = f"in {out}" if out else "it is shown this one time"
+        say(f"token {made.token_id}: {role}{f' {user}' if user else ''}, {until}; {where}")
+    if out:
+        _keep(made, out)
+        made = replace(made, token="")
+        if not as_json:
+            return
     show(made, Text(made.token, no_wrap=True, overflow="ignore"), as_json=as_json)
 
 
@@ -103,15 +116,27 @@ def revoke_token(
     show(facts, facts_table(facts), as_json=as_json)
 
 
-def page() -> None:
+def page(
+    *,
+    opened: Annotated[bool, typer.Option("--open", help="Have the browser of this machine show it.")] = False,
+) -> None:
     """Print the address of your own stack's page, with a token by which it shows all and changes nothing.
 
-    Whoever has this address can read the cluster.
+    Whoever has this address can read the cluster. With --open the browser takes
+    it from a file that its owner alone can read: what stands on a command line,
+    all accounts of the machine see.
 
-    $ xdg-open "$(hopyard page)"
+    $ hopyard page --open
     """
     start = Path.cwd()
-    put(Text(page_link(my_stack(start).api_url, my_folder(start)), no_wrap=True, overflow="ignore"))
+    data = my_folder(start)
+    link = page_link(my_stack(start).api_url, data)
+    if not opened:
+        put(Text(link, no_wrap=True, overflow="ignore"))
+        return
+    file = page_file(link, data)
+    if not webbrowser.open(file.as_uri()):
+        raise Failure(f"no browser opened {file}; `hopyard page` prints the address")
 
 
 def credentials(
@@ -139,6 +164,18 @@ def credentials(
     admitted_any(folder)
     write_accounts(folder)
     say(f"in {folder_of(folder)}; its owner alone can read it")
+
+
+def _keep(made: "MadeToken", out: Path) -> None:
+    """A token that nobody has is none."""
+    from hopyard.actions.tokens import revoke  # noqa: PLC0415 - costs --help nothing so
+    from shared.runtime.private import write  # noqa: PLC0415 - as above
+
+    try:
+        write(out, f"{made.token}\n".encode())
+    except OSError as error:
+        revoke(Path(made.file), made.token_id)
+        raise Failure(f"{out}: {error.strerror}; no token is made") from None
 
 
 def _date(at: float) -> str:

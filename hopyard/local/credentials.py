@@ -4,6 +4,7 @@ import getpass
 import os
 import time
 from collections.abc import Iterable
+from html import escape
 from pathlib import Path
 
 from hopyard.failures import Invalid
@@ -73,6 +74,13 @@ def ensure_tokens(data: Path) -> None:
 def page_link(api_url: str, data: Path) -> str:
     """The token stands behind the #: a browser sends it to nobody, and the page takes it from its address."""
     return f"{api_url}/#token={own_token(data, Role.VIEWER)}"
+
+
+def page_file(link: str, data: Path) -> Path:
+    """A file that leads a browser to the page: every account of a machine sees what it is started with."""
+    file = (folder_of(data) / "page.html").absolute()
+    private.write(file, f'<meta http-equiv="refresh" content="0;url={escape(link)}">\n'.encode())
+    return file
 
 
 def this_user() -> str:

@@ -140,9 +140,22 @@ def test_status_shows_services_that_came_back_and_their_troubles(hopyard: Hopyar
 
 def test_diag_shows_services_that_are_not_well(hopyard: Hopyard, api: CannedApi) -> None:
     healthy(api)
-    api.says("GET /readyz", Readiness(services=(ILL,)))
+    api.says("GET /v1/status", status_view(services=(ILL,)))
     ran = hopyard("diag", "--json", "--api", api.url)
     assert ran.code == 1
+    [check] = [check for check in json.loads(ran.out)["checks"] if check["what"] == "services"]
+    assert (check["ok"], "restarts: 3" in check["detail"], "KeyError" in check["detail"]) == (
+        False,
+        True,
+        True,
+    )
+
+
+def test_diag_shows_services_where_no_monitor_answers(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    api.refuses("GET /v1/status", 409, "no monitor")
+    api.says("GET /readyz", Readiness(services=(ILL,)))
+    ran = hopyard("diag", "--json", "--api", api.url)
     [check] = [check for check in json.loads(ran.out)["checks"] if check["what"] == "services"]
     assert (check["ok"], "restarts: 3" in check["detail"]) == (False, True)
 

@@ -1,13 +1,17 @@
 import json
 import stat
 import time
+import webbrowser
 from pathlib import Path
 
 import pytest
 
+from hopyard.local.credentials import ensure_tokens, own_token, token_in
+from hopyard.local.stacks import listed
 from schemas.tokens import Role
 from shared.runtime.tokens import Keyring
 from tests.hopyard.cli_line import Hopyard
+from tests.hopyard.local.test_stacks import written
 
 YEAR_S = 365 * 86_400.0
 
@@ -78,3 +82,50 @@ def test_without_a_stack_and_a_file_it_is_said_what_is_missing(hopyard: Hopyard)
         ran = hopyard(*words)
         assert ran.code == 3
         assert "hopyard up" in ran.err
+
+
+def test_a_token_goes_into_a_file_that_commands_then_take(
+    hopyard: Hopyard, file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "ada.token"
+    ran = hopyard("token", "create", "--user", "ada", "--file", str(file), "--out", str(out))
+    token = token_in(out)
+    assert (ran.code, ran.out) == (0, "")
+    assert token not in ran.err
+    assert Keyring(str(file)).holder(token, time.time()) is not None
+    shown = hopyard("token", "create", "--user", "ada", "--file", str(file), "--out", str(out), "--json")
+    assert json.loads(shown.out)["token"] == ""
+
+
+def test_a_token_that_cannot_be_kept_is_none(hopyard: Hopyard, file: Path, tmp_path: Path) -> None:
+    taken = tmp_path / ("n" * 250)  # the draft beside it has a name that is too long
+    ran = hopyard("token", "create", "--user", "ada", "--file", str(file), "--out", str(taken))
+    assert (ran.code, "no token is made" in ran.err) == (1, True)
+    assert json.loads(hopyard("token", "list", "--json", "--file", str(file)).out) == []
+
+
+def test_the_page_is_opened_without_its_token_on_a_command_line(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def browser(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", browser)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    stack = written(tmp_path / "one")
+    data = tmp_path / "one" / ".hopyard"
+    ensure_tokens(data)
+    with listed(data):
+        monkeypatch.chdir(tmp_path / "one")
+        link = hopyard("page").out.strip()
+        ran = hopyard("page", "--open")
+    assert link == f"{stack.api_url}/#token={own_token(data, Role.VIEWER)}"
+    assert (ran.code, ran.out) == (0, "")
+    [url] = opened
+    page = Path(url.removeprefix("file://"))
+    assert "token=" not in url
+    assert f"url={link}" in page.read_text()
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600

@@ -12,7 +12,7 @@ from schemas.views import Problem, Readiness
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.process.reports import reported
+from shared.runtime.process.reports import reported, reports
 from shared.runtime.process.web import Refusal, Site, json_response, serve
 from shared.runtime.service import Gauge, Service
 
@@ -113,12 +113,14 @@ async def test_readiness_follows_the_shell(site: Web) -> None:
 
 
 async def test_readiness_shows_how_every_service_is(site: Web) -> None:
-    """Also those that ended; what the bus remembers of them."""
+    """Also those that ended, as the bus remembers them; what they said of it is for those with a token."""
     with contextlib.suppress(RuntimeError):
         async with reported(site.bus, "planner"):
             raise RuntimeError("out of ideas")
     [seen] = msgspec.json.decode((await site.call("GET", "/readyz"))[2], type=Readiness).services
-    assert (seen.name, seen.state, seen.last_error) == ("planner", "failed", "RuntimeError: out of ideas")
+    assert (seen.name, seen.state, seen.last_error) == ("planner", "failed", "")
+    [known] = await reports(site.bus)
+    assert known.last_error == "RuntimeError: out of ideas"
 
 
 async def test_metrics_show_counts_and_states(site: Web) -> None:
