@@ -2,13 +2,15 @@
 
 from functools import cache
 
+import msgspec
 import pytest
 
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import Engine, Simulated, simulate
-from schemas.events import JobCompleted, JobStarted, PlanPublished
+from schemas.events import JobCompleted, JobPreempted, JobStarted, PlanPublished
 from schemas.placement import Forked, Lockstep
 from schemas.plans import PlanKind
+from schemas.scenarios import ListedWorkload
 from shared.domain.audit import audit
 from shared.domain.ledger import ledger_of
 from shared.domain.metrics import makespan_s
@@ -65,6 +67,20 @@ def test_every_variant_ends_a_small_scenario(policy: str) -> None:
     assert audit(run.events, drained=True, seqs=run.seqs) == []
     assert not any(fact.notes for fact in run.events if isinstance(fact, PlanPublished))
     assert any(type(fact.gang.sync) is Forked for fact in starts(run))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_may_not_be_moved_runs_from_one_start_to_its_end(policy: str) -> None:
+    """No share of its copies waits for a next round, for which it would have to queue."""
+    assert isinstance(NARROW.workload, ListedWorkload)
+    jobs = [
+        msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, preemptible=False))
+        for one in NARROW.workload.jobs
+    ]
+    run = simulate(msgspec.structs.replace(NARROW, workload=ListedWorkload(jobs=jobs)), policy=policy)
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+    assert not any(isinstance(fact, JobPreempted) for fact in run.events)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -84,6 +84,8 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     batch_most: dict[GpuType, int] = {}
     """samples of one GPU in an iteration that surely fit its memory, as measured; a type that is not named: a
     batch"""
+    preemptible: bool = True
+    """no: where it is placed once it stays until its end"""
     present: Present | None = None
     stays: bool = False
     """a first plan may not move it now; only policies that `sees_staying` are shown such a job"""

@@ -1,4 +1,4 @@
-"""Who does how much of a job: its copies' shares, and how many of them its last round takes. Pure."""
+"""Who does how much of a job: its copies' shares, and with how many it ends soonest. Pure."""
 
 from typing import Literal
 
@@ -23,29 +23,29 @@ def shares(speeds: Floats, others: float, steps: int) -> tuple[float, ...]:
     return tuple((speeds / among.sum()).tolist())
 
 
-def fastest(speeds: Floats, left: float, start_s: float, copy_s: float) -> int:
+def fastest(one: Forking, speeds: Floats) -> int:
     """k: on how many of its nodes, fastest first, a job ends soonest.
 
-    On one it trains without exchange; on more o passes first.
+    On one it trains without exchange; on more o passes in every round.
     """
-    copies = np.arange(1, len(speeds) + 1)
-    overhead_s = np.where(copies > 1, start_s + copy_s * copies, 0.0)
-    ends = overhead_s + left / np.sort(speeds)[::-1].cumsum()
-    return int(np.argmin(ends)) + 1
+    copies = np.arange(1, len(speeds) + 1, dtype=np.int32)
+    speed = np.sort(speeds)[::-1].cumsum()
+    overhead_s = np.where(one.lone_merges | (copies > 1), one.overhead_s(speed, copies), 0.0)
+    return int(np.argmin(overhead_s + one.left / speed)) + 1
 
 
 def trimmed(forking: Forking, on: Flags, round_s: float) -> tuple[Flags, Flags]:
-    """The assignment with only as many copies of jobs in their last round as they end soonest with.
+    """The assignment with only as many copies of each job as it ends soonest with.
 
-    And which jobs those are: they want no more copies.
+    And which jobs want no more: those that gave a node back, or that end within the round.
     """
-    kept, last = on.copy(), np.zeros(len(on), dtype=np.bool_)
+    kept, content = on.copy(), np.zeros(len(on), dtype=np.bool_)
     for job in np.flatnonzero(on.any(axis=1)).tolist():
-        nodes = np.flatnonzero(on[job])
-        speeds, left = forking.speed[job, nodes], float(forking.left[job])
-        start_s, copy_s = float(forking.start_s[job]), float(forking.copy_s[job])
-        last[job] = start_s + copy_s * len(nodes) + left / speeds.sum() <= round_s
-        if last[job]:
-            order = nodes[np.argsort(-speeds, kind="stable")]
-            kept[job, order[fastest(speeds, left, start_s, copy_s) :]] = False
-    return kept, last
+        nodes, one = np.flatnonzero(on[job]), forking.of(job)
+        speeds = forking.speed[job, nodes]
+        order = nodes[np.argsort(-speeds, kind="stable")]
+        copies = fastest(one, speeds)
+        kept[job, order[copies:]] = False
+        ends_s = one.start_s + one.copy_s * len(nodes) + one.left / speeds.sum()
+        content[job] = copies < len(nodes) or ends_s <= round_s
+    return kept, content

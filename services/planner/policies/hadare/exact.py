@@ -4,9 +4,10 @@ A place is room for one copy; a node has as many as copies fit there. For jobs o
 
     best_j(A) = max over S ⊆ A of best_{j−1}(A − S) + U_j(S)
 
-is the most that the first j jobs make of the places A. The first job takes just A and the last one all
-that is left, so two jobs take 2^n steps and more of them 4^n each, no more than looking at each of the
-|J|^n assignments would. Among equals the one that leaves most copies where they are.
+is the most that the first j jobs make of the places A. A job may leave some of its S idle: U_j(S) is the most
+over all parts of S. The first job takes just A and the last one all that is left, so two jobs take 2^n steps
+and more of them 4^n each, no more than looking at each of the |J|^n assignments would. Among equals the one
+that leaves most copies where they are.
 """
 
 import numpy as np
@@ -19,8 +20,7 @@ from shared.domain.arrays import Flags, Floats, Ints
 LARGEST = 300_000
 """assignments, |J|^n"""
 TIE = 1e-9
-"""what a copy is worth that stays on its node, and what a place costs that nobody takes, in parts of all
-that there is to win"""
+"""what a copy is worth that stays on its node, in parts of all that there is to win"""
 
 STEP_S = 5e-9
 """of looking at one set in one way, as measured on a common server: the modelled seconds"""
@@ -35,19 +35,17 @@ def exact(forking: Forking, budget: Budget, largest: int = LARGEST) -> Flags | N
     if len(set(forking.gpus[jobs].tolist())) > 1:
         return None
     places = _places(forking, jobs)
-    limited = bool((forking.most[jobs] < len(set(places.tolist()))).any())
-    takers = len(jobs) + limited
-    if not len(places) or takers <= 1 or len(places) * np.log(takers) > np.log(largest):
+    if not len(places) or len(places) * np.log(max(len(jobs), 2)) > np.log(largest):
         return None
-    budget.charge(_modelled_s(takers, len(places)))
-    table = _worths(forking, jobs, places)
-    sets = _best(table if limited else table[:-1])[: len(jobs)]
-    return _assigned(forking, jobs, places, sets)
+    budget.charge(_modelled_s(len(jobs), len(places)))
+    used, table = _disposed(_worths(forking, jobs, places))
+    sets = _best(table)
+    return _assigned(forking, jobs, places, [int(own[taken]) for own, taken in zip(used, sets, strict=True)])
 
 
 def _modelled_s(takers: int, places: int) -> float:
     sets = 1 << places
-    return (takers * places + max(takers - 2, 0) * sets) * sets * STEP_S
+    return (2 * takers * places + max(takers - 2, 0) * sets) * sets * STEP_S
 
 
 def _places(forking: Forking, jobs: Ints) -> Ints:
@@ -58,7 +56,7 @@ def _places(forking: Forking, jobs: Ints) -> Ints:
 
 
 def _worths(forking: Forking, jobs: Ints, places: Ints) -> Floats:
-    """U by job and set of places; −∞ for what is not allowed. The last row: places that stay idle."""
+    """U by job and set of places; −∞ for what is not allowed."""
     sets = np.arange(1 << len(places), dtype=np.int64)
     member = (sets[:, None] >> np.arange(len(places))) & 1
     on = np.zeros((forking.speed.shape[1], len(sets)), dtype=np.int32)
@@ -66,8 +64,20 @@ def _worths(forking: Forking, jobs: Ints, places: Ints) -> Floats:
     rows = [_worth(forking, job, on) for job in jobs.tolist()]
     most = sum(row.max() for row in rows) or 1.0
     stays = [TIE * most * (forking.here[job] @ on) for job in jobs.tolist()]
-    idle = -TIE * most * member.sum(axis=1)
-    return np.array([*(row + tie for row, tie in zip(rows, stays, strict=True)), idle])
+    return np.array([row + tie for row, tie in zip(rows, stays, strict=True)])
+
+
+def _disposed(table: Floats) -> tuple[Sets, Floats]:
+    """By job and set the best part of it, and U of that."""
+    table = table.copy()
+    used = np.tile(np.arange(table.shape[1], dtype=np.int64), (len(table), 1))
+    for bit in range(table.shape[1].bit_length() - 1):
+        whole = np.flatnonzero(np.arange(table.shape[1]) >> bit & 1)
+        less = whole - (1 << bit)
+        better = table[:, less] > table[:, whole]
+        table[:, whole] = np.where(better, table[:, less], table[:, whole])
+        used[:, whole] = np.where(better, used[:, less], used[:, whole])
+    return used, table
 
 
 def _worth(forking: Forking, job: int, on: Ints) -> Floats:
@@ -85,6 +95,8 @@ def _best(table: Floats) -> list[int]:
     """By row the set of places that it takes, such that all are taken once and the sum is greatest."""
     everything = np.arange(table.shape[1], dtype=np.int64)
     full = int(everything[-1])
+    if len(table) == 1:
+        return [full]
     best, taken = table[0], [everything]
     for row in table[1:-1]:
         best, choice = _joined(best, row, everything)

@@ -4,10 +4,12 @@ Data, m jobs and n nodes. A copy of job j takes W_j GPUs of one node and trains 
 nodes of job j. Wanted: S with Σ_{j on i} W_j ≤ idle_i and |S_j| ≤ f_j, every node used while a job can use
 it, that maximises
 
-    Σ_j U_j(elapsed_j + o_j(S_j) + left_j / Σ_{i in S_j} X_ji)
+    Σ_j U_j(elapsed_j + R_j · o_j(S_j) + left_j / X_j),   X_j = Σ_{i in S_j} X_ji,
+    R_j = ⌈left_j / (X_j · (L_j − o_j))⌉
 
 o_j: seconds of a round that pass for a job without training: a checkpoint, a start, and the exchange of
-weights, which grows with |S_j|. A job that stays on the one node that it has pays nothing.
+weights, which grows with |S_j|. Copies pay it in each of the R_j rounds that they need; a job on one node
+pays it once, and nothing if it stays on the one that it has. L_j: from one merge to the next.
 """
 
 import msgspec
@@ -20,7 +22,9 @@ Maybe = Flags | bool
 NOWHERE = -1
 SLOWEST = 1e-12
 """samples/s: a speed that divides nothing by zero"""
-BY_JOB = ("most", "gpus", "scale", "elapsed", "left", "start_s", "copy_s", "home")
+BRIEFEST_S = 1e-9
+"""of training in a round: a round that has time for no more divides nothing by zero"""
+BY_JOB = ("most", "gpus", "scale", "elapsed", "left", "start_s", "copy_s", "period_s", "home")
 
 
 class Forking(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,10 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
     """of o (m): whatever the number of copies"""
     copy_s: Floats
     """of o (m): for each copy"""
+    period_s: Floats
+    """L (m): from one merge to the next; infinite for a job that is merged only when it ends"""
+    lone_merges: bool = False
+    """a job on one node is merged, and started anew, in every round too"""
     home: Ints
     """the one node on which the job runs unforked (m), or NOWHERE"""
     here: Flags
@@ -51,14 +59,18 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
         """Only what is by job: of one, to be asked about many assignments, or of some, one for each."""
         return msgspec.structs.replace(self, **{name: getattr(self, name)[jobs] for name in BY_JOB})
 
-    def overhead_s(self, copies: Ints | int, at_home: Maybe) -> Floats:
-        """Seconds without training (…, m): o."""
-        return np.where(at_home, 0.0, self.start_s + self.copy_s * copies)
+    def overhead_s(self, speed: Floats | float, copies: Ints | int) -> Floats:
+        """Seconds without training until the end (…, m), of jobs that start anew: R · o."""
+        round_s = self.start_s + self.copy_s * copies
+        trains_s = np.maximum(self.period_s - round_s, BRIEFEST_S)
+        rounds = np.maximum(np.ceil(self.left / (np.maximum(speed, SLOWEST) * trains_s)), 1.0)
+        merges = self.lone_merges | (np.asarray(copies) > 1)
+        return np.asarray(np.where(merges, rounds, 1.0) * round_s)
 
     def value(self, speed: Floats | float, copies: Ints | int, at_home: Maybe) -> Floats:
         """U by job (…, m), given the Σ of its copies' speeds and their number; 0 without any."""
-        rate = np.maximum(speed, SLOWEST)
-        jct_s = self.elapsed + self.overhead_s(copies, at_home) + self.left / rate
+        overhead_s = np.where(at_home, 0.0, self.overhead_s(speed, copies))
+        jct_s = self.elapsed + overhead_s + self.left / np.maximum(speed, SLOWEST)
         return np.where(copies > 0, worth(self.scale, jct_s), 0.0)
 
     def values(self, on: Flags) -> Floats:

@@ -89,6 +89,8 @@ def forking_of(
         left=np.array([max(job.samples - job.samples_done, job.batch_size) for job in jobs]),
         start_s=np.array([_start_s(job, view) for job in jobs]),
         copy_s=np.array([job.gradient_bytes for job in jobs]) * 2 / _tracker_bandwidth(view.nodes),
+        period_s=np.array([view.round_s if job.preemptible else math.inf for job in jobs]),
+        lone_merges=not rests,
         home=_ints([_home(job, own) if rests else NOWHERE for job, own in members]),
         here=here,
     )

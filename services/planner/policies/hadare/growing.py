@@ -1,9 +1,10 @@
 """Assignments that are too large to be solved: by marginal gain, then by exchanges. Pure.
 
-`grown` gives the next copy always to the job that gains most by it, on the fastest node that it can have.
-A job's gains fall with every copy and nodes only fill up, so what a job gains is reckoned anew only when it
-is its turn. `exchanged` then gives the place of a copy to another job, or swaps the places of two copies, as
-long as that helps.
+`grown` gives the next copies always to the job that gains most by each, on the fastest nodes that it can
+have: one copy, or as many at once as bring most in the mean, for a second copy may not be worth its overhead
+before there is a third. Nobody gets a copy that brings nothing. So a job's gains fall and nodes only fill
+up, and what a job gains is reckoned anew only when it is its turn. `exchanged` then gives the place of a copy
+to another job, or swaps the places of two copies, as long as that helps.
 """
 
 import heapq
@@ -26,7 +27,7 @@ SWEEPS = 20
 
 
 def grown(forking: Forking, on: Flags, budget: Budget) -> Flags:
-    """The assignment with copies added until no job can have one more."""
+    """The assignment with copies added until no job gains by more."""
     growth = _Growth(forking, on)
     queue = [(-gain, job) for job in range(len(on)) if (gain := growth.gain(job)) is not None]
     heapq.heapify(queue)
@@ -50,42 +51,42 @@ class _Growth:
         self._forking = forking
         self._speed = (forking.speed * on).sum(axis=1).tolist()
         self._copies = on.sum(axis=1).tolist()
-        self._free = forking.free(on).tolist()
-        order = np.lexsort((~forking.here, -forking.speed), axis=1)
-        self._order = [row[: int((forking.speed[job] > 0).sum())] for job, row in enumerate(order.tolist())]
-        self._next = [0] * len(on)
+        self._free = forking.free(on)
+        order = np.lexsort((~forking.here, -forking.speed), axis=1).astype(np.int32)
+        self._order = [row[: int((forking.speed[job] > 0).sum())] for job, row in enumerate(order)]
 
     def gain(self, job: int) -> float | None:
-        """What the job's next copy is worth; None: it can have none."""
-        node = self._node(job)
-        if node is None:
-            return None
-        one, copies, speed = self._forking.of(job), self._copies[job], self._speed[job]
-        home = int(self._forking.home[job])
-        before = one.value(speed, copies, copies == 1 and home != NOWHERE and bool(self.on[job, home]))
-        faster = speed + self._forking.speed[job, node]
-        after = one.value(faster, copies + 1, copies == 0 and node == home)
-        return float(after - before)
+        """What each of the job's next copies is worth; None: it gains by none."""
+        return self._next(job)[0]
 
     def take(self, job: int) -> None:
-        node = self._node(job)
-        assert node is not None, "it gains by it"
-        self.on[job, node] = True
-        self._speed[job] += self._forking.speed[job, node]
-        self._copies[job] += 1
-        self._free[node] -= self._forking.gpus[job]
+        nodes = self._next(job)[1]
+        self.on[job, nodes] = True
+        self._speed[job] += float(self._forking.speed[job, nodes].sum())
+        self._copies[job] += len(nodes)
+        self._free[nodes] -= self._forking.gpus[job]
 
-    def _node(self, job: int) -> int | None:
-        """The fastest that has room; those passed by will have none again."""
-        order, gpus = self._order[job], self._forking.gpus[job]
-        if self._copies[job] >= self._forking.most[job]:
-            return None
-        while self._next[job] < len(order):
-            node: int = order[self._next[job]]
-            if not self.on[job, node] and self._free[node] >= gpus:
-                return node
-            self._next[job] += 1
-        return None
+    def _next(self, job: int) -> tuple[float | None, Ints]:
+        nodes = self._open(job)
+        if not len(nodes):
+            return None, nodes
+        one, copies, speed = self._forking.of(job), self._copies[job], self._speed[job]
+        more, home = np.arange(1, len(nodes) + 1, dtype=np.int32), int(one.home)
+        before = one.value(speed, copies, copies == 1 and home != NOWHERE and bool(self.on[job, home]))
+        faster = speed + one.speed[job, nodes].cumsum()
+        after = one.value(faster, copies + more, (copies + more == 1) & (nodes[0] == home))
+        each = (after - before) / more
+        best = int(np.argmax(each))
+        gain = float(each[best])
+        return (gain, nodes[: best + 1]) if gain > 0.0 else (None, nodes[:0])
+
+    def _open(self, job: int) -> Ints:
+        """Nodes that have room for one more copy, the fastest first, as many as it may have."""
+        order = self._order[job]
+        room = (self._free[order] >= self._forking.gpus[job]) & ~self.on[job, order]
+        self._order[job] = order = order[room]  # the others will have none again
+        few: Ints = order[: max(int(self._forking.most[job]) - self._copies[job], 0)]
+        return few
 
 
 def exchanged(forking: Forking, on: Flags, budget: Budget) -> Flags:

@@ -42,7 +42,8 @@ def _choice(opening: Opening, index: int, job: ViewJob, nodes: Ints) -> Choice:
     place = {view.nodes[node].node_id: job.demand[0] for node in nodes.tolist()}
     sync: Forked | None = None
     if len(nodes) > 1 or not opening.unforked:
-        others = speeds.sum() - speeds[nodes].sum() if opening.division == "all" else 0.0
+        waits = opening.division == "all" and job.preemptible  # else it would lose its nodes with work left
+        others = speeds.sum() - speeds[nodes].sum() if waits else 0.0
         steps = -int(-opening.forking.left[index] // job.batch_size)
         sync = Forked(shares=shares(speeds[nodes], float(others), steps))
     fastest = nodes[int(np.argmax(speeds[nodes]))]

@@ -129,11 +129,11 @@ class Hadare:
 
 
 def _planned(opening: Opening, budget: Budget) -> Decision:
-    """Nodes to jobs; fewer to those in their last round, and what is free then to the others."""
+    """Nodes to jobs; fewer to those that end sooner with fewer, and what is free then to the others."""
     view, forking = opening.view, opening.forking
     on, solved = _assigned(forking, greedy=view.effort.greedy, budget=budget)
-    kept, last = trimmed(forking, on, view.round_s)
-    most = np.where(last, kept.sum(axis=1), forking.most).astype(np.int32)
+    kept, content = trimmed(forking, on, view.round_s)
+    most = np.where(content, kept.sum(axis=1), forking.most).astype(np.int32)
     placed = grown(msgspec.structs.replace(forking, most=most), kept, budget)
     return msgspec.structs.replace(
         solved,
@@ -150,7 +150,7 @@ def _assigned(forking: Forking, *, greedy: bool, budget: Budget) -> tuple[Flags,
     if found is None and not greedy:
         on = grown(forking, exchanged(forking, on, budget), budget)
     value = float(forking.values(on).sum())
-    most = value if found is not None or len(on) == 1 else max(bound(forking), value)
+    most = value if found is not None else max(bound(forking), value)
     stage = Stage.GREEDY if greedy else Stage.OPTIMAL if most == value else Stage.INCUMBENT
     gap = (most - value) / most if most > 0 else 0.0
     return on, Decision(choices=(), stage=stage, objective=value, bound=most, gap=gap)

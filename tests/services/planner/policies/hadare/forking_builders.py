@@ -1,5 +1,6 @@
 """Assignments that tests of HadarE build from, and what looking at every one of them finds."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -21,6 +22,7 @@ def forking(
     elapsed_s: float = 0.0,
     start_s: float = 0.0,
     copy_s: float = 0.0,
+    period_s: float = 360.0,
     home: Sequence[int] | None = None,
     here: Flags | None = None,
 ) -> Forking:
@@ -38,6 +40,7 @@ def forking(
         left=np.array(left, dtype=np.float64),
         start_s=np.full(jobs, start_s),
         copy_s=np.full(jobs, copy_s),
+        period_s=np.full(jobs, period_s),
         home=np.array(home or [NOWHERE] * jobs, dtype=np.int32),
         here=np.zeros(table.shape, dtype=np.bool_) if here is None else here,
     )
@@ -51,13 +54,13 @@ def shared(forking: Forking, owners: Sequence[int]) -> Flags:
 
 
 def everything(forking: Forking) -> Iterator[Flags]:
-    """Every assignment that no copy can be added to, by looking at each subset of all copies."""
+    """Every assignment, by looking at each subset of all copies."""
     cells = np.argwhere(forking.able()).tolist()
     for chosen in product((False, True), repeat=len(cells)):
         on = nobody(forking)
         for (job, node), taken in zip(cells, chosen, strict=True):
             on[job, node] = taken
-        if allowed(forking, on) and not extensible(forking, on):
+        if allowed(forking, on):
             yield on
 
 
@@ -70,9 +73,16 @@ def allowed(forking: Forking, on: Flags) -> bool:
 
 
 def extensible(forking: Forking, on: Flags) -> bool:
-    """Whether some job could have one more copy."""
+    """Whether some job would gain by one more copy that it could have."""
     room = forking.gpus[:, None] <= forking.free(on)[None, :]
-    return bool((room & ~on & forking.able() & (on.sum(axis=1) < forking.most)[:, None]).any())
+    possible = room & ~on & forking.able() & (on.sum(axis=1) < forking.most)[:, None]
+    return any(_gain(forking, on, job, node) > 0.0 for job, node in np.argwhere(possible).tolist())
+
+
+def _gain(forking: Forking, on: Flags, job: int, node: int) -> float:
+    more = on.copy()
+    more[job, node] = True
+    return float(forking.values(more)[job] - forking.values(on)[job])
 
 
 def brute_force(forking: Forking) -> float:
@@ -97,5 +107,6 @@ def forkings(draw: st.DrawFn, *, alike: bool = False) -> Forking:
         elapsed_s=draw(st.sampled_from([0.0, 100.0, 5000.0])),
         start_s=draw(st.sampled_from([0.0, 15.0])),
         copy_s=draw(st.sampled_from([0.0, 2.0])) if most == nodes else 0.0,
+        period_s=draw(st.sampled_from([10.0, 60.0, 360.0, math.inf])),
         home=draw(st.lists(st.integers(NOWHERE, nodes - 1), min_size=jobs, max_size=jobs)),
     )

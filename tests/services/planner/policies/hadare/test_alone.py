@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.planner.policies.hadare.alone import alone, printed_rounds
+from tests.services.planner.policies.hadare.alone import alone, printed_rounds
 
 WORK, SLOT_S = 3600.0, 120.0
 

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -66,7 +67,7 @@ def test_exact_is_as_good_as_looking_at_everything(of: Forking) -> None:
 @given(of=forkings())
 @limits(max_examples=100, deadline=None)
 def test_growth_and_exchanges_keep_to_the_rules(of: Forking) -> None:
-    """At most f copies a job, room on every node, and no node idles that a job could use."""
+    """At most f copies a job, room on every node, and no node idles that a job would gain by."""
     first = grown(of, nobody(of), Budget())
     better = grown(of, exchanged(of, first, Budget()), Budget())
     for on in (first, better):
@@ -157,6 +158,29 @@ def test_more_copies_than_nodes_change_nothing(of: Forking, extra: int) -> None:
     assert (first is None) == (second is None)
     if first is not None and second is not None:
         assert (first == second).all()
+
+
+def test_a_second_copy_may_pay_only_with_a_third() -> None:
+    """1,200 samples: 120 s alone; o = 30 s, so 125.4 s on two nodes and 111.6 s on three."""
+    of = forking([[10.0, 2.58, 2.13]], [1200.0], start_s=30.0, home=[0], period_s=1e4)
+    found = exact(of, Budget())
+    assert found is not None
+    assert found.all()
+    assert grown(of, shared(of, [0, 0, 0]) & [[True, False, False]], Budget()).all()
+
+
+@pytest.mark.parametrize(("period_s", "rounds"), [(math.inf, 1), (79.0, 1), (59.0, 1), (58.0, 2), (39.0, 2)])
+def test_copies_pay_their_overhead_once_a_round(period_s: float, rounds: int) -> None:
+    """19 s of every round, and 40 s of training."""
+    of = forking([[10.0, 5.0]], [600.0], start_s=15.0, copy_s=2.0, period_s=period_s)
+    assert math.isclose(of.values(shared(of, [0, 0]))[0], of.scale[0] / (19.0 * rounds + 40.0))
+    alone = np.array([[True, False]])
+    assert math.isclose(of.values(alone)[0], of.scale[0] / (17.0 + 60.0))
+
+
+def test_a_lone_copy_that_merges_pays_once_a_round_too() -> None:
+    of = msgspec.structs.replace(forking([[10.0]], [600.0], start_s=15.0, period_s=45.0), lone_merges=True)
+    assert math.isclose(of.values(np.array([[True]]))[0], of.scale[0] / (2 * 15.0 + 60.0))
 
 
 def test_overhead_of_a_copy_counts() -> None:

@@ -115,25 +115,42 @@ def test_only_the_ratio_of_speeds_counts(steps: int, speeds: list[int]) -> None:
 def test_the_last_round_takes_as_many_of_the_fastest_as_end_it_soonest(
     left: float, start_s: float, copy_s: float, copies: int
 ) -> None:
-    assert fastest(np.array([4.0, 10.0, 2.0]), left, start_s, copy_s) == copies
+    speeds = [4.0, 10.0, 2.0]
+    of = forking([speeds], [left], start_s=start_s, copy_s=copy_s)
+    assert fastest(of.of(0), np.array(speeds)) == copies
 
 
-def test_only_a_round_in_which_it_ends_is_a_job_s_last() -> None:
-    """200 s of work on two nodes, and a start of 300 s: one node is enough if the round is long enough."""
-    of = forking([[10.0, 5.0]], [3000.0], start_s=300.0)
-    both = shared(forking([[10.0, 5.0]], [3000.0]), [0, 0])
-    on, last = trimmed(of, both, 500.0)
-    assert (on.tolist(), last.tolist()) == ([[True, False]], [True])
-    on, last = trimmed(of, both, 499.0)
-    assert (on.tolist(), last.tolist()) == ([[True, True]], [False])
+def test_a_round_in_which_it_ends_is_a_job_s_last() -> None:
+    """600 samples: 15 s for a start and 40 s on both nodes, or 60 s on one."""
+    of = forking([[10.0, 5.0]], [600.0], start_s=15.0)
+    for round_s, ends in ((55.0, True), (54.0, False)):
+        on, content = trimmed(of, shared(of, [0, 0]), round_s)
+        assert (on.tolist(), content.tolist()) == ([[True, True]], [ends])
+
+
+@pytest.mark.parametrize(("slow", "copies"), [(0.5, 1), (5.0, 2)])
+def test_a_slow_node_does_not_make_a_job_slower_in_any_round(slow: float, copies: int) -> None:
+    """36,000 samples at 10 a second: an hour. With copies 15 s of each 90 pass without training."""
+    of = forking([[10.0, slow]], [36_000.0], start_s=15.0, period_s=90.0)
+    kept, content = trimmed(of, shared(of, [0, 0]), 90.0)
+    assert kept.sum() == copies
+    assert content.tolist() == [copies == 1]
+    assert grown(of, nobody(of), Budget()).sum() == copies
+
+
+def test_a_round_that_is_all_overhead_forks_nobody() -> None:
+    of = forking([[10.0, 10.0]], [36_000.0], start_s=15.0, period_s=15.0)
+    assert trimmed(of, shared(of, [0, 0]), 15.0)[0].sum() == 1
+    assert grown(of, nobody(of), Budget()).sum() == 1
 
 
 @given(of=forkings(), round_s=st.sampled_from([10.0, 360.0, 1e6]))
 @limits(max_examples=60, deadline=None)
-def test_every_job_keeps_its_fastest_node(of: Forking, round_s: float) -> None:
+def test_every_job_keeps_its_fastest_nodes_and_ends_no_later(of: Forking, round_s: float) -> None:
     on = grown(of, nobody(of), Budget())
-    kept, last = trimmed(of, on, round_s)
+    kept, content = trimmed(of, on, round_s)
     assert (kept <= on).all()
-    assert (kept[~last] == on[~last]).all()
+    assert (kept[~content] == on[~content]).all()
     for job in np.flatnonzero(on.any(axis=1)):
         assert of.speed[job][kept[job]].max() == of.speed[job][on[job]].max()
+        assert kept[job].sum() == 1 or of.values(kept)[job] >= of.values(on)[job] * (1 - 1e-9)

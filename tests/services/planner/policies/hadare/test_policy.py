@@ -132,6 +132,15 @@ def test_only_long_jobs_fork_where_that_is_asked_for() -> None:
         assert len(only(decision).gang.members) == nodes
 
 
+def test_who_may_not_be_moved_gets_copies_that_do_all_of_its_rest() -> None:
+    """They merge once, at the end: shares that sum to less would take the nodes with work left."""
+    for literal in ("hadare-literal", "hadare-literal+copies=1"):
+        seen = view([task("x", preemptible=False)], small("a", "b", "c"))
+        sync = only(decide(literal, seen, unlike)).gang.sync
+        assert isinstance(sync, Forked)
+        assert sum(sync.shares) == pytest.approx(1.0)
+
+
 def test_in_its_last_round_a_job_takes_the_nodes_with_which_it_ends_soonest() -> None:
     """100 samples left: 10 s on node a, or 15 s for a start and 6.25 s on all."""
     ends, goes_on = task("ends", samples_done=1e5 - 100), task("goes-on")
@@ -236,9 +245,12 @@ def test_on_nodes_that_run_copies_a_decision_is_sound(policy: str, seen: View) -
 @given(seen=views())
 @limits(max_examples=40, deadline=None)
 def test_no_node_idles_while_a_job_could_use_it(seen: View) -> None:
-    """But for those that end sooner with fewer nodes."""
-    seen = in_modes(seen)
-    decision = decide("hadare", msgspec.structs.replace(seen, round_s=0.0))
+    """Where copies cost nothing, and no round is long enough to be a job's last."""
+    jobs = tuple(msgspec.structs.replace(one, gradient_bytes=0.0) for one in seen.jobs)
+    free_of_cost = msgspec.structs.replace(
+        in_modes(seen), jobs=jobs, restart_s=0.0, restarts_s={}, round_s=0.0
+    )
+    decision = decide("hadare", free_of_cost)
     free = {one.node_id: one.idle for one in seen.nodes}
     types = {one.node_id: one.gpu_type for one in seen.nodes}
     places: dict[str, Configuration] = chosen(decision)
