@@ -15,11 +15,18 @@ ESTIMATOR = "hopyard.ask.estimator"
 MONITOR = "hopyard.ask.monitor"
 PLANNER = "hopyard.ask.planner"
 PROFILER = "hopyard.ask.profiler"
+AGENTS = "hopyard.ask.agent"
 
 
 def agent_of(node_id: NodeId) -> str:
     """Where the agent of a node answers."""
-    return f"hopyard.ask.agent.{node_id}"
+    return f"{AGENTS}.{node_id}"
+
+
+def node_asked(subject: str) -> str:
+    """Of the agent that answers there; empty: no agent does."""
+    _, asked, node_id = subject.partition(f"{AGENTS}.")
+    return node_id if asked else ""
 
 
 # ---- the estimator

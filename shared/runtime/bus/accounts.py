@@ -41,8 +41,6 @@ ASKS = {
     AGENT: ("agent.*",),
     OPERATOR: (">",),
 }
-RESPONSES = {"max": 2, "expires": "15m"}
-"""to whoever asked, where he said the reply goes"""
 _KV, _OBJECTS = f"$KV.{STATE_BUCKET}", f"$O.{SNAPSHOT_BUCKET}"
 _READING = (
     "$JS.API.STREAM.INFO.*",
@@ -66,13 +64,20 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "publish": allowed | ({"deny": list(self.never)} if self.never else {}),
             "subscribe": list(self.subscribe),
-            "allow_responses": RESPONSES,
         }
 
 
 def inbox_of(user: str) -> str:
     """Where replies to an account go: nobody else hears them."""
     return f"{INBOXES}.{user}"
+
+
+def replies_of(asker: str, node_id: str) -> str:
+    """Where, below the inbox of who asked, the agent of a node replies: of all inboxes it reaches this alone.
+
+    A server that lets it reply wherever it is asked to would let it publish anything: it can ask itself.
+    """
+    return f"{inbox_of(asker)}.from.{node_id}"
 
 
 def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
@@ -98,7 +103,7 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
             f"$JS.API.CONSUMER.DELETE.OBJ_{SNAPSHOT_BUCKET}.*",
             f"$JS.API.CONSUMER.INFO.OBJ_{SNAPSHOT_BUCKET}.*",
             "$JS.FC.>",
-            f"{INBOXES}.>",  # parts of what is too large for one message are asked for there
+            f"{INBOXES}.>",  # replies, and requests for parts of what is too large for one message
             f"{DEAD_PREFIX}.{name}",
             *more.get(name, ()),
         ),
@@ -133,6 +138,7 @@ def _of_agents(node_id: str, user: str, facts: Iterable[type[Event]], keys: Iter
             *subjects_of(facts, node_id),
             *(sample_subject(kind, node_id) for kind in (Heartbeat, ThroughputObserved)),
             *_asking(AGENT),
+            f"{replies_of('*', node_id)}.>",
             *(f"{_KV}.{key}" for key in keys),
             "$JS.API.STREAM.INFO.*",
             f"$JS.API.STREAM.MSG.GET.{FACTS_STREAM}",

@@ -133,6 +133,11 @@ class Connection:
         return {}
 
     @property
+    def user(self) -> str:
+        """Whose inbox replies come to."""
+        return self.credentials.user if self.credentials else self.name
+
+    @property
     def _where(self) -> str:
         return ", ".join(urlsplit(server).netloc.rpartition("@")[2] for server in self._servers)
 

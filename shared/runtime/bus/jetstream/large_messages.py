@@ -6,11 +6,12 @@ is sent faster than it is taken.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from schemas.codec import Malformed
+from shared.runtime.bus.accounts import INBOXES
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -54,8 +55,10 @@ async def offered(nats: "Client", data: bytes) -> AsyncIterator[LargeMessage]:
         await subscription.unsubscribe()
 
 
-async def fetched(nats: "Client", data: bytes, headers: Mapping[str, str] | None, timeout_s: float) -> bytes:
-    """The bytes that a message brings, or announces. Raises what NATS raises, and Malformed."""
+async def fetched(
+    ask: Callable[[str, bytes], Awaitable["Msg"]], data: bytes, headers: Mapping[str, str] | None
+) -> bytes:
+    """The bytes that a message brings, or announces. Raises what `ask` raises, and Malformed."""
     announced = (headers or {}).get(HEADER)
     if announced is None:
         return data
@@ -64,14 +67,17 @@ async def fetched(nats: "Client", data: bytes, headers: Mapping[str, str] | None
 
     async def part(index: int) -> bytes:
         async with slots:
-            reply = await nats.request(subject, str(index).encode(), timeout=timeout_s)
+            reply = await ask(subject, str(index).encode())
             return bytes(reply.data)
 
     return b"".join(await asyncio.gather(*(part(index) for index in range(parts))))
 
 
 def _address(announced: str) -> tuple[str, int]:
+    """Only in an inbox: whoever announces must not choose where else we publish."""
     subject, _, parts = announced.partition(" ")
+    if not subject.startswith(f"{INBOXES}."):
+        raise Malformed("a large message that is in no inbox")
     if not parts.isdecimal() or not 1 <= int(parts) <= PARTS_AT_MOST:
         raise Malformed(f"a large message of {parts!r} parts")
     return subject, int(parts)

@@ -5,16 +5,23 @@ estimates are copied in milliseconds, and compressing them would hold up everyth
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from nats import micro
-from nats.errors import Error
+from nats.aio.client import NO_RESPONDERS_STATUS
+from nats.errors import Error, NoRespondersError
+from nats.js.api import Header
 from nats.micro.request import Request
 
 from schemas.base import Message, Question
-from schemas.codec import decode_reply, encode_plain
+from schemas.codec import Malformed, decode_reply, encode_plain
+from schemas.questions import node_asked
+from shared.runtime.bus.accounts import INBOXES, replies_of
 from shared.runtime.bus.answering import reply_to
 from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
@@ -22,6 +29,7 @@ from shared.runtime.bus.jetstream.large_messages import fetched, offered
 from shared.runtime.bus.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
 
 if TYPE_CHECKING:
+    from nats.aio.msg import Msg
     from nats.micro.service import Service
 
 STOP_TIMEOUT_S = 1.0
@@ -53,18 +61,23 @@ class JetStreamQuestions:
 
     async def _request(self, subject: str, data: bytes, timeout_s: float) -> bytes:
         nats = self._connection.nats
+        send = partial(requested, self._connection, node_asked(subject), timeout_s=timeout_s)
         if len(data) <= nats.max_payload:
-            reply = await nats.request(subject, data, timeout=timeout_s)
+            reply = await send(subject, data)
         else:
             async with offered(nats, data) as large:
-                reply = await nats.request(subject, timeout=timeout_s, headers=large.headers)
-        return await fetched(nats, reply.data, reply.headers, timeout_s)
+                reply = await send(subject, b"", headers=large.headers)
+        return await fetched(send, reply.data, reply.headers)
 
     async def serve(self, service: str, subject: str, answer: Answer) -> None:
         slots = asyncio.Semaphore(ANSWERS_AT_ONCE)
 
         async def take(request: Request) -> None:
             """Requests come one after the other: hand each over to a task, and wait while all are busy."""
+            if not request._msg.reply.startswith(f"{INBOXES}."):  # noqa: SLF001 - it has no other way
+                connection = self._connection
+                await connection.dead_letter(subject, request.data, "a question whose reply is for no inbox")
+                return
             await slots.acquire()
             task = asyncio.get_running_loop().create_task(self._answer(request, answer))
             self._answering.add(task)
@@ -81,7 +94,12 @@ class JetStreamQuestions:
     async def _answer(self, request: Request, answer: Answer) -> None:
         connection, nats = self._connection, self._connection.nats
         with suppress(Error, TimeoutError):  # gone meanwhile: whoever asked has a time limit
-            data = await fetched(nats, request.data, request.headers, PART_TIMEOUT_S)
+            parts = partial(nats.request, timeout=PART_TIMEOUT_S)
+            try:
+                data = await fetched(parts, request.data, request.headers)
+            except Malformed as error:
+                await connection.dead_letter(request.subject, request.data, str(error))
+                return
             reply = await reply_to(data, answer, counts=connection.counts, log=connection.log)
             if len(reply) <= nats.max_payload:
                 await request.respond(reply)
@@ -100,3 +118,32 @@ class JetStreamQuestions:
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
+
+
+async def requested(
+    connection: Connection,
+    node_id: str,
+    subject: str,
+    data: bytes,
+    *,
+    timeout_s: float,
+    headers: Mapping[str, str] | None = None,
+) -> "Msg":
+    """The reply to a request; to one of the agent of `node_id` it comes where that agent may reply.
+
+    Raises what NATS raises.
+    """
+    nats, given = connection.nats, dict(headers) if headers else None
+    if not node_id:
+        return await nats.request(subject, data, timeout=timeout_s, headers=given)
+    inbox = f"{replies_of(connection.user, node_id)}.{token_hex(16)}"
+    subscription = await nats.subscribe(inbox)
+    try:
+        await nats.publish(subject, data, reply=inbox, headers=given)
+        reply = await subscription.next_msg(timeout_s)
+    finally:
+        with suppress(Error):
+            await subscription.unsubscribe()
+    if (reply.headers or {}).get(Header.STATUS) == NO_RESPONDERS_STATUS:
+        raise NoRespondersError
+    return reply

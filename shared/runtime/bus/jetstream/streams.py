@@ -121,7 +121,7 @@ def configs(settings: Settings) -> list[StreamConfig]:
             subjects=[f"{STATE_SUBJECT}.>"],
             max_msgs_per_subject=1,
             discard=DiscardPolicy.NEW,
-            allow_rollup_hdrs=True,
+            allow_rollup_hdrs=False,  # by such a header whoever may write one value deletes all others
             allow_msg_ttl=True,
         ),
         _stream(
@@ -129,7 +129,7 @@ def configs(settings: Settings) -> list[StreamConfig]:
             name=SNAPSHOT_STREAM,
             subjects=[f"$O.{SNAPSHOT_BUCKET}.C.>", f"$O.{SNAPSHOT_BUCKET}.M.>"],
             discard=DiscardPolicy.NEW,
-            allow_rollup_hdrs=True,
+            allow_rollup_hdrs=True,  # the client's object store sends them; no agent writes there
         ),
     ]
 

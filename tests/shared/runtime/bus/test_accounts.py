@@ -2,32 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import nats
 import pytest
 import structlog
-from nats.aio.client import Client
 
 from hopyard.failures import Invalid
 from hopyard.local.accounts import (
     OF_STACK,
     accounts_in,
     admitted,
-    admitted_any,
     ensure_accounts,
     expel,
     permissions_of,
     stamp_of,
 )
 from hopyard.local.credentials import account_of, folder_of
-from schemas.base import Event
 from schemas.codec import encode
 from schemas.events import FACTS, NodeJoined, StopOrdered
-from schemas.ids import NodeId
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, subjects_of
@@ -37,96 +31,7 @@ from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.process.nats_server import NatsServer
 from tests.fact_builders import joined, lost, plan, stop_ordered
-
-NODES = (NodeId("n-1"), NodeId("n-2"))
-ROGUE = "agent-n-1"
-OWN = {entry.name: entry.publishes for entry in TABLE}
-STREAMS = (FACTS_STREAM, f"KV_{STATE_BUCKET}", f"OBJ_{SNAPSHOT_BUCKET}")
-API = "$JS.API.STREAM"
-
-
-class Guarded:
-    """A server with the accounts of a stack, and its streams."""
-
-    def __init__(self, data: Path) -> None:
-        self.data = data
-        ensure_accounts(data, NODES)
-        self.server = NatsServer(data / "nats", accounts=lambda: accounts_in(data))
-
-    def settings(self, user: str) -> Settings:
-        return Settings(nats_url=self.server.url, nats_credentials=str(account_of(self.data, user)))
-
-    @contextlib.asynccontextmanager
-    async def bus(self, user: str) -> AsyncIterator[JetStreamBus]:
-        name = "agent" if user.startswith("agent") else user
-        bus = await JetStreamBus.connect(self.settings(user), name, timeout_s=10.0)
-        try:
-            yield bus
-        finally:
-            await bus.close()
-
-    @contextlib.asynccontextmanager
-    async def raw(self, user: str) -> AsyncIterator["Raw"]:
-        own = msgspec.json.decode(account_of(self.data, user).read_bytes(), type=dict[str, str])
-        refused: list[str] = []
-
-        async def note(error: Exception) -> None:
-            refused.append(str(error).partition('"')[2].rstrip('"'))  # in small letters
-
-        client = await nats.connect(
-            self.server.url,
-            user=own["user"],
-            password=own["password"],
-            inbox_prefix=inbox_of(user).encode(),
-            error_cb=note,
-            allow_reconnect=False,
-        )
-        try:
-            yield Raw(client, refused)
-        finally:
-            await client.close()
-
-
-class Raw:
-    """A client that stops at nothing."""
-
-    def __init__(self, client: Client, refused: list[str]) -> None:
-        self.client = client
-        self._refused = refused
-
-    async def refused(self, subjects: Iterable[str], data: bytes = b"") -> set[str]:
-        """Which of them it may not publish on; a server says so in the order of the messages."""
-        for subject in subjects:
-            await self.client.publish(subject, data)
-        return await self._said()
-
-    async def unheard(self, subjects: Iterable[str]) -> set[str]:
-        for subject in subjects:
-            await self.client.subscribe(subject)
-        return await self._said()
-
-    async def _said(self) -> set[str]:
-        await self.client.flush()  # its ping overtakes what is queued
-        await self.client.flush()
-        found, self._refused[:] = set(self._refused), []
-        return found
-
-
-@pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
-    stack = Guarded(tmp_path)
-    admitted_any(tmp_path)
-    await stack.server.start()
-    try:
-        async with stack.bus("admission"):
-            yield stack
-    finally:
-        await stack.server.stop()
-
-
-def subject_of(kind: type[Event], entity: str) -> str:
-    (subject,) = subjects_of([kind], entity)
-    return subject
+from tests.guarded_nats import API, NODES, OWN, ROGUE, STREAMS, Guarded, subject_of
 
 
 async def test_a_service_tells_its_own_facts_and_no_others(guarded: Guarded) -> None:
