@@ -120,6 +120,7 @@ def test_nats_is_configured_as_everywhere_but_for_who_may_come_in() -> None:
     expected = [line for line in ours.splitlines() if not line.startswith(("#", "authorization"))]
     found = one("ConfigMap", "nats")["data"]["nats.conf"].splitlines()
     assert [line for line in found if not line.startswith("authorization")] == expected
+    assert not any("http" in line for line in expected), "monitoring asks for no login"
 
 
 async def test_nats_as_configured_lets_in_whom_hopyard_made_an_account_for(
@@ -135,9 +136,7 @@ async def test_nats_as_configured_lets_in_whom_hopyard_made_an_account_for(
     (tmp_path / "hopyard/accounts.conf").write_bytes((tmp_path / "credentials/accounts.conf").read_bytes())
     config = tmp_path / "etc/nats.conf"
     config.write_text(
-        text.replace("0.0.0.0:4222", f"127.0.0.1:{port}")
-        .replace("0.0.0.0:8222", "127.0.0.1:-1")
-        .replace("/data", str(tmp_path / "data"))
+        text.replace("0.0.0.0:4222", f"127.0.0.1:{port}").replace("/data", str(tmp_path / "data"))
     )
     server = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).parent / "nats-server"), "-c", str(config)
