@@ -11,6 +11,7 @@ import pytest
 
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
+from hopyard.local.accounts import admitted_any
 from hopyard.local.stack import Stack, StackSpec, running_stack
 from schemas.base import Event
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
@@ -18,6 +19,7 @@ from schemas.events import JobCompleted, JobPreempted, JobStarted, NodeDrained, 
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import JobFile, Workload
 from shared.domain.audit import audit
+from shared.runtime import private
 from tests.container.slurm.slurm_cluster import KILL_WAIT_S, NODES, SlurmCluster, build, slurm_cluster
 from tests.stack_watch import LIMIT_S, log_of
 
@@ -25,7 +27,6 @@ pytestmark = pytest.mark.container
 
 RTX = GpuType("rtx-3090")
 FOLDER = "/shared/tenant"
-SECRET = "a-token-that-nobody-sees"
 LEAVE_S = 10.0
 SHORT = {
     "round_s": 10.0,
@@ -45,11 +46,17 @@ CLUSTER = ClusterFile(
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
-    build()
+def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the cluster finds in `/cfg`."""
     folder = tmp_path_factory.mktemp("slurm")
     (folder / "cluster.json").write_bytes(msgspec.json.encode(CLUSTER))
-    with slurm_cluster(folder) as cluster:
+    return folder
+
+
+@pytest.fixture(scope="module")
+def slurm(brought: Path, request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
+    build()
+    with slurm_cluster(brought) as cluster:
         try:
             yield cluster
         finally:
@@ -58,15 +65,16 @@ def slurm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
 
 @pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[tuple[Stack, Client, dict[str, str]]]:
+async def stack(tmp_path: Path, brought: Path) -> AsyncIterator[tuple[Stack, Client, dict[str, str]]]:
     """Without a node; with the environment of whoever brings agents up for it."""
     spec = StackSpec(data=tmp_path, cluster=None, clock_origin=time.time(), settings=SHORT)
     async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
+        private.write(brought / "agents.json", admitted_any(tmp_path).read_bytes())
         settings = SHORT | {
             "cluster": "/cfg/cluster.json",
             "nodes": "cluster-file",
             "runner": "emulated",
-            "nats_token": SECRET,
+            "nats_credentials": "/cfg/agents.json",
         }
         environ = {f"HOPYARD_{name.upper()}": str(value) for name, value in settings.items()}
         yield stack, client, environ
@@ -161,13 +169,13 @@ async def test_agents_come_and_go_with_their_allocations(
 
 
 def keeps_its_secret(slurm: SlurmCluster) -> None:
-    """In one file that its owner alone reads: on no command line, in no environment, not in the script."""
+    """On no command line, in no environment, not in the script, not among the settings that agents get."""
     assert slurm.run("stat", "--format=%a", f"{FOLDER}/settings.yaml", FOLDER).split() == ["600", "700"]
-    assert SECRET in slurm.run("cat", f"{FOLDER}/settings.yaml")
-    read = (
-        f"cat {FOLDER}/agent.sh /proc/[0-9]*/cmdline; scontrol show job --details; cat /proc/[0-9]*/environ"
-    )
-    assert SECRET not in slurm.run("bash", "-c", f"{{ {read}; }} 2>/dev/null | tr '\\0' '\\n'")
+    secret = json.loads(slurm.run("cat", "/cfg/agents.json"))["password"]
+    read = f"cat {FOLDER}/* /proc/[0-9]*/cmdline; scontrol show job --details; cat /proc/[0-9]*/environ"
+    said = slurm.run("bash", "-c", f"{{ {read}; }} 2>/dev/null | tr '\\0' '\\n'")
+    assert "services.agent" in said
+    assert secret not in said
 
 
 def test_what_slurm_refuses_is_one_sentence(slurm: SlurmCluster) -> None:
