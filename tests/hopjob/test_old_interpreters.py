@@ -9,7 +9,7 @@ import pytest
 from tests.paths import ROOT
 
 MODULES = sorted((ROOT / "hopjob").rglob("*.py"))
-TRAINERS = {"hf.py": {"transformers"}, "lightning.py": {"lightning"}}
+TRAINERS = {"huggingface.py": {"transformers"}, "lightning.py": {"lightning"}}
 LATER = {"tomllib", "zoneinfo"}
 
 
