@@ -81,14 +81,22 @@ def expel(data: Path, node_id: str) -> bool:
 
 
 def accounts_in(data: Path) -> list[NatsAccount]:
-    """Of everybody who has a file. Raises Invalid for one that cannot be read."""
+    """Of everybody who has a file. Raises Invalid where one cannot be read, or the stack's own are gone.
+
+    A server without any account would let in everybody.
+    """
+    if gone := [user for user in OF_STACK if not account_of(data, user).exists()]:
+        raise Invalid(f"{folder_of(data) / NATS} has no account of {', '.join(gone)}")
     files = sorted((folder_of(data) / NATS).glob("*.json"))
     return [_account(file) for file in files]
 
 
 def stamp_of(data: Path) -> int:
-    """Another one whenever somebody was admitted or expelled."""
-    return (folder_of(data) / NATS).stat().st_mtime_ns
+    """Another one whenever somebody was admitted or expelled; 0 where the folder is gone."""
+    try:
+        return (folder_of(data) / NATS).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _account(file: Path) -> NatsAccount:

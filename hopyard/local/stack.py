@@ -141,6 +141,8 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     """
     settings = settings_of(spec)
     check_exposure(spec, settings)
+    if warning := in_clear(spec, settings):
+        say(warning)
     if without := overruled(spec):
         say(f"without effect on this stack: {', '.join(without)}")
     close_to_others(spec.data, _mode(settings))
@@ -149,13 +151,14 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     ensure_tokens(spec.data)
     nodes = nodes_of(spec.cluster) if spec.cluster else ()
     ensure_accounts(spec.data, [node.node_id for node in nodes])
+    known = stamp_of(spec.data)
     tls = bool(settings.web_certificate)
     stack = Stack(_nats(spec, settings), _ports(spec), data=spec.data, tls=tls)
     try:
         await _start_nats(stack.nats)
         for program in _programs(spec, stack):
             stack.running.append(await start(program))
-        async with _kept(stack, spec.restarts, say):
+        async with _kept(stack, spec.restarts, say, known):
             await _until_ready(stack)
             yield stack
     finally:
@@ -181,6 +184,16 @@ def check_exposure(spec: StackSpec, settings: Settings) -> None:
         raise Invalid(f"nats_user without nats_password: at {spec.nats.host} it would let everybody in")
 
 
+def in_clear(spec: StackSpec, settings: Settings) -> str:
+    """What is to be said of a NATS that others reach without TLS; empty: nothing."""
+    if loopback(spec.nats.host) or settings.nats_certificate:
+        return ""
+    return (
+        f"NATS at {spec.nats.host} speaks no TLS: passwords and jobs cross the network in the clear "
+        "(settings nats_certificate, nats_key)"
+    )
+
+
 def _nats(spec: StackSpec, settings: Settings) -> NatsServer:
     tls = (settings.nats_certificate, settings.nats_key) if settings.nats_certificate else None
     return NatsServer(
@@ -203,13 +216,13 @@ async def _start_nats(nats: NatsServer) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _kept(stack: Stack, restarts: Restarts, say: Say) -> AsyncIterator[None]:
+async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> AsyncIterator[None]:
     """Keep every process alive while the block runs. An error of the block comes out as it is."""
     try:
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(keep(running, restarts, say)) for running in stack.running]
             keepers.append(group.create_task(_keep_nats(stack.nats, restarts, say)))
-            keepers.append(group.create_task(_keep_accounts(stack)))
+            keepers.append(group.create_task(keep_accounts(stack, say, known)))
             yield
             for keeper in keepers:
                 keeper.cancel()
@@ -232,15 +245,21 @@ async def _keep_nats(nats: NatsServer, restarts: Restarts, say: Say) -> None:
         await _start_nats(nats)
 
 
-async def _keep_accounts(stack: Stack) -> None:
-    """Let in who is admitted while the stack runs, and nobody who was expelled."""
-    known = stamp_of(stack.data)
+async def keep_accounts(stack: Stack, say: Say, known: int) -> None:
+    """Let in who is admitted while the stack runs, and nobody who was expelled.
+
+    `known`: the stamp of accounts before the server read them. Ones that cannot be read change nothing.
+    """
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         now = stamp_of(stack.data)
-        if now != known:
-            known = now
+        if now == known:
+            continue
+        known = now
+        try:
             stack.nats.take_accounts()
+        except (Invalid, OSError) as error:
+            say(f"NATS goes on with the accounts it has: {error}")
 
 
 def _first(error: BaseException) -> BaseException:

@@ -1,4 +1,7 @@
+import asyncio
+import contextlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,12 +9,17 @@ from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
 from hopyard.failures import Invalid, Unreachable
+from hopyard.local.accounts import admitted, stamp_of
+from hopyard.local.credentials import folder_of
 from hopyard.local.stack import (
     Listen,
+    Stack,
     StackSpec,
     check_exposure,
     environment,
     free_ports,
+    in_clear,
+    keep_accounts,
     overruled,
     own_accounts,
     running_stack,
@@ -19,8 +27,11 @@ from hopyard.local.stack import (
     write_files,
 )
 from schemas.catalogue import CatalogueFile, Server
+from schemas.settings import Settings
+from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.files import read_file
 from shared.runtime.settings import load_settings, sources_of
+from tests.guarded_nats import Guarded
 from tests.hopyard.cli_builders import cluster
 
 
@@ -164,3 +175,52 @@ def test_a_nats_that_others_reach_asks_for_more_than_a_name(tmp_path: Path) -> N
         replace(named, chosen={}),
     ):
         check_exposure(fine, settings_of(fine))
+
+
+def test_a_nats_that_others_reach_without_tls_is_spoken_of(tmp_path: Path) -> None:
+    others = replace(spec(tmp_path), nats=Listen(host="0.0.0.0", port=4222))
+    secured = replace(others, chosen={"nats_certificate": "c.pem", "nats_key": "k.pem"})
+    assert "speaks no TLS" in in_clear(others, settings_of(others))
+    assert in_clear(secured, settings_of(secured)) == ""
+    assert in_clear(spec(tmp_path), settings_of(spec(tmp_path))) == ""
+
+
+async def test_a_stack_whose_accounts_are_deleted_goes_on_and_lets_in_no_others(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path)
+    await guarded.server.start()
+    said: asyncio.Queue[str] = asyncio.Queue()
+    stack = Stack(guarded.server, {"admission": 1}, data=tmp_path, tls=False)
+    keeper = asyncio.create_task(keep_accounts(stack, said.put_nowait, stamp_of(tmp_path)))
+    try:
+        async with guarded.bus("admission") as bus:
+            shutil.rmtree(folder_of(tmp_path))
+            async with asyncio.timeout(30.0):
+                assert "goes on with the accounts it has" in await said.get()
+            assert not keeper.done()
+            assert await bus.last_seq() == 0
+            with pytest.raises(PermissionError):
+                await JetStreamBus.connect(Settings(nats_url=guarded.server.url), "planner", 10.0)
+            guarded.server.kill()
+            with pytest.raises(Invalid, match="no account of"):
+                await guarded.server.start()
+    finally:
+        keeper.cancel()
+        await guarded.server.stop()
+
+
+async def test_who_is_admitted_while_nats_starts_is_let_in(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path)
+    known = stamp_of(tmp_path)
+    await guarded.server.start()
+    admitted(tmp_path, "n-9")
+    stack = Stack(guarded.server, {"admission": 1}, data=tmp_path, tls=False)
+    keeper = asyncio.create_task(keep_accounts(stack, print, known))
+    try:
+        async with guarded.bus("admission"), asyncio.timeout(30.0):
+            while True:
+                with contextlib.suppress(PermissionError):
+                    async with guarded.bus("agent-n-9"):
+                        break
+    finally:
+        keeper.cancel()
+        await guarded.server.stop()
