@@ -65,7 +65,8 @@ class NodeReader:
             found = await self._stored()
             if found:
                 return found
-            await self._await_bell()
+            await self._rings_within(LOOK_EVERY_S)
+            self._bell.clear()
 
     async def close(self) -> None:
         with suppress(Error, AttributeError):
@@ -74,18 +75,19 @@ class NodeReader:
     async def _ring(self, _: Msg) -> None:
         self._bell.set()
 
-    async def _await_bell(self) -> None:
+    async def _rings_within(self, limit_s: float) -> bool:
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_EVERY_S):
+            async with asyncio.timeout(limit_s):
                 await self._bell.wait()
-        self._bell.clear()
+        return self._bell.is_set()
 
     async def _stored(self) -> list[Raw]:
-        """What is wanted of the next facts; looks a few times where none is there yet."""
+        """What is wanted of the next facts; looks a few times where none is there yet, or until it rings."""
         for pause_s in STORED_AFTER_S:
             if self._lost:
                 raise Lost(self._lost)
-            await asyncio.sleep(pause_s)
+            if await self._rings_within(pause_s):
+                break
             found = await self._next_ones()
             if found:
                 return [raw for raw in found if self._filter.passes(raw.subject)]
