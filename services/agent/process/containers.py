@@ -70,11 +70,16 @@ def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tupl
         *([f"--workdir={spec.working_directory}"] if spec.working_directory else []),
         *limits,
         *_devices(container),
-        *(f"--mount=type=bind,source={one},target={one}" for one in dict.fromkeys(container.folders)),
+        *(f"--mount=type=bind,source={one},target={one}" for one in _seen(container)),
         f"--env-file={container.environment}",
         spec.image,
         *command,
     )
+
+
+def _seen(container: Container) -> Iterable[str]:
+    """The root of the node is nothing that a container could have as its own."""
+    return [one for one in dict.fromkeys(container.folders) if one != "/"]
 
 
 def remove(engine: str, names: Iterable[str]) -> None:
