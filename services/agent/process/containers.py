@@ -70,15 +70,15 @@ def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tupl
         *([f"--workdir={spec.working_directory}"] if spec.working_directory else []),
         *limits,
         *_devices(container),
-        *(f"--mount=type=bind,source={one},target={one}" for one in _seen(container)),
+        *(f"--mount=type=bind,source={one},target={one}" for one in _mounted(container)),
         f"--env-file={container.environment}",
         spec.image,
         *command,
     )
 
 
-def _seen(container: Container) -> Iterable[str]:
-    """The root of the node is nothing that a container could have as its own."""
+def _mounted(container: Container) -> Iterable[str]:
+    """Each folder once, but for the node's root: an engine mounts nothing over an image's own."""
     return [one for one in dict.fromkeys(container.folders) if one != "/"]
 
 
