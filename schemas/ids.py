@@ -5,6 +5,7 @@ from typing import NewType
 JobId = NewType("JobId", str)
 NodeId = NewType("NodeId", str)
 PlacementId = NewType("PlacementId", str)
+RotaId = NewType("RotaId", str)
 PlanId = NewType("PlanId", str)
 GpuType = NewType("GpuType", str)
 Fingerprint = NewType("Fingerprint", str)

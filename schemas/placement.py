@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from schemas.base import Message
-from schemas.ids import NodeId
+from schemas.ids import NodeId, RotaId
 
 Configuration = dict[NodeId, int]
 """GPUs by node: location-specific. One node: aggregated; several: distributed."""
@@ -70,18 +70,33 @@ class Forked(Mode, frozen=True, kw_only=True, tag="forked"):
         return "" if fits else "shares that are not above 0 or sum to more than 1"
 
 
-class Relaxed(Mode, frozen=True, kw_only=True, tag="relaxed"):
-    """A round is a fixed number of batches, which the GPUs compute one after another (Hare, HLAS)."""
+class Relaxed(Mode, frozen=True, kw_only=True, omit_defaults=True, tag="relaxed"):
+    """A round is a fixed number of batches, which the GPUs compute one after another (Hare, HLAS).
+
+    Placements of one *rota* have the same members and share these GPUs in turns, as `turns` and `place` say.
+    """
 
     tasks: tuple[tuple[int, ...], ...]
-    """batches of one round, by member and GPU"""
+    """batches of one round, by member and GPU; only in a rota may a node have none"""
+    rota: RotaId = RotaId("")
+    """empty: its GPUs are its own"""
+    turns: int = 1
+    """rounds in a cycle of the rota; 0: it is resident there, and does not run"""
+    place: int = 0
+    """its order inside the cycle, lowest first"""
 
     def misfit(self, members: Members) -> str:
         if tuple(map(len, self.tasks)) != tuple(one.gpus for one in members):
             return "not one number of tasks for each GPU"
-        if min(map(min, self.tasks)) < 0 or not all(map(any, self.tasks)):
-            return "a node without a task, or fewer than none"
-        return ""
+        if min(map(min, self.tasks)) < 0 or not any(map(any, self.tasks)):
+            return "no task, or fewer than none on a GPU"
+        if self.turns < 0 or self.place < 0:
+            return "turns or a place below 0"
+        if self.rota:
+            return ""
+        if (self.turns, self.place) != (1, 0):
+            return "turns on GPUs of its own"
+        return "" if all(map(any, self.tasks)) else "a node without a task"
 
 
 Sync = Lockstep | Proportional | Forked | Relaxed

@@ -51,7 +51,7 @@ class Waiting(StrEnum):
     """it had configurations; others made more of the GPUs"""
 
 
-class Placement(Message, frozen=True, kw_only=True):
+class Placement(Message, frozen=True, kw_only=True, omit_defaults=True):
     """One job on one gang. `placement_id` stays while the job keeps its gang."""
 
     placement_id: PlacementId
@@ -60,6 +60,8 @@ class Placement(Message, frozen=True, kw_only=True):
     throughput: float
     """estimated samples/s of the whole gang"""
     layer: Layer
+    share: float = 1.0
+    """of the time of its GPUs that it is to have: below 1 where others take turns on them"""
 
     @property
     def gpus(self) -> int:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ids import NodeId
+from schemas.ids import NodeId, RotaId
 from schemas.placement import LOCKSTEP, Forked, Gang, Member, Proportional, Relaxed, Sync
 
 A, B = NodeId("a"), NodeId("b")
@@ -16,6 +16,9 @@ SYNCS: list[Sync] = [
     Forked(shares=(0.75, 0.25)),
     Forked(shares=(0.5, 0.25)),
     Relaxed(tasks=((2, 0), (1,))),
+    Relaxed(tasks=((2, 1), (0,)), rota=RotaId("r")),
+    Relaxed(tasks=((2, 1), (0,)), rota=RotaId("r"), turns=3, place=1),
+    Relaxed(tasks=((2, 1), (0,)), rota=RotaId("r"), turns=0),
 ]
 
 
@@ -51,6 +54,9 @@ def test_a_log_reads_well() -> None:
     assert msgspec.json.encode(pair()) == b'{"members":[{"node":"a","gpus":2},{"node":"b","gpus":1}]}'
     relaxed = msgspec.json.decode(msgspec.json.encode(pair(Relaxed(tasks=((2, 0), (1,))))))
     assert relaxed["sync"] == {"mode": "relaxed", "tasks": [[2, 0], [1]]}
+    turns = Relaxed(tasks=((2, 0), (0,)), rota=RotaId("r"), turns=3, place=1)
+    shared = msgspec.json.decode(msgspec.json.encode(pair(turns)))
+    assert shared["sync"] == {"mode": "relaxed", "tasks": [[2, 0], [0]], "rota": "r", "turns": 3, "place": 1}
 
 
 def test_lockstep_is_what_is_meant_where_nothing_is_said() -> None:
@@ -75,6 +81,10 @@ def test_lockstep_is_what_is_meant_where_nothing_is_said() -> None:
         ((Member(A, 2), Member(B, 1)), Relaxed(tasks=((1,), (1,)))),
         ((Member(A, 2), Member(B, 1)), Relaxed(tasks=((0, 0), (1,)))),
         ((Member(A, 1),), Relaxed(tasks=((-1,),))),
+        ((Member(A, 1),), Relaxed(tasks=((1,),), turns=2)),
+        ((Member(A, 1),), Relaxed(tasks=((1,),), place=1)),
+        ((Member(A, 1),), Relaxed(tasks=((0,),), rota=RotaId("r"))),
+        ((Member(A, 1),), Relaxed(tasks=((1,),), rota=RotaId("r"), turns=-1)),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_made_and_when_read(

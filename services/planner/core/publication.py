@@ -8,7 +8,7 @@ import msgspec
 from schemas.events import PlanPublished
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
 from schemas.placement import Gang
-from schemas.plans import LeftOut, Placement, PlanKind, Waiting
+from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
 from services.planner.core.state import State
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import Present, View
@@ -131,7 +131,7 @@ def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId
     stays = present is not None and (
         gangs.keeps(present.gang, choice.gang) or (choice.job_id in held and present.gang == choice.gang)
     )
-    if stays and present and present.throughput == choice.throughput and present.layer == choice.layer:
+    if stays and present and _said(present) == _said(choice):
         return present
     return Placement(
         placement_id=present.placement_id if stays and present else PlacementId(f"{choice.job_id}-{serial}"),
@@ -139,7 +139,13 @@ def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId
         gang=present.gang if stays and present else choice.gang,
         throughput=choice.throughput,
         layer=choice.layer,
+        share=choice.share,
     )
+
+
+def _said(of: Placement | Choice) -> tuple[float, Layer, float]:
+    """What a plan says of a place beside its gang."""
+    return of.throughput, of.layer, of.share
 
 
 def _left_out(

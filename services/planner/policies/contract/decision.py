@@ -65,6 +65,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     gang: Gang
     throughput: float
     layer: Layer
+    share: float = 1.0
+    """of the time of its GPUs, above 0: below 1 only in a rota, whose shares sum to 1 or less"""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
