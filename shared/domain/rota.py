@@ -1,0 +1,80 @@
+"""Jobs that take turns on the same GPUs: how long a cycle of their rota takes. Pure.
+
+A round of a relaxed gang is some tasks on each of its GPUs, one after another, and an exchange. While a
+job exchanges gradients, its GPUs compute another job's tasks; its own next round waits. Every GPU goes
+through the rounds of a cycle in the same order, so that the times follow a max-plus recursion. For each
+round in turn, and each GPU g where its job n has tasks:
+
+    start_g = max(free_g + (switch_n if another job ran there last), ready_n)
+    free_g  = start_g + busy_ng
+    ready_n = max over g of free_g + exchange_n
+
+With times that do not change, the growth of all free_g and ready_n settles to the same number a cycle: the
+period. Every job then makes its rounds of a cycle once a period.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+CYCLES = 12
+"""that are gone through"""
+SETTLED = 6
+"""the last of them, over which the period is measured"""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job of a rota does, in seconds."""
+
+    busy_s: Sequence[Sequence[float]]
+    """by round and GPU of the rota: the tasks of a round, an exchange not counted; 0: no task there. Rounds
+    follow one another from the first row to the last and then from the first again: one row says that all are
+    alike"""
+    exchange_s: float
+    switch_s: float
+    """what a GPU takes to go over to this job from another"""
+    rounds: int = 1
+    """in a cycle, at least one"""
+
+
+def cycle(rounds: Sequence[int]) -> tuple[int, ...]:
+    """The order of all rounds in a cycle: job by job, by position. `rounds`: of each job in a cycle.
+
+    A job's rounds are spread evenly, so that others compute while it exchanges gradients. What is due at the
+    same time comes in the order of the jobs.
+    """
+    due = [((2 * done + 1) / (2 * of), job) for job, of in enumerate(rounds) for done in range(of)]
+    return tuple([job for _, job in sorted(due)])
+
+
+def period(turns: Sequence[Turn]) -> float:
+    """Seconds of a cycle, all jobs having begun at once; `turns` in the order that they take turns in.
+
+    The mean over the last cycles of what grows most, so never less than a GPU or a job needs for a cycle.
+    """
+    order = cycle([turn.rounds for turn in turns])
+    ends = list(_ends(turns, order))
+    grown = [after - before for before, after in zip(ends[CYCLES - SETTLED], ends[CYCLES], strict=True)]
+    return max(grown) / SETTLED
+
+
+def _ends(turns: Sequence[Turn], order: Sequence[int]) -> Iterator[list[float]]:
+    """When every GPU is free and every job ready, before the first cycle and after each."""
+    gpus = len(turns[0].busy_s[0])
+    rows = [[[(gpu, busy) for gpu, busy in enumerate(row) if busy] for row in turn.busy_s] for turn in turns]
+    free, ready = [0.0] * gpus, [0.0] * len(turns)
+    last: list[int | None] = [None] * gpus
+    done = [0] * len(turns)
+    yield free + ready
+    for _ in range(CYCLES):
+        for job in order:
+            row = rows[job][done[job] % len(rows[job])]
+            done[job] += 1
+            since, switch_s, end = ready[job], turns[job].switch_s, 0.0
+            for gpu, busy in row:
+                own = free[gpu] if last[gpu] == job else free[gpu] + switch_s
+                last[gpu] = job
+                free[gpu] = done_at = (max(since, own)) + busy
+                end = max(end, done_at)
+            ready[job] = end + turns[job].exchange_s
+        yield free + ready
