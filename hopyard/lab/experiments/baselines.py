@@ -1,10 +1,11 @@
 """What each policy runs with in the experiments of the paper: two settings, both shown.
 
 `as in the paper` is how the Hops paper set its baselines up (section 4.2): the same demand sets, rounds
-and latency-ratio queue for all, Gavel with the median of each demand set. `as its authors set it` is what
-the policy's own paper and code use. A policy that is not named runs with its defaults; where both
-settings are the same, so are the runs. In both the services do what the papers' do, and not what a stack does
-by default (`AS_PUBLISHED`).
+and service window of the latency-ratio queue for all, Gavel with the median of each demand set. `as its
+authors set it` is what the policy's own paper and code use. Where the paper can be read otherwise,
+`READINGS` has the other readings, one change each. A policy that is not named runs with its defaults; where
+both settings are the same, so are the runs. In both the services do what the papers' do, and not what a
+stack does by default (`AS_PUBLISHED`).
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from shared.domain.policy_names import parted, written
 
 PAPER = "as in the paper"
 AUTHORS = "as its authors set it"
+READ_OTHERWISE = "as in the paper, read otherwise"
 
 
 AS_PUBLISHED: Overrides = {
@@ -50,6 +52,7 @@ SETUPS: Mapping[str, Mapping[str, Setup]] = {
     PAPER: {
         "hops": Setup("hops+moving_cost_s=0"),
         "gavel": Setup("gavel+queue=window"),
+        "sia": Setup("sia+queue=window"),
     },
     AUTHORS: {
         "hops": Setup("hops+moving_cost_s=0"),
@@ -58,6 +61,19 @@ SETUPS: Mapping[str, Mapping[str, Setup]] = {
     },
 }
 """by setting and policy"""
+
+READINGS: Mapping[str, str] = {
+    "hops": "hops+moving_cost_s=0",
+    "sia": "sia+queue=window",
+    "sia, all take part": "sia",
+    "sia, weighed by priority": "sia+queue=weights",
+    "sia, slowest counts 1": "sia-plain+queue=window",
+    "sia, slowest counts R_1": "sia-min-count+queue=window",
+    "gavel": "gavel+queue=window",
+    "gavel, all take part": "gavel",
+    "gavel, weighed by priority": "gavel+queue=weights",
+}
+"""by arm: the policies of the paper, and each with one thing otherwise than in `PAPER`"""
 
 
 def contender(text: str) -> Contender:
@@ -72,6 +88,10 @@ def contender(text: str) -> Contender:
         raise ValueError(str(error)) from None
     values = msgspec.convert(settings, Settings, strict=False)
     return Contender(text, policy, {what: getattr(values, what) for what in settings})
+
+
+def readings() -> dict[str, Setup]:
+    return {arm: Setup(policy, AS_PUBLISHED) for arm, policy in READINGS.items()}
 
 
 def setup_of(setting: str, one: Contender) -> Setup:

@@ -276,9 +276,10 @@ def _hadare(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
 
 
 BASELINES = (
-    "Two settings, both shown: policies *as in the paper* queue by latency ratio and see the same demand "
-    "sets (Gavel the median of each); *as its authors set it*, each runs with its own paper's choices. All "
-    "see the same jobs, estimates and costs: profiling, restarts, decision time."
+    "Two settings, both shown: policies *as in the paper* plan the service window of the latency-ratio queue "
+    "and see the same demand sets (Gavel the median of each); *as its authors set it*, each runs with its "
+    "own paper's choices. What the paper leaves open is also *read otherwise*. All see the same jobs, "
+    "estimates and costs: profiling, restarts, decision time."
 )
 
 COMPARE = Experiment(

@@ -48,7 +48,7 @@ from services.planner.policies.gavel.speeds import Speeds, blinded
 from services.planner.policies.kit.gangs import pools
 from services.planner.policies.kit.known_jobs import count, held
 from services.planner.policies.kit.ordered import walk_s
-from services.planner.policies.kit.priority import PriorityRule, power_of, ranked, weights
+from services.planner.policies.kit.priority import PriorityRule, ranked, urgencies
 from services.planner.policies.kit.rigid import RigidOptions
 from services.planner.policies.kit.type_order import listed_first
 from services.planner.policies.kit.window import service_window
@@ -175,10 +175,7 @@ class Gavel:
         own = np.array([job.priority for job in jobs], dtype=np.float64)
         if self._options.queue != "weights":
             return own
-        rule = self._options.priority_rule
-        urgency = {job.job_id: value for job, value in ranked(view, rule)}
-        power = power_of(rule, self._options.priority_power)
-        return weights([urgency[job.job_id] for job in jobs], power) * own
+        return own * urgencies(view, jobs, self._options.priority_rule, self._options.priority_power)
 
     # ---- shares
 

@@ -110,6 +110,12 @@ def weights(priorities: Sequence[float], power: float) -> Floats:
     return (values + bias) ** power
 
 
+def urgencies(view: View, jobs: Sequence[ViewJob], rule: PriorityRule, power: float) -> Floats:
+    """By job: what its priority makes it weigh among these, λ being `power`."""
+    priority = {job.job_id: value for job, value in ranked(view, rule)}
+    return weights([priority[job.job_id] for job in jobs], power_of(rule, power))
+
+
 def _left(job: ViewJob) -> float:
     """Share of the job that is still to do."""
     return max(1.0 - job.samples_done / job.samples, 0.0)

@@ -7,8 +7,8 @@ has the quirks of the authors' code besides. docs/policies/sia.md says what they
 Beyond the paper: between equal choices the order of the queue decides; `outcome` says which jobs stay.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -19,14 +19,17 @@ from schemas.plans import Measures, PlanKind, Waiting
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.options import variant
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.kit.priority import PriorityRule, ranked
+from services.planner.policies.kit.priority import PriorityRule, ranked, urgencies
 from services.planner.policies.kit.type_order import listed_first
+from services.planner.policies.kit.window import service_window
 from services.planner.policies.sia.ilp import Allocation, Goal, Market, allocate, gains
 from services.planner.policies.sia.outcome import Round, choices, reasons, standings
 from services.planner.policies.sia.table import (
     Offer,
     Table,
+    answered,
     by_type,
     columns,
     counts,
@@ -56,6 +59,15 @@ VERSION = 1
 """of the memory"""
 
 
+Slowest = Literal["authors", "one", "count"]
+SLOWEST: Mapping[Slowest, Callable[[Sequence[int]], float]] = {
+    "authors": lambda demand: float(demand[0]) if len(demand) == 1 else 1.0,
+    "one": lambda _: 1.0,
+    "count": lambda demand: float(demand[0]),
+}
+"""what a job's smallest goodput counts, by its demand"""
+
+
 class SiaMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What the next decision has to know and no view shows."""
 
@@ -71,8 +83,17 @@ class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
     """|λ|: what a job without GPUs costs"""
     scale_up: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
     """a job gets at most so many times the GPUs it has run with, or its next larger GPU count"""
+    slowest: Slowest = "authors"
+    """what a job's smallest goodput counts: by the `authors`' code the GPU count of a rigid job and 1 of any
+    other; `one`, 1 of every job, as the Hops paper has it; `count`, every job's smallest GPU count"""
+    queue: Literal["all", "window", "weights"] = "all"
+    """`window`: only the service window by `priority_rule` takes part; `weights`: the rule weighs all"""
     priority_rule: PriorityRule = "lr"
-    """the order of the queue, which decides between equals only"""
+    """the order of the queue, which with `queue=all` decides between equals only"""
+    priority_power: Annotated[float, Meta(ge=0, le=10)] = 1.0
+    """λ of the rule, with `queue=weights`"""
+    window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
+    """service window, in multiples of the GPUs the plan may use"""
     types: str = ""
     """the order in which GPU types lend their curve to one of which nothing is known; then those not named"""
     restart_s: Annotated[
@@ -88,8 +109,7 @@ class Sia:
     powers: ClassVar[bool] = False
     """the authors' counts, instead of all that the user allows"""
     quirks: ClassVar[bool] = False
-    """utilities in hundredths, in single precision; a rigid job's smallest goodput is its GPU count; no order
-    of the queue; places anew in every round"""
+    """utilities in hundredths, in single precision; no order of the queue; places anew in every round"""
 
     def __init__(self, options: SiaOptions) -> None:
         self._options = options
@@ -99,19 +119,28 @@ class Sia:
 
     def wants(self, view: View) -> Configurations:
         queue, offers = self._offered(view)
-        return columns([job.job_id for job in queue], offers, view.nodes)
+        return columns(queue, offers, view.nodes)
 
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        queue, offers = self._offered(view)
         if not len(wanted):
             nothing = (Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION) for job_id in wanted.jobs)
-            return Decision(choices=(), left=tuple(nothing), memory=_memory(view, ()))
-        seen = self._round(view, wanted, estimates)
-        gain, weight = self._gains(seen), _weights(seen.queue, tie=0.0 if self.quirks else TIE)
+            return Decision(choices=(), left=(*nothing, *_outside(view, queue)), memory=_memory(view, ()))
+        table = table_of(wanted, queue, offers, view.nodes)
+        known = answered(table, estimates)
+        seen = Round(
+            view=view,
+            queue=queue,
+            table=table,
+            goodput=_goodput(queue, table, known, self._options.types.split()),
+            present=table.cells(present_options(queue, view.nodes)),
+        )
+        gain, weight = self._gains(seen), self._weights(seen)
         given = self._allocation(seen, gain, weight, solve)
-        chosen = choices(seen, given.cell, estimates, authors=self.quirks)
+        chosen = choices(seen, given.cell, known, authors=self.quirks)
         return Decision(
             choices=chosen,
-            left=reasons(seen, given.cell, chosen),
+            left=(*reasons(seen, given.cell, chosen), *_outside(view, queue)),
             measures=MEASURES,
             standings=standings(seen, given.cell, gain * weight[:, None, None]),
             stage=given.solution.stage,
@@ -131,10 +160,19 @@ class Sia:
         return self._last[1]
 
     def _queue(self, view: View) -> list[ViewJob]:
-        """All jobs, the most urgent first; the authors': rigid ones first, then as they came."""
+        """The jobs that take part, the most urgent first; the authors': rigid ones first, then as they came.
+
+        Who is just being started keeps its place, so it takes part however far behind it is.
+        """
+        queue = [job for job, _ in ranked(view, self._options.priority_rule)]
+        if self._options.queue == "window":
+            length = service_window(queue, view.idle_gpus * self._options.window_factor)
+            queue = queue[:length] + [job for job in queue[length:] if job.present and job.present.starting]
         if self.quirks:
-            return sorted(view.jobs, key=lambda job: len(job.demand) > 1)
-        return [job for job, _ in ranked(view, self._options.priority_rule)]
+            inside = {job.job_id for job in queue}
+            came = [job for job in view.jobs if job.job_id in inside]
+            return sorted(came, key=lambda job: len(job.demand) > 1)
+        return queue
 
     def _choices(self, view: View, queue: Sequence[ViewJob]) -> list[Offer]:
         """By job: what it may be given."""
@@ -150,17 +188,6 @@ class Sia:
             found.append(known[alike])
         return found
 
-    def _round(self, view: View, wanted: Configurations, estimates: Estimated) -> Round:
-        queue, offers = self._offered(view)
-        table = table_of(wanted, offers, view.nodes)
-        return Round(
-            view=view,
-            queue=queue,
-            table=table,
-            goodput=_goodput(queue, table, estimates, self._options.types.split()),
-            present=table.cells(present_options(queue, view.nodes)),
-        )
-
     def _allocation(self, seen: Round, gain: Floats, weight: Floats, solve: Solve) -> Allocation:
         starting = [job.present is not None and job.present.starting for job in seen.queue]
         effort = seen.view.effort
@@ -175,9 +202,8 @@ class Sia:
 
     def _gains(self, seen: Round) -> Floats:
         """What each configuration is worth more than none: [J, T, K]."""
-        rigid = [len(job.demand) == 1 and self.quirks for job in seen.queue]
-        least = np.where(rigid, [job.demand[0] for job in seen.queue], 1.0)
-        gain = begun(normalised(seen.goodput, least), seen.table.row != NOTHING)
+        slowest = np.array([SLOWEST[self._options.slowest](job.demand) for job in seen.queue])
+        gain = begun(normalised(seen.goodput, slowest), seen.table.row != NOTHING, slowest)
         number = np.arange(gain[0].size).reshape(gain[0].shape)
         gain = discounted(
             gain,
@@ -187,6 +213,17 @@ class Sia:
         )
         utility = utilities(gain, self._goal.power, rounded=self.quirks)
         return gains(single_precision(utility) if self.quirks else utility, self._goal)
+
+    def _weights(self, seen: Round) -> Floats:
+        """The users' factors, 1 in the paper; the rule's, if asked for; and the queue's order, by `TIE`."""
+        rank = np.arange(len(seen.queue)) / max(len(seen.queue), 1)
+        tie = 0.0 if self.quirks else TIE
+        own: Floats = np.array([job.priority for job in seen.queue]) * (1.0 - tie * rank)
+        if self._options.queue != "weights":
+            return own
+        return own * urgencies(
+            seen.view, seen.queue, self._options.priority_rule, self._options.priority_power
+        )
 
     def _restart_factor(self, seen: Round) -> Floats:
         return restart_factor(
@@ -219,6 +256,15 @@ def restart_costs(text: str) -> dict[str, float]:
     return {word: float(cost) for word, _, cost in (part.rpartition("=") for part in text.split())}
 
 
+def _outside(view: View, queue: Sequence[ViewJob]) -> list[Left]:
+    inside = {job.job_id for job in queue}
+    return [
+        Left(job_id=job.job_id, reason=Waiting.OUTSIDE_WINDOW)
+        for job in view.jobs
+        if job.job_id not in inside
+    ]
+
+
 def _goodput(queue: Sequence[ViewJob], table: Table, estimates: Estimated, listed: Sequence[str]) -> Floats:
     """What is estimated, and projected for types of which nothing is known, by the first type `listed`."""
     single = [[job.single_gpu.get(gpu_type, np.nan) for gpu_type in table.types] for job in queue]
@@ -230,13 +276,6 @@ def _goodput(queue: Sequence[ViewJob], table: Table, estimates: Estimated, liste
 def _market(seen: Round) -> Market:
     idle = [sum(node.idle for node in nodes) for nodes in by_type(seen.view.nodes).values()]
     return Market(capacity=np.array(idle, dtype=np.int32), sizes=seen.table.sizes)
-
-
-def _weights(queue: Sequence[ViewJob], tie: float) -> Floats:
-    """The users' factors, all 1 in the paper; and the order of the queue, by as much as `tie`."""
-    rank = np.arange(len(queue)) / max(len(queue), 1)
-    weights: Floats = np.array([job.priority for job in queue]) * (1.0 - tie * rank)
-    return weights
 
 
 # ---- memory
@@ -276,3 +315,9 @@ def _remembered(memory: bytes) -> dict[JobId, int]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return found.largest if found.version == VERSION else {}
+
+
+# ---- the same by other names
+
+sia_plain = variant(Sia, slowest="one")
+sia_min_count = variant(Sia, slowest="count")

@@ -1,7 +1,8 @@
 """What Sia may give to whom: GPU types and counts, as columns for the estimator and back as a table. Pure.
 
-A type and a count have no place, so their goodput is that of representative nodes: the first of the type
-that holds the count, or else its first ones, each filled.
+A type and a count have no place, so their goodput is the mean over where they may be: on every node of the
+type that holds the count, or else over every run of its nodes, each filled. Jobs of one workload train at
+one speed, so the first of them is asked about for all.
 
 A type of which nothing is known has the curve of another (see `projected`). So every type is asked about at
 all counts that a job may get on any: also at counts that the type does not give, or has not the GPUs for.
@@ -9,18 +10,19 @@ Such rows stand for nodes like the type's own, and cannot be chosen.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 
 import msgspec
 import numpy as np
 
-from schemas.ids import GpuType, JobId, NodeId
+from schemas.ids import GpuType, NodeId
 from schemas.placement import Configuration
 from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import ViewJob, ViewNode
 from services.planner.policies.sia.utilities import in_reach, power_sizes
-from services.planner.solver.problem import NOTHING, subset
-from shared.domain.arrays import Floats, Ints
+from services.planner.solver.problem import NOTHING
+from shared.domain.arrays import Flags, Floats, Ints
 
 Option = tuple[GpuType, int]
 """a GPU type and a GPU count"""
@@ -37,14 +39,16 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the rows of `wanted` stand: jobs × types × sizes."""
+    """What is known of what: jobs × types × sizes, each cell the position of its answer."""
 
     types: tuple[GpuType, ...]
     sizes: Ints
     row: Ints
-    """[J, T, K]: the row in `wanted` of what a job may be given, or NOTHING"""
+    """[J, T, K]: the answer about what a job may be given, or NOTHING"""
     asked: Ints
-    """[J, T, K]: likewise, of all that is asked about"""
+    """[J, T, K]: likewise, about all that is asked"""
+    answer: Ints
+    """by row of `wanted`: the answer that it belongs to"""
 
     def spread(self, column: Floats) -> Floats:
         """A column as a table, of all that is asked about; NaN where there is no row."""
@@ -59,7 +63,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return self.types[kind], int(self.sizes[size])
 
     def cells(self, options: Sequence[Option | None]) -> Ints:
-        """By job: the cell of an option that has a row, or NOTHING."""
+        """By job: the cell of an option, or NOTHING."""
         number = {self.option(cell): cell for cell in range(self.row[0].size)}
         return np.array([NOTHING if one is None else number[one] for one in options], dtype=np.int32)
 
@@ -111,42 +115,80 @@ def options_of(sizes: Mapping[GpuType, set[int]], largest: int, factor: float, n
     return tuple(sorted(found if now is None else found | {now}))
 
 
-def columns(jobs: Sequence[JobId], options: Sequence[Offer], nodes: Sequence[ViewNode]) -> Configurations:
-    """What is asked about each job that has these options, on representative nodes."""
+def columns(jobs: Sequence[ViewJob], options: Sequence[Offer], nodes: Sequence[ViewNode]) -> Configurations:
+    """What is asked about jobs that have these options: of each workload, under its first job's name."""
     position = {node.node_id: index for index, node in enumerate(nodes)}
-    pools = by_type(nodes)
-    distinct = {own: _asked(own) for own in set(options)}
-    known = {option: index for index, option in enumerate(sorted(set().union(*distinct.values())))}
-    places = [list(_representative(pools[kind], gpus)) for kind, gpus in known]
-    place_of = {own: _ints(known[option] for option in asked) for own, asked in distinct.items()}
-    asked = [place_of[own] for own in options]
-    begin = np.cumsum([0, *(len(cells) for cells in places)], dtype=np.int32)
-    start, cells = subset(begin, np.concatenate([_ints(()), *asked]))
+    asked: dict[int, set[Option]] = {}
+    for first, own in zip(_firsts(jobs), options, strict=True):
+        asked.setdefault(first, set()).update(_asked(own))
+    pools, places = by_type(nodes), dict[Option, list[list[tuple[NodeId, int]]]]()
+    for kind, gpus in set().union(*asked.values()):
+        places[kind, gpus] = list(_anywhere(pools[kind], gpus))
+    rows = [
+        (first, place) for first in sorted(asked) for own in sorted(asked[first]) for place in places[own]
+    ]
+    cells = [cell for _, place in rows for cell in place]
     return Configurations(
-        jobs=tuple(jobs),
+        jobs=tuple(job.job_id for job in jobs),
         nodes=tuple(position),
-        job=np.repeat(np.arange(len(jobs), dtype=np.int32), [len(own) for own in asked]),
-        start=start,
-        node=_ints(position[node_id] for own in places for node_id, _ in own)[cells],
-        gpus=_ints(gpus for own in places for _, gpus in own)[cells],
+        job=_ints(first for first, _ in rows),
+        start=np.cumsum([0, *(len(place) for _, place in rows)], dtype=np.int32),
+        node=_ints(position[node_id] for node_id, _ in cells),
+        gpus=_ints(gpus for _, gpus in cells),
     )
 
 
-def table_of(wanted: Configurations, options: Sequence[Offer], nodes: Sequence[ViewNode]) -> Table:
+def table_of(
+    wanted: Configurations, jobs: Sequence[ViewJob], options: Sequence[Offer], nodes: Sequence[ViewNode]
+) -> Table:
     """Of `columns` with at least one row."""
     types = tuple(by_type(nodes))
     kinds = np.array([types.index(node.gpu_type) for node in nodes], dtype=np.int32)
     gpus = np.add.reduceat(wanted.gpus, wanted.start[:-1])
     sizes, size = np.unique(gpus, return_inverse=True)
-    asked = np.full((len(wanted.jobs), len(types), len(sizes)), NOTHING, dtype=np.int32)
-    asked[wanted.job, kinds[wanted.node[wanted.start[:-1]]], size] = np.arange(len(wanted))
+    shape = (len(jobs), len(types), len(sizes))
+    cell = np.ravel_multi_index((wanted.job, kinds[wanted.node[wanted.start[:-1]]], size), shape)
+    known, answer = np.unique(cell, return_inverse=True)
+    answers = np.full(shape, NOTHING, dtype=np.int32)
+    answers.reshape(-1)[known] = np.arange(len(known))
+    every = answers[_firsts(jobs)]
+    table = Table(
+        types=types, sizes=sizes.astype(np.int32), row=every, asked=every, answer=answer.astype(np.int32)
+    )
+    row = np.where(_marked(options, table), every, NOTHING)
+    asked = np.where(_marked([tuple(_asked(own)) for own in options], table), every, NOTHING)
+    return msgspec.structs.replace(table, row=row, asked=asked)
+
+
+def answered(table: Table, estimates: Estimated) -> Estimated:
+    """By answer: the mean over the rows about it that are known, and the layer of the first of them."""
+    rows = np.flatnonzero(~np.isnan(estimates.throughput))
+    answer, number = table.answer[rows], int(table.answer.max()) + 1
+    first = np.full(number, NOTHING, dtype=np.int32)
+    first[answer[::-1]] = rows[::-1]
+    one = np.where(first == NOTHING, np.nan, estimates.throughput[first])
+    beyond = np.bincount(answer, estimates.throughput[rows] - one[answer], minlength=number)
+    count = np.bincount(answer, minlength=number)
+    mean = one + beyond / np.maximum(count, 1)  # of equal values the mean is that value, to the last digit
+    return Estimated(throughput=mean, layer=estimates.layer[first])
+
+
+def _firsts(jobs: Sequence[ViewJob]) -> list[int]:
+    """By job: the first of its workload; a job without a workload is like no other."""
+    names = [job.workload or job.job_id for job in jobs]
+    first: dict[str, int] = {}
+    return [first.setdefault(name, index) for index, name in enumerate(names)]
+
+
+def _marked(options: Sequence[Offer], table: Table) -> Flags:
+    """[J, T, K]: which cells are among the job's options."""
     distinct = {own: index for index, own in enumerate(dict.fromkeys(options))}
-    given = np.zeros((len(distinct), *asked.shape[1:]), dtype=np.bool_)
+    given = np.zeros((len(distinct), *table.row.shape[1:]), dtype=np.bool_)
     for own, index in distinct.items():
         for kind, count in own:
-            given[index, types.index(kind), np.searchsorted(sizes, count)] = True
-    row = np.where(given[[distinct[own] for own in options]], asked, NOTHING)
-    return Table(types=types, sizes=sizes.astype(np.int32), row=row, asked=asked)
+            given[index, table.types.index(kind), np.searchsorted(table.sizes, count)] = True
+    marked: Flags = given[[distinct[own] for own in options]]
+    return marked
 
 
 def _asked(options: Offer) -> list[Option]:
@@ -161,18 +203,26 @@ def _option_of(place: Configuration, nodes: Mapping[NodeId, ViewNode]) -> Option
     return (types.pop(), sum(place.values())) if len(types) == 1 else None
 
 
-def _representative(nodes: Sequence[ViewNode], gpus: int) -> Iterator[tuple[NodeId, int]]:
-    """GPUs by node, each filled before the next; where there are too few nodes, by as many like them."""
-    one = next((node for node in nodes if node.gpus >= gpus), None)
-    if one is not None:
-        yield one.node_id, gpus
+def _anywhere(nodes: Sequence[ViewNode], gpus: int) -> Iterator[list[tuple[NodeId, int]]]:
+    """Every node that holds so many GPUs; where none does, every run of them, in a ring, each filled.
+
+    Where there are too few nodes, a run goes round the ring: it stands for as many nodes like them.
+    """
+    holding = [node for node in nodes if node.gpus >= gpus]
+    if holding:
+        yield from ([(node.node_id, gpus)] for node in holding)
         return
-    for node in cycle(nodes):
-        if not gpus:
-            break
+    for begin in range(len(nodes)):
+        yield list(_filled(islice(cycle(nodes), begin, None), gpus))
+
+
+def _filled(nodes: Iterable[ViewNode], gpus: int) -> Iterator[tuple[NodeId, int]]:
+    for node in nodes:
         taken = min(node.gpus, gpus)
         yield node.node_id, taken
         gpus -= taken
+        if not gpus:
+            return
 
 
 def _ints(values: Iterable[int]) -> Ints:

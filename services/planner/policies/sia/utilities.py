@@ -58,11 +58,12 @@ def normalised(goodput: Floats, floor: Floats | float = 1.0) -> Floats:
     return goodput * (floor / smallest)[:, None, None]
 
 
-def begun(gain: Floats, valid: Flags) -> Floats:
-    """The table, with 1 for the smallest valid count of every type where nothing is known of a job."""
+def begun(gain: Floats, valid: Flags, floor: Floats | float = 1.0) -> Floats:
+    """The table, with `floor` for the smallest valid count of every type where nothing is known of a job."""
     unknown = np.isnan(gain).all(axis=(1, 2), keepdims=True)
     first = valid & (np.cumsum(valid, axis=2) == 1)
-    result: Floats = np.where(unknown & first, 1.0, gain)
+    least = np.broadcast_to(floor, len(gain))[:, None, None]
+    result: Floats = np.where(unknown & first, least, gain)
     return result
 
 

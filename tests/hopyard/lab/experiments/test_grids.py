@@ -5,7 +5,16 @@ import pytest
 
 from hopyard.failures import Invalid
 from hopyard.lab.experiments import accuracy, grids, paper, scalability
-from hopyard.lab.experiments.baselines import AS_PUBLISHED, AUTHORS, PAPER, SETUPS, Setup, contender
+from hopyard.lab.experiments.baselines import (
+    AS_PUBLISHED,
+    AUTHORS,
+    PAPER,
+    READ_OTHERWISE,
+    SETUPS,
+    Setup,
+    contender,
+    readings,
+)
 from hopyard.lab.experiments.grids import HOUR_S, at_rate
 from hopyard.lab.report.measures import HEADLINE
 from hopyard.lab.runs.trials import Simulation
@@ -37,7 +46,35 @@ def test_what_is_named_is_what_runs() -> None:
 
 def test_among_the_papers_policies_hops_runs_by_finish_time_fairness_too() -> None:
     arms = [case.arm for case in grids.table(options(policies=grids.POLICIES, seeds=(1,)))]
-    assert arms == [*grids.POLICIES, *grids.POLICIES, "hops, priority ftf"]
+    assert arms == [*grids.POLICIES, *grids.POLICIES, "hops, priority ftf", *readings()]
+
+
+def test_rivals_take_part_by_the_same_cut_of_the_queue() -> None:
+    """Whatever one of them is given, the other is given too."""
+    for group in (PAPER, READ_OTHERWISE):
+        cuts: dict[str, set[object]] = {}
+        for case in grids.table(options(policies=grids.POLICIES, seeds=(1,))):
+            if case.group == group and isinstance(case.trial, Simulation):
+                name, chosen = parted(case.trial.policy)
+                cuts.setdefault(name, set()).add(chosen.get("queue", "all"))
+        assert (
+            cuts["sia"] == cuts["gavel"] == ({"window"} if group == PAPER else {"window", "all", "weights"})
+        )
+
+
+@pytest.mark.parametrize(("arm", "setup"), readings().items())
+def test_a_reading_changes_one_thing(arm: str, setup: Setup) -> None:
+    own = parted(setup.policy)
+    assert Registry().find(setup.policy)
+    [paper_] = (
+        case.trial
+        for case in grids.table(options(policies=grids.POLICIES, seeds=(1,)))
+        if case.group == PAPER and case.arm == arm.partition(",")[0]
+    )
+    assert isinstance(paper_, Simulation)
+    usual = parted(paper_.policy)
+    changed = [own.name != usual.name, own.options != usual.options, setup.overrides != paper_.overrides]
+    assert sum(changed) == ("," in arm)
 
 
 def test_nobody_runs_who_was_not_asked_for() -> None:

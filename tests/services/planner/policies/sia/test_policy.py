@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from schemas.ids import GpuType
+from schemas.ids import Fingerprint, GpuType
 from schemas.plans import PlanKind, Stage, Waiting
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision, Trigger
@@ -42,10 +42,10 @@ def gpus(decision: Decision) -> dict[str, int]:
 def sizes(policy: Sia, seen: View) -> dict[str, list[int]]:
     """By job: the counts that are asked about."""
     wanted = policy.wants(seen)
-    found: dict[str, list[int]] = {}
+    found: dict[str, set[int]] = {}
     for row, index in enumerate(wanted.job.tolist()):
-        found.setdefault(wanted.jobs[index], []).append(sum(wanted.at(row).values()))
-    return found
+        found.setdefault(wanted.jobs[index], set()).add(sum(wanted.at(row).values()))
+    return {name: sorted(counts) for name, counts in found.items()}
 
 
 def remembering(seen: View, **largest: int) -> View:
@@ -69,18 +69,41 @@ def test_it_plans_at_round_boundaries_only() -> None:
     assert dict(Sia.calls) == {Trigger.ROUND: PlanKind.FIRST}
 
 
-def test_every_count_of_the_demand_is_one_configuration_a_type() -> None:
+def test_every_count_of_the_demand_is_asked_about_wherever_it_may_be() -> None:
     cluster = [node("a0"), node("a1"), node("b0", gpu_type=SLOW)]
     seen = view([job("x", (1, 3, 12), gpu_types=(FAST, SLOW))], cluster)
     wanted = Sia(FREE).wants(seen)
     assert [wanted.at(row) for row in range(len(wanted))] == [
         place_on(a0=1),
+        place_on(a1=1),
         place_on(a0=3),
+        place_on(a1=3),
         place_on(a0=8, a1=4),
+        place_on(a0=4, a1=8),
         place_on(b0=1),
         place_on(b0=3),
         place_on(b0=12),
     ]
+
+
+def test_a_goodput_is_the_mean_over_the_nodes_of_the_type() -> None:
+    """Not the first node's: hosts of one GPU type may be unlike."""
+    seen = view([job("x", (2,))], nodes(8, 8, 8))
+    [choice] = decide(SIA, seen, estimator=speeds(a0=1.0, a1=4.0)).choices
+    assert choice.throughput == 50.0  # of 20 and 80; a2 is not known
+    spread = view([job("x", (12,))], nodes(8, 8))
+    [choice] = decide(SIA + FREELY, spread, estimator=speeds(a0=1.0, a1=4.0)).choices
+    assert choice.throughput == pytest.approx((1.0 + 4.0) / 2 * 12 * 10.0 * 0.8)
+
+
+def test_jobs_of_one_workload_are_asked_about_once() -> None:
+    """Whatever each may be given: the union is asked about, under the first one's name."""
+    alike = Fingerprint("same")
+    jobs = [job("x", (1, 2), workload=alike), job("y", (2, 3), workload=alike), job("z", (5,))]
+    assert sizes(Sia(FREE), view(jobs, nodes(8))) == {"x": [1, 2, 3], "z": [5]}
+    decision = decide(SIA + FREELY, view(jobs, nodes(16, 8)))
+    assert gpus(decision) == {"x": 2, "y": 3, "z": 5}
+    assert decision.configurations == 5
 
 
 def test_what_a_type_has_not_the_gpus_for_is_asked_about_and_not_given() -> None:
@@ -221,11 +244,74 @@ def test_a_running_job_whose_new_count_fits_no_node_stays_as_it_is() -> None:
     assert chosen(decide(SIA + FREELY, seen)) == {"x": place_on(a0=3), "y": place_on(a1=2)}
 
 
-def test_a_rigid_job_counts_for_its_gpus_in_the_authors_code_only() -> None:
-    jobs = [job("wide", (4,), wait_s=1.0), job("narrow", (1,), wait_s=9.0)]
+@pytest.mark.parametrize(
+    ("policy", "counts"),
+    [
+        # by the gain 1.1 − (slowest · speed / slowest speed)^−0.5 of a set of jobs that 4 GPUs are enough for
+        ("sia", {"rigid": 4}),  # 1.1 − 4^−0.5 = 0.6; the others gain 0.1 each at their smallest count
+        ("sia-powers", {"rigid": 4}),
+        ("sia-faithful", {"rigid": 4}),
+        ("sia-plain", {"elastic": 2, "narrow": 1}),  # 0.1 each, and a rigid job of 4 has no more
+        ("sia-min-count", {"rigid": 4}),
+    ],
+)
+def test_what_the_smallest_goodput_of_a_job_counts(policy: str, counts: dict[str, int]) -> None:
+    jobs = [
+        job("rigid", (4,), wait_s=1.0),
+        job("narrow", (1,), wait_s=9.0),
+        job("elastic", (2, 9), wait_s=9.0),
+    ]
+    assert gpus(decide(policy + FREELY, view(jobs, nodes(4)))) == counts
+
+
+def test_only_by_min_count_is_an_elastic_job_worth_its_smallest_count() -> None:
+    jobs = [job("wide", (4, 5), wait_s=1.0), job("narrow", (1, 9), wait_s=9.0)]
+    for policy, counts in (
+        ("sia", {"narrow": 1}),
+        ("sia-plain", {"narrow": 1}),
+        ("sia-min-count", {"wide": 4}),
+    ):
+        assert gpus(decide(policy + FREELY, view(jobs, nodes(4)))) == counts
+
+
+def test_a_rigid_job_of_which_nothing_is_known_counts_for_its_gpus_too() -> None:
+    jobs = [job("known"), job("unknown", (4,), gpu_types=(SLOW,), wait_s=1.0)]
+    cluster = [node("a0", 0), node("b0", 4, gpu_type=SLOW)]
+    seen = view([*jobs, job("other", (1,), gpu_types=(SLOW,), wait_s=9.0)], cluster)
+
+    def of_known(wanted: Configurations) -> Estimated:
+        known = linear(wanted)
+        strange = np.array([wanted.jobs[index] == "unknown" for index in wanted.job])
+        return Estimated(throughput=np.where(strange, np.nan, known.throughput), layer=known.layer)
+
+    assert gpus(decide("sia" + FREELY, seen, estimator=of_known)) == {"unknown": 4}
+    assert gpus(decide("sia-plain" + FREELY, seen, estimator=of_known)) == {"other": 1}
+
+
+def test_the_window_leaves_out_who_is_behind_its_edge() -> None:
+    """As Hops' own: the first of the queue whose least demands fill the GPUs."""
+    jobs = [job("late", (8,), wait_s=1.0), job("first", (2, 4), wait_s=9.0), job("next", (2,), wait_s=8.0)]
     seen = view(jobs, nodes(4))
-    assert gpus(decide(FAITHFUL + FREELY, seen)) == {"wide": 4}
-    assert gpus(decide(POWERS + FREELY, seen)) == {"narrow": 1}
+    assert Sia(SiaOptions(queue="window")).wants(seen).jobs == ("first", "next")
+    assert gpus(decide("sia", seen, queue="window")) == {"first": 2, "next": 2}
+    assert Sia(SiaOptions(queue="window", window_factor=2.0)).wants(seen).jobs == ("first", "next", "late")
+    [left] = decide("sia", seen, queue="window").left
+    assert (left.job_id, left.reason) == ("late", Waiting.OUTSIDE_WINDOW)
+
+
+def test_who_is_just_being_started_stays_though_the_window_ends_before() -> None:
+    starting = msgspec.structs.replace(present(a0=2), starting=True)
+    jobs = [job("first", (8,), wait_s=9.0), job("begun", (2,), wait_s=0.0, present=starting)]
+    assert chosen(decide("sia+queue=window", view(jobs, nodes(8)))) == {"begun": place_on(a0=2)}
+
+
+def test_by_weights_a_long_wait_outweighs_a_gain() -> None:
+    """0.1 · 1 against 0.6 · 0.01: the rule weighs what a configuration gains."""
+    jobs = [job("waits", (1,), wait_s=100.0), job("gains", (4,), wait_s=1.0)]
+    seen = view(jobs, nodes(4))
+    assert gpus(decide("sia", seen)) == {"gains": 4}
+    assert gpus(decide("sia", seen, queue="weights")) == {"waits": 1}
+    assert gpus(decide("sia", seen, queue="weights", priority_power=0.1)) == {"gains": 4}
 
 
 def test_the_authors_have_no_queue() -> None:
