@@ -14,6 +14,7 @@ from schemas.cluster import Address
 Seconds = Annotated[float, Meta(gt=0, le=1e8)]
 Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Switching = Literal["default", "pipeswitch", "hare"]
 
 
 class Settings(File, frozen=True, kw_only=True):
@@ -252,3 +253,7 @@ class Settings(File, frozen=True, kw_only=True):
     """start of processes and restore of a checkpoint (Hadar: 10 s)"""
     checkpoint_s: Annotated[float, Meta(ge=0)] = 5.0
     """writing a checkpoint when a job is stopped"""
+    switching: Switching = "hare"
+    """of the emulated runner: how a GPU goes over to a relaxed job that stands by, as in table III of Hare"""
+    residents_max: Annotated[int, Meta(ge=1, le=1_000)] = 16
+    """processes of relaxed jobs that a GPU has at most, the one that runs and those that stand by"""

@@ -16,7 +16,7 @@ __all__ = ["EmulatedWorld", "LearntWorld", "TableWorld", "emulated", "learnt", "
 
 def emulated(settings: Settings, catalogue: CatalogueFile) -> EmulatedWorld:
     """A `WorldFactory`. Raises InvalidCatalogue."""
-    return EmulatedWorld(settings.seed, catalogue)
+    return EmulatedWorld(settings.seed, catalogue, settings.switching)
 
 
 def learnt(settings: Settings, catalogue: CatalogueFile) -> LearntWorld:  # noqa: ARG001 - it knows what was measured
@@ -26,4 +26,4 @@ def learnt(settings: Settings, catalogue: CatalogueFile) -> LearntWorld:  # noqa
 
 def table(settings: Settings, catalogue: CatalogueFile) -> TableWorld:
     """A `WorldFactory`: of the speeds in the catalogue. Raises InvalidCatalogue."""
-    return TableWorld(settings.seed, catalogue)
+    return TableWorld(settings.seed, catalogue, settings.switching)

@@ -11,12 +11,14 @@ from loadgen.world.communication import all_reduce_s
 from loadgen.world.gang import ProcessTimes, Vector, timing
 from loadgen.world.iterations import STEP_NOISE, draw, draw_rounds
 from loadgen.world.servers import traits
+from loadgen.world.switching import switch_s
 from schemas.calibration import Ring
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
 from schemas.jobs import JobSpec
 from schemas.measurements import Measured, Stretch
 from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
+from schemas.settings import Switching
 from shared.domain import gangs
 
 STRETCH_DRAWS = 512
@@ -34,9 +36,12 @@ class EmulatedWorld:
 
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
 
-    def __init__(self, seed: int, catalogue: CatalogueFile = NOTHING_MORE) -> None:
+    def __init__(
+        self, seed: int, catalogue: CatalogueFile = NOTHING_MORE, switching: Switching = "hare"
+    ) -> None:
         """`catalogue`: entries beside the shipped ones. Raises InvalidCatalogue."""
         self._seed = seed
+        self._switching = switching
         self._catalogue = catalogue_with(catalogue)
         self.workloads: tuple[str, ...] = self._catalogue.workloads
 
@@ -81,6 +86,9 @@ class EmulatedWorld:
         count = [number for one in tasks for number in one]
         drawn = draw_rounds(parts, count, communication_s, _count(len(parts.node)), random)
         return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.round_s)
+
+    def switch_s(self, spec: JobSpec) -> float:
+        return switch_s(spec.workload, self._switching)
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""

@@ -62,6 +62,10 @@ class LearntWorld:
             raise _unknown(spec.workload, nodes)
         return Stretch(throughput=throughput, data_s={}, wait_s={})
 
+    def switch_s(self, spec: JobSpec) -> float:
+        """Raises NotImplementedError: no store knows it, and no gang that it knows of needs it."""
+        raise NotImplementedError(f"{spec.workload.model}: not measured")
+
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""
         modules = self._known.modules(spec.workload, node.gpu_type)

@@ -11,12 +11,14 @@ cluster file gives the bandwidth of an all-reduce, which is r / 2.
 from collections.abc import Sequence
 
 from loadgen.draws import generator
+from loadgen.world.switching import switch_s
 from schemas.calibration import Ring
 from schemas.catalogue import CatalogueFile, Speeds
 from schemas.cluster import Node
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured, Stretch
 from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
+from schemas.settings import Switching
 from services.agent.work.world import DoesNotFit
 from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
@@ -31,11 +33,12 @@ class TableWorld:
 
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
 
-    def __init__(self, seed: int, catalogue: CatalogueFile) -> None:
+    def __init__(self, seed: int, catalogue: CatalogueFile, switching: Switching = "hare") -> None:
         """`seed`: of the errors of profiles. Raises InvalidCatalogue: it has no speeds."""
         if not catalogue.speeds:
             raise InvalidCatalogue("$.speeds", "the world `table` needs speeds, and there are none")
         self._seed = seed
+        self._switching = switching
         self._speeds = {(row.model, row.dataset): row for row in catalogue.speeds}
         self.workloads = tuple(sorted(f"{row.model} on {row.dataset}" for row in catalogue.speeds))
 
@@ -56,6 +59,9 @@ class TableWorld:
         share = gangs.global_batch(gang, batch_size) / epoch
         exchange_s = share * exchange_time_s(pairs, BYTES_PER_PARAMETER * speeds.parameters)
         return Stretch(throughput=gangs.throughput(gang, rates, batch_size, exchange_s), data_s={}, wait_s={})
+
+    def switch_s(self, spec: JobSpec) -> float:
+        return switch_s(spec.workload, self._switching)
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""

@@ -42,10 +42,16 @@ Batches = tuple[tuple[int, ...], ...]
 class Meaning:
     """Of `Lockstep`; the other modes say where they differ."""
 
+    unit = "GPUs"
+    """what its scale counts"""
     observed = True
     """the estimator answers for such gangs, and learns from how they run"""
     paced = True
     """how such a gang runs shows the pace of its GPUs; else it only shows how far an estimate was off"""
+    resident = False
+    """its processes stand by between two placements of the job"""
+    fills_any_room = False
+    """a job runs on as few GPUs as there are, whatever its demand"""
     copies = False
     """its parts train on their own: one may end, or be lost, and the others run on"""
 
@@ -154,6 +160,9 @@ class OfForked(Meaning):
 class OfRelaxed(Meaning):
     observed = False
     paced = False
+    unit = "tasks"
+    resident = True
+    fills_any_room = True
 
     def batches(self, gang: Gang, batch_size: int) -> Batches:
         assert isinstance(gang.sync, Relaxed)
@@ -215,7 +224,7 @@ def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
     for part in parts(gang):
         scale = _scale(part)
         if scale not in demand:
-            return f"{scale} GPUs, not one of {tuple(demand)}"
+            return f"{scale} {MEANINGS[type(part.sync)].unit}, not one of {tuple(demand)}"
     return shares_misfit(gang, batch_size)
 
 
@@ -254,6 +263,16 @@ def observed(gang: Gang) -> bool:
 def paced(gang: Gang) -> bool:
     """Whether how such a gang runs shows the pace of its GPUs."""
     return MEANINGS[type(gang.sync)].paced
+
+
+def resident(gang: Gang) -> bool:
+    """Whether processes stand by where such a gang was, and the job starts again there by a mere switch."""
+    return MEANINGS[type(gang.sync)].resident
+
+
+def fill_any_room(modes: Collection[type[Mode]]) -> bool:
+    """Whether a job may run on as few GPUs as there are, whatever its demand."""
+    return any(MEANINGS[mode].fills_any_room for mode in modes)
 
 
 def without(gang: Gang, node: NodeId) -> Gang | None:

@@ -65,6 +65,51 @@ class InTurns(InMode):
         return Gang(members, Relaxed(tasks=tuple((tasks,) * one.gpus for one in members)))
 
 
+class Waves:
+    """Those that have had least go first, on whatever GPUs are free, up to a task each; types are mixed."""
+
+    modes = (Relaxed,)
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
+
+    def wants(self, view: View) -> Configurations:
+        return listed([], view.nodes)
+
+    def decide(
+        self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve | None = None
+    ) -> Decision:
+        del wanted, estimates, solve
+        free = {node.node_id: node.idle for node in view.nodes}
+        choices, left = [], []
+        for job in sorted(view.jobs, key=lambda job: (job.attained_gpu_s, job.job_id)):
+            choice = self._wave(view, job, free)
+            if choice is None:
+                left.append(Left(job_id=job.job_id, reason=Waiting.NO_CONFIGURATION))
+            else:
+                choices.append(choice)
+                for one in choice.gang.members:
+                    free[one.node] -= one.gpus
+        return Decision(choices=tuple(choices), left=tuple(left))
+
+    def _wave(self, view: View, job: ViewJob, free: Mapping[NodeId, int]) -> Choice | None:
+        tasks = job.demand[-1]
+        speed = {node.node_id: job.single_gpu.get(node.gpu_type, 0.0) for node in view.nodes}
+        slots = [(node, index) for node in sorted(free) if speed[node] for index in range(free[node])]
+        taken = sorted(slots[: max(tasks - 1, 1)])
+        if not taken:
+            return None
+        queued = dict.fromkeys(taken, 0)
+        for _ in range(tasks):
+            queued[min(taken, key=lambda slot: ((queued[slot] + 1) / speed[slot[0]], slot))] += 1
+        used = [slot for slot in taken if queued[slot]]
+        nodes = sorted({node for node, _ in used})
+        gang = Gang.of(
+            {node: sum(one == node for one, _ in used) for node in nodes},
+            Relaxed(tasks=tuple(tuple(queued[slot] for slot in used if slot[0] == node) for node in nodes)),
+        )
+        rate = gangs.throughput(gang, [speed[node] for node in nodes], job.batch_size)
+        return Choice(job_id=job.job_id, gang=gang, throughput=rate, layer=Layer.THEORY)
+
+
 class Copies:
     """Nodes dealt out to the jobs in turn, each a copy on as many of its GPUs as the job can use there."""
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from functools import cache
 
+import msgspec
 import pytest
 
 from loadgen.scenarios import load_scenario
@@ -11,6 +12,7 @@ from schemas.events import (
     JobPreempted,
     JobStarted,
     JobSubmitted,
+    NodeJoined,
     Outcome,
     PlanPublished,
     PreemptReason,
@@ -19,15 +21,24 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.placement import Forked, Lockstep, Mode, Proportional, Relaxed
+from schemas.settings import Settings, Switching
 from shared.domain import gangs
 from shared.domain.accuracy import executions_of
 from shared.domain.audit import audit
 from shared.domain.ledger import Ledger, fold
 from shared.domain.tally import Course
-from tests.simulation.storms import JOBS, NARROW, SMALL, stormy
+from tests.simulation.storms import CLUSTER, JOBS, NARROW, SMALL, stormy
 
 HERE = "tests.simulation.mode_policies:"
 ENGINES: tuple[Engine, ...] = ("conductor", "loop")
+STARTUP_S = Settings().startup_s
+CROWDED = msgspec.structs.replace(
+    NARROW,
+    cluster=msgspec.structs.replace(
+        CLUSTER, nodes=[msgspec.structs.replace(group, count=1) for group in CLUSTER.nodes]
+    ),
+)
+"""two GPUs of either type, for the same jobs"""
 
 
 @cache
@@ -62,6 +73,58 @@ def test_waves_on_half_the_gpus_take_twice_the_time_or_so() -> None:
     halved = [fact for fact in starts if fact.gang.sync != Relaxed(tasks=((1,) * fact.gang.gpus,))]
     assert halved, "the scenario has even counts"
     assert all(fact.global_batch % (2 * fact.gang.gpus) == 0 for fact in halved)
+
+
+@cache
+def waved(switching: Switching = "hare", engine: Engine = "conductor") -> Simulated:
+    overrides = {"switching": switching, "minimum_run_restarts": 0.0, "restart_share_max": 1.0}
+    return simulate(CROWDED, policy=f"{HERE}Waves", overrides=overrides, engine=engine)
+
+
+def starts_of(run: Simulated) -> list[tuple[bool, float]]:
+    """Of each start of a job: whether it has run on all these nodes before, and seconds from the order."""
+    been: dict[JobId, set[NodeId]] = {}
+    ordered: dict[PlacementId, float] = {}
+    starts = []
+    for fact in run.events:
+        match fact:
+            case StartOrdered(profile_iterations=0):
+                ordered.setdefault(fact.placement_id, fact.at)
+            case JobStarted():
+                before = been.setdefault(fact.job_id, set())
+                starts.append((before.issuperset(fact.gang.nodes), fact.at - ordered[fact.placement_id]))
+                before.update(fact.gang.nodes)
+            case _:
+                pass
+    return starts
+
+
+def test_gangs_of_fewer_gpus_than_tasks_run_over_types_and_are_switched() -> None:
+    run = waved()
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert (modes_of(run), notes_of(run)) == ({Relaxed}, set())
+    types = {fact.node.node_id: fact.node.gpu_type for fact in run.events if isinstance(fact, NodeJoined)}
+    gangs_run = [fact.gang for fact in run.events if isinstance(fact, JobStarted)]
+    assert any(len({types[node] for node in gang.nodes}) > 1 for gang in gangs_run)
+    assert executions_of(run.events) == []
+
+
+def test_only_the_first_start_on_a_node_costs_more_than_a_switch() -> None:
+    """A job that comes back to a node with more GPUs than before has processes to start there, too."""
+    starts = starts_of(waved())
+    first_s = {seconds for been, seconds in starts if not been}
+    again_s = [seconds for been, seconds in starts if been]
+    assert min(first_s) == pytest.approx(STARTUP_S)
+    assert len([seconds for seconds in again_s if seconds < 0.1]) > len(again_s) / 2 > 0
+
+
+def test_how_jobs_are_switched_to_is_a_setting() -> None:
+    quick_s, slow_s = (
+        min(seconds for been, seconds in starts_of(waved(switching)) if been)
+        for switching in ("hare", "default")
+    )
+    assert slow_s / quick_s == pytest.approx(5874.8 / 3.14, rel=0.01)
 
 
 @cache
@@ -180,7 +243,7 @@ def test_both_engines_run_copies_alike(seed: int) -> None:
     assert copied(seed).result.event_log_hash == copied(seed, "loop").result.event_log_hash
 
 
-@pytest.mark.parametrize("policy", ["BySpeed", "InTurns"])
+@pytest.mark.parametrize("policy", ["BySpeed", "InTurns", "Waves"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_storm_over_other_modes_costs_time_and_nothing_else(seed: int, policy: str) -> None:
     run = stormy(seed, f"{HERE}{policy}")
@@ -193,7 +256,7 @@ def test_both_engines_run_the_policy_that_forks_alike() -> None:
     assert len(logs) == 1
 
 
-@pytest.mark.parametrize("policy", ["BySpeed", "InTurns"])
+@pytest.mark.parametrize("policy", ["BySpeed", "InTurns", "Waves"])
 def test_both_engines_run_other_modes_alike(policy: str) -> None:
     logs = {
         simulate(SMALL, policy=f"{HERE}{policy}", engine=engine).result.event_log_hash for engine in ENGINES

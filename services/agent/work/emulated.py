@@ -27,6 +27,7 @@ from services.agent.tasks import (
 )
 from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
+from services.agent.work.residents import Residents
 from services.agent.work.runner import Join, Write
 from services.agent.work.world import DoesNotFit, World, WorldFactory
 from shared.domain import gangs
@@ -50,6 +51,8 @@ class Emulated:
         self.stretch_s = 0.0
         """how long the next one lasts"""
         self.stopping = False
+        self.up = False
+        """its processes are there"""
         self.alarm: Alarm | None = None
 
 
@@ -59,7 +62,14 @@ class EmulatedRunner:
     runs_commands = False
 
     def __init__(
-        self, world: World, clock: Clock, *, startup_s: float, checkpoint_s: float, observe_every_s: float
+        self,
+        world: World,
+        clock: Clock,
+        *,
+        startup_s: float,
+        checkpoint_s: float,
+        observe_every_s: float,
+        residents_max: int = 16,
     ) -> None:
         self.modes = gangs.with_copies(world.modes)
         self.workloads: tuple[str, ...] = getattr(world, "workloads", ())
@@ -68,6 +78,8 @@ class EmulatedRunner:
         self._startup_s = startup_s
         self._checkpoint_s = checkpoint_s
         self._observe_every_s = observe_every_s
+        self._residents_max = residents_max
+        self._residents = Residents(residents_max)
         self._workers: dict[PlacementId, Emulated] = {}
         self._report: Callable[[Report], None]
         self._write: Write | None = None
@@ -85,13 +97,14 @@ class EmulatedRunner:
                 if worker.alarm is not None:
                     worker.alarm.cancel()
             self._workers.clear()
+            self._residents = Residents(self._residents_max)
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
         if order.placement_id in self._workers:
             return
         worker = self._workers[order.placement_id] = Emulated(order)
         self._print(worker, started, gpu_indices)
-        self._wait(worker, self._clock.now() + self._startup_s, self._be_up)
+        self._wait(worker, self._clock.now() + self._start_s(worker), self._be_up)
 
     def train(self, placement_id: PlacementId, meeting: str) -> None:  # noqa: ARG002 - nobody has to meet
         worker = self._workers.get(placement_id)
@@ -119,8 +132,11 @@ class EmulatedRunner:
         progress.rate = 0.0
         if progress.complete:
             self._end(worker, Completed(placement_id, progress.total))
+            return
+        last = Stopped(placement_id, progress.done)
+        if gangs.resident(order.gang):  # it stays in memory, and is saved beside what runs next
+            self._end(worker, last)
         else:
-            last = Stopped(placement_id, progress.done)
             self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
 
     async def all_reduces(
@@ -150,6 +166,16 @@ class EmulatedRunner:
 
     # ---- the life of a worker
 
+    def _start_s(self, worker: Emulated) -> float:
+        """A job whose processes stand by is switched to; any other one starts anew."""
+        order = worker.order
+        if not gangs.resident(order.gang):
+            return self._startup_s
+        node = next(node for node in order.nodes if node.node_id == order.node_id)
+        gpus = order.gang.on(order.node_id)
+        worker.up = self._residents.enter(order.job_id, gpus, of=node.gpus)
+        return self._world.switch_s(order.spec) if worker.up else self._startup_s
+
     def _wait(self, worker: Emulated, then: float, do: Callable[[Emulated], None]) -> None:
         worker.alarm = self._clock.at(then, lambda: do(worker))
 
@@ -160,10 +186,12 @@ class EmulatedRunner:
 
     def _end(self, worker: Emulated, last: Report) -> None:
         del self._workers[worker.order.placement_id]
+        self._residents.leave(worker.order.job_id, stays=worker.up and isinstance(last, Stopped))
         self._print(worker, ended, last)
         self._report(last)
 
     def _be_up(self, worker: Emulated) -> None:
+        worker.up = True
         self._report(Started(worker.order.placement_id))
         if worker.order.profile_iterations:
             self._measure(worker)
@@ -261,4 +289,5 @@ def emulated_with(catalogue: CatalogueFile, settings: Settings, clock: Clock) ->
         startup_s=settings.startup_s,
         checkpoint_s=settings.checkpoint_s,
         observe_every_s=settings.observe_every_s,
+        residents_max=settings.residents_max,
     )

@@ -34,6 +34,10 @@ class World(Protocol):
         """
         ...
 
+    def switch_s(self, spec: JobSpec) -> float:
+        """Seconds that a GPU takes to go over to the job from another, its processes standing by."""
+        ...
+
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""
         ...

@@ -208,7 +208,7 @@ class Planner:
             return []
         due_at, call = self._next(policy.calls, now)
         while due_at <= now:
-            kind = self._kind(call, now)
+            kind = self._kind(call, policy, now)
             if kind is not None:
                 return self._begin(kind, Call.FIRST if kind is PlanKind.FIRST else call, policy, now)
             self._schedule.skip(call)
@@ -223,13 +223,15 @@ class Planner:
             opening = self._schedule.opening(now, planned=state.planned_round, opened=state.opened_round)
         return self._schedule.next(now, opening)
 
-    def _kind(self, call: Call, now: float) -> PlanKind | None:
+    def _kind(self, call: Call, policy: Known, now: float) -> PlanKind | None:
         """Which plan to make at such a call; None: none, for it would change nothing."""
         if call is Call.FIRST:
             return PlanKind.FIRST
         least = [self.state.jobs[job_id].demand[0] for job_id in waiting(self.state)]
         if not least:
             return None
+        if policy.fills_any_room:
+            least = [1] * len(least)
         idle = idle_gpus(self.state, self._memo, closed_nodes(self.state, now, self._settings, self._memo))
         if call is Call.FRAGMENT:
             return PlanKind.FRAGMENT if min(least) <= idle else None

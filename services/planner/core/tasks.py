@@ -33,6 +33,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """it is shown jobs that it may not move"""
     moves_for_waiting: bool = False
     """it moves running jobs only so that waiting ones can start"""
+    fills_any_room: bool = False
+    """a single idle GPU is room for any job"""
 
 
 class Unfit(msgspec.Struct, frozen=True, kw_only=True):

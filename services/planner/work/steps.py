@@ -20,6 +20,7 @@ from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import View
 from services.planner.solver.problem import Solve, SolverFailed
 from services.planner.work.registry import Registry, UnfitPolicy
+from shared.domain import gangs
 
 STOPS = (Exception, SystemExit)
 """what the code of a policy may raise. MemoryError is left out: it ends the process, which frees the
@@ -63,6 +64,7 @@ def looked_at(registry: Registry, look: Look) -> Known | Unfit:
             calls=calls,
             sees_staying=sees_staying(policy),
             moves_for_waiting=moves_for_waiting(policy),
+            fills_any_room=gangs.fill_any_room(modes_of(policy)),
         )
     except MemoryError:
         raise

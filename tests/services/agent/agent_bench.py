@@ -175,6 +175,9 @@ class FixedWorld:
             wait_s=dict.fromkeys(gang.nodes, (0.0, 0.0)),
         )
 
+    def switch_s(self, spec: JobSpec) -> float:  # noqa: ARG002
+        return 0.5
+
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:  # noqa: ARG002
         _check(spec)
         module = (0.1,) * iterations

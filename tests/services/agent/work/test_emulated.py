@@ -10,7 +10,7 @@ import pytest
 from schemas.events import StartOrdered
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.measurements import Stretch
-from schemas.placement import Forked
+from schemas.placement import Forked, Relaxed
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -29,6 +29,8 @@ from tests.services.agent.agent_bench import HERE, THERE, FixedWorld, job, node,
 
 P1, JOB, BEFORE = PlacementId("p1"), JobId("job-of-p1"), NodeId("a")
 STARTUP_S, CHECKPOINT_S, OBSERVE_EVERY_S = 10.0, 5.0, 120.0
+SWITCH_S = 0.5
+"""of `FixedWorld`"""
 
 
 def _now() -> float:
@@ -364,3 +366,45 @@ def test_nobody_puts_into_words_what_nobody_keeps(monkeypatch: pytest.MonkeyPatc
         return play.of(Completed)
 
     assert len(run(main)) == 1
+
+
+RELAXED = Relaxed(tasks=((1,),))
+
+
+async def _switched(play: Play, again: StartOrdered) -> None:
+    """A relaxed job runs for 100 s, and is stopped; then another placement of it is ordered."""
+    await play.trained(start(sync=RELAXED))
+    await asyncio.sleep(100.0)
+    play.runner.stop(P1)
+    play.runner.start(again, (0,))
+
+
+def test_a_relaxed_job_leaves_at_once_and_comes_back_by_a_switch() -> None:
+    again = msgspec.structs.replace(start("p2", sync=RELAXED), job_id=JOB)
+    play = played(lambda play: _switched(play, again))
+    assert play.of(Stopped) == [(STARTUP_S + 100.0, Stopped(P1, 200.0))]
+    assert [at for at, _ in play.of(Started)] == [STARTUP_S, STARTUP_S + 100.0 + SWITCH_S]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        start("p2", sync=RELAXED),
+        msgspec.structs.replace(start("p2"), job_id=JOB),
+        msgspec.structs.replace(start("p2", gang=[(node(), 2)], sync=Relaxed(tasks=((1, 1),))), job_id=JOB),
+    ],
+    ids=["another job", "in another mode", "on more GPUs"],
+)
+def test_all_others_start_anew(again: StartOrdered) -> None:
+    play = played(lambda play: _switched(play, again))
+    assert [at for at, _ in play.of(Started)][1] == STARTUP_S + 100.0 + STARTUP_S
+
+
+def test_a_job_that_was_stopped_before_it_was_up_does_not_stand_by() -> None:
+    async def scene(play: Play) -> None:
+        play.runner.start(start(sync=RELAXED), (0,))
+        await asyncio.sleep(1.0)
+        play.runner.stop(P1)
+        play.runner.start(msgspec.structs.replace(start("p2", sync=RELAXED), job_id=JOB), (0,))
+
+    assert [at for at, _ in played(scene).of(Started)] == [1.0 + STARTUP_S]

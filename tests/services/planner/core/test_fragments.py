@@ -181,3 +181,12 @@ def test_one_whom_a_fragment_plan_cannot_place_after_all_gets_a_first_plan_at_on
     stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
     assert [(made.kind, made.at) for made in stage.plans[before:]] == [(PlanKind.FIRST, 10.0)]
     assert list(places(stage.plan)) == ["job-2"]
+
+
+def test_one_idle_gpu_is_room_for_a_policy_that_plans_waves() -> None:
+    stage = Stage(Settings(policy="tests.simulation.mode_policies:Waves"))
+    stage.tell(joined(gpus=4, modes=("lockstep", "relaxed")), *in_queue("first", demand=(4,)), opened())
+    carried_out(stage, stage.plan)
+    stage.until(10.0)
+    stage.tell(*in_queue("second", at=20.0, demand=(4,)))
+    assert places(stage.plan) == {"second": config(node_1=1)}
