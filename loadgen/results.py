@@ -12,6 +12,7 @@ from shared.domain.ledger import Ledger, fold
 from shared.domain.ledger.records import JobRecord
 from shared.domain.metrics import jct_s, job_counts, latency_ratio, plan_figures, summary
 from shared.domain.metrics.fairness import ftf_rho_by_job
+from shared.domain.metrics.merging import merging
 
 WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
 """beginnings of the settings that say where a run happened and not what it was"""
@@ -89,6 +90,7 @@ def _job_result(ledger: Ledger, record: JobRecord, rho: float | None) -> JobResu
         gpus * (until - run.started_at) for (gpus, until), run in zip(held_s, record.runs, strict=True)
     )
     nodes = dict.fromkeys(member.node for run in record.runs for member in run.gang.members)
+    copies = merging([record])
     return JobResult(
         job_id=record.job_id,
         name=record.spec.name,
@@ -108,6 +110,10 @@ def _job_result(ledger: Ledger, record: JobRecord, rho: float | None) -> JobResu
         lost_gpu_s=record.lost_gpu_s,
         placements=len(record.runs),
         nodes=tuple(nodes),
+        merges=copies.merges,
+        merge_steps_mean=copies.steps_mean,
+        merge_steps_max=copies.steps_max,
+        copy_share_max=copies.share_max,
     )
 
 

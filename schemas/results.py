@@ -39,6 +39,13 @@ class JobResult(Message, frozen=True, kw_only=True):
     """how often it was placed and ran"""
     nodes: tuple[str, ...] = ()
     """where it ran, in the order of its first stay"""
+    merges: int = 0
+    """means taken of the weights of its copies"""
+    merge_steps_mean: float | None = None
+    """optimizer steps of a copy from one merge to the next; None, as below: nothing was merged"""
+    merge_steps_max: float | None = None
+    copy_share_max: float | None = None
+    """the most that one copy did of the samples between two merges"""
 
 
 class RunResult(Message, frozen=True, kw_only=True):

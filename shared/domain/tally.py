@@ -116,5 +116,12 @@ class Tally(msgspec.Struct, kw_only=True):
         counts = [base + (done[node] - leader.began) for node, leader in self.leaders.items()]
         return gangs.merged(base, counts, samples)
 
+    def by_copy(self) -> dict[NodeId, float]:
+        """Samples that each copy did and saved, without those that did none; empty: it has no copies."""
+        if not self.copies:
+            return {}
+        done = {node: leader.done - leader.began for node, leader in self.leaders.items()}
+        return {node: samples for node, samples in done.items() if samples > 0}
+
     def complete(self, samples: float) -> bool:
         return self.merged(samples) >= samples * (1.0 - ROUNDING)

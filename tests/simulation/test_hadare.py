@@ -7,7 +7,16 @@ import pytest
 
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import Engine, Simulated, simulate
-from schemas.events import JobCompleted, JobPreempted, JobStarted, PlanPublished
+from schemas.events import (
+    JobCompleted,
+    JobPreempted,
+    JobStarted,
+    JobSubmitted,
+    PlanPublished,
+    StartOrdered,
+    WorkerStopped,
+)
+from schemas.ids import NodeId, PlacementId
 from schemas.placement import Forked, Lockstep
 from schemas.plans import PlanKind
 from schemas.scenarios import ListedWorkload
@@ -36,6 +45,31 @@ def test_twelve_jobs_on_five_nodes() -> None:
     modes = {type(fact.gang.sync): fact for fact in starts(run)}
     assert modes.keys() == {Forked, Lockstep}
     assert all(len(fact.gang.members) > 1 for fact in starts(run) if type(fact.gang.sync) is Forked)
+
+
+def test_a_run_records_by_what_merged_weights_could_be_judged() -> None:
+    """Merges, the steps of copies between them, and the largest share: from what the copies said."""
+    run, began, copies = ran(), dict[tuple[PlacementId, NodeId], float](), dict[PlacementId, list[float]]()
+    batches = {
+        fact.job_id: fact.spec.workload.batch_size for fact in run.events if isinstance(fact, JobSubmitted)
+    }
+    steps: list[float] = []
+    for fact in run.events:
+        if isinstance(fact, StartOrdered) and fact.until is not None:
+            began[fact.placement_id, fact.node_id] = fact.samples_done
+        elif isinstance(fact, WorkerStopped) and (fact.placement_id, fact.node_id) in began:
+            own = fact.samples_done - began[fact.placement_id, fact.node_id]
+            copies.setdefault(fact.placement_id, []).append(own)
+            steps.append(own / batches[fact.job_id])  # one GPU a node
+    assert all(len(own) > 1 and min(own) > 0 for own in copies.values())
+    found = run.result.metrics
+    assert found["merges"] == len(copies) > 2
+    assert found["merge_steps_mean"] == pytest.approx(sum(steps) / len(steps))
+    assert found["merge_steps_max"] == pytest.approx(max(steps))
+    assert found["copy_share_max"] == pytest.approx(max(max(own) / sum(own) for own in copies.values()))
+    jobs = run.result.job_results
+    assert sum(job.merges for job in jobs) == len(copies)
+    assert max(job.copy_share_max or 0.0 for job in jobs) == found["copy_share_max"]
 
 
 def test_no_node_idles_while_jobs_wait() -> None:

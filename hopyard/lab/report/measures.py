@@ -43,6 +43,7 @@ FURTHER = (
     Measure("ftf_rho_mean", "mean ρ"),
     Measure("ftf_unfair_share", "jobs with ρ > 1", "%", 0.01),
     Measure("jain_index", "Jain index"),
+    Measure("jain_equal", "Jain index, equal shares"),
     Measure("gru", "GPUs busy", "%", 0.01),
     Measure("cru", "nodes busy", "%", 0.01),
     Measure("cru_slots", "nodes busy by rounds", "%", 0.01),

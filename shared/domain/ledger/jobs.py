@@ -150,4 +150,5 @@ def _close(record: JobRecord, at: float) -> None:
     assert run.ended_at is None, "a run ends once"
     run.ended_at = max(at, run.started_at)
     run.samples_to = record.samples_done
+    run.copies = record.tally.by_copy()
     record.run_s += run.ended_at - run.started_at

@@ -53,6 +53,13 @@ class Run(msgspec.Struct, kw_only=True):
     start_s: float | None = None
     """from the order to start until its processes were up"""
     stop_ordered_at: float | None = None
+    copies: dict[NodeId, float] = {}
+    """samples that each copy did, as far as they count, once the run is over; without those that did none"""
+
+    @property
+    def merged(self) -> bool:
+        """Its copies' weights were averaged when it ended."""
+        return len(self.copies) > 1
 
     @property
     def stop_s(self) -> float | None:

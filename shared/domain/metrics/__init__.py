@@ -13,6 +13,8 @@
 | ftf_rho_mean, …_max     | 1       | finish-time fairness, JCT / T_isolated                                |
 | ftf_unfair_share        | 1       | share of jobs with ρ above 1                                          |
 | jain_index              | 1       | of JCT / JCT under equal sharing (JPS eq. 33): the same ratio as ρ    |
+| jain_equal              | 1       | the same with 1/S of every GPU, S the number of jobs (JPS eq. 32):    |
+|                         |         | no limit by a demand, however many were there at a time               |
 | gru                     | 1       | busy GPU time / available GPU time                                    |
 | cru                     | 1       | busy node time / available node time (Hadar)                          |
 | cru_slots               | 1       | the same over whole rounds, as Hadar prints it: busy node time /      |
@@ -20,6 +22,9 @@
 | cluster_throughput_mean | GPUs    | samples/s of all jobs, each in units of its single-GPU mean over types|
 | restarts                | 1       | preemptions of all jobs                                               |
 | lost_work_gpu_s         | GPU·s   | recomputed, or spent on checkpoints and restores (see the function)   |
+| merges                  | 1       | means taken of copies' weights (HadarE)                               |
+| merge_steps_mean, …_max | 1       | optimizer steps of a copy from one merge to the next                  |
+| copy_share_max          | 1       | the most that one copy did of the samples between two merges          |
 | decision_s_p50, …_p99   | s       | from the first look at the view to the plan                           |
 | gap_max                 | 1       | proven relative gap of the solved plans                               |
 
@@ -38,7 +43,8 @@ from schemas.plans import Stage
 from schemas.results import PlanFigures
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord
-from shared.domain.metrics.fairness import ftf_rhos, jain
+from shared.domain.metrics.fairness import equal_sharing_ratios, ftf_rhos, jain
+from shared.domain.metrics.merging import merging
 from shared.domain.metrics.use import cluster_throughput_mean, cru, cru_slots, first_submission, gru, span_s
 from shared.domain.states import WAITING, JobState
 
@@ -58,6 +64,7 @@ def summary(
     jcts = [jct_s(record) for record in done]
     ratios = latency_ratios(done)
     rhos = ftf_rhos(ledger, done)
+    copies = merging(ledger.jobs.values())
     return {
         "makespan_s": makespan_s(ledger),
         "ttd_s": ttd_s(ledger),
@@ -75,12 +82,17 @@ def summary(
         "ftf_rho_max": max(rhos, default=None),
         "ftf_unfair_share": mean([float(rho > 1) for rho in rhos]),
         "jain_index": jain(rhos),
+        "jain_equal": jain(equal_sharing_ratios(ledger, done)),
         "gru": gru(ledger, at),
         "cru": cru(ledger, at),
         "cru_slots": None if round_s is None else cru_slots(ledger, at, round_s),
         "cluster_throughput_mean": cluster_throughput_mean(ledger, at),
         "restarts": float(sum(record.restarts for record in ledger.jobs.values())),
         "lost_work_gpu_s": lost_work_gpu_s(ledger),
+        "merges": float(copies.merges),
+        "merge_steps_mean": copies.steps_mean,
+        "merge_steps_max": copies.steps_max,
+        "copy_share_max": copies.share_max,
         "decision_s_p50": percentile(decisions_s(ledger), 0.50),
         "decision_s_p99": percentile(decisions_s(ledger), 0.99),
         "gap_max": max(gaps(ledger), default=None),

@@ -40,10 +40,31 @@ def ftf_rho_by_job(ledger: Ledger, records: Iterable[JobRecord]) -> dict[JobId, 
     return rhos
 
 
+def equal_sharing_ratios(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
+    """JCT / Λe of ended jobs (JPS eq. 32), those without an estimate left out.
+
+    Λe: the job alone on 1/S of every GPU that it can use, S of them; exchanges of gradients take no time.
+    """
+    gpus = gpus_by_type(known.node for known in ledger.nodes.values())
+    ended = [(record, record.ended_at) for record in records if record.ended_at is not None]
+    ratios = []
+    for record, ended_at in ended:
+        alone_s = isolated_s(
+            samples=record.spec.samples,
+            largest=math.inf,
+            single_gpu=record.single_gpu,
+            gpus=gpus,
+            sharers=len(ended),
+        )
+        if alone_s is not None:
+            ratios.append((ended_at - record.submitted_at) / alone_s)
+    return ratios
+
+
 def isolated_s(
     *,
     samples: float,
-    largest: int,
+    largest: float,
     single_gpu: Mapping[GpuType, float],
     gpus: Mapping[GpuType, int],
     sharers: float,

@@ -71,6 +71,7 @@ def test_nothing_to_stand_on_is_none_and_never_nan() -> None:
     assert {name: value for name, value in figures().items() if value is not None} == {
         "restarts": 0.0,
         "lost_work_gpu_s": 0.0,
+        "merges": 0.0,
     }
 
 
@@ -178,6 +179,17 @@ def test_fairness_counts_the_jobs_that_shared_the_cluster() -> None:
     assert found["ftf_rho_max"] == pytest.approx(200 / 150)  # b shared with a for half its life
     assert found["ftf_unfair_share"] == 0.5
     assert found["jain_index"] == pytest.approx(jain([0.5, 200 / 150]))
+    assert found["jain_equal"] == pytest.approx(jain([100.0, 200.0])), "on half a GPU both take 200 s alone"
+
+
+def test_equal_shares_are_not_limited_by_what_a_job_asks_for() -> None:
+    """On half of four GPUs each takes 50 s; they took 100 and 200 s on one."""
+    jobs = [*in_queue("a", demand=(1,)), *in_queue("b", demand=(1,))]
+    runs = [started("a", at=0), started("b", at=0, place="pl-2"), completed("a", at=100)]
+    found = figures(joined(gpus=4), *jobs, *runs, completed("b", at=200, place="pl-2"))
+    assert found["jain_equal"] == pytest.approx(jain([100 / 50, 200 / 50]))
+    assert found["merges"] == 0
+    assert found["copy_share_max"] is None
 
 
 def alone_s(**fields: Any) -> float | None:  # noqa: ANN401 - arguments of isolated_s

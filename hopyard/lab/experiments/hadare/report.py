@@ -23,7 +23,11 @@ SLOTS = "by rounds, %"
 EXPLAINED = (
     "TTD: from submission to the last completion. Nodes busy: time with a worker, a measurement, a start and "
     "a checkpoint included, over the time until the last completion; *by rounds*: over whole rounds, as the "
-    "paper divides. M*: the earliest end of all jobs that the first plan proves possible, by estimates."
+    "paper divides. M*: the earliest end of all jobs that the first plan proves possible, by estimates. "
+    "Merges: means taken of the weights of copies; steps: of the optimizer, of one copy between two "
+    "merges, in the mean and at most; largest share: of the samples between two merges, the most "
+    "that one copy did. What merging does to a model is not emulated; these say by what a "
+    "real run would be judged."
 )
 
 
@@ -228,7 +232,7 @@ def _jcts(outcome: Simulated) -> list[float]:
 
 
 def _percent(outcome: Simulated, metric: str) -> float | None:
-    value = outcome.result.metrics[metric]
+    value = outcome.result.metrics.get(metric)
     return None if value is None else 100 * value
 
 
@@ -247,5 +251,9 @@ MEASURES: Mapping[str, Measured] = {
     "nodes busy, %": lambda outcome: _percent(outcome, "cru"),
     "by rounds, %": lambda outcome: _percent(outcome, "cru_slots"),
     "restarts": lambda outcome: outcome.result.metrics["restarts"],
+    "merges": lambda outcome: outcome.result.metrics.get("merges"),
+    "steps a merge": lambda outcome: outcome.result.metrics.get("merge_steps_mean"),
+    "most steps": lambda outcome: outcome.result.metrics.get("merge_steps_max"),
+    "largest share, %": lambda outcome: _percent(outcome, "copy_share_max"),
     "M*, s": _earliest_end_s,
 }
