@@ -23,15 +23,15 @@ def shares(speeds: Floats, others: float, steps: int) -> tuple[float, ...]:
     return tuple((speeds / among.sum()).tolist())
 
 
-def fastest(one: Forking, speeds: Floats) -> int:
-    """k: on how many of its nodes, fastest first, a job ends soonest.
+def fastest(one: Forking, speeds: Floats, *, home: bool) -> int:
+    """k: on how many of its nodes, fastest first, a job ends soonest, by what U counts.
 
-    On one it trains without exchange; on more o passes in every round.
+    On more than one o passes in every round; on one once, and not where it stays. `home`: the fastest is
+    where it may stay.
     """
     copies = np.arange(1, len(speeds) + 1, dtype=np.int32)
     speed = np.sort(speeds)[::-1].cumsum()
-    overhead_s = np.where(one.lone_merges | (copies > 1), one.overhead_s(speed, copies), 0.0)
-    return int(np.argmin(overhead_s + one.left / speed)) + 1
+    return int(np.argmax(one.value(speed, copies, home & (copies == 1)))) + 1
 
 
 def trimmed(forking: Forking, on: Flags, round_s: float) -> tuple[Flags, Flags]:
@@ -44,7 +44,7 @@ def trimmed(forking: Forking, on: Flags, round_s: float) -> tuple[Flags, Flags]:
         nodes, one = np.flatnonzero(on[job]), forking.of(job)
         speeds = forking.speed[job, nodes]
         order = nodes[np.argsort(-speeds, kind="stable")]
-        copies = fastest(one, speeds)
+        copies = fastest(one, speeds, home=bool(order[0] == one.home))
         kept[job, order[copies:]] = False
         ends_s = one.start_s + one.copy_s * len(nodes) + one.left / speeds.sum()
         content[job] = copies < len(nodes) or ends_s <= round_s

@@ -88,6 +88,7 @@ def _worth(forking: Forking, job: int, on: Ints) -> Floats:
     one = forking.of(job)
     worth = one.value(forking.speed[job] @ on, copies, at_home)
     refused = on[~forking.able()[job]].any(axis=0) | (on > 1).any(axis=0) | (copies > forking.most[job])
+    refused |= (copies > 1) & on[~forking.forks].any(axis=0)
     return np.where(refused, -np.inf, worth)
 
 

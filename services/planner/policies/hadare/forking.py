@@ -1,8 +1,8 @@
 """Which job gets a copy on which node, as data, and what such an assignment is worth. Pure.
 
 Data, m jobs and n nodes. A copy of job j takes W_j GPUs of one node and trains X_ji samples/s there. S_j: the
-nodes of job j. Wanted: S with Σ_{j on i} W_j ≤ idle_i and |S_j| ≤ f_j, every node used while a job can use
-it, that maximises
+nodes of job j, one only where it runs no copies. Wanted: S with Σ_{j on i} W_j ≤ idle_i and |S_j| ≤ f_j,
+every node used while a job gains by it, that maximises
 
     Σ_j U_j(elapsed_j + R_j · o_j(S_j) + left_j / X_j),   X_j = Σ_{i in S_j} X_ji,
     R_j = ⌈left_j / (X_j · (L_j − o_j))⌉
@@ -54,6 +54,8 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
     """the one node on which the job runs unforked (m), or NOWHERE"""
     here: Flags
     """where jobs have GPUs now (m, n)"""
+    forks: Flags
+    """the nodes that run copies (n); a job on another has that one alone"""
 
     def of(self, jobs: int | Ints) -> "Forking":
         """Only what is by job: of one, to be asked about many assignments, or of some, one for each."""
@@ -87,6 +89,10 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
         """Idle GPUs by node beside an assignment."""
         free: Ints = self.idle - self.gpus @ on
         return free
+
+    def alone(self, on: Flags) -> Flags:
+        """The jobs that can have no further node, being on one that runs no copies."""
+        return np.asarray((on & ~self.forks).any(axis=1))
 
     def able(self) -> Flags:
         """Where a copy would fit if nobody else were there (m, n)."""

@@ -65,8 +65,9 @@ def table_of(wanted: Configurations, estimates: Estimated, nodes: Sequence[ViewN
     return CopySpeeds(speed, layer)
 
 
-def runs_forked(nodes: Sequence[ViewNode]) -> bool:
-    return all(Forked.tag() in node.modes for node in nodes)
+def runs_forked(nodes: Sequence[ViewNode]) -> Flags:
+    """By node."""
+    return np.array([Forked.tag() in node.modes for node in nodes], dtype=np.bool_)
 
 
 def forking_of(
@@ -74,6 +75,7 @@ def forking_of(
 ) -> Forking:
     """`most`: copies of each job at most; `rests`: a job may stay on the one node where it runs unforked."""
     members = [(job, _nodes(job, view)) for job in jobs]
+    forks = runs_forked(view.nodes)
     samples = np.array([job.samples for job in jobs])
     here = np.zeros(speed.shape, dtype=np.bool_)
     for index, (_, own) in enumerate(members):
@@ -91,8 +93,9 @@ def forking_of(
         copy_s=np.array([job.gradient_bytes for job in jobs]) * 2 / _tracker_bandwidth(view.nodes),
         period_s=np.array([view.round_s if job.preemptible else math.inf for job in jobs]),
         lone_merges=not rests,
-        home=_ints([_home(job, own) if rests else NOWHERE for job, own in members]),
+        home=_ints([_home(job, own) if rests or not forks[own].all() else NOWHERE for job, own in members]),
         here=here,
+        forks=forks,
     )
 
 

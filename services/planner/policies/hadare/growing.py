@@ -8,6 +8,7 @@ to another job, or swaps the places of two copies, as long as that helps.
 """
 
 import heapq
+import math
 
 import numpy as np
 
@@ -51,6 +52,7 @@ class _Growth:
         self._forking = forking
         self._speed = (forking.speed * on).sum(axis=1).tolist()
         self._copies = on.sum(axis=1).tolist()
+        self._alone = forking.alone(on).tolist()
         self._free = forking.free(on)
         order = np.lexsort((~forking.here, -forking.speed), axis=1).astype(np.int32)
         self._order = [row[: int((forking.speed[job] > 0).sum())] for job, row in enumerate(order)]
@@ -64,10 +66,24 @@ class _Growth:
         self.on[job, nodes] = True
         self._speed[job] += float(self._forking.speed[job, nodes].sum())
         self._copies[job] += len(nodes)
+        self._alone[job] = not self._forking.forks[nodes].all()
         self._free[nodes] -= self._forking.gpus[job]
 
     def _next(self, job: int) -> tuple[float | None, Ints]:
+        """On nodes that run copies; or, of a job that has none yet, on a node that runs it alone."""
         nodes = self._open(job)
+        forks = self._forking.forks[nodes]
+        if self._alone[job]:
+            return None, nodes[:0]
+        if forks.all():
+            return self._best(job, nodes)
+        alone = self._best(job, nodes[~forks][: 0 if self._copies[job] else 1])
+        copies = self._best(job, nodes[forks])
+        return max(copies, alone, key=lambda found: -math.inf if found[0] is None else found[0])
+
+    def _best(self, job: int, nodes: Ints) -> tuple[float | None, Ints]:
+        """Of the nodes, or of as many as it may have, those from the first on that bring most each."""
+        nodes = nodes[: max(int(self._forking.most[job]) - self._copies[job], 0)]
         if not len(nodes):
             return None, nodes
         one, copies, speed = self._forking.of(job), self._copies[job], self._speed[job]
@@ -81,12 +97,12 @@ class _Growth:
         return (gain, nodes[: best + 1]) if gain > 0.0 else (None, nodes[:0])
 
     def _open(self, job: int) -> Ints:
-        """Nodes that have room for one more copy, the fastest first, as many as it may have."""
+        """Nodes that have room for one more copy, the fastest first."""
         order = self._order[job]
         room = (self._free[order] >= self._forking.gpus[job]) & ~self.on[job, order]
-        self._order[job] = order = order[room]  # the others will have none again
-        few: Ints = order[: max(int(self._forking.most[job]) - self._copies[job], 0)]
-        return few
+        free: Ints = order[room]
+        self._order[job] = free  # the others will have none again
+        return free
 
 
 def exchanged(forking: Forking, on: Flags, budget: Budget) -> Flags:
@@ -162,6 +178,7 @@ class _Trade:
             (speed > 0)
             & ~self.on[:, node]
             & (self._copies < forking.most)
+            & ((self._copies == 0) | (forking.forks[node] & ~forking.alone(self.on)))
             & (forking.gpus <= self._free[node] + forking.gpus[job])
         )
         won = np.where(open_to, gained - self._value, -np.inf)
@@ -182,6 +199,8 @@ class _Trade:
         room = self._free[place] + forking.gpus[owner] >= forking.gpus[job]
         room &= self._free[node] + forking.gpus[job] >= forking.gpus[owner]
         possible = (mine > 0) & (theirs > 0) & ~self.on[job, place] & ~self.on[owner, node] & room
+        possible &= forking.forks[place] | (self._copies[job] == 1)
+        possible &= forking.forks[node] | (self._copies[owner] == 1)
         if not possible.any():
             return -np.inf, 0
         one = forking.of(job)

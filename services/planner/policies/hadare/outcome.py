@@ -41,9 +41,10 @@ def _choice(opening: Opening, index: int, job: ViewJob, nodes: Ints) -> Choice:
     nodes = np.array(sorted(nodes.tolist(), key=lambda node: view.nodes[node].node_id), dtype=np.int32)
     place = {view.nodes[node].node_id: job.demand[0] for node in nodes.tolist()}
     sync: Forked | None = None
-    if len(nodes) > 1 or not opening.unforked:
+    forks = opening.forking.forks
+    if forks[nodes].all() and (len(nodes) > 1 or not opening.unforked):
         waits = opening.division == "all" and job.preemptible  # else it would lose its nodes with work left
-        others = speeds.sum() - speeds[nodes].sum() if waits else 0.0
+        others = speeds[forks].sum() - speeds[nodes].sum() if waits else 0.0
         steps = -int(-opening.forking.left[index] // job.batch_size)
         sync = Forked(shares=shares(speeds[nodes], float(others), steps))
     fastest = nodes[int(np.argmax(speeds[nodes]))]

@@ -109,9 +109,9 @@ class Hadare:
         speed = table.speed
         if self._options.prior == "pmi":
             speed = guessed(speed, table.guessed, [node.gpu_type for node in view.nodes])
-        forks = runs_forked(view.nodes)
-        unforked = self._options.lone == "lockstep" or not forks
-        most = [self._copies(job, len(view.nodes)) if forks else 1 for job in jobs]
+        nodes = int(runs_forked(view.nodes).sum())
+        unforked = self._options.lone == "lockstep"
+        most = [self._copies(job, nodes) for job in jobs]
         forking = forking_of(view, jobs, speed, most, self._options.utility, rests=unforked)
         return Opening(
             view=view,
@@ -123,9 +123,10 @@ class Hadare:
         )
 
     def _copies(self, job: ViewJob, nodes: int) -> int:
-        """f; 1 for a job that ends soon."""
+        """f, with so many nodes that run copies; 1 for a job that ends soon."""
         left_s = job.age_s * max(1.0 - job.samples_done / job.samples, 0.0)
-        return min(self._options.copies or nodes, nodes) if left_s >= self._options.fork_from_s else 1
+        most = min(self._options.copies or nodes, nodes) if left_s >= self._options.fork_from_s else 1
+        return max(most, 1)
 
 
 def _planned(opening: Opening, budget: Budget) -> Decision:

@@ -25,6 +25,7 @@ def forking(
     period_s: float = 360.0,
     home: Sequence[int] | None = None,
     here: Flags | None = None,
+    forks: Sequence[bool] | None = None,
 ) -> Forking:
     """Jobs that came together, with utilities normalised by the mean speed over the nodes."""
     table = np.array(speed, dtype=np.float64)
@@ -43,6 +44,7 @@ def forking(
         period_s=np.full(jobs, period_s),
         home=np.array(home or [NOWHERE] * jobs, dtype=np.int32),
         here=np.zeros(table.shape, dtype=np.bool_) if here is None else here,
+        forks=np.array(forks or [True] * nodes, dtype=np.bool_),
     )
 
 
@@ -69,6 +71,7 @@ def allowed(forking: Forking, on: Flags) -> bool:
         (forking.free(on) >= 0).all()
         and (on.sum(axis=1) <= forking.most).all()
         and (~on | forking.able()).all()
+        and (~forking.alone(on) | (on.sum(axis=1) <= 1)).all()
     )
 
 
@@ -76,6 +79,7 @@ def extensible(forking: Forking, on: Flags) -> bool:
     """Whether some job would gain by one more copy that it could have."""
     room = forking.gpus[:, None] <= forking.free(on)[None, :]
     possible = room & ~on & forking.able() & (on.sum(axis=1) < forking.most)[:, None]
+    possible &= (forking.forks & ~forking.alone(on)[:, None]) | (on.sum(axis=1) == 0)[:, None]
     return any(_gain(forking, on, job, node) > 0.0 for job, node in np.argwhere(possible).tolist())
 
 
@@ -109,4 +113,5 @@ def forkings(draw: st.DrawFn, *, alike: bool = False) -> Forking:
         copy_s=draw(st.sampled_from([0.0, 2.0])) if most == nodes else 0.0,
         period_s=draw(st.sampled_from([10.0, 60.0, 360.0, math.inf])),
         home=draw(st.lists(st.integers(NOWHERE, nodes - 1), min_size=jobs, max_size=jobs)),
+        forks=draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes)),
     )
