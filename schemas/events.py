@@ -464,6 +464,8 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
     """of the process that ended first; null: it did not exit by itself, or has no processes"""
     signal: int | None = None
     """that ended that process"""
+    final: bool = False
+    """it would end so every time on such a GPU: out of memory"""
 
 
 # ---- the tables ---------------------------------------------------------------------------------------

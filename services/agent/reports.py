@@ -103,7 +103,10 @@ def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
     )
     if worker.profiles or not isinstance(report, Failed | Interrupted):
         return end
-    return structs.replace(end, reason=report.reason, exit_code=report.exit_code, signal=report.signal)
+    final = isinstance(report, Failed) and report.lasting
+    return structs.replace(
+        end, reason=report.reason, exit_code=report.exit_code, signal=report.signal, final=final
+    )
 
 
 def _outcome(worker: Worker, report: LastReport) -> Outcome:

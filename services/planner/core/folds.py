@@ -191,6 +191,9 @@ def _node_joined(state: State, fact: NodeJoined) -> None:
     known = state.nodes.get(fact.node_id)
     if known is not None and known.life != fact.life:
         _lose_copies(state, fact, but=fact.workers)
+        for job in state.jobs.values():
+            if fact.node_id in job.unfit:
+                job.unfit -= {fact.node_id}
     state.node_facts += 1
     fold_node(state.nodes, fact, known_node)
     state.claims.restart_node(fact)
@@ -260,6 +263,8 @@ def _worker_stopped(state: State, fact: WorkerStopped) -> None:
     if job is not None and job.tally.copies and job.placement == fact.placement_id:
         if fact.leads:
             _count(job, fact)
+        if fact.final:
+            job.unfit |= {fact.node_id}
         _leave(state, job, fact.node_id, fact.at, saved=fact.outcome in WELL)
 
 

@@ -32,6 +32,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     epoch_samples: float | None = None
     batch_most: dict[GpuType, int] = {}
     """see `ViewJob.batch_most`"""
+    unfit: frozenset[NodeId] = frozenset()
+    """see `ViewJob.unfit`"""
     preemptible: bool = True
     """false: once it starts, no plan takes its place"""
     status: JobState = JobState.SUBMITTED

@@ -277,6 +277,7 @@ def _is_of(base: ViewJob, job: TrackedJob) -> bool:
         and base.restarts == job.restarts
         and base.attained_gpu_s == job.attained_gpu_s
         and base.received_s is job.received_s
+        and base.unfit is job.unfit
     )
 
 
@@ -306,6 +307,7 @@ def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
         gradient_bytes=job.gradient_bytes,
         epoch_samples=job.epoch_samples,
         batch_most=job.batch_most,
+        unfit=job.unfit,
         preemptible=job.preemptible,
     )
 

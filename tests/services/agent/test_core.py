@@ -300,6 +300,16 @@ def test_a_measurement_that_fails_does_not_fail_the_job(lasting: bool) -> None: 
     assert stopped.outcome is Outcome.COMPLETED
 
 
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_worker_that_failed_says_whether_it_would_again(lasting: bool) -> None:  # noqa: FBT001
+    bench = Bench()
+    bench.tell(start())
+    bench.tell(Started(P1))
+    (stopped,) = bench.tell(Failed(P1, "out of memory", lasting=lasting))
+    assert isinstance(stopped, WorkerStopped)
+    assert (stopped.outcome, stopped.final) == (Outcome.FAILED, lasting)
+
+
 def test_a_report_about_a_worker_that_is_gone_says_nothing() -> None:
     assert Bench().tell(Completed(P1, 1.0)) == []
 

@@ -1,12 +1,12 @@
 """From what a policy is shown to the data of an assignment. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from schemas.ids import GpuType
+from schemas.ids import GpuType, NodeId
 from schemas.placement import Forked, Lockstep
 from schemas.plans import Layer
 from schemas.questions import LAYERS
@@ -40,10 +40,20 @@ class CopySpeeds(msgspec.Struct, frozen=True):
 
 def copies_of(view: View, rule: Rigid) -> list[ViewJob]:
     """The jobs that fit a node, each with its one GPU count and the types that have such a node."""
+    everywhere = _largest(view.nodes)
+    jobs = [
+        _copy(job, _largest(view.nodes, job.unfit) if job.unfit else everywhere, rule) for job in view.jobs
+    ]
+    return [job for job in jobs if job.demand]
+
+
+def _largest(nodes: Sequence[ViewNode], unfit: Collection[NodeId] = ()) -> dict[GpuType, int]:
+    """GPUs of a node, by type."""
     largest: dict[GpuType, int] = {}
-    for node in view.nodes:
-        largest[node.gpu_type] = max(node.gpus, largest.get(node.gpu_type, 0))
-    return [own for job in view.jobs if (own := _copy(job, largest, rule)).demand]
+    for node in nodes:
+        if node.node_id not in unfit:
+            largest[node.gpu_type] = max(node.gpus, largest.get(node.gpu_type, 0))
+    return largest
 
 
 def _copy(job: ViewJob, largest: Mapping[GpuType, int], rule: Rigid) -> ViewJob:
@@ -52,8 +62,10 @@ def _copy(job: ViewJob, largest: Mapping[GpuType, int], rule: Rigid) -> ViewJob:
     return msgspec.structs.replace(job, demand=(gpus,) if gpus else (), gpu_types=types)
 
 
-def table_of(wanted: Configurations, estimates: Estimated, nodes: Sequence[ViewNode]) -> CopySpeeds:
-    """`wanted`: each on one node."""
+def table_of(
+    wanted: Configurations, estimates: Estimated, jobs: Sequence[ViewJob], nodes: Sequence[ViewNode]
+) -> CopySpeeds:
+    """`wanted`: of these jobs, each on one node."""
     position = {node.node_id: index for index, node in enumerate(nodes)}
     own = np.array([position[name] for name in wanted.nodes], dtype=np.int32)
     shape = len(wanted.jobs), len(nodes)
@@ -62,6 +74,8 @@ def table_of(wanted: Configurations, estimates: Estimated, nodes: Sequence[ViewN
         cells = wanted.job, own[wanted.node[wanted.start[:-1]]]
         speed[cells] = np.nan_to_num(estimates.throughput)
         layer[cells] = estimates.layer
+    for index, job in enumerate(jobs):
+        speed[index, [position[name] for name in job.unfit if name in position]] = 0.0
     return CopySpeeds(speed, layer)
 
 

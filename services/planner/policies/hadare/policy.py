@@ -89,7 +89,7 @@ class Hadare:
     ) -> Decision:
         budget = Budget(seconds=view.effort.budget_s, modelled=view.effort.modelled)
         queue = copies_of(view, self._options.rigid_demand)
-        opening = self._opening(view, queue, table_of(wanted, estimates, view.nodes))
+        opening = self._opening(view, queue, table_of(wanted, estimates, queue, view.nodes))
         found = _planned(opening, budget) if opening.jobs else Decision(choices=())
         placed = {choice.job_id for choice in found.choices}
         known = [job.job_id for job in opening.jobs]

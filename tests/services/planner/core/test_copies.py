@@ -229,6 +229,18 @@ def test_a_copy_that_ended_is_shown_no_more_and_its_gpus_are_idle() -> None:
     assert shown(stage).attained_gpu_s == 200.0 * 16 + 100.0 * 8
 
 
+@pytest.mark.parametrize("final", [True, False])
+def test_a_node_where_a_copy_ran_out_of_memory_is_named_until_it_joins_anew(final: bool) -> None:  # noqa: FBT001
+    stage = trains()
+    before = shown(stage)
+    [placement] = stage.plan.placements
+    failed = worker_stopped(at=220.0, place=placement.placement_id, node_id=ONE, outcome=Outcome.FAILED)
+    stage.tell(msgspec.structs.replace(failed, final=final))
+    assert (before.unfit, shown(stage).unfit) == (frozenset(), frozenset({ONE} if final else ()))
+    stage.tell(joined(at=300.0, life="2", modes=MODES))
+    assert shown(stage).unfit == frozenset()
+
+
 def test_a_copy_on_a_lost_node_is_shown_no_more_and_its_gpus_stay_claimed() -> None:
     stage = trains()
     stage.tell(NodeLost(at=220.0, node_id=ONE))

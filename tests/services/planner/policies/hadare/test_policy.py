@@ -93,6 +93,17 @@ def test_a_job_takes_what_is_faster_of_one_node_and_copies_on_the_others() -> No
     )
 
 
+def test_a_node_on_which_a_copy_ran_out_of_memory_is_for_other_jobs() -> None:
+    nodes = small("a", "b", "c")
+    starved = task("x", unfit=frozenset({NodeId("a"), NodeId("gone")}))
+    assert only(decide("hadare", view([starved], nodes), unlike)).gang.configuration == place_on(b=1, c=1)
+    places = chosen(decide("hadare", view([starved, task("y")], nodes), unlike))
+    assert places["y"] == place_on(a=1)
+    nowhere = task("x", unfit=frozenset({NodeId(name) for name in "abc"}))
+    [out] = decide("hadare", view([nowhere], nodes), unlike).left
+    assert out.reason is Waiting.NO_CONFIGURATION
+
+
 def test_a_copy_takes_the_whole_gang_on_one_node() -> None:
     cluster = forking(
         node("a", 2, gpus=2), node("b", 4, gpus=4, gpu_type="b"), node("c", 1, gpus=1, gpu_type="c")
