@@ -30,7 +30,7 @@ class Source:
         self._next: list[list[int]] = []
         self.size = len(self._sampler)
         if self.size < share.step * share.accumulate:
-            wanted = f"{share.accumulate} × {share.batch} samples on {share.ranks} GPUs"
+            wanted = f"{share.accumulate} × {share.step} samples, on {share.ranks} GPUs"
             raise NotDivisible(f"{self.size} samples do not fill one update: {wanted}")
         options = {name: getattr(loader, name) for name in COPIED}
         if loader.num_workers:

@@ -16,6 +16,7 @@ from hopjob import batches as loaders
 from hopjob.keeper import Keeper
 from hopjob.measure.timing import after_steps_of
 from hopjob.process import Process, this_process
+from hopjob.rounds import Rounds
 from hopjob.state.samples import Share
 from hopjob.steps import Steps
 from hopjob.weighing import Weighing
@@ -63,7 +64,9 @@ def attach(
     keeper.rate.go_to(process.order.learning_rate or own, updates=warmup if keeper.progress.trained else 1)
     after_steps_of(optimizer, keeper.progress.update)
     whole = model if process.order.ranks == 1 else _parallel(model, device, ddp or {})
-    return Job(process, keeper, whole, device, seed=seed, accumulate=accumulate)
+    others = (scheduler, *(more or {}).values())
+    rounds = Rounds(model, optimizer, others) if process.order.tasks else None
+    return Job(process, keeper, whole, device, rounds, seed=seed, accumulate=accumulate)
 
 
 def _device(local_rank: int) -> torch.device:
@@ -93,14 +96,17 @@ class Job:
         keeper: Keeper,
         model: torch.nn.Module,
         device: torch.device,
+        rounds: Rounds | None,
         *,
         seed: int,
         accumulate: int,
     ) -> None:
+        """`rounds`: where ranks compute several batches of an update."""
         self._process, self._keeper, self._progress = process, keeper, keeper.progress
         self._seed, self._accumulate = seed, accumulate
         self._steps = Steps(process, keeper, model)
-        self._weighing = Weighing()
+        self._rounds = rounds
+        self._weighing = Weighing(rounds)
         self._data_s = 0.0
         self._idle = 0
         self.model, self.device = model, device
@@ -108,6 +114,8 @@ class Job:
         self.epoch = 0
         self.ends_epoch = False
         """whether the batch in hand is the last of its epoch"""
+        self.ends_update = False
+        """whether it is this rank's last of an update"""
 
     @property
     def samples(self) -> int:
@@ -118,12 +126,13 @@ class Job:
 
         The loop ends with the update that completes the samples that were ordered, else `epochs`.
         """
-        batch, weights = int(loader.batch_size or 0), self._process.order.shares
-        share = Share(self.rank, self.world, batch, self._accumulate, weights)
+        order = self._process.order
+        batch = int(loader.batch_size or 0)
+        share = Share(self.rank, self.world, batch, self._accumulate, order.shares, order.tasks)
         source = loaders.Source(loader, share, self._process.seed(self._seed))
-        total = epochs * source.size if self._process.order.goal is None else self._process.order.goal
+        total = epochs * source.size if order.goal is None else order.goal
         self._weighing.set(share.gradient_weight)
-        measuring = self._process.order.profile is not None
+        measuring = order.profile is not None
         while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)
         self._keeper.end()
@@ -142,10 +151,11 @@ class Job:
             batch = next(fetched)
             self._data_s += time.perf_counter() - begin
             self.ends_epoch = index + 1 == left
-            self._exchange((index + 1) % share.accumulate == 0)
-            self._progress.give(share.step)
+            self._begin(index + 1, share)
             before = self._progress.updates
             yield loaders.moved(batch, self.device)
+            if self._rounds is not None:
+                self._rounds.end()
             if self.ends_epoch:
                 self._progress.end_epoch(source.size)
             self._after(updated=self._progress.updates > before)
@@ -154,10 +164,16 @@ class Job:
         if not left:
             self._progress.end_epoch(source.size)
 
-    def _exchange(self, last: bool) -> None:  # noqa: FBT001
-        """Gradients, after the last batch of an update alone, where the number of batches is known."""
-        if self._accumulate > 1 and self.world > 1:
-            self.model.require_backward_grad_sync = last
+    def _begin(self, number: int, share: Share) -> None:
+        """The `number`th batch of the epoch here. Of several of an update, the last exchanges."""
+        of_update = share.own * share.accumulate
+        self.ends_update = number % of_update == 0
+        if of_update > 1 and self.world > 1:
+            self.model.require_backward_grad_sync = self.ends_update
+        if self._rounds is not None:
+            self._rounds.begin(last=self.ends_update)
+        if number % share.own == 0:
+            self._progress.give(share.step)
 
     def _after(self, *, updated: bool) -> None:
         if updated:

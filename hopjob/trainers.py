@@ -16,13 +16,17 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
-from hopjob.batches import COPIED, Source
+from hopjob.batches import COPIED, NotDivisible, Source
 from hopjob.keeper import Keeper
 from hopjob.process import this_process
 from hopjob.state.samples import Progress, Share
 from hopjob.steps import Steps
 
 TIMEOUT = timedelta(minutes=30)
+NO_TASKS = (
+    "a trainer's loop decides how many batches make an update, the same on every GPU: in a gang whose GPUs "
+    "compute unlike numbers of batches one after another, only a script with hopjob.attach can train"
+)
 
 
 class Stream:
@@ -30,6 +34,8 @@ class Stream:
 
     def __init__(self, loader: DataLoader, *, seed: int) -> None:
         order = this_process(attached=True).order
+        if order.tasks:
+            raise NotDivisible(NO_TASKS)
         self.loader = plain(loader)
         self._share = Share(order.rank, order.ranks, int(self.loader.batch_size or 0))
         self._source = Source(self.loader, self._share, this_process(attached=True).seed(seed))

@@ -1,14 +1,16 @@
-"""Gradients of ranks with unlike shares of a batch: each counts as much as its samples.
+"""Gradients of ranks with unlike shares of an update: each counts as much as its samples.
 
 DistributedDataParallel averages the gradients g_k of n ranks, whatever each has seen. With s_k of B samples
 on rank k, and a loss that is a mean over them, the gradient over all samples is
 
     Σ s_k / B · g_k = 1 / n · Σ (n · s_k / B) · g_k
 
-so every backward pass begins with n · s_k / B in place of 1; but not one within another, as reentrant
-checkpointing has it: what comes in there has its weight already. What a loss has beside its samples, as a
-penalty on weights, comes out whole, for these factors are 1 in the mean. The one hook for communication that
-DistributedDataParallel has is left to the script.
+so every backward pass begins with n · s_k / B in place of 1. Where ranks compute several batches of an update
+one after another, s_k is the samples of one batch: of D batches in all, each begins with n / D, and their
+gradients are summed. A pass within another, as reentrant checkpointing has it, begins as it is: what comes in
+there has its weight already. What a loss has beside its samples, as a penalty on weights, comes out whole,
+for these factors are 1 in the mean. The one hook for communication that DistributedDataParallel has is left
+to the script.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import Any
 
 import torch
 
+from hopjob.rounds import Rounds
+
 NONE = -1
 """torch's id of the backward pass of a thread that runs none"""
 
@@ -25,13 +29,15 @@ NONE = -1
 class Weighing:
     """Wraps `torch.autograd.backward`, for good, once there is a weight other than 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: Rounds | None = None) -> None:
+        """`rounds`: hears of every backward pass, before and after it."""
         self.weight = 1.0
+        self._rounds = rounds
         self._installed = False
 
     def set(self, weight: float) -> None:
         self.weight = weight
-        if weight != 1.0 and not self._installed:
+        if (weight != 1.0 or self._rounds is not None) and not self._installed:
             self._install()
 
     def _install(self) -> None:
@@ -39,10 +45,17 @@ class Weighing:
         plain: Any = torch.autograd.backward
 
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-            if self.weight != 1.0 and not _within_another():
+            if _within_another():
+                plain(tensors, grad_tensors, *args, **kwargs)
+                return
+            if self.weight != 1.0:
                 tensors = _several(tensors)
                 grad_tensors = self._weighed(tensors, grad_tensors)
+            if self._rounds is not None:
+                self._rounds.before_backward()
             plain(tensors, grad_tensors, *args, **kwargs)
+            if self._rounds is not None:
+                self._rounds.after_backward()
 
         torch.autograd.backward = backward
 

@@ -36,6 +36,8 @@ class Order:
     """samples per GPU and update"""
     shares: tuple[int, ...] = ()
     """samples of an update by rank, where they are unlike; empty: a batch each"""
+    tasks: tuple[int, ...] = ()
+    """batches of an update by rank, one after another; empty: one each"""
     learning_rate: float | None = None
     """for this number of GPUs; None: the script's own"""
     profile: int | None = None
@@ -74,7 +76,8 @@ def read(environment: Mapping[str, str] = os.environ) -> Order:
         node=get("HOPJOB_NODE", ""),
         merge=get("HOPJOB_MERGE") or "weighted",
         batch_size=_count(get("HOPJOB_BATCH_SIZE")),
-        shares=tuple(int(one) for one in get("HOPJOB_SHARES", "").split(",") if one),
+        shares=_counts(get("HOPJOB_SHARES", "")),
+        tasks=_counts(get("HOPJOB_TASKS", "")),
         learning_rate=_number(get("HOPJOB_LEARNING_RATE")),
         profile=_count(get("HOPJOB_PROFILE")),
     )
@@ -82,6 +85,10 @@ def read(environment: Mapping[str, str] = os.environ) -> Order:
 
 def _number(text: str | None) -> float | None:
     return float(text) if text else None
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(int(one) for one in text.split(",") if one)
 
 
 def _count(text: str | None) -> int | None:

@@ -3,6 +3,7 @@
 An epoch's order follows from seed and epoch alone. From any offset in it the samples left are dealt in steps
 of `batch` a rank in the mean, each rank its slice of the step, so any number of ranks goes on where others
 have ended: nothing twice, nothing left out but what does not fill a step of all ranks at the epoch's end.
+Where ranks compute several tasks of a step, one after another, a step has as many batches as there are tasks.
 """
 
 from __future__ import annotations
@@ -23,23 +24,37 @@ class Share:
     """steps to one update"""
     weights: tuple[int, ...] = ()
     """by rank, as whose ratios a step is divided; empty: a batch each"""
+    tasks: tuple[int, ...] = ()
+    """by rank, the batches of one step; empty: one each. Never together with weights"""
 
     @property
     def step(self) -> int:
         """Samples of all ranks in one step."""
-        return self.batch * self.ranks
+        return self.batch * self._batches
+
+    @property
+    def own(self) -> int:
+        """Batches of this rank in one step."""
+        return self.tasks[self.rank] if self.tasks else 1
+
+    @property
+    def _batches(self) -> int:
+        """Of all ranks in one step."""
+        return sum(self.tasks) or self.ranks
 
     @property
     def slices(self) -> tuple[int, ...]:
         """Samples of each rank in one step."""
+        if self.tasks:
+            return tuple(tasks * self.batch for tasks in self.tasks)
         if not self.weights:
             return (self.batch,) * self.ranks
         return divided(self.step, self.weights)
 
     @property
     def gradient_weight(self) -> float:
-        """What this rank's gradient counts, where those of all ranks are averaged: 1, if it has a batch."""
-        return self.slices[self.rank] * self.ranks / self.step
+        """What a batch's gradient counts, where those of all ranks are averaged: 1, if each rank has one."""
+        return self.slices[self.rank] / self.own * self.ranks / self.step
 
 
 def divided(whole: int, weights: Sequence[int]) -> tuple[int, ...]:
@@ -62,9 +77,11 @@ def batches(order: Sequence[int], offset: int, share: Share) -> Iterator[list[in
     update = share.step * share.accumulate
     end = offset + (len(order) - offset) // update * update
     slices = share.slices
-    before, own = sum(slices[: share.rank]), slices[share.rank]
+    before, size = sum(slices[: share.rank]), slices[share.rank] // share.own
     for start in range(offset, end, share.step):
-        yield list(order[start + before : start + before + own])
+        for task in range(share.own):
+            first = start + before + task * size
+            yield list(order[first : first + size])
 
 
 class Progress:

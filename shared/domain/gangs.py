@@ -13,6 +13,8 @@ sum over its parts.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from schemas.ids import NodeId
 from schemas.placement import (
     LOCKSTEP,
@@ -21,6 +23,7 @@ from schemas.placement import (
     Forked,
     Gang,
     Lockstep,
+    Member,
     Members,
     Mode,
     Proportional,
@@ -36,7 +39,7 @@ BATCHES_AT_MOST = 64
 """samples of one GPU, in batches, however little memory they take"""
 
 Batches = tuple[tuple[int, ...], ...]
-"""samples of one iteration, by member and GPU"""
+"""samples, or parts, of one iteration, by member and GPU"""
 
 
 class Meaning:
@@ -64,6 +67,12 @@ class Meaning:
 
     def batches(self, gang: Gang, batch_size: int) -> Batches:
         return tuple([(batch_size,) * one.gpus for one in gang.members])
+
+    def tasks(self, gang: Gang) -> Batches:
+        return tuple([(1,) * one.gpus for one in gang.members])
+
+    def computing(self, gang: Gang) -> Gang:
+        return gang
 
     def scale(self, part: Gang) -> int:
         """Batches in a global batch: the number that a job's demand and its learning rates are about."""
@@ -164,6 +173,19 @@ class OfRelaxed(Meaning):
     resident = True
     fills_any_room = True
 
+    def tasks(self, gang: Gang) -> Batches:
+        assert isinstance(gang.sync, Relaxed)
+        return gang.sync.tasks
+
+    def computing(self, gang: Gang) -> Gang:
+        taken = {
+            one.node: tuple(filter(None, tasks))
+            for one, tasks in zip(gang.members, self.tasks(gang), strict=True)
+            if any(tasks)
+        }
+        members = tuple(Member(node, len(tasks)) for node, tasks in taken.items())
+        return Gang(members, replace(gang.sync, tasks=tuple(taken.values())))
+
     def batches(self, gang: Gang, batch_size: int) -> Batches:
         assert isinstance(gang.sync, Relaxed)
         return tuple(tuple(tasks * batch_size for tasks in each) for each in gang.sync.tasks)
@@ -201,6 +223,16 @@ def leaders(gang: Gang) -> tuple[NodeId, ...]:
 def batches(gang: Gang, batch_size: int) -> Batches:
     """Samples of one iteration; `batch_size`: the job's, of one GPU."""
     return tuple(each for part in parts(gang) for each in MEANINGS[type(part.sync)].batches(part, batch_size))
+
+
+def tasks(gang: Gang) -> Batches:
+    """In how many parts each GPU takes its samples of an iteration, one part after another."""
+    return tuple(each for part in parts(gang) for each in MEANINGS[type(part.sync)].tasks(part))
+
+
+def computing(gang: Gang) -> Gang:
+    """Those of its GPUs that take samples at all."""
+    return MEANINGS[type(gang.sync)].computing(gang)
 
 
 def samples(gang: Gang, batch_size: int) -> tuple[int, ...]:

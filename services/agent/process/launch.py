@@ -123,6 +123,7 @@ def environment(
         "HOPJOB_SAMPLES": spec.samples,
         "HOPJOB_BATCH_SIZE": spec.workload.batch_size,
         "HOPJOB_SHARES": ",".join(map(str, _shares(order))),
+        "HOPJOB_TASKS": ",".join(map(str, tasks_of(order))),
         "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
         "HOPJOB_ADDRESS": ground.host,
         **({"HOPJOB_ORPHAN_S": ground.orphan_s} if ground.orphan_s else {}),
@@ -134,11 +135,33 @@ def environment(
     return dict(spec.environment) | {name: str(value) for name, value in own.items()}
 
 
+def ranks_of(order: StartOrdered, gpu_indices: tuple[int, ...]) -> tuple[StartOrdered, tuple[int, ...]]:
+    """Without the GPUs that compute nothing for the job: each of the others has a rank."""
+    [tasks] = [
+        tasks
+        for one, tasks in zip(order.gang.members, gangs.tasks(order.gang), strict=True)
+        if one.node == order.node_id
+    ]
+    used = tuple(index for index, of_gpu in zip(gpu_indices, tasks, strict=True) if of_gpu)
+    return msgspec.structs.replace(order, gang=gangs.computing(order.gang)), used
+
+
 def _shares(order: StartOrdered) -> tuple[int, ...]:
-    """Samples of an iteration by rank; none where every rank has a batch."""
+    """Samples of an iteration by rank; none where every rank takes them in whole batches."""
     batch_size = order.spec.workload.batch_size
-    taken = tuple(one for each in gangs.batches(order.gang, batch_size) for one in each)
-    return taken if set(taken) != {batch_size} else ()
+    taken, tasks = _flat(gangs.batches(order.gang, batch_size)), _flat(gangs.tasks(order.gang))
+    whole = all(samples == batch_size * batches for samples, batches in zip(taken, tasks, strict=True))
+    return () if whole else taken
+
+
+def tasks_of(order: StartOrdered) -> tuple[int, ...]:
+    """Batches of an iteration by rank, one after another; none where every rank has one."""
+    tasks = _flat(gangs.tasks(order.gang))
+    return tasks if set(tasks) != {1} else ()
+
+
+def _flat(batches: gangs.Batches) -> tuple[int, ...]:
+    return tuple(one for each in batches for one in each)
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import structlog
 from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
-from schemas.placement import Lockstep, Mode, Proportional
+from schemas.placement import Lockstep, Mode, Proportional, Relaxed
 from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 class ProcessRunner:
     """Implements `Runner`."""
 
-    modes: frozenset[type[Mode]] = gangs.with_copies({Lockstep, Proportional})
+    modes: frozenset[type[Mode]] = gangs.with_copies({Lockstep, Proportional, Relaxed})
     workloads: tuple[str, ...] = ()
     runs_commands = True
 
@@ -149,7 +149,7 @@ class ProcessRunner:
 
     def _start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
         if order.placement_id not in self._workers:
-            self._live(order, gpu_indices, None)
+            self._live(*launch.ranks_of(order, gpu_indices), None)
 
     def _train(self, placement_id: PlacementId, meeting: str) -> None:
         if worker := self._workers.get(placement_id):

@@ -38,7 +38,11 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 accumulate = int(os.environ.get("ACCUMULATE", "1"))
 penalty = float(os.environ.get("PENALTY", "0"))
 
-job = hopjob.attach(model, optimizer, accumulate=accumulate)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.8)
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0) if os.environ.get("SCALED") else None
+
+more = {"scaler": scaler} if scaler else {}
+job = hopjob.attach(model, optimizer, schedule, accumulate=accumulate, more=more)
 data = torch.utils.data.TensorDataset(x, y)
 loader = torch.utils.data.DataLoader(data, batch_size=int(os.environ["BATCH"]), shuffle=True)
 sizes = []
@@ -46,13 +50,29 @@ for number, (inputs, targets) in enumerate(job.batches(loader, epochs=2), start=
     loss = nn.functional.mse_loss(job.model(inputs), targets)
     if penalty:
         loss = loss + penalty * sum((one**2).sum() for one in model.parameters())
-    if os.environ.get("GIVEN"):
-        (loss / accumulate).reshape(1).backward(torch.ones(1))
-    else:
-        (loss / accumulate).backward()
-    sizes.append(len(inputs))
-    if number % accumulate == 0:
-        optimizer.step()
+    loss = loss / accumulate
+    if os.environ.get("CLEARED") == "before" and number % accumulate == 1 % accumulate:
         optimizer.zero_grad()
+    if scaler:
+        loss = scaler.scale(loss)
+    if os.environ.get("GIVEN"):
+        loss.reshape(1).backward(torch.ones(1))
+    else:
+        loss.backward()
+    sizes.append(len(inputs))
+    if number % accumulate == 0 and not os.environ.get("NO_STEP"):
+        if scaler:
+            scaler.unscale_(optimizer)
+        if os.environ.get("CLIPPED"):
+            nn.utils.clip_grad_norm_(model.parameters(), float(os.environ["CLIPPED"]))
+        if scaler:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+        schedule.step()
+        if os.environ.get("CLEARED") != "before":
+            optimizer.zero_grad()
 parameters = [number for one in model.parameters() for number in one.flatten().tolist()]
-sys.stdout.write("end " + json.dumps({"parameters": parameters, "sizes": sorted(set(sizes))}) + "\n")
+end = {"parameters": parameters, "sizes": sorted(set(sizes)), "batches": len(sizes)}
+sys.stdout.write("end " + json.dumps(end) + "\n")

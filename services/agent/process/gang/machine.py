@@ -23,6 +23,7 @@ from services.agent.process.gang.effects import (
 )
 from services.agent.process.gang.stretches import Stretches
 from services.agent.process.gang.verdicts import End, Past, RankRecord, verdict
+from services.agent.process.launch import tasks_of
 from services.agent.tasks import Failed, Saved, Started
 
 BEAT_S, BEATS = 0.5, 5
@@ -32,6 +33,10 @@ LAST_WORDS_S = 2.0
 LEAVING_S = 10.0
 """what ranks get to end once all have said their last words"""
 NO_COPY = "its script does not call attach of hopjob: it cannot train a share of its job as a copy"
+NO_TASKS = (
+    "its script does not take its batches from attach of hopjob: "
+    "it cannot have a GPU compute several batches of an update"
+)
 NOT_MEASURED = "its command is no Python script, whose iterations could be measured"
 
 
@@ -85,8 +90,8 @@ class Gang:
             return []
         if self._speaks:
             return self._spawn("")
-        if self._order.until is not None:
-            return self._gone(Last(Failed(self._order.placement_id, NO_COPY, lasting=True)))
+        if wanting := self._wanting():
+            return self._gone(Last(Failed(self._order.placement_id, wanting, lasting=True)))
         if self._order.profile_iterations:
             return self._gone(Last(Failed(self._order.placement_id, NOT_MEASURED, lasting=True)))
         return self._all_up()
@@ -163,11 +168,17 @@ class Gang:
 
     def _up(self, rank: RankRecord, word: words.Up) -> Actions:
         rank.up, rank.port, rank.attached = True, word.port, rank.attached or word.elastic
-        if self._order.until is not None and not rank.attached:
-            return self._last_word(rank, words.FailedWord(reason=NO_COPY))
+        if not rank.attached and (wanting := self._wanting()):
+            return self._last_word(rank, words.FailedWord(reason=wanting))
         if self.past.kept is None:
             self.past.kept = word.samples
         return self._all_up() if all(one.up for one in self.ranks.values()) else []
+
+    def _wanting(self) -> str:
+        """What is asked of its script that only one with `attach` does; empty: nothing."""
+        if self._order.until is not None:
+            return NO_COPY
+        return NO_TASKS if tasks_of(self._order) else ""
 
     def _ran(self, word: words.Ran) -> Actions:
         self.past.samples = word.samples

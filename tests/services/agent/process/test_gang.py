@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas import placement
 from schemas.events import StartOrdered
 from schemas.ids import NodeId
 from services.agent.process.gang import words
@@ -23,7 +24,7 @@ from services.agent.process.gang.effects import (
     Tell,
     Terminate,
 )
-from services.agent.process.gang.machine import LAST_WORDS_S, NO_COPY, Gang, GangState
+from services.agent.process.gang.machine import LAST_WORDS_S, NO_COPY, NO_TASKS, Gang, GangState
 from services.agent.process.gang.verdicts import End, Memory
 from services.agent.tasks import (
     Completed,
@@ -208,6 +209,19 @@ def test_a_command_that_is_not_attached_trains_no_share(speaks: bool) -> None:  
         last = last_of(gang.ended(0, KILLED))
     assert isinstance(last, Failed)
     assert NO_COPY in last.reason
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(speaks: bool) -> None:  # noqa: FBT001 - a case
+    of = placement.Gang.of({HERE: 1}, placement.Relaxed(tasks=((3,),)))
+    gang = a_gang(msgspec.structs.replace(order(), gang=of), speaks=speaks)
+    last = last_of(gang.begin())
+    if speaks:
+        gang.heard(0, words.Hello(P1, 0, 1))
+        assert [type(one) for one in gang.heard(0, words.Up(samples=0.0))] == [Ring]
+        last = last_of(gang.ended(0, KILLED))
+    assert isinstance(last, Failed)
+    assert NO_TASKS in last.reason
 
 
 def test_checkpoints_that_are_damaged_or_cannot_be_written_are_said() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.events import StartOrdered
 from schemas.ids import GpuType, NodeId
-from schemas.placement import Proportional
+from schemas.placement import Proportional, Relaxed
 from services.agent.process import containers
 from services.agent.process.launch import (
     Ground,
@@ -16,6 +16,7 @@ from services.agent.process.launch import (
     environment,
     forked_of,
     inherited,
+    ranks_of,
     script_of,
     search_path,
 )
@@ -122,6 +123,24 @@ def test_ranks_with_unlike_shares_know_those_of_all() -> None:
     assert variables(start(gang=members), rank=2)["HOPJOB_SHARES"] == ""
     alike = Proportional(samples=(2 * size, size))
     assert variables(start(gang=members, sync=alike), rank=2)["HOPJOB_SHARES"] == ""
+
+
+def test_ranks_know_how_many_batches_each_has_in_an_update() -> None:
+    members = [(node(NodeId("a")), 2), (node(HERE), 1)]
+    found = variables(start(gang=members, sync=Relaxed(tasks=((3, 1), (2,)))), rank=2)
+    assert (found["HOPJOB_TASKS"], found["HOPJOB_SHARES"]) == ("3,1,2", "")
+    assert variables(start(gang=members, sync=Relaxed(tasks=((1, 1), (1,)))), rank=2)["HOPJOB_TASKS"] == ""
+
+
+def test_a_gpu_without_a_batch_has_no_rank() -> None:
+    members = [(node(NodeId("a")), 2), (node(HERE), 3)]
+    idle = start(gang=members, sync=Relaxed(tasks=((3, 0), (0, 2, 1))))
+    of, used = ranks_of(idle, (4, 5, 6))
+    assert used == (5, 6)
+    assert variables(of, rank=2)["HOPJOB_TASKS"] == "3,2,1"
+    assert (variables(of, rank=2)["WORLD_SIZE"], variables(of, rank=2)["LOCAL_RANK"]) == ("3", "1")
+    plain = start(gang=members)
+    assert ranks_of(plain, (4, 5, 6)) == (plain, (4, 5, 6))
 
 
 def test_a_copy_knows_where_its_share_ends_and_how_it_is_merged() -> None:

@@ -1,0 +1,62 @@
+"""A gang whose GPUs compute several batches of an update trains the model that one process would."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hopjob.agent import Agent
+from tests.hopjob.test_shares import NOISE, WEIGHED, ended
+
+pytestmark = pytest.mark.torch
+
+UPDATES = 2 * 120 // (6 * 4)
+"""of two epochs, in updates of six batches of four"""
+ALL: dict[str, Any] = {"PENALTY": 0.01, "CLIPPED": 0.2}
+"""what a script does between two batches, and must do once an update"""
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """One process, over the same six batches an update."""
+    [rank] = ended(tmp_path_factory.mktemp("of") / "alone", BATCH=4, ACCUMULATE=6, **ALL)
+    assert rank["batches"] == 6 * UPDATES
+    parameters: list[float] = rank["parameters"]
+    return parameters
+
+
+@pytest.mark.parametrize(
+    ("tasks", "more"),
+    [
+        ("6", {"CLEARED": "before", "SCALED": 1}),
+        ("1,3,2", {"CLEARED": "before"}),
+        ("2,1", {"ACCUMULATE": 2}),
+    ],
+)
+def test_an_update_is_the_same_wherever_its_batches_are_computed(
+    tmp_path: Path, alone: list[float], tasks: str, more: dict[str, Any]
+) -> None:
+    counts = [int(one) * more.get("ACCUMULATE", 1) for one in tasks.split(",")]
+    together = ended(tmp_path / "together", len(counts), BATCH=4, HOPJOB_TASKS=tasks, **ALL, **more)
+    assert [rank["batches"] for rank in together] == [count * UPDATES for count in counts]
+    for rank in together:
+        assert rank["parameters"] == pytest.approx(alone, rel=NOISE, abs=NOISE)
+
+
+def test_a_script_that_makes_no_step_hears_what_to_say(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(WEIGHED, HOPJOB_TASKS="3", BATCH=4, NO_STEP=1)
+        assert rank.end() == 1
+        assert "attach(..., accumulate=N)" in rank.last_word()["failed"]["reason"]
+
+
+def test_a_trainers_loop_hears_that_it_cannot(tmp_path: Path) -> None:
+    (tmp_path / "trainer.py").write_text(
+        "import torch\n"
+        "from hopjob.trainers import Stream\n"
+        "Stream(torch.utils.data.DataLoader(range(64), batch_size=4), seed=0)\n"
+    )
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(tmp_path / "trainer.py", HOPJOB_TASKS="3")
+        assert rank.end() == 1
+        assert "only a script with hopjob.attach" in rank.last_word()["failed"]["reason"]
