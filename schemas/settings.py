@@ -131,6 +131,8 @@ class Settings(File, frozen=True, kw_only=True):
     profile_at_once: bool = True
     """a new workload is measured as soon as GPUs are idle; false: at the next boundary of a round, as in the
     Hops paper"""
+    profile_known: bool = False
+    """every job is measured, also one of a workload that was measured before, as in the Hops paper"""
     profile_iterations: Annotated[int, Meta(ge=10, le=50)] = 30
     """iterations of a short measurement"""
     profile_timeout_s: Seconds = 600.0

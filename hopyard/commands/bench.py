@@ -149,7 +149,7 @@ def bench(
     submissions: jobs a second through the HTTP API, each on the disk.
     dispatch: facts a second from one process to the next.
     restart: each service from kill -9 to ready, with 10,000 jobs in the log.
-    simulation: the scenarios hops-64 and hops-512 from the first job to the last.
+    simulation: the scenarios hops-64 and hops-512-three from the first job to the last.
     solver: back ends side by side on problems of many sizes, up to an hour.
     policies: what each takes for a plan, and whether it is in time, some minutes.
     page: what a browser shows of 256 nodes and 2,000 jobs, and how soon; needs

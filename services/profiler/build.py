@@ -26,6 +26,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             attempts=settings.profile_attempts,
             bucket_bytes=settings.gradient_bucket_bytes,
             at_once=settings.profile_at_once,
+            every_job=settings.profile_known,
             settle_s=settings.fragment_settle_s / 2,
         ),
         facts=subjects_of(FOLDS),

@@ -70,10 +70,14 @@ class Profiler:
         attempts: int,
         bucket_bytes: float = 0.0,
         at_once: bool = True,
+        every_job: bool = False,
         settle_s: float = 0.5,
     ) -> None:
-        """`bucket_bytes`: of gradients; see `unhidden_share`. `settle_s`: until GPUs that came free count."""
-        self.state = State()
+        """`bucket_bytes`: of gradients; see `unhidden_share`. `settle_s`: until GPUs that came free count.
+
+        `every_job`: jobs of known workloads are measured too.
+        """
+        self.state = State(every_job=every_job)
         self._round_s = round_s
         self._timeout_s = timeout_s
         self._attempts = attempts
@@ -150,8 +154,8 @@ class Profiler:
         match fact:
             case JobSubmitted(job_id=job_id) | ProfileFailed(job_id=job_id) | ProfileMeasured(job_id=job_id):
                 return {job_id: jobs[job_id]} if job_id in jobs else {}
-            case JobProfiled(workload=workload):
-                return self._alike(workload.fingerprint)
+            case JobProfiled(job_id=job_id, workload=workload):
+                return self._alike(self.state.kept_by(job_id, workload))
             case JobCancelled() | JobRejected():
                 return {}
             case _:
@@ -249,9 +253,10 @@ class Profiler:
         return list(self._verdicts(now, self._alike(fingerprint)))
 
     def _forget_fits(self, fact: JobProfiled) -> None:
+        fingerprint = self.state.kept_by(fact.job_id, fact.workload)
         for gpu_type in fact.modules:
-            self._fits.pop((fact.workload.fingerprint, gpu_type), None)
-            self._asked.discard((fact.workload.fingerprint, gpu_type))
+            self._fits.pop((fingerprint, gpu_type), None)
+            self._asked.discard((fingerprint, gpu_type))
 
     def _verdicts(self, now: float, jobs: dict[JobId, UnprofiledJob]) -> Iterator[Effect]:
         if not jobs:

@@ -52,11 +52,13 @@ def fold(state: State, fact: Event, attempts: int) -> None:
 
 
 def _submitted(state: State, fact: JobSubmitted, _: int) -> None:
-    state.jobs[fact.job_id] = UnprofiledJob(spec=fact.spec, fingerprint=fact.spec.workload.fingerprint)
+    state.jobs[fact.job_id] = UnprofiledJob(
+        spec=fact.spec, fingerprint=state.kept_by(fact.job_id, fact.spec.workload)
+    )
 
 
 def _profiled(state: State, fact: JobProfiled, _: int) -> None:
-    fingerprint = fact.workload.fingerprint
+    fingerprint = state.kept_by(fact.job_id, fact.workload)
     job = state.jobs.pop(fact.job_id, None)
     _remember(state.modules, fingerprint, fact.modules)
     if job is not None:

@@ -4,7 +4,7 @@ import msgspec
 
 from schemas.events import ProfileRun, TimeModules
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
-from schemas.jobs import JobSpec
+from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured
 from shared.domain.nodes import KnownNode
 
@@ -22,6 +22,7 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
 
     spec: JobSpec
     fingerprint: Fingerprint
+    """what its measurements are kept by: see `State.kept_by`"""
     tries: dict[GpuType, int] = {}
     """runs that failed, by type"""
     added: list[GpuType] = []
@@ -47,6 +48,8 @@ class PendingRun(msgspec.Struct, kw_only=True):
 
 
 class State(msgspec.Struct, kw_only=True):
+    every_job: bool = False
+    """no job rests on what another one's measurement has shown"""
     round: int = -1
     """the last round that was opened"""
     additions: int = 0
@@ -62,3 +65,7 @@ class State(msgspec.Struct, kw_only=True):
     modules: dict[Fingerprint, dict[GpuType, TimeModules]] = {}
     unfit: dict[Fingerprint, dict[GpuType, str]] = {}
     """types that a workload which runs elsewhere does not run on, and why"""
+
+    def kept_by(self, job_id: JobId, workload: Workload) -> Fingerprint:
+        """What a job's measurements are kept by: its workload, or with `every_job` itself."""
+        return Fingerprint(job_id) if self.every_job else workload.fingerprint

@@ -169,7 +169,7 @@ def completed(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, line: str) -> R
         ("hopyard node drain titan-0", ["titan-0"]),
         ("hopyard policy set sia-f", ["sia-faithful"]),
         ("hopyard simulate --policy gavel-m", ["gavel-makespan", "gavel-makespan-agnostic"]),
-        ("hopyard simulate --scenario hops-5", ["hops-512"]),
+        ("hopyard simulate --scenario hops-5", ["hops-512", "hops-512-three"]),
         ("hopyard ps --state running,que", ["running,queued"]),
         ("hopyard canc", ["cancel"]),
     ],

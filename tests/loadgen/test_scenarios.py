@@ -118,6 +118,26 @@ def test_hops_64_is_as_the_paper_describes_it() -> None:
     assert gpu_hours("hops-64") / 25 <= 24
 
 
+def test_hops_512_has_the_papers_five_types() -> None:
+    """Section 4.3: unlike servers with RTX 3090 are unlike types."""
+    assert gpus_by_type(nodes_of(load_cluster("hops-512"))) == {
+        "gtx-1080-ti": 128,
+        "titan-xp": 128,
+        "rtx-3090": 128,
+        "rtx-3090-yk8100": 64,
+        "rtx-3090-yk8100-10g": 64,
+    }
+
+
+def test_on_three_types_it_is_the_same_servers_and_the_same_jobs() -> None:
+    five, three = (load_scenario(name) for name in ("hops-512", "hops-512-three"))
+    whole, merged = (nodes_of(cluster_of(scenario)) for scenario in (five, three))
+    assert set(gpus_by_type(merged)) == {"gtx-1080-ti", "titan-xp", "rtx-3090"}
+    as_one = [msgspec.structs.replace(node, gpu_type=merged[at].gpu_type) for at, node in enumerate(whole)]
+    assert as_one == list(merged)
+    assert arrivals(five) == arrivals(three)
+
+
 def test_hops_512_stays_below_the_work_that_the_papers_makespan_bounds() -> None:
     assert len(arrivals(load_scenario("hops-512"))) == 500
     assert gpu_hours("hops-512") / 500 <= 10.7

@@ -15,7 +15,7 @@ from services.planner.solver.effort import Effort
 from services.planner.solver.problem import Problem, Solution, Solve
 
 SCENARIO = "hops-64"
-LARGER = "hops-512"
+LARGER = "hops-512-three"
 QUEUE = "fifo-skipping"
 """a policy that solves nothing: what is left is the engine and the services"""
 

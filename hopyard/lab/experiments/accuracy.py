@@ -8,7 +8,7 @@ unstable data loading again and again, with the store as it is.
 
 from collections.abc import Iterator, Sequence
 
-from hopyard.lab.experiments.baselines import PAPER, setup_of
+from hopyard.lab.experiments.baselines import KNOWN_TRUSTED, PAPER, setup_of
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Overrides, Simulation
@@ -45,7 +45,7 @@ def cases(options: Options) -> Iterator[Case]:
     counts, repeated, repeats = (
         (QUICK_COUNTS, QUICK_COUNTS, 3) if options.quick else (COUNTS, REPEATED, REPEATS)
     )
-    chosen = setup_of(PAPER, options.policies[0]).overrides
+    chosen = {**setup_of(PAPER, options.policies[0]).overrides, **KNOWN_TRUSTED}
     known = catalogue_of(options.scenario)
     models = [known.models[entry.model, entry.dataset] for entry in mix_named(MIX).jobs]
     models = models[-5:] if options.quick else models

@@ -30,6 +30,10 @@ AS_PUBLISHED: Overrides = {
 """settings under which rounds are those of the papers: a new workload is measured when one begins, and
 whatever runs may be moved then"""
 
+EVERY_JOB: Overrides = {"profile_known": True}
+"""the Hops paper profiles every arriving job"""
+KNOWN_TRUSTED: Overrides = {"profile_known": False}
+
 FIELDS = frozenset(Settings.__struct_fields__)
 
 
@@ -62,16 +66,19 @@ SETUPS: Mapping[str, Mapping[str, Setup]] = {
 }
 """by setting and policy"""
 
-READINGS: Mapping[str, str] = {
-    "hops": "hops+moving_cost_s=0",
-    "sia": "sia+queue=window",
-    "sia, all take part": "sia",
-    "sia, weighed by priority": "sia+queue=weights",
-    "sia, slowest counts 1": "sia-plain+queue=window",
-    "sia, slowest counts R_1": "sia-min-count+queue=window",
-    "gavel": "gavel+queue=window",
-    "gavel, all take part": "gavel",
-    "gavel, weighed by priority": "gavel+queue=weights",
+READINGS: Mapping[str, Setup] = {
+    "hops": Setup("hops+moving_cost_s=0"),
+    "hops, known workloads not profiled": Setup("hops+moving_cost_s=0", KNOWN_TRUSTED),
+    "sia": Setup("sia+queue=window"),
+    "sia, all take part": Setup("sia"),
+    "sia, weighed by priority": Setup("sia+queue=weights"),
+    "sia, slowest counts 1": Setup("sia-plain+queue=window"),
+    "sia, slowest counts R_1": Setup("sia-min-count+queue=window"),
+    "sia, known workloads not profiled": Setup("sia+queue=window", KNOWN_TRUSTED),
+    "gavel": Setup("gavel+queue=window"),
+    "gavel, all take part": Setup("gavel"),
+    "gavel, weighed by priority": Setup("gavel+queue=weights"),
+    "gavel, known workloads not profiled": Setup("gavel+queue=window", KNOWN_TRUSTED),
 }
 """by arm: the policies of the paper, and each with one thing otherwise than in `PAPER`"""
 
@@ -91,11 +98,16 @@ def contender(text: str) -> Contender:
 
 
 def readings() -> dict[str, Setup]:
-    return {arm: Setup(policy, AS_PUBLISHED) for arm, policy in READINGS.items()}
+    return {
+        arm: Setup(setup.policy, {**AS_PUBLISHED, **EVERY_JOB, **setup.overrides})
+        for arm, setup in READINGS.items()
+    }
 
 
 def setup_of(setting: str, one: Contender) -> Setup:
     asked, options = parted(one.policy)
     setup = SETUPS[setting].get(asked, Setup(asked))
     name, presets = parted(setup.policy)
-    return Setup(written(name, presets | options), {**AS_PUBLISHED, **setup.overrides, **one.overrides})
+    return Setup(
+        written(name, presets | options), {**AS_PUBLISHED, **EVERY_JOB, **setup.overrides, **one.overrides}
+    )

@@ -333,6 +333,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         title="Scalability of the integer program",
         about=" ".join((scalability.__doc__ or "").split()),
         policies=("hops",),
+        scenario="hops-512-three",
         cases=scalability.cases,
         report=_scalability,
         seeds=3,

@@ -154,9 +154,15 @@ class Driver:
         attempts: int = 3,
         timeout_s: float = 600.0,
         at_once: bool = False,
+        every_job: bool = False,
     ) -> None:
         self.core = profiler or Profiler(
-            round_s=ROUND_S, timeout_s=timeout_s, attempts=attempts, at_once=at_once, settle_s=SETTLE_S
+            round_s=ROUND_S,
+            timeout_s=timeout_s,
+            attempts=attempts,
+            at_once=at_once,
+            every_job=every_job,
+            settle_s=SETTLE_S,
         )
         self.stream: list[Event] = []
         self._ids: set[str] = set()

@@ -12,7 +12,7 @@ from schemas.events import (
     ProfileFailed,
     ProfilingPlanned,
 )
-from schemas.ids import NodeId, PlanId
+from schemas.ids import GpuType, NodeId, PlanId
 from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.core import Profiler
 from services.profiler.state import State
@@ -31,6 +31,7 @@ from tests.services.profiler.profiler_builders import (
     started,
     stopped,
     submitted,
+    workload,
 )
 
 
@@ -82,6 +83,28 @@ def test_a_known_workload_is_profiled_at_once() -> None:
     driver.tell(*(measured(run) for run in driver.next_round()))
     driver.tell(submitted("j2"))
     assert [(fact.job_id, fact.known) for fact in driver.all(JobProfiled)] == [("j1", False), ("j2", True)]
+
+
+def test_every_job_is_measured_where_known_workloads_are_too() -> None:
+    driver = Driver(every_job=True).tell(joined(), submitted("j1"), submitted("j2"))
+    first, second = driver.next_round()
+    assert (first.job_id, second.job_id) == ("j1", "j2")
+    driver.tell(measured(first))
+    assert [fact.job_id for fact in driver.all(JobProfiled)] == ["j1"]
+    driver.tell(measured(second), submitted("j3"))
+    [third] = driver.next_round()
+    driver.tell(measured(third, measurement(forward_s=0.7)))
+    profiles = driver.all(JobProfiled)
+    assert [(fact.job_id, fact.known) for fact in profiles] == [("j1", False), ("j2", False), ("j3", False)]
+    assert [fact.modules[GpuType("A")].forward_s for fact in profiles] == [0.1, 0.1, 0.7]
+    assert {fact.workload.fingerprint for fact in profiles} == {workload().fingerprint}
+
+
+def test_where_every_job_is_measured_one_that_fails_bars_no_other() -> None:
+    driver = Driver(every_job=True).tell(joined("a0", "A"), joined("b0", "B"), submitted("j1"))
+    first, second = driver.next_round()
+    driver.tell(failed(first), measured(second), submitted("j2"))
+    assert [run.gpu_type for run in driver.next_round()] == ["A", "B"]
 
 
 def test_of_a_partly_known_workload_only_the_missing_types_are_measured() -> None:

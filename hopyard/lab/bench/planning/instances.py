@@ -36,7 +36,7 @@ from services.planner.solver.problem import Problem, Solution
 from shared.domain.cluster import gpus_by_type, nodes_of
 from shared.domain.demand import job_spec
 
-SCENARIO = "hops-512"
+SCENARIO = "hops-512-three"
 COME = (0.5, 1.0)
 """share of the workload that has come by then, at least and at most"""
 LATENCY_RATIO = 1.0

@@ -8,6 +8,7 @@ from hopyard.lab.experiments import accuracy, grids, paper, scalability
 from hopyard.lab.experiments.baselines import (
     AS_PUBLISHED,
     AUTHORS,
+    EVERY_JOB,
     PAPER,
     READ_OTHERWISE,
     SETUPS,
@@ -95,7 +96,7 @@ def test_a_contender_may_have_options_and_settings_of_its_own() -> None:
     assert case.arm == "gavel+queue=weights+gap=0.5+reset_s=60"
     assert (case.trial.policy, case.trial.overrides) == (
         "gavel+queue=weights+reset_s=60",
-        {**AS_PUBLISHED, "gap": 0.5},
+        {**AS_PUBLISHED, **EVERY_JOB, "gap": 0.5},
     )
 
 
