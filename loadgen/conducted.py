@@ -9,10 +9,10 @@ from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
 from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, Runners, makers
 from schemas.cluster import Node
-from schemas.scenarios import Arrival
+from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
-from schemas.views import Submitted
-from services.admission.questions import Submit
+from schemas.views import PolicyChoice, Submitted
+from services.admission.questions import OwnQuestion, SetPolicy, Submit
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.memory import Faults
 from shared.runtime.conductor import Conductor
@@ -34,6 +34,7 @@ def run(
     faults: Faults | None,
     disturb: Sequence[Disturb],
     *,
+    policies: Sequence[PolicyChange] = (),
     hear: Sink = ignored,
     runners: Runners = EMULATED,
 ) -> list[Record]:
@@ -49,7 +50,9 @@ def run(
         records.append(record)
         hear(record)
 
-    stream(settings, nodes, arrivals, sink, faults=faults, disturb=disturb, runners=runners)
+    stream(
+        settings, nodes, arrivals, sink, policies=policies, faults=faults, disturb=disturb, runners=runners
+    )
     first: dict[str, Record] = {}
     for record in records:
         first.setdefault(record.event.event_id, record)
@@ -62,6 +65,7 @@ def stream(
     arrivals: Sequence[Arrival],
     sink: Sink,
     *,
+    policies: Sequence[PolicyChange] = (),
     faults: Faults | None = None,
     disturb: Sequence[Disturb] = (),
     runners: Runners = EMULATED,
@@ -73,6 +77,7 @@ def stream(
     for name in stage.names:
         stage.start(name)
     stage.begin(story.tell(arrivals))
+    stage.begin(replay(policies, story.choose, stage.clock))
     for one in disturb:
         stage.begin(_disturbance(one, stage))
     with _rarely_collected():
@@ -114,14 +119,18 @@ class _Story:
     def hear(self, record: Record) -> None:
         self._jobs.hear(record.event)
 
+    async def choose(self, change: PolicyChange) -> None:
+        answer = await self._ask(SetPolicy(policy=change.policy))
+        assert isinstance(answer, PolicyChoice), "the policies of a scenario are found before it begins"
+
     async def _submit(self, arrival: Arrival) -> None:
-        key = f"{arrival.at_s}/{arrival.job.name}"
-        while True:
-            try:
-                answer = await self._stage.seat("admission").ask(Submit(job=arrival.job, key=key))
-            except Unavailable:  # it was killed: the same key makes asking again harmless
-                await self._stage.clock.sleep(RETRY_S)
-            else:
-                break
+        answer = await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
         if isinstance(answer, Submitted):
             self._jobs.accept(answer.job_id)
+
+    async def _ask(self, question: OwnQuestion) -> object:
+        while True:
+            try:
+                return await self._stage.seat("admission").ask(question)
+            except Unavailable:  # it was killed: asking again is harmless
+                await self._stage.clock.sleep(RETRY_S)

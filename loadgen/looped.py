@@ -8,11 +8,11 @@ from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
 from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, MemoryStack, Runners
 from schemas.cluster import Node
-from schemas.scenarios import Arrival
+from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
-from schemas.views import Submitted
-from services.admission.questions import Submit
+from schemas.views import PolicyChoice, Submitted
+from services.admission.questions import OwnQuestion, SetPolicy, Submit
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
@@ -26,10 +26,13 @@ def run(
     faults: Faults | None,
     disturb: Sequence[Disturb],
     *,
+    policies: Sequence[PolicyChange] = (),
     runners: Runners = EMULATED,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once."""
-    return virtual.run(lambda: _run(settings, nodes, arrivals, faults, disturb, runners=runners))
+    return virtual.run(
+        lambda: _run(settings, nodes, arrivals, faults, disturb, policies=policies, runners=runners)
+    )
 
 
 async def _run(
@@ -39,6 +42,7 @@ async def _run(
     faults: Faults | None,
     disturb: Sequence[Disturb],
     *,
+    policies: Sequence[PolicyChange],
     runners: Runners,
 ) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
@@ -46,7 +50,8 @@ async def _run(
     for name in stack.names:
         stack.start(name)
     tasks = [asyncio.create_task(stack.watch())]
-    tasks += [asyncio.create_task(_until_cancelled(one(stack))) for one in disturb]
+    beside = [replay(policies, _chooser(stack), LoopClock()), *(one(stack) for one in disturb)]
+    tasks += [asyncio.create_task(_until_cancelled(one)) for one in beside]
     try:
         async with asyncio.timeout(LONGEST_S):
             story = asyncio.create_task(_story(bus, stack, arrivals))
@@ -81,18 +86,27 @@ async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]
 
 def _submitter(stack: MemoryStack, jobs: OpenJobs) -> Callable[[Arrival], Awaitable[None]]:
     async def submit(arrival: Arrival) -> None:
-        key = f"{arrival.at_s}/{arrival.job.name}"
-        while True:
-            try:
-                answer = await stack.shell("admission").ask(Submit(job=arrival.job, key=key))
-            except Unavailable:  # it was killed: the same key makes asking again harmless
-                await asyncio.sleep(RETRY_S)
-            else:
-                break
+        answer = await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
         if isinstance(answer, Submitted):
             jobs.accept(answer.job_id)
 
     return submit
+
+
+def _chooser(stack: MemoryStack) -> Callable[[PolicyChange], Awaitable[None]]:
+    async def choose(change: PolicyChange) -> None:
+        answer = await _ask(stack, SetPolicy(policy=change.policy))
+        assert isinstance(answer, PolicyChoice), "the policies of a scenario are found before it begins"
+
+    return choose
+
+
+async def _ask(stack: MemoryStack, question: OwnQuestion) -> object:
+    while True:
+        try:
+            return await stack.shell("admission").ask(question)
+        except Unavailable:  # it was killed: asking again is harmless
+            await asyncio.sleep(RETRY_S)
 
 
 async def _until_cancelled(disturbance: Awaitable[None]) -> None:

@@ -1,9 +1,12 @@
-"""Submits jobs at their times, against whatever takes them."""
+"""Submits jobs and chooses policies at their times, against whatever takes them."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from schemas.scenarios import Arrival
+from schemas.scenarios import Arrival, PolicyChange
 from shared.runtime.clock import Clock
+
+Timed = TypeVar("Timed", Arrival, PolicyChange)
 
 
 async def next_round(clock: Clock, round_s: float) -> None:
@@ -14,11 +17,9 @@ async def next_round(clock: Clock, round_s: float) -> None:
     await clock.sleep(round_s - clock.now() % round_s)
 
 
-async def replay(
-    arrivals: Sequence[Arrival], submit: Callable[[Arrival], Awaitable[None]], clock: Clock
-) -> None:
-    """Hand each arrival to `submit` when its time has come, counted in cluster seconds from now."""
+async def replay(timed: Sequence[Timed], hand: Callable[[Timed], Awaitable[None]], clock: Clock) -> None:
+    """Hand each to `hand` when its time has come, counted in cluster seconds from now."""
     began = clock.now()
-    for arrival in sorted(arrivals, key=lambda arrival: arrival.at_s):
-        await clock.sleep(began + arrival.at_s - clock.now())
-        await submit(arrival)
+    for one in sorted(timed, key=lambda one: one.at_s):
+        await clock.sleep(began + one.at_s - clock.now())
+        await hand(one)

@@ -6,6 +6,7 @@ import msgspec
 
 from schemas.base import Event
 from schemas.results import JobResult, RunResult
+from schemas.scenarios import PolicyChange
 from schemas.settings import Settings
 from shared.domain.audit import LogHash
 from shared.domain.ledger import Ledger, fold
@@ -76,6 +77,12 @@ class Tally:
             settings=chosen(settings),
             job_results=job_results(ledger),
         )
+
+
+def in_turn(policy: str, changes: Sequence[PolicyChange]) -> str:
+    """`hops, jps from 600 s`."""
+    ordered = sorted(changes, key=lambda change: change.at_s)
+    return ", ".join([policy, *(f"{change.policy} from {change.at_s:g} s" for change in ordered)])
 
 
 def job_results(ledger: Ledger) -> tuple[JobResult, ...]:

@@ -15,7 +15,7 @@ import msgspec
 from loadgen import conducted, looped
 from loadgen.disturbance import Disturb
 from loadgen.progress import Watch, watched
-from loadgen.results import Tally, run_result
+from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster
 from loadgen.stack import Runners, emulated_on
@@ -27,6 +27,7 @@ from schemas.settings import Settings
 from services.planner.work.registry import Registry
 from shared.domain.cluster import nodes_of
 from shared.domain.contradictions import EMULATED, check_together
+from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
 
@@ -75,12 +76,20 @@ def simulate(
     hear = conducted.ignored if watch is None else watched(len(arrivals), watch)
     run = partial(conducted.run, hear=hear) if engine == "conductor" else looped.run
     runners = runners or emulated_on(scenario.catalogue)
-    records = run(settings, _nodes(scenario), arrivals, faults, disturb, runners=runners)
+    records = run(
+        settings,
+        _nodes(scenario),
+        arrivals,
+        faults,
+        disturb,
+        policies=scenario.policies,
+        runners=runners,
+    )
     events = [record.event for record in records]
     result = run_result(
         events,
         scenario=scenario.name,
-        policy=settings.policy,
+        policy=in_turn(settings.policy, scenario.policies),
         seed=seed,
         speed=None,
         settings=settings,
@@ -114,10 +123,10 @@ def simulate_streaming(
         heed(record)
 
     runners = emulated_on(scenario.catalogue)
-    conducted.stream(settings, _nodes(scenario), arrivals, sink, runners=runners)
+    conducted.stream(settings, _nodes(scenario), arrivals, sink, policies=scenario.policies, runners=runners)
     return tally.result(
         scenario=scenario.name,
-        policy=settings.policy,
+        policy=in_turn(settings.policy, scenario.policies),
         seed=seed,
         speed=None,
         settings=settings,
@@ -134,8 +143,11 @@ def _settings(
     """Raises UnfitPolicy, ContradictorySettings."""
     decided = {**(overrides or {}), "seed": seed, **({"policy": policy} if policy else {})}
     settings = virtual_settings(scenario, decided)
-    Registry().find(settings.policy)  # figures of a policy must not be those of its stand-in
-    return settings
+    registry, later = Registry(), [change.policy for change in scenario.policies]
+    for name in (settings.policy, *later):  # figures of a policy must not be those of its stand-in
+        registry.find(name)
+    allowed = " ".join([settings.policies_allowed, *(parted(name).name for name in later if ":" in name)])
+    return msgspec.structs.replace(settings, policies_allowed=allowed.strip())
 
 
 def virtual_settings(scenario: ScenarioFile, decided: Mapping[str, str | float | bool]) -> Settings:

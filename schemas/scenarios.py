@@ -80,6 +80,12 @@ class ArrivingJob(File, frozen=True, kw_only=True):
 WorkloadSource = PoissonWorkload | TraceWorkload | ListedWorkload
 
 
+class PolicyChange(File, frozen=True, kw_only=True):
+    at_s: Annotated[float, Meta(ge=0, le=1e9)]
+    """seconds from the start"""
+    policy: Annotated[str, Meta(min_length=1)]
+
+
 class ScenarioFile(File, frozen=True, kw_only=True):
     name: Name
     about: str = ""
@@ -88,6 +94,8 @@ class ScenarioFile(File, frozen=True, kw_only=True):
     workload: WorkloadSource
     settings: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     """settings of the services, by the names that `hopyard config show` prints"""
+    policies: list[PolicyChange] = msgspec.field(default_factory=list)
+    """chosen while it runs, after the one that the settings name"""
     catalogue: CatalogueFile = CatalogueFile()
     """models, data sets, GPUs and servers of the emulated world, beside those that ship with the product"""
 

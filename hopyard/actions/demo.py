@@ -16,11 +16,11 @@ from hopyard.local.processes import Say
 from hopyard.local.stack import StackSpec, running_stack, settings_of
 from hopyard.show.progress import Glance, Show
 from loadgen.replay import next_round, replay
-from loadgen.results import run_result
+from loadgen.results import in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from schemas.results import RunResult
-from schemas.scenarios import Arrival, ScenarioFile
-from schemas.views import StatusView
+from schemas.scenarios import Arrival, PolicyChange, ScenarioFile
+from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import Violation, audit
 from shared.domain.states import ENDED, JobState
 from shared.runtime.clock import ScaledClock
@@ -63,14 +63,16 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
     settings = settings_of(stack_spec)
     async with running_stack(stack_spec, say) as stack, connect(stack.api_url, stack.token) as client:
         say(f"to look at in a browser, while it runs: {on_terminal(stack)}")
-        run = _Run(client, arrivals, settings.round_s, spec.speed, show)
+        run = _Run(
+            client, arrivals, spec.scenario.policies, round_s=settings.round_s, speed=spec.speed, show=show
+        )
         await run.to_the_end(ScaledClock(origin=stack_spec.clock_origin, speed=spec.speed))
         lines = [line async for line in client.events()]
     events = [line.fact() for line in lines]
     result = run_result(
         events,
         scenario=spec.scenario.name,
-        policy=settings.policy,
+        policy=in_turn(settings.policy, spec.scenario.policies),
         seed=spec.seed,
         speed=spec.speed,
         settings=settings,
@@ -97,9 +99,17 @@ class _Run:
     """The replay, and the watch over it."""
 
     def __init__(
-        self, client: Client, arrivals: Sequence[Arrival], round_s: float, speed: float, show: Show
+        self,
+        client: Client,
+        arrivals: Sequence[Arrival],
+        policies: Sequence[PolicyChange],
+        *,
+        round_s: float,
+        speed: float,
+        show: Show,
     ) -> None:
         self._client = client
+        self._policies = policies
         self._arrivals = arrivals
         self._round_s = round_s
         self._arriving_s = max((arrival.at_s for arrival in arrivals), default=0.0) / speed
@@ -112,11 +122,20 @@ class _Run:
         """Until every job has been submitted and has ended."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._replay(clock))
-            group.create_task(self._watch())
+            choosing = group.create_task(self._choose_in_turn(clock))
+            await self._watch()
+            choosing.cancel()
 
     async def _replay(self, clock: ScaledClock) -> None:
         await next_round(clock, self._round_s)
         await replay(self._arrivals, self._submit, clock)
+
+    async def _choose_in_turn(self, clock: ScaledClock) -> None:
+        await next_round(clock, self._round_s)
+        await replay(self._policies, self._choose, clock)
+
+    async def _choose(self, change: PolicyChange) -> None:
+        await patiently(lambda: self._client.set_policy(PolicyChoice(policy=change.policy)))
 
     async def _submit(self, arrival: Arrival) -> None:
         key = f"demo-{self._submitted}"

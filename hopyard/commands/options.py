@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
 import typer
 
 from hopyard.actions import completion
 from hopyard.failures import Invalid
+from schemas.scenarios import PolicyChange
 
 T = TypeVar("T")
 
@@ -39,6 +41,19 @@ def located(policy: str) -> str:
     """A policy named by its file, with that file's whole path: services may run in another folder."""
     file, colon, rest = policy.partition(".py:")
     return f"{Path(file).expanduser().absolute()}{colon}{rest}" if colon else policy
+
+
+def changes(texts: Sequence[str]) -> list[PolicyChange]:
+    """Policies as they are typed, each with its time. Raises Invalid."""
+    return [_change(text) for text in texts]
+
+
+def _change(text: str) -> PolicyChange:
+    at_s, _, policy = text.partition(":")
+    try:
+        return msgspec.convert({"at_s": float(at_s), "policy": located(policy)}, PolicyChange)
+    except ValueError:
+        raise Invalid(f"--policy-at {text}: it is SECONDS:POLICY, as 600:jps") from None
 
 
 def writable(file: Path | None) -> Path | None:
@@ -105,6 +120,15 @@ Policy = Annotated[
         help="Scheduling policy; one of your own as FILE.py:CLASS.",
         show_default="the scenario's",
         autocompletion=completion.policies,
+    ),
+]
+PoliciesAt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy-at",
+        metavar="SECONDS:NAME[+OPTION=VALUE…]",
+        help="Choose another policy when so many seconds have passed; may be given several times.",
+        show_default=False,
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Root of all randomness.")]

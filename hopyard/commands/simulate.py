@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Trace, writable
+from hopyard.commands.options import (
+    AsJson,
+    Columns,
+    Out,
+    PoliciesAt,
+    Policy,
+    Scenario,
+    Seed,
+    Trace,
+    changes,
+    writable,
+)
 from hopyard.show.tables import scenarios_table
 from hopyard.show.terminal import complain_of, say, show, show_result, write_lines
 from hopyard.show.ticker import Ticker
@@ -31,6 +42,7 @@ def simulate(
     *,
     scenario: Scenario = "hops-64",
     policy: Policy = None,
+    policies_at: PoliciesAt = None,
     seed: Seed = 1,
     trace: Trace = None,
     columns: Columns = None,
@@ -61,6 +73,7 @@ def simulate(
 
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
     $ hopyard simulate --scenario hops-64 --policy fifo --out fifo.json --events fifo.ndjson
+    $ hopyard simulate --scenario tiny --policy hops --policy-at 600:jps --policy-at 1200:hadar
     """
     from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
         check_policy,
@@ -74,6 +87,9 @@ def simulate(
     check_policy(policy)
     decided = DECIDED if policy is None else DECIDED | {"policy": "--policy"}
     chosen = simulated_scenario(chosen_scenario(scenario, trace, columns), say, decided).scenario
+    chosen = msgspec.structs.replace(chosen, policies=[*chosen.policies, *changes(policies_at or ())])
+    for change in chosen.policies:
+        check_policy(change.policy)
     if dump_problems is not None:
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)

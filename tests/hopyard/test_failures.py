@@ -42,6 +42,23 @@ def test_a_mix_there_is_not_is_code_2_with_file_and_line(hopyard: Hopyard, tmp_p
     assert ran.err.startswith(f"hopyard: {scenario}:3: $.workload.mix: no mix is called nonesuch")
 
 
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("jps", "--policy-at jps: it is SECONDS:POLICY, as 600:jps"),
+        ("soon:jps", "--policy-at soon:jps: it is SECONDS:POLICY, as 600:jps"),
+        ("-1:jps", "--policy-at -1:jps: it is SECONDS:POLICY, as 600:jps"),
+        ("nan:jps", "--policy-at nan:jps: it is SECONDS:POLICY, as 600:jps"),
+        ("600:nonesuch", "nonesuch"),
+        ("600:jps+alpha=2", "policy jps, option alpha"),
+    ],
+)
+def test_a_policy_that_cannot_come_later_is_code_2(hopyard: Hopyard, typed: str, says: str) -> None:
+    ran = hopyard("simulate", "--scenario", "tiny", "--policy-at", typed)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+
+
 @pytest.mark.parametrize("command", ["simulate --out", "simulate --events", "solve own.json --out"])
 def test_a_folder_that_is_not_there_is_found_before_the_run(
     hopyard: Hopyard, tmp_path: Path, command: str

@@ -153,6 +153,16 @@ def test_a_setting_that_a_comparison_overrules_is_named(
     assert "round_s is 30 and not 90 for sjf+round_s=30 (side by side)\n" in capfd.readouterr().err
 
 
+def test_policies_take_turns_by_the_scenario_and_by_the_command(
+    scenario: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    scenario.write_text(scenario.read_text() + "policies: [{at_s: 900, policy: sjf}]\n")
+    later = ("--policy-at", "60:hadar+branches=1", "--policy-at", "0.5:gavel")
+    assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", *later, "--json") == 0
+    result = msgspec.json.decode(capfd.readouterr().out, type=RunResult)
+    assert result.policy == "fifo, gavel from 0.5 s, hadar+branches=1 from 60 s, sjf from 900 s"
+
+
 def test_a_result_has_every_job(scenario: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", "--json") == 0
     first, second = msgspec.json.decode(capfd.readouterr().out, type=RunResult).job_results
