@@ -239,7 +239,7 @@ def _show(performed: "Performed", *, as_json: bool) -> None:
     """What the report says, in short, and where it is."""
     from hopyard.lab.experiments.remarks import remarks_of  # noqa: PLC0415 - brings numpy
     from hopyard.lab.report.screen import compared, on_screen  # noqa: PLC0415 - as above
-    from hopyard.lab.runs.cases import arms_of, groups_of  # noqa: PLC0415 - as above
+    from hopyard.lab.runs.cases import groups_of  # noqa: PLC0415 - as above
 
     if as_json:
         show_json(performed.written)
@@ -247,7 +247,7 @@ def _show(performed: "Performed", *, as_json: bool) -> None:
     for group, members in groups_of(performed.finished).items():
         found = [one for one in performed.written.verdicts if one.group == group]
         if found or performed.written.experiment == "compare":
-            for part in compared(group, arms_of(members), found, remarks_of(members)):
+            for part in compared(group, members, found, remarks_of(members)):
                 put(part)
     for shown in on_screen(performed.printed):
         put(shown)

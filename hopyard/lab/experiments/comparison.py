@@ -5,7 +5,7 @@ from itertools import groupby
 
 from hopyard.lab.experiments import paper
 from hopyard.lab.experiments.remarks import remarks_of
-from hopyard.lab.report import pictures
+from hopyard.lab.report import pictures, possible
 from hopyard.lab.report.causes import causes
 from hopyard.lab.report.document import Figure, Folded, Part, Picture, Table
 from hopyard.lab.report.gantt import gantt_svg
@@ -30,6 +30,7 @@ HOUR_S = 3600.0
 HEADINGS = tuple(measure.heading for measure in HEADLINE)
 LISTED_AT_MOST = 1000
 """jobs in a list of them"""
+OVER_BOUND = tuple(Measure(measure.metric, f"{measure.title} over its bound") for measure in possible.BOUNDED)
 SWEPT = ("jct_s_mean", "makespan_s", "lr_max")
 
 
@@ -42,6 +43,13 @@ def figures_of(finished: Sequence[Finished], reported: paper.Reported) -> list[F
         for arm, outcomes in arms_of(here).items()
         for measure in (*HEADLINE, *FURTHER)
         if (found := values_of(outcomes, measure.metric))
+    ] + [
+        _figure(group, arm, over, found=found, at=at, reported={})
+        for group, members in groups_of(finished).items()
+        for at, here in _places(members)
+        for arm in arms_of(here)
+        for over in OVER_BOUND
+        if (found := possible.ratios([one for one in here if one.case.arm == arm], over.metric))
     ]
 
 
@@ -54,6 +62,8 @@ def compared(finished: Sequence[Finished], reported: paper.Reported, source: str
         yield _conditions(members)
         yield from _judged(group, outcomes, reported if index == 0 else {}, source)
         yield from _remarks(members)
+        yield from possible.bounds(members)
+        yield from possible.gpu_time(outcomes, f"group-{index + 1}")
         yield from _differences(outcomes)
         yield from _pictures(outcomes, arms, f"group-{index + 1}")
         yield from _last(outcomes)
@@ -66,6 +76,7 @@ def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str)
     yield _conditions(finished)
     yield from _judged(finished[0].case.group, outcomes, reported, source)
     yield from _cdfs(outcomes, list(outcomes), "distributions")
+    yield from possible.gpu_time(outcomes, "group-1")
     yield from _differences(outcomes)
     yield from _last(outcomes)
 

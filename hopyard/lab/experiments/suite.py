@@ -23,9 +23,9 @@ from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
 from hopyard.lab.report.verdicts import Verdict, verdicts
-from hopyard.lab.runs.cases import Case, Finished, arms_of, groups_of
+from hopyard.lab.runs.cases import Case, Finished, arms_of, groups_of, placed, with_bounds
 from hopyard.lab.runs.pool import TrialPool, TrialRun
-from hopyard.lab.runs.trials import Simulated, Solved, plain
+from hopyard.lab.runs.trials import Bounded, Simulated, Solved, plain
 from hopyard.local.signals import run_until_stopped
 from hopyard.show.ticker import Ticker
 
@@ -193,7 +193,12 @@ def differences(notes: str) -> Iterator[Part]:
 
 
 def simulations(done: Sequence[tuple[Case, TrialRun]]) -> list[Finished]:
-    return [Finished(case, run.outcome) for case, run in done if isinstance(run.outcome, Simulated)]
+    bounds = {placed(case): run.outcome for case, run in done if isinstance(run.outcome, Bounded)}
+    return [
+        Finished(case, run.outcome, bounds.get(placed(case)))
+        for case, run in done
+        if isinstance(run.outcome, Simulated)
+    ]
 
 
 def _solves(done: Sequence[tuple[Case, TrialRun]]) -> list[tuple[Case, Solved]]:
@@ -286,7 +291,7 @@ COMPARE = Experiment(
     title="Policies compared",
     about="Every policy as it was named, with its own defaults; all see the same jobs, estimates and costs: "
     "profiling, restarts, decision time.",
-    cases=grids.asked,
+    cases=lambda options: with_bounds(grids.asked(options)),
     report=_asked,
 )
 
@@ -304,13 +309,13 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         title="Table 3: 25 jobs on 64 GPUs",
         about="Table 3 and figure 9 of the paper, whose figures are from a physical cluster. " + BASELINES,
         scenario="hops-64",
-        cases=grids.table,
+        cases=lambda options: with_bounds(grids.table(options)),
         report=_compare,
     ),
     "table4": Experiment(
         title="Table 4: 500 jobs on 512 GPUs",
         about="Table 4, figures 11 and 12 and section 4.4 of the paper. " + BASELINES,
-        cases=grids.table,
+        cases=lambda options: with_bounds(grids.table(options)),
         report=_compare,
     ),
     "priorities": Experiment(

@@ -38,6 +38,8 @@ GAP = 0.7
 TEAMS = ("#4E79A7", "#A0CBE8", "#F28E2B", "#FFBE7D", "#59A14F", "#8CD17D", "#B6992D", "#F1CE63",
          "#499894", "#86BCB6", "#E15759", "#FF9D9A", "#79706E", "#BAB0AC", "#B07AA1", "#D4A6C8")  # fmt: skip
 """of jobs in a Gantt picture, which only have to differ from their neighbours"""
+PARTS_INK = ("#009E73", "#E69F00", "#56B4E9", "#D55E00", "#CC79A7", "#5D6B7C", "#DDE3EA")
+"""of a bar, from what is wanted to what nobody could help"""
 
 
 def distributions(
@@ -162,6 +164,26 @@ def bars(panels: Mapping[str, Groups], label: str) -> bytes:
             axis.grid(visible=False, axis="x")
 
     return drawn(draw, rows=len(panels), height=2.9)
+
+
+def stacked(shares: Mapping[str, Mapping[str, float]]) -> bytes:
+    """A bar an arm, its parts one after another: arm → part → share of the whole."""
+    parts = list(dict.fromkeys(part for found in shares.values() for part in found))
+
+    def draw(axes: Sequence[Axes]) -> None:
+        (axis,) = axes
+        ends = np.zeros(len(shares))
+        for part, ink in zip(parts, PARTS_INK, strict=False):
+            lengths = np.array([found.get(part, 0.0) for found in shares.values()])
+            axis.barh(list(shares), lengths, left=ends, height=0.62, label=part, color=ink)
+            ends += lengths
+        axis.invert_yaxis()
+        axis.set(xlim=(0, max(ends.max(), 1.0)))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+        axis.grid(visible=False, axis="y")
+        axis.tick_params(axis="y", length=0)
+
+    return drawn(draw, height=1.1 + 0.38 * len(shares))
 
 
 def histograms(panels: Mapping[str, Sequence[float]], label: str) -> bytes:

@@ -7,10 +7,10 @@ from rich.text import Text
 
 from hopyard.lab.report.document import Part, Table
 from hopyard.lab.report.measures import HEADLINE, spread
+from hopyard.lab.report.possible import BOUNDED, ratios
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, warnings
-from hopyard.lab.runs.cases import values_of
-from hopyard.lab.runs.trials import Simulated
+from hopyard.lab.runs.cases import Finished, arms_of, values_of
 from hopyard.show.columns import Listing
 from hopyard.show.tables import facts_table, figures_table
 
@@ -20,11 +20,12 @@ BESIDE = 3
 
 def compared(
     title: str,
-    outcomes: Mapping[str, Sequence[Simulated]],
+    finished: Sequence[Finished],
     found: Sequence[Verdict],
     remarks: Mapping[str, Sequence[str]],
 ) -> Iterator[RenderableType]:
     """`remarks`: by policy, where it is out of its range."""
+    outcomes = arms_of(finished)
     results = [outcome.result for one in outcomes.values() for outcome in one]
     seeds = sorted({result.seed for result in results})
     several = len(seeds) > 1
@@ -34,7 +35,9 @@ def compared(
     for first in range(0, len(arms), BESIDE):
         if first:
             yield Text("")
-        yield _table({arm: outcomes[arm] for arm in arms[first : first + BESIDE]})
+        yield _table(finished, arms[first : first + BESIDE])
+    if any(one.bound is not None and not one.bound.unknown for one in finished):
+        yield Text("\n× bound: of what no scheduler could beat that knew everything; see the report", "dim")
     if found:
         sentence = in_short(found)
         yield Text(f"\n{sentence[0].upper()}{sentence[1:]}.\n", "bold")
@@ -67,15 +70,16 @@ def _plain(text: str) -> str:
     return text.replace("*", "").replace("`", "")
 
 
-def _table(outcomes: Mapping[str, Sequence[Simulated]]) -> Listing[Sequence[str]]:
-    rows = [
-        [
-            measure.heading,
-            *(_cell(values_of(found, measure.metric), measure.scale) for found in outcomes.values()),
-        ]
-        for measure in HEADLINE
-    ]
-    return figures_table(["", *(f">{arm}" for arm in outcomes)], rows)
+def _table(finished: Sequence[Finished], arms: Sequence[str]) -> Listing[Sequence[str]]:
+    members = {arm: [one for one in finished if one.case.arm == arm] for arm in arms}
+    rows = []
+    for measure in HEADLINE:
+        values = (values_of([one.outcome for one in found], measure.metric) for found in members.values())
+        rows.append([measure.heading, *(_cell(found, measure.scale) for found in values)])
+        over = [ratios(found, measure.metric) for found in members.values()] if measure in BOUNDED else []
+        if any(over):
+            rows.append(["  × bound", *(_cell(found, 1.0) for found in over)])
+    return figures_table(["", *(f">{arm}" for arm in arms)], rows)
 
 
 def _cell(values: Sequence[float], scale: float) -> str:

@@ -27,7 +27,8 @@ def name_of(trial: Trial) -> str:
     if isinstance(trial.scenario.workload, TraceWorkload):
         digest.update(Path(trial.scenario.workload.path).read_bytes())
     if not isinstance(trial, Simulation):
-        return f"{trial.scenario.name}.solving.{trial.seed}.{digest.hexdigest()}"
+        kind = type(trial).__name__.lower()
+        return f"{trial.scenario.name}.{kind}.{trial.seed}.{digest.hexdigest()}"
     digest.update(policy_digest(trial.policy))
     plain = "".join(letter if letter.isalnum() else "-" for letter in trial.policy)
     return f"{trial.scenario.name}.{plain}.{trial.seed}.{digest.hexdigest()}"

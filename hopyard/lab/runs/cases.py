@@ -4,11 +4,11 @@ An arm is a curve or a row of the report: a policy with its settings. The arms o
 with each other. Reports group finished runs by these.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from hopyard.lab.runs.trials import Simulated, Trial
+from hopyard.lab.runs.trials import Bounded, Bounding, Simulated, Simulation, Trial
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,28 @@ class Finished(msgspec.Struct, frozen=True):
 
     case: Case
     outcome: Simulated
+    bound: Bounded | None = None
+    """what no scheduler could beat on its jobs; None: nobody asked, or there is none"""
+
+
+BOUND = "(bound)"
+"""in place of an arm"""
+
+
+def with_bounds(cases: Iterable[Case]) -> Iterator[Case]:
+    """The cases, and for each scenario and seed among them its bound."""
+    known: dict[tuple[str, float | None, int], Case] = {}
+    for case in cases:
+        yield case
+        if isinstance(case.trial, Simulation):
+            bounding = Bounding(scenario=case.trial.scenario, seed=case.seed)
+            known.setdefault(placed(case), Case(group=case.group, arm=BOUND, trial=bounding, at=case.at))
+    yield from known.values()
+
+
+def placed(case: Case) -> tuple[str, float | None, int]:
+    """What cases have in common that differ in nothing but the policy and its settings."""
+    return case.group, case.at, case.seed
 
 
 def groups_of(finished: Iterable[Finished]) -> dict[str, list[Finished]]:

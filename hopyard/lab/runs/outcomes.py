@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from hopyard.lab.runs.gpu_time import gpu_time
 from hopyard.lab.runs.trials import Hold, LoadingRow, NoteRow, PlanRow, PointRow, Simulated
 from schemas.base import Event
 from schemas.events import JobProfiled, PlanPublished, ProfileMeasured, WorkerStarted, WorkerStopped
@@ -33,6 +34,7 @@ def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[V
         curve=tuple(_curve(ledger)),
         loading=tuple(_loading(ledger, events)),
         notes=tuple(_notes(events)),
+        gpu_time=gpu_time(ledger, events),
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.lab.runs.cache import SUFFIX, kept_at, name_of
-from hopyard.lab.runs.trials import Outcome, Trial
+from hopyard.lab.runs.trials import Outcome, Simulation, Trial
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
 
@@ -49,7 +49,7 @@ class TrialPool:
         """In the order of `trials`; the same trial twice is run once."""
         self._folder.mkdir(parents=True, exist_ok=True)
         paths = {self._path(trial): trial for trial in trials}
-        missing = {path: trial for path, trial in paths.items() if self._lacks(path)}
+        missing = {path: trial for path, trial in paths.items() if self._lacks(path, trial)}
         self._ticker.say(f"{len(paths)} runs, {len(paths) - len(missing)} of them kept from before")
         failures = await self._make(missing)
         return [_run(trial, self._path(trial), failures) for trial in trials]
@@ -79,7 +79,7 @@ class TrialPool:
         events = path.with_suffix(".ndjson")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "hopyard.local.child", str(os.getpid()), "hopyard.lab.runs.worker"),
-            *(str(path), *([str(events)] if self._events else [])),
+            *(str(path), *([str(events)] if self._has_events(trial) else [])),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -96,7 +96,7 @@ class TrialPool:
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if process.returncode == 0:
-            if self._events:
+            if self._has_events(trial):
                 _compress(events)
             return ""
         return f"ended with {process.returncode}: {said.decode(errors='replace')[-STDERR_LIMIT:].strip()}"
@@ -104,9 +104,12 @@ class TrialPool:
     def _path(self, trial: Trial) -> Path:
         return self._folder / (name_of(trial) + SUFFIX)
 
-    def _lacks(self, path: Path) -> bool:
-        has_events = not self._events or path.with_suffix(".ndjson.gz").exists()
-        return kept_at(path) is None or not has_events
+    def _lacks(self, path: Path, trial: Trial) -> bool:
+        complete = not self._has_events(trial) or path.with_suffix(".ndjson.gz").exists()
+        return kept_at(path) is None or not complete
+
+    def _has_events(self, trial: Trial) -> bool:
+        return self._events and isinstance(trial, Simulation)
 
 
 async def _heard(process: asyncio.subprocess.Process, trial: bytes, show: Callable[[float], None]) -> bytes:

@@ -44,7 +44,18 @@ class Solving(Message, frozen=True, kw_only=True, tag="solving"):
         return f"{self.scenario.name} seed {self.seed}, {self.rounds} programs{_shown(self.overrides)}"
 
 
-Trial = Simulation | Solving
+class Bounding(Message, frozen=True, kw_only=True, tag="bounding"):
+    """What no scheduler could beat on the jobs and the world of a scenario."""
+
+    scenario: ScenarioFile
+    seed: int
+    overrides: Overrides = {}
+
+    def __str__(self) -> str:
+        return f"{self.scenario.name} bound seed {self.seed}{_shown(self.overrides)}"
+
+
+Trial = Simulation | Solving | Bounding
 
 
 def _shown(overrides: Overrides) -> str:
@@ -108,6 +119,18 @@ class LoadingRow(Message, frozen=True, kw_only=True):
     data_s: tuple[float, ...]
 
 
+class GpuTime(Message, frozen=True, kw_only=True):
+    """GPU-seconds of a run, in parts that sum to all that nodes offered (`gpu_time`)."""
+
+    useful: float
+    slower_types: float
+    gangs: float
+    restarts: float
+    profiling: float
+    beside_waiting: float
+    idle: float
+
+
 class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
     result: RunResult
     violations: tuple[str, ...]
@@ -121,6 +144,8 @@ class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
     loading: tuple[LoadingRow, ...]
     notes: tuple[NoteRow, ...] = ()
     """the most frequent first"""
+    gpu_time: GpuTime | None = None
+    """None: there were no jobs"""
 
     @property
     def jobs(self) -> tuple[JobResult, ...]:
@@ -147,7 +172,18 @@ class Solved(Message, frozen=True, kw_only=True, tag="solved"):
     rows: tuple[SolveRow, ...]
 
 
-Outcome = Simulated | Solved
+class Bounded(Message, frozen=True, kw_only=True, tag="bounded"):
+    """Named as the metrics that they bound from below."""
+
+    makespan_s: float | None = None
+    jct_s_mean: float | None = None
+    left_out: int = 0
+    """jobs that fit nowhere"""
+    unknown: str = ""
+    """why there are no bounds"""
+
+
+Outcome = Simulated | Solved | Bounded
 
 
 class StoredOutcome(Message, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import msgspec
 
 from hopyard.lab.runs.cache import keep
 from hopyard.lab.runs.outcomes import simulated
-from hopyard.lab.runs.trials import Outcome, Simulation, Solving, StoredOutcome, Trial
+from hopyard.lab.runs.trials import Bounding, Outcome, Simulation, Solving, StoredOutcome, Trial
 from loadgen.progress import Progress, Watch
 from schemas.settings import Settings
 from shared.domain.audit import audit
@@ -54,6 +54,10 @@ def performed(trial: Trial, events_file: Path | None = None, watch: Watch | None
             from hopyard.lab.runs.solving import solved  # noqa: PLC0415 - brings the solver
 
             return solved(trial)
+        case Bounding():
+            from hopyard.lab.runs.bounding import bounded  # noqa: PLC0415 - brings a solver
+
+            return bounded(trial)
 
 
 def _simulate(trial: Simulation, events_file: Path | None, watch: Watch | None) -> Outcome:

@@ -45,7 +45,12 @@ def test_a_comparison_from_the_command_to_the_report(
     makespan = next(figure for figure in written.figures if figure.measure == "makespan")
     assert (makespan.arm, len(makespan.values), written.failures) == ("fifo", 1, ())
     assert "data:image/png" in (out / "report.html").read_text()
-    assert [path.suffix for path in sorted((out / "runs").iterdir())] == [".gz", ".run"]
+    assert sorted(path.suffix for path in (out / "runs").iterdir()) == [".gz", ".run", ".run"]
+    bounded = next(figure for figure in written.figures if figure.measure == "makespan over its bound")
+    assert bounded.mean >= 1.0
+    report = (out / "report.md").read_text()
+    assert "### How far from the possible" in report
+    assert "### Where the GPU time went" in report
     assert "Event logs that break" not in (out / "report.md").read_text()
     with gzip.open(next((out / "runs").glob("*.gz"))) as file:
         assert [msgspec.json.decode(line)["fact"] for line in file].count("job.completed") == 2
@@ -69,7 +74,7 @@ def test_every_comparison_has_a_folder_of_its_own_and_shares_its_runs(
     assert ran(*words, "--policies", "fifo") == 0
     assert ran(*words, "--policies", "fifo,sjf") == 0
     out, err = capfd.readouterr()
-    assert "2 runs, 1 of them kept from before" in err
+    assert "3 runs, 2 of them kept from before" in err
     reports = sorted(str(path) for path in Path("experiments/compare").glob("small-*/report.html"))
     assert len(reports) == 2
     assert sorted(line for line in out.splitlines() if line.endswith(".html")) == reports

@@ -7,8 +7,9 @@ from hopyard.lab.report.measures import says_little, spread
 from hopyard.lab.report.screen import compared
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, verdicts, warnings
-from hopyard.lab.runs.trials import Simulated
-from tests.hopyard.lab.experiment_builders import outcome
+from hopyard.lab.runs.cases import Case, Finished
+from hopyard.lab.runs.trials import Bounded, Simulated
+from tests.hopyard.lab.experiment_builders import outcome, trial
 
 HOUR_S = 3600.0
 
@@ -84,11 +85,19 @@ REMARKS = {"gavel": ["gives a job one GPU count (the median); 8 of 8 jobs list s
 
 def test_the_screen_has_table_verdict_and_warning_within_80_columns() -> None:
     found = outcomes(fifo=(2.0, 3.0), hops=(1.0, 2.1), sia=(4.0, 43.0), gavel=(2.0, 2.0))
+    bound = Bounded(makespan_s=3600.0, jct_s_mean=1800.0)
+    members = [
+        Finished(Case(group="all", arm=arm, trial=trial(arm, one.result.seed)), one, bound)
+        for arm, each in found.items()
+        for one in each
+    ]
     file = io.StringIO()
     console = Console(file=file, width=80)
-    for part in compared("side by side", found, verdicts("side by side", found), REMARKS):
+    for part in compared("side by side", members, verdicts("side by side", found), REMARKS):
         console.print(part)
     text = file.getvalue()
+    assert text.count("  × bound") == 4  # of makespan and mean JCT, in two tables
+    assert "no scheduler could beat" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert text.startswith("Side by side: tiny, 2 seeds; mean ± half of the 95 % interval\n")
     wanted = ("mean JCT, h", "23.5 ± 248 ?", "Nobody is best for sure in", "Try --seeds 5.", "of 8 jobs list")

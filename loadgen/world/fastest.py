@@ -1,0 +1,102 @@
+"""How fast a job can truly be: the world's own answer for the best nodes of each GPU type.
+
+Nothing in a stack may read this; it is for bounds that no scheduler can beat. A gang on unlike nodes of a
+type is no faster than one on as many copies of the right one of them, so the copies stand for all:
+
+    best(type, k) = max over nodes n of the type, and over ways to part k, of the speed on copies of n
+
+The nodes tried are those that lead alone, and those that lead in a pair. Speeds are means over the world's
+noise and over what rivals take of the network.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from math import fsum
+
+import msgspec
+
+from schemas.cluster import Node
+from schemas.ids import GpuType, NodeId
+from schemas.jobs import JobSpec
+from schemas.placement import Gang
+from services.agent.work.world import DoesNotFit, World
+
+TRIED = 2
+"""nodes of a type by each of the two rankings"""
+DRAWS = 4
+"""stretches that a speed is the mean of"""
+
+
+class Place(msgspec.Struct, frozen=True):
+    gpu_type: GpuType
+    gpus: int
+    rate: float
+    """samples/s, above 0"""
+
+
+class Fastest:
+    """Remembers what it found: jobs of one workload and one demand have the same places."""
+
+    def __init__(self, world: World, nodes: Sequence[Node]) -> None:
+        self._world = world
+        by_type = sorted(nodes, key=lambda node: node.gpu_type)
+        self._nodes: Mapping[GpuType, list[Node]] = {
+            kind: list(found) for kind, found in groupby(by_type, lambda node: node.gpu_type)
+        }
+        self._known: dict[tuple[str, GpuType, int], float] = {}
+        self._tried: dict[tuple[str, GpuType], list[Node]] = {}
+
+    def places(self, spec: JobSpec) -> tuple[Place, ...]:
+        """Where it fits; empty: nowhere."""
+        kinds = [kind for kind in self._nodes if not spec.gpu_types or kind in spec.gpu_types]
+        found = (Place(kind, gpus, self._rate(spec, kind, gpus)) for kind in kinds for gpus in spec.demand)
+        return tuple(place for place in found if place.rate > 0)
+
+    def _rate(self, spec: JobSpec, kind: GpuType, gpus: int) -> float:
+        key = (spec.workload.fingerprint, kind, gpus)
+        if key not in self._known:
+            self._known[key] = self._best(spec, kind, gpus)
+        return self._known[key]
+
+    def _best(self, spec: JobSpec, kind: GpuType, gpus: int) -> float:
+        if gpus > sum(node.gpus for node in self._nodes[kind]):
+            return 0.0
+        speeds = (
+            self._speed(spec, node, split, DRAWS)
+            for node in self._leaders(spec, kind)
+            for split in _splits(gpus, node.gpus)
+        )
+        return max(speeds, default=0.0)
+
+    def _leaders(self, spec: JobSpec, kind: GpuType) -> list[Node]:
+        key = (spec.workload.fingerprint, kind)
+        if key not in self._tried:
+            nodes = self._nodes[kind]
+            alone = sorted(nodes, key=lambda node: -self._speed(spec, node, (1,), 1))
+            in_pairs = sorted(nodes, key=lambda node: -self._speed(spec, node, (1, 1), 1))
+            chosen = [*alone[:TRIED], *in_pairs[:TRIED]]
+            self._tried[key] = list({node.node_id: node for node in chosen}.values())
+        return self._tried[key]
+
+    def _speed(self, spec: JobSpec, node: Node, split: Sequence[int], draws: int) -> float:
+        """On copies of a node, so many GPUs on each; 0: it does not fit."""
+        names = [NodeId(f"{node.node_id}~{index:04}") for index in range(len(split))]
+        gang = Gang.of(dict(zip(names, split, strict=True)))
+        copies = [node] * len(split)
+        try:
+            drawn = [
+                self._world.stretch(spec, copies, gang, key="fastest", index=index).throughput
+                for index in range(draws)
+            ]
+        except DoesNotFit:
+            return 0.0
+        return fsum(drawn) / draws
+
+
+def _splits(gpus: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """On as few nodes as hold them, and on one more: evenly."""
+    fewest = -(-gpus // largest)
+    for nodes in (fewest, fewest + 1):
+        if nodes <= gpus:
+            share, more = divmod(gpus, nodes)
+            yield (*(share + 1,) * more, *(share,) * (nodes - more))
