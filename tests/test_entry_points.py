@@ -4,11 +4,11 @@ import tomllib
 
 import pytest
 
-from shared.runtime.plugins import NODES, POLICIES, RUNNERS, WORLDS, Group
+from shared.runtime.plugins import NODES, POLICIES, PREDICTORS, RUNNERS, WORLDS, Group
 from tests.paths import ROOT
 
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
-GROUPS = (POLICIES, WORLDS, RUNNERS, NODES)
+GROUPS = (POLICIES, WORLDS, RUNNERS, NODES, PREDICTORS)
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.kind)

@@ -104,6 +104,7 @@ POLICIES = Group("policy", "hopyard.policies")
 WORLDS = Group("world", "hopyard.worlds")
 RUNNERS = Group("runner", "hopyard.runners")
 NODES = Group("provider of nodes", "hopyard.nodes")
+PREDICTORS = Group("predictor", "hopyard.predictors")
 
 
 def accepted_policies(settings: Settings) -> Accepted:

@@ -1,13 +1,16 @@
 """Any cluster and queue that a policy may be shown, and of whom its decision speaks."""
 
+import msgspec
 from hypothesis import strategies as st
 
 from schemas.ids import PlacementId
-from schemas.placement import Configuration, Gang
+from schemas.placement import ONLY_LOCKSTEP, Configuration, Forked, Gang, Lockstep, Proportional, Relaxed
 from schemas.plans import Layer, PlanKind
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, view
+
+ALL_MODES = tuple(mode.tag() for mode in (Lockstep, Proportional, Relaxed, Forked))
 
 
 @st.composite
@@ -16,6 +19,8 @@ def views(draw: st.DrawFn) -> View:
         node(f"n{index}", draw(st.integers(0, 4)), gpus=4, gpu_type=draw(st.sampled_from([FAST, SLOW])))
         for index in range(draw(st.integers(0, 5)))
     ]
+    modes = draw(st.sampled_from([ONLY_LOCKSTEP, ALL_MODES]))
+    cluster = [msgspec.structs.replace(one, modes=modes) for one in cluster]
     kind = draw(st.sampled_from(list(PlanKind)))
     jobs = [_job(draw, index, cluster, kind) for index in range(draw(st.integers(0, 6)))]
     return view(jobs, cluster, kind=kind)
@@ -29,7 +34,7 @@ def _job(draw: st.DrawFn, index: int, cluster: list[ViewNode], kind: PlanKind) -
     if kind == PlanKind.FIRST and own and draw(st.booleans()):
         here = Present(
             placement_id=PlacementId(f"p{index}"),
-            gang=Gang.of(_place(draw, demand, own)),
+            gang=_gang(draw, demand, own),
             throughput=1.0,
             layer=Layer.TYPE,
         )
@@ -46,6 +51,18 @@ def _job(draw: st.DrawFn, index: int, cluster: list[ViewNode], kind: PlanKind) -
         submitted_at=float(index),
         present=here,
     )
+
+
+def _gang(draw: st.DrawFn, demand: list[int], own: list[ViewNode]) -> Gang:
+    """In lockstep; or relaxed on nodes that run such, a task for each GPU and some more for the first."""
+    place = _place(draw, demand, own)
+    runs = all(Relaxed.tag() in one.modes for one in own)
+    if not runs or draw(st.booleans()):
+        return Gang.of(place)
+    tasks = [[1] * place[node_id] for node_id in sorted(place)]
+    larger = [scale for scale in demand if scale >= sum(place.values())]
+    tasks[0][0] += draw(st.sampled_from(larger)) - sum(place.values())
+    return Gang.of(place, Relaxed(tasks=tuple(map(tuple, tasks))))
 
 
 def _place(draw: st.DrawFn, demand: list[int], own: list[ViewNode]) -> Configuration:

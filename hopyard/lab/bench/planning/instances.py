@@ -21,6 +21,7 @@ from loadgen.draws import generator
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from schemas.cluster import Node
 from schemas.ids import JobId, NodeId, PlacementId
+from schemas.placement import Lockstep, Relaxed
 from schemas.plans import PlanKind
 from schemas.scenarios import Arrival, PoissonWorkload, ScenarioFile
 from schemas.settings import Settings
@@ -44,6 +45,8 @@ LATENCY_RATIO = 1.0
 ENDED = (0.05, 0.5)
 """share of the running jobs that have ended before a fragment plan, at least and at most"""
 NO_EFFORT = Effort(greedy=True)
+MODES = (Lockstep.tag(), Relaxed.tag())
+"""that nodes run; speeds are those of lockstep"""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +194,9 @@ def _taken(placed: dict[JobId, Choice]) -> Counter[NodeId]:
 
 
 def _seen(node: Node, taken: int) -> ViewNode:
-    return ViewNode(node_id=node.node_id, gpu_type=node.gpu_type, gpus=node.gpus, idle=node.gpus - taken)
+    return ViewNode(
+        node_id=node.node_id, gpu_type=node.gpu_type, gpus=node.gpus, idle=node.gpus - taken, modes=MODES
+    )
 
 
 def _job_id(index: int) -> JobId:

@@ -39,9 +39,9 @@ class WorldSpeeds:
         self._seed = seed
         self._unlike = unlike
         self._first = first
-        self._stands_for = np.array(
-            [index if unlike else first[node.gpu_type] for index, node in enumerate(nodes)]
-        )
+        self._stands_for = {
+            node.node_id: index if unlike else first[node.gpu_type] for index, node in enumerate(nodes)
+        }
         paths = [traits(seed, node.node_id).network if unlike else 1.0 for node in nodes]
         self._link = np.array([node.link_bandwidth for node in nodes]) * paths
         self._network = np.array([node.network_bandwidth for node in nodes]) * paths
@@ -60,10 +60,11 @@ class WorldSpeeds:
         kind = np.array([known.index(workload) for workload in workloads], dtype=np.int64)
         total = np.add.reduceat(wanted.gpus, wanted.start[:-1]).astype(np.int64)
         owner = np.repeat(np.arange(len(wanted)), np.diff(wanted.start))
+        standing = np.array([self._stands_for[name] for name in wanted.nodes], dtype=np.int64)
         cells = np.stack(
             [
                 kind[wanted.job[owner]],
-                self._stands_for[wanted.node],
+                standing[wanted.node],
                 total[owner],
                 np.diff(wanted.start)[owner] > 1,
             ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schemas.ids import JobId
 from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, PlanKind, Standing, Waiting
-from services.planner.policies.contract.decision import Choice, Decision, Left, fault
+from services.planner.policies.contract.decision import Choice, Decision, Left, fault, modes_of
 from services.planner.policies.contract.view import View
 from services.planner.solver import BACKENDS, solving_from_now
 from services.planner.solver.effort import Effort
@@ -29,7 +29,7 @@ from tests.services.planner.planner_builders import (
     view,
 )
 from tests.services.planner.planner_policies import Slow
-from tests.services.planner.planner_views import mentioned, views
+from tests.services.planner.planner_views import ALL_MODES, mentioned, views
 
 HERE = "services.planner.policies."
 GARBAGE = [b"null", b"[]", b"{}", b'{"jobs": 1}', msgspec.msgpack.encode([[["j0", 0, 0, 0]] * 2, [], []])]
@@ -173,6 +173,7 @@ def test_a_job_that_only_several_types_together_can_hold_keeps_nobody_waiting(
     wide = job("wide", (5,), gpu_types=(FAST, SLOW), wait_s=9_000.0, age_s=10.0)
     others = [job(f"j{index}", (2,), gpu_types=(FAST, SLOW), submitted_at=1.0 + index) for index in range(4)]
     cluster = [node(name, 4, gpus=4, gpu_type=kind) for name, kind in (("a0", FAST), ("b0", SLOW))]
+    cluster = [msgspec.structs.replace(one, modes=ALL_MODES) for one in cluster]
     decision = decide(policy, view([wide, *others], cluster, kind=kind))
     assert fault(view([wide, *others], cluster, kind=kind), decision) is None
     if any(one.job_id == wide.job_id for one in decision.choices):
@@ -279,15 +280,16 @@ def test_a_mode_that_a_node_does_not_run_is_a_fault() -> None:
 
 
 @every_policy
-def test_what_runs_in_another_mode_is_planned_in_lockstep_or_left(policy: str) -> None:
-    """Two GPUs with two tasks each train a job that wants four: no place for a policy to keep."""
+def test_what_runs_in_a_mode_that_a_policy_does_not_plan_is_no_place_to_keep(policy: str) -> None:
+    """Two GPUs with two tasks each train a job that wants four."""
     halved = Gang.of(place_on(a0=2), Relaxed(tasks=((2, 2),)))
     here = msgspec.structs.replace(present(a0=2), gang=halved)
     runs = msgspec.structs.replace(node("a0", 4), modes=("lockstep", "relaxed"))
     seen = view([job("x", (4,), present=here)], [runs])
     decision = decide(policy, seen)
     assert fault(seen, decision) is None
-    assert all(one.gang == Gang.of(place_on(a0=4)) for one in decision.choices)
+    planned = halved if Relaxed in modes_of(Registry().find(policy)) else Gang.of(place_on(a0=4))
+    assert all(one.gang == planned for one in decision.choices)
 
 
 def test_a_policy_sees_its_own_modes() -> None:

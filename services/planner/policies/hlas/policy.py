@@ -1,0 +1,225 @@
+"""HLAS (IEEE TCC 12(4), 2024, section IV-C): least attained service that does not see which GPUs served.
+
+GPUs are divided into groups that are about as fast as one another for every job. A job's virtual size is the
+rounds it has run × what one takes on a mean group; K queues by that size are served in order, FIFO within
+each. A job gets groups enough for the D tasks of a round, and where there are fewer, its tasks take turns on
+the GPUs there are. How long a job will run is neither known nor asked.
+
+HLAS-P (section V) adds the rounds that a job is predicted to run further, and HLAS-L all those that a fit of
+its losses leaves. `docs/policies/hlas.md` says what the paper leaves open.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+import msgspec
+
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.placement import Mode, Relaxed
+from schemas.plans import Layer, Measures, PlanKind, Standing, Waiting
+from services.planner.policies.contract.configurations import Configurations, explicit
+from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View
+from services.planner.policies.hlas.contenders import Contender, contenders
+from services.planner.policies.hlas.memory import HlasMemory, RememberedJob, remembered, with_ended
+from services.planner.policies.hlas.options import HlasLOptions, HlasOptions, HlasPOptions
+from services.planner.policies.hlas.predicting import JobSoFar, conservative, entire, named
+from services.planner.policies.hlas.queues import QueuePlace
+from services.planner.policies.hlas.room import room_of
+from services.planner.policies.hlas.scene import Arrangement, scene
+from services.planner.policies.kit.ordered import EVENTS, walk_s
+from services.planner.solver.problem import Solve
+from shared.domain import gangs
+
+SOONEST_S = 1.0
+"""at least, from a plan to the next one that `again_at` asks for"""
+MEASURES = Measures(priority="queue, by virtual size, 1 first")
+
+
+class Hlas:
+    Options: ClassVar[type[HlasOptions]] = HlasOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
+    sees_staying: ClassVar[bool] = True
+    modes: ClassVar[frozenset[type[Mode]]] = frozenset({Relaxed})
+
+    def __init__(self, options: HlasOptions) -> None:
+        self._options = options
+        self._thresholds = tuple(sorted(map(float, options.hlas_thresholds.split())))
+        self._last: tuple[View, HlasMemory, Arrangement] | None = None
+
+    # ---- the contract of a policy
+
+    def wants(self, view: View) -> Configurations:
+        """The gangs that are new, as if in lockstep: what an exchange takes follows from that."""
+        _, seen = self._seen(view)
+        moved = [
+            (one.job.job_id, one.gang.configuration)
+            for one in seen.queue
+            if one.gang is not None and not one.stays_put and one.gang.gpus > 1
+        ]
+        return explicit(moved, view.nodes)
+
+    def decide(
+        self,
+        view: View,
+        wanted: Configurations,
+        estimates: Estimated,
+        solve: Solve,  # noqa: ARG002 - there is no integer program
+    ) -> Decision:
+        before, seen = self._seen(view)
+        rows = {wanted.jobs[job]: row for row, job in enumerate(wanted.job.tolist())}
+        kind_of = {node.node_id: node.gpu_type for node in view.nodes}
+        found = (_choice(one, rows.get(one.job.job_id), kind_of, estimates) for one in seen.queue)
+        choices = {choice.job_id: choice for choice in found if choice is not None}
+        return Decision(
+            choices=tuple(choices.values()),
+            left=tuple(_left(one) for one in seen.queue if one.job.job_id not in choices),
+            solve_s=walk_s(view),
+            configurations=len(wanted),
+            memory=msgspec.msgpack.encode(_memory(view, before, seen, choices)),
+            again_at=self._again_at(view, seen.queue, choices),
+            measures=MEASURES,
+            standings={one.job.job_id: Standing(priority=one.standing.queue + 1.0) for one in seen.queue},
+        )
+
+    def _seen(self, view: View) -> tuple[HlasMemory, Arrangement]:
+        """Of the same view as the last time, the same."""
+        if self._last is None or self._last[0] is not view:
+            before = remembered(view.memory)
+            if view.kind is PlanKind.FIRST:
+                there = {job.job_id for job in view.jobs} | view.apart.keys()
+                before = msgspec.structs.replace(before, ended=with_ended(before, there, view.at))
+            now = [self._by_now(one, before, view.at) for one in contenders(view, before, self._options)]
+            self._last = view, before, scene(room_of(view, before), before, now, self._options)
+        return self._last[1:]
+
+    # ---- where jobs stand
+
+    def _by_now(self, one: Contender, before: HlasMemory, at: float) -> Contender:
+        standing = self.foreseen(one, before) if one.rates else one.standing
+        standing = standing.sized(one.rounds, one.yard, self._thresholds, at)
+        return msgspec.structs.replace(one, standing=standing)
+
+    def foreseen(self, one: Contender, before: HlasMemory) -> QueuePlace:  # noqa: ARG002 - for subclasses
+        """With what is predicted."""
+        return one.standing
+
+    def _again_at(
+        self, view: View, queue: Iterable[Contender], choices: Mapping[JobId, Choice]
+    ) -> float | None:
+        """When the first job that runs comes to another queue."""
+        moves = [
+            (self._samples_at_move(one) - one.job.samples_done) / choices[one.job.job_id].throughput
+            for one in queue
+            if one.job.job_id in choices and choices[one.job.job_id].throughput > 0
+        ]
+        soonest = min(moves, default=math.inf)
+        return view.at + max(soonest, SOONEST_S) if math.isfinite(soonest) else None
+
+    def _samples_at_move(self, one: Contender) -> float:
+        return one.standing.next_move_at(one.rounds, one.yard, self._thresholds) * one.yard.round_samples
+
+
+class HlasP(Hlas):
+    """Hlas, with the rounds that jobs like it ran further."""
+
+    Options: ClassVar[type[HlasOptions]] = HlasPOptions
+
+    def __init__(self, options: HlasPOptions | HlasLOptions) -> None:
+        super().__init__(options)
+        self._predictor = named(options.predictor)
+
+    def foreseen(self, one: Contender, before: HlasMemory) -> QueuePlace:
+        standing = one.standing
+        if not standing.is_to_be_asked(one.rounds):
+            return standing
+        samples = one.yard.round_samples
+        ended = [each / samples for each in before.ended.get(one.job.workload, ())]
+        asked = JobSoFar(job=one.job, rounds=one.rounds, round_samples=samples, ended=ended)
+        alpha = math.ceil(self._thresholds[0] / one.yard.round_s)
+        return standing.foreseeing(one.rounds, self.further(asked, alpha))
+
+    def further(self, asked: JobSoFar, alpha: int) -> int:
+        """Rp."""
+        return conservative(asked, self._predictor, alpha)
+
+
+class HlasL(HlasP):
+    """Hlas, with all rounds that a fit of the losses leaves."""
+
+    Options = HlasLOptions
+
+    def further(self, asked: JobSoFar, alpha: int) -> int:  # noqa: ARG002 - it takes all
+        return entire(asked, self._predictor)
+
+
+# ---- the outcome
+
+
+def _choice(
+    one: Contender, row: int | None, kind_of: Mapping[NodeId, GpuType], estimates: Estimated
+) -> Choice | None:
+    """`row`: of the estimates; None: nobody asked."""
+    if one.gang is None:
+        return None
+    job_id, present = one.job.job_id, one.job.present
+    if one.stays_put and present is not None:
+        return Choice(job_id=job_id, gang=one.gang, throughput=present.throughput, layer=present.layer)
+    rates = [one.rates[kind_of[node_id]] for node_id in one.gang.nodes]
+    batch, exchange_s, layer = one.job.batch_size, 0.0, Layer.THEORY
+    if row is not None and estimates.throughput[row] > 0:
+        lockstep_s = one.gang.gpus * batch / float(estimates.throughput[row])
+        exchange_s, layer = max(lockstep_s - batch / min(rates), 0.0), estimates.layer_at(row)
+    speed = gangs.throughput(one.gang, rates, batch, exchange_s)
+    return Choice(job_id=job_id, gang=one.gang, throughput=speed, layer=layer)
+
+
+def _left(one: Contender) -> Left:
+    if not one.rates:
+        return Left(job_id=one.job.job_id, reason=Waiting.NO_CONFIGURATION)
+    return Left(job_id=one.job.job_id, reason=Waiting.OUTWEIGHED)
+
+
+def _memory(view: View, before: HlasMemory, seen: Arrangement, choices: Mapping[JobId, Choice]) -> HlasMemory:
+    unseen = _unseen(view, before, seen) if view.kind is PlanKind.FRAGMENT else {}
+    return HlasMemory(
+        at=view.at,
+        groups=seen.formed.groups,
+        jobs=unseen | dict(_known(seen.queue, choices)),
+        speeds=seen.speeds,
+        ended=before.ended,
+    )
+
+
+def _unseen(view: View, before: HlasMemory, seen: Arrangement) -> dict[JobId, RememberedJob]:
+    """What was known of jobs that the plan does not show."""
+    ran_s = max(view.at - before.at, 0.0)
+    return {
+        job_id: msgspec.structs.replace(
+            job, groups=seen.formed.held.get(job_id, ()), samples=job.samples + job.rate * ran_s
+        )
+        for job_id, job in before.jobs.items()
+    }
+
+
+def _known(
+    queue: Iterable[Contender], choices: Mapping[JobId, Choice]
+) -> Iterator[tuple[JobId, RememberedJob]]:
+    """Of a job that has not begun, and of which nothing is predicted, there is nothing to remember."""
+    for one in queue:
+        choice, job = choices.get(one.job.job_id), one.job
+        if choice is None and not job.samples_done and not one.standing.until:
+            continue
+        yield (
+            job.job_id,
+            RememberedJob(
+                scale=one.scale,
+                standing=one.standing,
+                groups=one.groups,
+                workload=job.workload,
+                samples=job.samples_done,
+                rate=choice.throughput if choice else 0.0,
+            ),
+        )

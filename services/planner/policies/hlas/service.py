@@ -1,0 +1,67 @@
+"""Which job has which groups (HLAS, algorithms 1 and 3, from one event to the next). Pure.
+
+    who runs keeps its groups
+    for n in order without groups:  up to need_n idle groups;
+                                    none idle: up to need_n groups of the last job in order that runs behind n
+    groups still idle:              those that run grow to need_n, in order
+
+The paper decides after each round; between an arrival, a completion and a change of queues its decisions
+repeat. A job that runs does not grow at the cost of others.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from shared.domain.arrays import Flags
+
+
+class Claimant(msgspec.Struct, frozen=True, kw_only=True):
+    """A job, as the groups see it."""
+
+    need: int
+    """groups that it has tasks for"""
+    usable: Flags
+    """by group: whether some GPU of it can run the job"""
+    held: tuple[int, ...] = ()
+    """groups that it has"""
+    fixed: bool = False
+    """it may not be moved"""
+
+
+def served(
+    order: Sequence[Claimant], idle: Sequence[int], *, partial_first: bool = False
+) -> list[tuple[int, ...]]:
+    """Groups by job, in the order given. `partial_first`: a job with too few groups grows in its turn."""
+    held, free = [list(one.held) for one in order], list(idle)
+    for place, one in enumerate(order):
+        if one.fixed or (held[place] and not partial_first):
+            continue
+        held[place] += _taken(one, held[place], free) if held[place] else _begun(order, held, place, free)
+    for place, one in enumerate(order):
+        if held[place] and not one.fixed and free:
+            held[place] += _taken(one, held[place], free)
+    return [tuple(sorted(groups)) for groups in held]
+
+
+def _taken(one: Claimant, held: Sequence[int], free: list[int]) -> list[int]:
+    """Up to what it needs of the free groups, which are no more so."""
+    found = [group for group in free if one.usable[group]][: max(one.need - len(held), 0)]
+    free[:] = [group for group in free if group not in found]
+    return found
+
+
+def _begun(order: Sequence[Claimant], held: list[list[int]], place: int, free: list[int]) -> list[int]:
+    """For a job without any group: free ones, else those of the last that runs behind it."""
+    one = order[place]
+    found = _taken(one, (), free) if free else []
+    if found:
+        return found
+    for behind in range(len(order) - 1, place, -1):
+        if order[behind].fixed or not held[behind]:
+            continue
+        found = [group for group in held[behind] if one.usable[group]][: one.need]
+        if found:
+            held[behind] = [group for group in held[behind] if group not in found]
+            return found
+    return []

@@ -1,0 +1,75 @@
+"""HLAS round by round, as the paper has it: decisions at the end of every round, groups that are fixed.
+
+The policy decides from one event to the next, and assumes that its decisions repeat in between. Here they do
+not: a group whose job has ended its round goes to the head of the first queue, whoever that is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from services.planner.policies.hlas.queues import queue_of
+from services.planner.policies.hlas.tasks import earliest_end, groups_needed
+from tests.services.planner.policies.hlas.hlas_builders import Toy
+
+Foresee = Callable[[str, int], int]
+"""rounds that a job runs further, from so many on"""
+
+
+class Served(NamedTuple):
+    at: float
+    job: str
+    groups: tuple[int, ...]
+
+
+class Exact(NamedTuple):
+    ends: dict[str, float]
+    rounds: list[Served]
+
+
+def round_exact(
+    groups: Sequence[Sequence[int]],
+    jobs: Mapping[str, Toy],
+    thresholds: Sequence[float],
+    foresee: Foresee = lambda _name, _rounds: 0,
+) -> Exact:
+    """`groups`: GPUs of each."""
+    gpus = sum(map(len, groups))
+    yard = {
+        name: one.tasks * len(groups) / sum(1.0 / each for each in one.task_s) for name, one in jobs.items()
+    }
+    queued: dict[str, tuple[int, float]] = {}
+    ran, until = dict.fromkeys(jobs, 0), {name: foresee(name, 0) for name in jobs}
+    busy: dict[str, tuple[float, tuple[int, ...]]] = {}
+    found = Exact({}, [])
+    now = 0.0
+    while len(found.ends) < len(jobs):
+        for name in [name for name, (end, _) in busy.items() if end <= now + 1e-9]:
+            del busy[name]
+            ran[name] += 1
+            if ran[name] == jobs[name].rounds:
+                found.ends[name] = now
+            elif ran[name] == until[name]:
+                until[name] += foresee(name, ran[name])
+        for name, one in jobs.items():
+            if one.arrives_at <= now + 1e-9 and name not in found.ends and name not in busy:
+                size_s = max(ran[name], until[name]) * yard[name]
+                due = queue_of(size_s, thresholds)
+                if name not in queued or due > queued[name][0]:
+                    queued[name] = due, now
+        waiting = [name for name in queued if name not in busy and name not in found.ends]
+        waiting.sort(key=lambda name: (queued[name][0], -max(until[name] - ran[name], 0), queued[name][1]))
+        held = {group for _, taken in busy.values() for group in taken}
+        idle = [group for group in range(len(groups)) if group not in held]
+        for name in waiting:
+            one, need = jobs[name], groups_needed(jobs[name].tasks, gpus, len(groups))
+            taken, idle = tuple(idle[:need]), idle[need:]
+            if not taken:
+                break
+            times = [one.task_s[gpu] for gpu in sorted(gpu for group in taken for gpu in groups[group])]
+            counts = earliest_end(times, one.tasks)
+            takes_s = max(count * each for count, each in zip(counts, times, strict=True))
+            busy[name] = now + takes_s, taken
+            found.rounds.append(Served(now, name, taken))
+        arrivals = [one.arrives_at for one in jobs.values() if one.arrives_at > now + 1e-9]
+        now = min([*arrivals, *(end for end, _ in busy.values())], default=now)
+    return found
