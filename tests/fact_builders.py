@@ -122,13 +122,13 @@ def queued(
 
 
 def started(
-    job_id: str = JOB, *, at: float = 0.0, place: str = PLACE, on: Configuration | None = None
+    job_id: str = JOB, *, at: float = 0.0, place: str = PLACE, on: Configuration | Gang | None = None
 ) -> JobStarted:
     return JobStarted(
         at=at,
         job_id=JobId(job_id),
         placement_id=PlacementId(place),
-        gang=Gang.of(on or config(node_1=1)),
+        gang=on if isinstance(on, Gang) else Gang.of(on or config(node_1=1)),
         learning_rate=None,
         global_batch=64,
     )

@@ -36,7 +36,17 @@ def test_a_storm_costs_time_and_nothing_else_under_another_policy(seed: int, eng
     assert_ended_well(stormy(seed, "fifo", engine))
 
 
-MIXING = ("hadar", "hadar-delay", "hadar-literal", "jps", "has-weighted", "optimus-lb", "exhaustive")
+MIXING = (
+    "hadar",
+    "hadar-delay",
+    "hadar-literal",
+    "jps",
+    "has-weighted",
+    "optimus-lb",
+    "exhaustive",
+    "hlas",
+    "hlas-p",
+)
 """policies whose gangs may take GPUs of several types"""
 
 

@@ -24,11 +24,12 @@ NEEDED_S = 15.0 * (1 + 4)
 GOES, STAYS = NodeId("goes"), NodeId("stays")
 CLOSED = SETTINGS.leave_s + NEEDED_S - 1.0
 """the end of a node that is closed from the beginning"""
+MODES = ("lockstep", "relaxed")
 every_policy = pytest.mark.parametrize("policy", names())
 
 
 def going(until: float, node_id: str = GOES, *, gpus: int = 8) -> NodeJoined:
-    fact = joined(node_id, gpus=gpus)
+    fact = joined(node_id, gpus=gpus, modes=MODES)
     return msgspec.structs.replace(fact, node=msgspec.structs.replace(fact.node, until=until))
 
 
@@ -50,7 +51,7 @@ def run(stage: Stage, *, at: float) -> None:
                 worker_started(placement.job_id, at=at, place=place, node_id=node, gpu_indices=range(gpus))
                 for node, gpus in where.items()
             ),
-            started(placement.job_id, at=at, place=place, on=where),
+            started(placement.job_id, at=at, place=place, on=placement.gang),
         )
 
 
@@ -60,7 +61,7 @@ def closes_at(until: float) -> float:
 
 def test_a_node_closes_when_no_start_pays_any_more() -> None:
     one = stage()
-    one.tell(going(1_000.0), joined(STAYS))
+    one.tell(going(1_000.0), joined(STAYS, modes=MODES))
     state = one.core.state
     assert closed(state, closes_at(1_000.0) - 1.0, SETTINGS) == frozenset()
     assert closed(state, closes_at(1_000.0) + 1.0, SETTINGS) == {GOES}
@@ -87,7 +88,7 @@ def test_it_closes_earlier_for_jobs_whose_restarts_are_seen_to_take_longer() -> 
 def test_a_job_that_waits_is_placed_elsewhere(policy: str, arrives_at: float) -> None:
     """Both nodes would do, and the one that goes away has more room; by first and by fragment plans."""
     one = stage(policy)
-    one.tell(going(CLOSED, gpus=8), joined(STAYS, gpus=2))
+    one.tell(going(CLOSED, gpus=8), joined(STAYS, modes=MODES, gpus=2))
     if arrives_at:
         one.tell(opened())
         one.until(5.0)
@@ -114,7 +115,7 @@ def test_a_job_that_runs_there_stays_to_the_last(policy: str) -> None:
     one.until(5.0)
     assert places(one) == {"job-1": (GOES,)}
     run(one, at=10.0)
-    one.tell(*in_queue("job-2", demand=(4,), samples=1e3, at=385.0), joined(STAYS, at=386.0))
+    one.tell(*in_queue("job-2", demand=(4,), samples=1e3, at=385.0), joined(STAYS, modes=MODES, at=386.0))
     one.tell(opened(number=1, at=386.0))
     one.until(395.0)
     last = [plan for plan in one.plans if plan.kind is PlanKind.FIRST][-1]
@@ -132,7 +133,9 @@ def test_when_the_agent_takes_its_leave_the_job_goes_elsewhere(policy: str) -> N
     assert places(one) == {"job-1": (GOES,)}
     run(one, at=10.0)
     one.tell(
-        joined(STAYS, at=20.0), NodeDrained(at=355.0, node_id=GOES, life="1"), opened(number=1, at=361.0)
+        joined(STAYS, modes=MODES, at=20.0),
+        NodeDrained(at=355.0, node_id=GOES, life="1"),
+        opened(number=1, at=361.0),
     )
     one.until(370.0)
     assert places(one) == {"job-1": (STAYS,)}

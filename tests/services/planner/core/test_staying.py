@@ -28,6 +28,7 @@ from tests.fact_builders import (
 from tests.services.planner.planner_builders import Stage
 
 A, B = GpuType("a"), GpuType("b")
+MODES = ("lockstep", "relaxed")
 OURS = Fingerprint("ours")
 
 
@@ -63,14 +64,14 @@ def up(stage: Stage, *, at: float, ordered_at: float) -> None:
             )
             for node, gpus in where.items()
         ),
-        started(placement.job_id, at=at, place=placement.placement_id, on=where),
+        started(placement.job_id, at=at, place=placement.placement_id, on=placement.gang),
     )
 
 
 def one_that_runs(settings: Settings, *, preemptible: bool = True) -> Stage:
     """`job-1` on all of the one node from 20 s on; its start took 18 s."""
     stage = Stage(settings)
-    stage.tell(joined(), *in_queue(demand=(8,), samples=1e9, preemptible=preemptible), opened())
+    stage.tell(joined(modes=MODES), *in_queue(demand=(8,), samples=1e9, preemptible=preemptible), opened())
     up(stage, at=20.0, ordered_at=2.0)
     return stage
 
