@@ -52,6 +52,8 @@ class Process:
         if self.progress is not None:
             raise RuntimeError("hopjob.attach: a process trains one model")
         self.attached = True
+        if self.profile is not None:
+            self.profile.divides = True
         self.stop_on_signal()
         if self.order.managed and not self.launched:
             atexit.register(self._ended_by_itself)

@@ -15,6 +15,7 @@ to the script.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +23,17 @@ import torch
 
 from hopjob.rounds import Rounds
 
+CURRENT = "_current_graph_task_id"
+"""what torch's own module calls the id of the backward pass that a thread runs a part of"""
 NONE = -1
-"""torch's id of the backward pass of a thread that runs none"""
+"""that of a thread that runs none"""
+
+
+NOT_APART = (
+    f"torch {torch.__version__} does not tell which backward pass a thread runs: one that begins while "
+    "another runs is taken for a part of it, as checkpointing has it. A script that runs several at once, in "
+    "threads of its own, trains wrongly in a gang of unlike shares; have it planned in lockstep."
+)
 
 
 class Weighing:
@@ -34,6 +44,10 @@ class Weighing:
         self.weight = 1.0
         self._rounds = rounds
         self._installed = False
+        self._under_way = 0
+        """backward passes of this process"""
+        self._tells = _tells()
+        """torch says which pass a thread runs; else any that begins during another is a part of it"""
 
     def set(self, weight: float) -> None:
         self.weight = weight
@@ -42,10 +56,12 @@ class Weighing:
 
     def _install(self) -> None:
         self._installed = True
+        if not self._tells:
+            warnings.warn(NOT_APART, stacklevel=2)
         plain: Any = torch.autograd.backward
 
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-            if _within_another():
+            if self._within_another():
                 plain(tensors, grad_tensors, *args, **kwargs)
                 return
             if self.weight != 1.0:
@@ -53,11 +69,18 @@ class Weighing:
                 grad_tensors = self._weighed(tensors, grad_tensors)
             if self._rounds is not None:
                 self._rounds.before_backward()
-            plain(tensors, grad_tensors, *args, **kwargs)
+            self._under_way += 1
+            try:
+                plain(tensors, grad_tensors, *args, **kwargs)
+            finally:
+                self._under_way -= 1
             if self._rounds is not None:
                 self._rounds.after_backward()
 
         torch.autograd.backward = backward
+
+    def _within_another(self) -> bool:
+        return _pass_of_thread() != NONE if self._tells else self._under_way > 0
 
     def _weighed(self, tensors: Sequence[Any], given: Any) -> list[Any]:  # noqa: ANN401
         grads = [None] * len(tensors) if given is None else _several(given)
@@ -70,10 +93,18 @@ class Weighing:
         return torch.full_like(tensor, self.weight) if tensor.numel() == 1 else None
 
 
-def _within_another() -> bool:
-    """Whether this thread runs a part of a backward pass, be it a thread of the engine's own."""
-    task: int = torch._C._current_graph_task_id()  # noqa: SLF001 - nothing public tells
-    return task != NONE
+def _pass_of_thread() -> int:
+    """That this thread runs a part of, be it a thread of the engine's own; nothing public tells."""
+    found: int = getattr(torch._C, CURRENT)()  # noqa: SLF001
+    return found
+
+
+def _tells() -> bool:
+    """Whether this torch tells, as far as that shows while there is none."""
+    try:
+        return _pass_of_thread() == NONE
+    except (AttributeError, TypeError, RuntimeError):
+        return False
 
 
 def _several(one: Any) -> Sequence[Any]:  # noqa: ANN401

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 from hopjob.agent.ending import FAILED, Ending
 from hopjob.agent.line import Line
 from hopjob.measure.memory import memory_share
 from hopjob.measure.timing import WARM, Watch, measured
 
 AT_LEAST = 3
+DIVIDES = "HOPJOB_DIVIDES"
+"""in a job's environment: its script, without `attach`, divides a batch as `HOPJOB_SHARES` says"""
 
 
 class Profile:
     def __init__(self, iterations: int, line: Line, ending: Ending) -> None:
         self._iterations, self._line, self._ending = iterations, line, ending
+        self.divides = bool(os.environ.get(DIVIDES))
+        """ranks can have unlike parts of a batch; else nobody needs to know whether more of it would fit"""
         self.watch = Watch(self._one_more)
 
     def begin(self) -> None:
@@ -37,4 +43,5 @@ class Profile:
         groups = self.watch.optimizer.param_groups
         count = sum(parameter.numel() for group in groups for parameter in group["params"])
         times = measured(self.watch.rows[warm:])
-        self._ending.leave("profiled", {**times, "parameters": count, "memory_share": memory_share()})
+        share = memory_share() if self.divides else None
+        self._ending.leave("profiled", {**times, "parameters": count, "memory_share": share})

@@ -25,6 +25,7 @@ def test_an_unchanged_script_is_profiled(tmp_path: Path) -> None:
         profiled = rank.said("profiled")[0]
         own = [float(text) for text in re.findall(r"^iteration (\S+)$", rank.output(), re.MULTILINE)]
     assert profiled["parameters"] == 9
+    assert profiled["memory_share"] is None, "its ranks have equal batches, so none gets more"
     assert {len(profiled[part]) for part in (*PARTS, "iteration_s")} == {20}
     assert rank.said("up") == [{"port": None, "samples": 0.0, "elastic": False}]
     assert ACCUMULATE * LOAD_S < median(profiled["data_s"]) < SLACK * ACCUMULATE * LOAD_S
@@ -46,6 +47,13 @@ def test_an_attached_script_is_profiled_by_one_rank_without_checkpoints(tmp_path
         assert profiled["parameters"] == 8 * 64 + 64 + 64 + 1
         assert 0.0 < profiled["memory_share"] < 1.0
         assert not (tmp_path / "checkpoints").exists()
+
+
+def test_an_unchanged_script_that_divides_batches_by_itself_says_so(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.start(PLAIN, HOPJOB_PROFILE=20, HOPJOB_CHECKPOINTS="", HOPJOB_DIVIDES=1)
+        assert rank.end() == 0, rank.output()
+        assert 0.0 < rank.last_word()["profiled"]["memory_share"] < 1.0
 
 
 def test_a_script_too_short_to_measure_says_so(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ def ended(folder: Path, world: int = 1, **environment: Any) -> list[dict[str, An
         ("14,8,2", (7, 4, 1), {"ACCUMULATE": 2}),
         ("7,4,1", (7, 4, 1), {"CHECKPOINTING": "reentrant"}),
         ("7,4,1", (7, 4, 1), {"CHECKPOINTING": "not reentrant"}),
+        ("7,4,1", (7, 4, 1), {"UNTOLD": 1, "CHECKPOINTING": "reentrant"}),
+        ("14,8,2", (7, 4, 1), {"UNTOLD": 1, "ACCUMULATE": 2}),
     ],
 )
 def test_the_gradient_is_that_of_the_whole_batch(
@@ -46,6 +48,21 @@ def test_the_gradient_is_that_of_the_whole_batch(
     assert [tuple(rank["sizes"]) for rank in together] == [(size,) for size in sizes]
     for rank in together:
         assert rank["parameters"] == pytest.approx(alone["parameters"], rel=NOISE, abs=NOISE)
+
+
+def test_a_torch_that_does_not_tell_passes_apart_is_named(tmp_path: Path) -> None:
+    """Where it would matter: ranks with equal shares weigh nothing."""
+    said = {}
+    for shares in ("7,4,1", ""):
+        folder = tmp_path / (shares or "equal")
+        folder.mkdir()
+        with Agent(folder) as agent:
+            ranks = agent.run(WEIGHED, 3, BATCH=4, UNTOLD=1, HOPJOB_SHARES=shares)
+            assert [rank.end() for rank in ranks] == [0] * 3
+            said[shares] = "does not tell which backward pass a thread runs" in ranks[0].log.read_text(
+                "utf-8"
+            )
+    assert said == {"7,4,1": True, "": False}
 
 
 def test_without_weights_it_would_be_another(tmp_path: Path) -> None:

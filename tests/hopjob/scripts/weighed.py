@@ -10,6 +10,9 @@ from torch.utils.checkpoint import checkpoint
 
 import hopjob
 
+if os.environ.get("UNTOLD"):  # as in a torch that has given up this name, which is its own
+    del torch._C._current_graph_task_id
+
 torch.manual_seed(1)
 torch.set_default_dtype(torch.float64)
 numbers = torch.Generator().manual_seed(0)
