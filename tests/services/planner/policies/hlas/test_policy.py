@@ -1,0 +1,311 @@
+"""What HLAS decides of one view, and from plan to plan."""
+
+import msgspec
+import pytest
+
+from schemas.ids import JobId
+from schemas.plans import PlanKind, Waiting
+from services.planner.policies.contract.decision import Decision, fault
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.hlas.memory import HlasMemory, remembered
+from services.planner.work.registry import Registry, UnfitPolicy
+from tests.services.planner.planner_builders import decide, linear, silent, view
+from tests.services.planner.policies.hlas.hlas_builders import (
+    Toy,
+    cluster,
+    gang_of,
+    placed,
+    single,
+    tasks_of,
+    toy,
+)
+
+EIGHT = [single(0, gpus=4), single(1, gpus=4)]
+ALIKE = (1.0, 1.0)
+"""seconds of a task on either type"""
+
+
+def asked(
+    jobs: list[ViewJob], before: Decision | None = None, policy: str = "hlas", **options: object
+) -> Decision:
+    return of(view(jobs, EIGHT), before, policy, **options)
+
+
+def of(seen: View, before: Decision | None = None, policy: str = "hlas", **options: object) -> Decision:
+    known = seen if before is None else msgspec.structs.replace(seen, memory=before.memory)
+    return decide(policy, known, silent, None, **{"groups": 2, **options})
+
+
+def after(decision: Decision, jobs: list[ViewJob]) -> list[ViewJob]:
+    """The jobs, where they were placed."""
+    places = {choice.job_id: choice for choice in decision.choices}
+    return [
+        placed(one, places[one.job_id].gang, places[one.job_id].throughput) if one.job_id in places else one
+        for one in jobs
+    ]
+
+
+def gpus(decision: Decision) -> dict[str, int]:
+    return {choice.job_id: choice.gang.gpus for choice in decision.choices}
+
+
+def queues(decision: Decision) -> dict[str, float | None]:
+    return {job_id: standing.priority for job_id, standing in decision.standings.items()}
+
+
+def waiting(decision: Decision) -> list[str]:
+    return [left.job_id for left in decision.left]
+
+
+# ---- who gets how many groups
+
+
+def test_a_job_gets_groups_for_its_tasks_and_what_is_left_of_them_stays_idle() -> None:
+    decision = asked([toy("x", Toy(ALIKE, tasks=3, rounds=9))])
+    assert gpus(decision) == {"x": 3}
+    assert waiting(
+        asked([toy("x", Toy(ALIKE, 3, 9)), toy("y", Toy(ALIKE, 3, 9)), toy("z", Toy(ALIKE, 1, 9))])
+    ) == ["z"]
+
+
+def test_where_groups_are_lacking_tasks_take_turns() -> None:
+    decision = asked([toy("x", Toy(ALIKE, 3, 9)), toy("y", Toy(ALIKE, 8, 9))])
+    assert gpus(decision) == {"x": 3, "y": 4}
+    [_, waves] = decision.choices
+    assert tasks_of(waves.gang) == {"g00": (2, 2), "g01": (2, 2)}
+    assert waves.throughput == pytest.approx(8 / 2)
+
+
+def test_groups_hold_gpus_of_both_types() -> None:
+    decision = asked([toy("x", Toy((1.0, 3.0), 4, 9))])
+    assert tasks_of(decision.choices[0].gang) == {
+        "g00": (2, 2)
+    }  # two in turn end before one on the slow type
+    decision = asked([toy("x", Toy((1.0, 1.5), 9, 9))], groups=1)
+    assert tasks_of(decision.choices[0].gang) == {"g00": (2, 1, 1, 1), "g01": (1, 1, 1, 1)}
+
+
+def test_a_job_that_runs_grows_when_nobody_waits() -> None:
+    jobs = [toy("x", Toy(ALIKE, 3, 9)), toy("y", Toy(ALIKE, 8, 9))]
+    first = asked(jobs)
+    alone = asked(after(first, jobs)[1:], first)
+    assert gpus(alone) == {"y": 8}
+
+
+def test_and_not_at_the_cost_of_others_however_far_behind() -> None:
+    jobs = [toy("y", Toy(ALIKE, 8, 99)), toy("x", Toy(ALIKE, 3, 999), submitted_at=1.0)]
+    first = asked([jobs[1]])
+    both = asked(after(first, [jobs[1]]) + jobs[:1], first)
+    assert gpus(both) == {"x": 3, "y": 4}
+    late = msgspec.structs.replace(after(both, jobs)[1], samples_done=3.0 * 600)
+    assert gpus(asked([after(both, jobs)[0], late], both)) == {"x": 3, "y": 4}
+
+
+def test_the_last_in_order_that_runs_gives_way() -> None:
+    """Two run, of the third queue and of the second; a new one takes the groups of the former."""
+    jobs = [toy("x", Toy(ALIKE, 4, 999), 4.0 * 250), toy("y", Toy(ALIKE, 4, 999), 4.0 * 70)]
+    first = asked(jobs)
+    assert queues(first) == {"x": 3.0, "y": 2.0}
+    again = asked([*after(first, jobs), toy("z", Toy(ALIKE, 4, 9))], first)
+    assert gpus(again) == {"y": 4, "z": 4}
+    assert waiting(again) == ["x"]
+
+
+def test_a_job_that_is_larger_than_it_needs_gives_no_more_than_is_needed() -> None:
+    jobs = [toy("x", Toy(ALIKE, 8, 999), 8.0 * 250)]
+    first = asked(jobs)
+    again = asked([*after(first, jobs), toy("z", Toy(ALIKE, 4, 9))], first)
+    assert gpus(again) == {"z": 4, "x": 4}
+    assert tasks_of(again.choices[1].gang) == {"g00": (2, 2), "g01": (2, 2)}
+
+
+def test_a_job_that_may_not_be_moved_keeps_what_it_has() -> None:
+    jobs = [toy("x", Toy(ALIKE, 8, 999), 8.0 * 250)]
+    first = asked(jobs)
+    stays = [msgspec.structs.replace(one, stays=True) for one in after(first, jobs)]
+    again = asked([*stays, toy("z", Toy(ALIKE, 4, 9))], first)
+    assert gpus(again) == {"x": 8}
+    assert waiting(again) == ["z"]
+
+
+def test_one_to_each_has_a_partly_served_job_go_on_first() -> None:
+    """By spread the next job of the queue starts; by one to each the first one gets all it has tasks for."""
+    jobs = [toy("w", Toy(ALIKE, 4, 999)), toy("x", Toy(ALIKE, 8, 999)), toy("y", Toy(ALIKE, 4, 999))]
+    for fill, expected in (("spread", {"x": 4, "y": 4}), ("one-each", {"x": 8})):
+        first = asked(jobs, hlas_fill=fill)
+        assert gpus(first) == {"w": 4, "x": 4}
+        assert gpus(asked(after(first, jobs)[1:], first, hlas_fill=fill)) == expected
+
+
+# ---- GPUs that not everybody can use
+
+
+def test_a_type_that_a_job_cannot_use_gets_none_of_its_tasks() -> None:
+    decision = asked([toy("x", Toy((1.0,), 4, 9))], groups=1)
+    assert tasks_of(decision.choices[0].gang) == {"g00": (1, 1, 1, 1)}
+
+
+def test_a_job_that_no_gpu_can_run_has_no_configuration() -> None:
+    stranger = msgspec.structs.replace(toy("x", Toy(ALIKE, 1, 9)), gpu_types=())
+    seen = view([stranger, toy("y", Toy(ALIKE, 1, 9))], EIGHT)
+    decision = of(seen)
+    assert [(left.job_id, left.reason) for left in decision.left] == [("x", Waiting.NO_CONFIGURATION)]
+
+
+def test_nodes_that_run_no_relaxed_gangs_are_left_alone() -> None:
+    nodes = [msgspec.structs.replace(EIGHT[0], modes=("lockstep",)), EIGHT[1]]
+    decision = of(view([toy("x", Toy(ALIKE, 8, 9))], nodes))
+    assert tasks_of(decision.choices[0].gang) == {"g01": (2, 2, 2, 2)}
+
+
+def test_what_is_measured_on_is_missing_from_idle_groups() -> None:
+    nodes = [msgspec.structs.replace(EIGHT[0], idle=1), EIGHT[1]]
+    jobs = [toy("x", Toy(ALIKE, 4, 9)), toy("y", Toy(ALIKE, 4, 9))]
+    seen = view(jobs, nodes)
+    decision = of(seen)
+    assert fault(seen, decision) is None
+    assert [tasks_of(choice.gang) for choice in decision.choices] == [
+        {"g00": (2,), "g01": (1, 1)},
+        {"g01": (2, 2)},
+    ]
+
+
+# ---- queues
+
+
+def test_sizes_are_counted_in_whole_rounds_of_a_mean_group() -> None:
+    """Two groups of four GPUs at 1 and 0.5 tasks/s: 3 tasks/s, so 6 tasks take 2 s, and 30 rounds 60."""
+    one = Toy((1.0, 2.0), tasks=6, rounds=999)
+    for rounds, queue in ((29.99, 1.0), (30.0, 2.0), (119.9, 2.0), (120.0, 3.0), (7680.0, 6.0), (1e6, 6.0)):
+        assert queues(asked([toy("x", one, 6 * rounds)]))["x"] == queue
+
+
+def test_a_queue_never_rises() -> None:
+    """The cluster doubles, so all sizes halve; who is in a queue stays there."""
+    job = toy("x", Toy(ALIKE, 4, 999), 4.0 * 70)
+    first = asked([job])
+    more = view([job], [single(0, gpus=8), single(1, gpus=8)])
+    assert queues(of(more, groups=2))["x"] == 1.0
+    assert queues(of(more, first, groups=2))["x"] == 2.0
+
+
+def test_in_a_queue_who_entered_it_first_is_first() -> None:
+    early, late = toy("early", Toy(ALIKE, 8, 999)), toy("late", Toy(ALIKE, 8, 999), submitted_at=5.0)
+    ran = msgspec.structs.replace(late, samples_done=8.0 * 70)
+    first = asked([early, ran])
+    assert queues(first) == {"early": 1.0, "late": 2.0}
+    both = [msgspec.structs.replace(early, samples_done=8.0 * 70), ran]
+    second = of(msgspec.structs.replace(view(both, EIGHT), at=200.0), first)
+    assert gpus(second) == {"late": 8}
+    assert waiting(second) == ["early"]
+
+
+def test_it_asks_to_be_asked_when_a_job_comes_to_another_queue() -> None:
+    """8 tasks/s on 8 GPUs; T̄ = 8 / 4 = 2 s, so 30 rounds of 1 s lead to the second queue."""
+    job = toy("x", Toy(ALIKE, 8, 999), 8.0 * 10)
+    decision = asked([job])
+    assert decision.again_at == pytest.approx(100.0 + 20.0)
+    assert asked([toy("x", Toy(ALIKE, 8, 9999), 8.0 * 8000)]).again_at is None
+
+
+def test_exchanges_of_gradients_slow_a_round_once() -> None:
+    """Four GPUs take 0.4 s for an iteration in lockstep, one alone 0.1: so 0.3 s are for the exchange."""
+    job = toy("x", Toy((0.1, 0.1), 8, 99))
+    other = toy("w", Toy((0.1, 0.1), 4, 99))
+    decision = decide(
+        "hlas",
+        view([other, job], EIGHT),
+        lambda wanted: msgspec.structs.replace(
+            linear(wanted), throughput=0 * linear(wanted).throughput + 10.0
+        ),
+        groups=2,
+    )
+    assert decision.choices[1].throughput == pytest.approx(8 / (2 * 0.1 + 0.3))
+    assert asked([job]).choices[0].throughput == pytest.approx(8 / 0.1)
+
+
+# ---- memory
+
+
+def test_the_scale_of_a_job_is_its_own_for_good() -> None:
+    """Of 2, 4 and 8 the median of what fits; when the cluster shrinks, tasks take turns."""
+    job = msgspec.structs.replace(toy("x", Toy((1.0,), 4, 99)), demand=(2, 4, 8))
+    first = of(view([job], [single(0, gpus=8)]))
+    assert gpus(first) == {"x": 4}
+    ran = msgspec.structs.replace(job, samples_done=8.0)
+    later = of(view([ran], [single(0, gpus=2)]), first)
+    assert tasks_of(later.choices[0].gang) == {"g00": (2, 2)}
+
+
+def test_memory_is_small() -> None:
+    jobs = [toy(f"job-{index:05}", Toy(ALIKE, 1, 99), submitted_at=float(index)) for index in range(3000)]
+    decision = asked(jobs)
+    assert (
+        len(decision.memory) < 100_000
+    )  # of jobs that have not begun nothing is remembered but the workload
+
+
+def test_a_fragment_plan_leaves_who_runs_alone() -> None:
+    """It shows only who waits, and what is idle."""
+    jobs = [toy("x", Toy(ALIKE, 4, 99)), toy("y", Toy(ALIKE, 8, 99))]
+    first = asked(jobs[:1])
+    idle = [msgspec.structs.replace(node, idle=2) for node in EIGHT]
+    seen = view(jobs[1:], idle, kind=PlanKind.FRAGMENT, at=110.0)
+    second = of(seen, first)
+    assert gpus(second) == {"y": 4}
+    known = remembered(second.memory)
+    assert set(known.jobs) == {"x", "y"}
+    assert known.jobs[JobId("x")].samples == pytest.approx(40.0)
+    third = asked([*after(first, jobs)[:1], *after(second, jobs)[1:]], second)
+    assert gpus(third) == {"x": 4, "y": 4}
+
+
+def test_memory_whose_groups_are_not_there_is_none() -> None:
+    jobs = [toy("x", Toy(ALIKE, 4, 99))]
+    known = remembered(asked(jobs).memory)
+    assert known.jobs[JobId("x")].groups == (0,)
+    broken = msgspec.structs.replace(known, groups=())
+    assert remembered(msgspec.msgpack.encode(broken)) == HlasMemory()
+
+
+def test_a_gang_of_another_memory_is_kept() -> None:
+    job = placed(toy("x", Toy(ALIKE, 4, 99)), gang_of({"g00": (1, 1, 1, 1)}))
+    assert [choice.gang for choice in asked([job]).choices] == [job.present.gang if job.present else None]
+
+
+# ---- what it must not know
+
+
+@pytest.mark.parametrize("policy", ["hlas", "hlas-p", "hlas-p+predictor=none", "hlas-l+predictor=history"])
+def test_how_long_a_job_is_said_to_run_changes_nothing(policy: str) -> None:
+    jobs = [
+        toy(name, Toy(ALIKE, tasks, 99), done)
+        for name, tasks, done in (("x", 4, 0.0), ("y", 8, 600.0), ("z", 2, 5.0))
+    ]
+    lied = [
+        msgspec.structs.replace(one, samples=1e12 - 7 * index, age_s=3.0 + index)
+        for index, one in enumerate(jobs)
+    ]
+    first, other = asked(jobs, policy=policy), asked(lied, policy=policy)
+    assert first == other
+    assert asked(after(first, jobs)[1:], first, policy) == asked(after(other, lied)[1:], other, policy)
+
+
+def test_a_predictor_that_is_not_installed_is_named() -> None:
+    with pytest.raises(UnfitPolicy, match="predictor nonsense is unknown; there are fit, history, none"):
+        Registry().find("hlas-p+predictor=nonsense")
+    with pytest.raises(UnfitPolicy, match="is unknown"):
+        Registry().find("hlas-p+predictor=os:remove")
+
+
+def test_thresholds_may_come_in_any_order() -> None:
+    job = toy("x", Toy(ALIKE, 4, 999), 4.0 * 70)
+    assert (
+        asked([job], hlas_thresholds="240 60").standings == asked([job], hlas_thresholds="60 240").standings
+    )
+
+
+def test_an_empty_cluster_places_nobody() -> None:
+    decision = of(view([toy("x", Toy(ALIKE, 1, 9))], []))
+    assert waiting(decision) == ["x"]
+    assert of(view([], cluster(2))).choices == ()
