@@ -19,6 +19,7 @@ from hopjob.process import Process, this_process
 from hopjob.rounds import Rounds
 from hopjob.state.samples import Share
 from hopjob.steps import Steps
+from hopjob.turns import Turns
 from hopjob.weighing import Weighing
 
 LOST_BATCHES = 10_000
@@ -65,7 +66,8 @@ def attach(
     after_steps_of(optimizer, keeper.progress.update)
     whole = model if process.order.ranks == 1 else _parallel(model, device, ddp or {})
     others = (scheduler, *(more or {}).values())
-    rounds = Rounds(model, optimizer, others) if process.order.tasks else None
+    turns = Turns(process, device) if process.order.turns else None
+    rounds = Rounds(model, optimizer, others, turns) if process.order.tasks or turns else None
     return Job(process, keeper, whole, device, rounds, seed=seed, accumulate=accumulate)
 
 
@@ -101,11 +103,12 @@ class Job:
         seed: int,
         accumulate: int,
     ) -> None:
-        """`rounds`: where ranks compute several batches of an update."""
+        """`rounds`: where ranks compute several batches of an update, or share their GPUs."""
         self._process, self._keeper, self._progress = process, keeper, keeper.progress
         self._seed, self._accumulate = seed, accumulate
         self._steps = Steps(process, keeper, model)
         self._rounds = rounds
+        self._turns = rounds.turns if rounds is not None else None
         self._weighing = Weighing(rounds)
         self._data_s = 0.0
         self._idle = 0
@@ -168,8 +171,10 @@ class Job:
         """The `number`th batch of the epoch here. Of several of an update, the last exchanges."""
         of_update = share.own * share.accumulate
         self.ends_update = number % of_update == 0
-        if of_update > 1 and self.world > 1:
-            self.model.require_backward_grad_sync = self.ends_update
+        if self.world > 1 and (of_update > 1 or self._turns is not None):
+            self.model.require_backward_grad_sync = self.ends_update and self._turns is None
+        if self._turns is not None and not self._turns.has:
+            self._turns.take(self._steps.stop_alone)
         if self._rounds is not None:
             self._rounds.begin(last=self.ends_update)
         if number % share.own == 0:

@@ -18,6 +18,9 @@ from typing import Any
 
 import torch
 
+from hopjob.turns import Turns
+
+TWICE = "where jobs take turns on a GPU, a script has one backward pass a batch: this one began another"
 NO_STEP = (
     "an update ended without a step of the optimizer: in this gang a GPU computes several batches of an "
     "update one after another, so who accumulates gradients has to say so, attach(..., accumulate=N)"
@@ -31,11 +34,16 @@ class Rounds:
     """`last`: whether the batch in hand is the last of its update on this rank."""
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Iterable[object]
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        others: Iterable[object],
+        turns: Turns | None = None,
     ) -> None:
-        """`others`: what else was attached."""
+        """`others`: what else was attached. `turns`: where other jobs use the GPU too."""
         self.last = True
         self._asked = False
+        self.turns = turns
         self._model, self._optimizer = model, optimizer
         self._aside: list[tuple[torch.Tensor, torch.Tensor]] = []
         """parameters with their gradients of this update so far"""
@@ -52,11 +60,17 @@ class Rounds:
             raise RuntimeError(NO_STEP)
 
     def before_backward(self) -> None:
+        """Raises RuntimeError: the turn is given back already."""
+        if self.turns is not None and not self.turns.has:
+            raise RuntimeError(TWICE)
         if self.last:
             self._put_back()
 
     def after_backward(self) -> None:
         if self.last:
+            if self.turns is not None:
+                self.turns.give_back()
+                self.turns.exchange(list(self._parameters()))
             return
         kept = dict(self._aside)
         for parameter in self._parameters():

@@ -34,7 +34,7 @@ class Stream:
 
     def __init__(self, loader: DataLoader, *, seed: int) -> None:
         order = this_process(attached=True).order
-        if order.tasks:
+        if order.tasks or order.turns:
             raise NotDivisible(NO_TASKS)
         self.loader = plain(loader)
         self._share = Share(order.rank, order.ranks, int(self.loader.batch_size or 0))

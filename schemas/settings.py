@@ -199,6 +199,8 @@ class Settings(File, frozen=True, kw_only=True):
     """time between two heartbeats of a node"""
     node_lease_real_s: Seconds = 6.0
     """a node whose heartbeats stay out for so long is lost"""
+    turn_limit_s: Seconds = 300.0
+    """how long a process may keep a GPU's turn, where jobs take turns; then it is ended"""
     observe_every_s: Seconds = 120.0
     """running time that a placement's first throughput observation covers; later ones cover as much as all
     before them"""

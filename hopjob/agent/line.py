@@ -43,6 +43,11 @@ class Line:
         """when (of `time.monotonic`) somebody wanted this process to stop"""
         self.meeting: tuple[str, int] | None = None
         """host and port where the ranks meet, once the agent has said so"""
+        self.wanted: dict[str, object] | None = None
+        """with which this process said that it is ready for its turn"""
+        self.held: int | None = None
+        """the round for which it has the turn"""
+        self._granted = threading.Event()
 
     def open(self) -> None:
         if self._path:
@@ -68,6 +73,22 @@ class Line:
             time.sleep(LOOK_S)
         return self.stop_asked is None
 
+    def want(self, number: int, memory: dict[str, object]) -> None:
+        """The turn of the GPU, for a round."""
+        self._granted.clear()
+        with self._lock:
+            self.wanted = {"round": number, **memory}
+            self._send({"ready": self.wanted})
+
+    def wait_for_turn(self, seconds: float) -> bool:
+        """True as soon as it is given."""
+        return self._granted.wait(seconds)
+
+    def give_back(self) -> None:
+        with self._lock:
+            number, self.held = self.held, None
+            self._send({"done": {"round": number}})
+
     def _send(self, word: dict[str, object]) -> None:
         if self._socket is not None:
             try:
@@ -87,9 +108,11 @@ class Line:
             return None
         with self._lock:
             self._socket = opened
-            self._send({"hello": self._hello()})
+            self._send({"hello": {**self._hello(), "holds": self.held}})
             if self._up and self.meeting is None:
                 self._send(self._up)
+            if self.wanted is not None:
+                self._send({"ready": self.wanted})
         return opened
 
     def _listen(self) -> None:
@@ -127,6 +150,15 @@ class Line:
             self.meeting = (str(word["go"]["host"]), int(str(word["go"]["port"] or 0)))
         if "stop" in word:
             self.ask_to_stop()
+        if "turn" in word:
+            self._take_turn(int(str(word["turn"]["round"])))
+
+    def _take_turn(self, number: int) -> None:
+        with self._lock:
+            if self.wanted is None or self.wanted["round"] != number:
+                return  # of a round that is over
+            self.wanted, self.held = None, number
+        self._granted.set()
 
     def _leave_to_the_parent(self) -> None:
         """In a fork, as of a loader's worker: the line is the parent's."""

@@ -38,6 +38,8 @@ class Order:
     """samples of an update by rank, where they are unlike; empty: a batch each"""
     tasks: tuple[int, ...] = ()
     """batches of an update by rank, one after another; empty: one each"""
+    turns: bool = False
+    """other jobs use this GPU too, in turns that the agent gives"""
     learning_rate: float | None = None
     """for this number of GPUs; None: the script's own"""
     profile: int | None = None
@@ -78,6 +80,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Order:
         batch_size=_count(get("HOPJOB_BATCH_SIZE")),
         shares=_counts(get("HOPJOB_SHARES", "")),
         tasks=_counts(get("HOPJOB_TASKS", "")),
+        turns=bool(get("HOPJOB_TURNS")),
         learning_rate=_number(get("HOPJOB_LEARNING_RATE")),
         profile=_count(get("HOPJOB_PROFILE")),
     )

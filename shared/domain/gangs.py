@@ -235,6 +235,17 @@ def computing(gang: Gang) -> Gang:
     return MEANINGS[type(gang.sync)].computing(gang)
 
 
+def in_rota(gang: Gang) -> Relaxed | None:
+    """Its turns on GPUs that it shares with others; None: they are its own."""
+    return gang.sync if isinstance(gang.sync, Relaxed) and gang.sync.rota else None
+
+
+def take_turns(one: Gang, other: Gang) -> bool:
+    """Whether both share their GPUs."""
+    first, second = in_rota(one), in_rota(other)
+    return first is not None and second is not None and first.rota == second.rota
+
+
 def samples(gang: Gang, batch_size: int) -> tuple[int, ...]:
     """Of one iteration, by member."""
     return tuple([sum(each) for each in batches(gang, batch_size)])

@@ -64,6 +64,8 @@ class Agent:
         self.ranks: dict[tuple[str, int], Rank] = {}
         self._placements = 0
         self._server: socket.socket | None = None
+        self.grants = True
+        """gives each rank the turn of its GPU as soon as it wants it"""
 
     def __enter__(self) -> Self:
         self.open()
@@ -162,6 +164,8 @@ class Agent:
                         rank.line = line
                     assert rank is not None
                     rank.words.append(word)
+                    if "ready" in word and self.grants:
+                        rank.tell(turn={"round": word["ready"]["round"]})
         except OSError:
             pass
 

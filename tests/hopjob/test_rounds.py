@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.hopjob.agent import Agent
+from tests.hopjob.agent import Agent, stop
+from tests.hopjob.test_elastic import LEDGER
 from tests.hopjob.test_shares import NOISE, WEIGHED, ended
 
 pytestmark = pytest.mark.torch
@@ -31,6 +32,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
         ("6", {"CLEARED": "before", "SCALED": 1}),
         ("1,3,2", {"CLEARED": "before"}),
         ("2,1", {"ACCUMULATE": 2}),
+        ("2,4", {"HOPJOB_TURNS": 1}),
     ],
 )
 def test_an_update_is_the_same_wherever_its_batches_are_computed(
@@ -41,6 +43,21 @@ def test_an_update_is_the_same_wherever_its_batches_are_computed(
     assert [rank["batches"] for rank in together] == [count * UPDATES for count in counts]
     for rank in together:
         assert rank["parameters"] == pytest.approx(alone, rel=NOISE, abs=NOISE)
+
+
+def test_without_its_turn_a_job_computes_nothing_and_stops_where_it_stands(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        agent.grants = False
+        [rank] = agent.run(LEDGER, HOPJOB_TURNS=1, BATCH=4)
+        for number in (1, 2):
+            assert rank.wait_for("ready", number)["round"] == number
+            assert len(rank.said("done")) == number - 1
+            rank.tell(turn={"round": number - 1})  # a turn that nobody wants any more
+            rank.tell(turn={"round": number})
+        assert rank.wait_for("ready", 3)["round"] == 3
+        assert stop([rank]) == [0]
+        assert rank.said("stopped") == [{"samples": 8.0}]
+        assert len(rank.said("done")) == 2
 
 
 def test_a_script_that_makes_no_step_hears_what_to_say(tmp_path: Path) -> None:

@@ -56,6 +56,10 @@ class Folders(msgspec.Struct, frozen=True):
     source: Path | None = None
     """of the plug-in, which is copied; None: the installed one"""
 
+    def turns(self, gpu: int) -> Path:
+        """The log of a GPU's executor."""
+        return self.run / "turns" / f"gpu-{gpu}.jsonl"
+
     @property
     def socket(self) -> Path:
         """In a folder of its own, which containers are given: an agent that starts anew makes it anew.

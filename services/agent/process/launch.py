@@ -124,6 +124,7 @@ def environment(
         "HOPJOB_BATCH_SIZE": spec.workload.batch_size,
         "HOPJOB_SHARES": ",".join(map(str, _shares(order))),
         "HOPJOB_TASKS": ",".join(map(str, tasks_of(order))),
+        **({"HOPJOB_TURNS": 1} if gangs.in_rota(order.gang) else {}),
         "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
         "HOPJOB_ADDRESS": ground.host,
         **({"HOPJOB_ORPHAN_S": ground.orphan_s} if ground.orphan_s else {}),

@@ -53,6 +53,11 @@ class Launcher:
         return self._script is not None
 
     @property
+    def adopted(self) -> bool:
+        """Started by an earlier life."""
+        return self._found
+
+    @property
     def port(self) -> int | None:
         """Where rank 0 is met of a command that is no script."""
         return None if self.speaks else self._claim.port

@@ -13,7 +13,7 @@ import structlog
 from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
-from schemas.placement import Lockstep, Mode, Proportional, Relaxed
+from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
 from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
@@ -28,6 +28,7 @@ from services.agent.process.launching import free_port
 from services.agent.process.listener import listening
 from services.agent.process.reduces import timed
 from services.agent.process.templates import Templates
+from services.agent.process.turns.executor import Executor
 from services.agent.process.worker import LiveWorker
 from services.agent.tasks import Report
 from services.agent.work.runner import Join, Write
@@ -57,6 +58,8 @@ class ProcessRunner:
         self._settings = settings
         self._host: Host
         self._workers: dict[PlacementId, LiveWorker] = {}
+        self._executors: dict[int, Executor] = {}
+        """by GPU, where jobs take turns"""
         self._lives: set[asyncio.Task[None]] = set()
         self._found: list[claims.WorkerClaim] = []
         self._lock = -1
@@ -89,6 +92,9 @@ class ProcessRunner:
 
     def train(self, placement_id: PlacementId, meeting: str) -> None:
         self._when_ready(partial(self._train, placement_id, meeting))
+
+    def turn(self, placement_id: PlacementId, gang: Gang) -> None:
+        self._when_ready(partial(self._turn, placement_id, gang))
 
     def stop(self, placement_id: PlacementId) -> None:
         self._when_ready(partial(self._stop, placement_id))
@@ -157,16 +163,32 @@ class ProcessRunner:
 
     def _stop(self, placement_id: PlacementId) -> None:
         if worker := self._workers.get(placement_id):
-            worker.put(worker.gang.stop)
+            worker.stop()
+
+    def _turn(self, placement_id: PlacementId, gang: Gang) -> None:
+        if worker := self._workers.get(placement_id):
+            worker.turn(gang)
 
     def _live(
         self, order: StartOrdered, gpu_indices: tuple[int, ...], claim: claims.WorkerClaim | None
     ) -> None:
-        before = [one for one in self._workers.values() if set(one.gpu_indices) & set(gpu_indices)]
-        worker = self._workers[order.placement_id] = LiveWorker(self._host, order, gpu_indices, claim)
+        before = [
+            one
+            for one in self._workers.values()
+            if set(one.gpu_indices) & set(gpu_indices) and not gangs.take_turns(one.order.gang, order.gang)
+        ]
+        executors = list(map(self._executor, gpu_indices)) if gangs.in_rota(order.gang) else []
+        worker = LiveWorker(self._host, order, gpu_indices, claim, executors)
+        self._workers[order.placement_id] = worker
         life = asyncio.create_task(self._life(worker, before))
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
+
+    def _executor(self, gpu: int) -> Executor:
+        if gpu not in self._executors:
+            log_of, limit_s = self._folders.turns(gpu), self._settings.turn_limit_s
+            self._executors[gpu] = Executor(log_of, limit_s=limit_s)
+        return self._executors[gpu]
 
     async def _life(self, worker: LiveWorker, before: list[LiveWorker]) -> None:
         last = await worker.live(before)
@@ -182,7 +204,7 @@ class ProcessRunner:
     async def _end_all(self) -> None:
         """Let all save and end, each within its grace."""
         for worker in self._workers.values():
-            worker.put(worker.gang.stop)
+            worker.stop()
         if self._lives:
             graces = (worker.gang.grace_s + LEAVING_S for worker in self._workers.values())
             await asyncio.wait(self._lives, timeout=max(END_LIMIT_S, *graces))

@@ -8,11 +8,12 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import structlog
 
+from schemas import placement
 from schemas.events import StartOrdered
 from services.agent.process import claims
 from services.agent.process.folders import RankFiles
@@ -24,7 +25,9 @@ from services.agent.process.launching import Launcher
 from services.agent.process.listener import Connection, Peer
 from services.agent.process.ranks import RankProcess
 from services.agent.process.tails import Tail
+from services.agent.process.turns.executor import Executor, Seat
 from services.agent.tasks import Failed, Interrupted, LastReport
+from shared.domain import gangs
 
 HANG_UP_LIMIT_S = 1.0
 """how long what a rank said may take to arrive after its end"""
@@ -46,7 +49,9 @@ class LiveWorker:
         order: StartOrdered,
         gpu_indices: tuple[int, ...],
         claim: claims.WorkerClaim | None = None,
+        executors: Sequence[Executor] = (),
     ) -> None:
+        """`executors`: of its GPUs, where others take turns on them."""
         self.order = order
         self.gpu_indices = gpu_indices
         self.gone = asyncio.Event()
@@ -68,6 +73,7 @@ class LiveWorker:
         self._tails = {rank: Tail(RankFiles(self._folder, rank)) for rank in self.gang.ranks}
         self._reading = asyncio.Lock()
         self._last: LastReport | None = None
+        self._executors = dict(zip(self.gang.ranks, executors, strict=bool(executors)))
 
     # ---- from outside
 
@@ -87,7 +93,20 @@ class LiveWorker:
         return True
 
     def heard(self, rank: int, word: words.Word) -> None:
+        if rank in self._executors and isinstance(word, words.Hello | words.Ready | words.Done):
+            self._executors[rank].heard(self.order.placement_id, word)
         self.put(partial(self.gang.heard, rank, word))
+
+    def stop(self) -> None:
+        for executor in self._executors.values():
+            executor.hurries(self.order.placement_id)
+        self.put(self.gang.stop)
+
+    def turn(self, gang: placement.Gang) -> None:
+        """How often, and when, it has its turn from now on."""
+        if shared := gangs.in_rota(gang):
+            for executor in self._executors.values():
+                executor.changes(self.order.placement_id, shared.turns, shared.place)
 
     async def live(self, before: Iterable["LiveWorker"] = ()) -> LastReport:
         """`before`: workers whose GPUs it gets once they are gone."""
@@ -154,10 +173,23 @@ class LiveWorker:
 
     def _watch(self, processes: dict[int, RankProcess]) -> None:
         self._processes = processes
+        self._sit_down(unheard=self._launcher.adopted)
         for rank in processes:
             task = asyncio.create_task(self._see_end(rank))
             self._watching.add(task)
             task.add_done_callback(self._watching.discard)
+
+    def _sit_down(self, *, unheard: bool) -> None:
+        if (shared := gangs.in_rota(self.order.gang)) is None:
+            return
+        for rank, executor in self._executors.items():
+            seat = Seat(
+                self.order.placement_id, tell=partial(self._tell, rank=rank), end=partial(self._end, rank)
+            )
+            executor.joins(seat, shared.turns, shared.place, unheard=unheard)
+
+    def _end(self, rank: int, reason: str) -> None:
+        self.put(partial(self.gang.hangs, rank, reason))
 
     async def _see_end(self, rank: int) -> None:
         try:
@@ -169,6 +201,8 @@ class LiveWorker:
 
     async def _end_of(self, rank: int) -> End:
         code, number = await self._processes[rank].ended()
+        if rank in self._executors:
+            self._executors[rank].leaves(self.order.placement_id)
         await self._hear_out(rank)
         memory = await asyncio.to_thread(self._launcher.memory)
         lines = await asyncio.to_thread(self._tails[rank].last)
@@ -206,6 +240,8 @@ class LiveWorker:
             task.cancel()
         for connection in self._connections.values():
             connection.close()
+        for executor in self._executors.values():
+            executor.leaves(self.order.placement_id)
 
     async def _read_out(self) -> None:
         async with self._reading:

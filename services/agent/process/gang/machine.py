@@ -25,6 +25,7 @@ from services.agent.process.gang.stretches import Stretches
 from services.agent.process.gang.verdicts import End, Past, RankRecord, verdict
 from services.agent.process.launch import tasks_of
 from services.agent.tasks import Failed, Saved, Started
+from shared.domain import gangs
 
 BEAT_S, BEATS = 0.5, 5
 """how often ranks look whether they shall stop, and how many looks they get at least"""
@@ -88,6 +89,8 @@ class Gang:
         """One that was ordered to stop before begins nothing."""
         if self.state is not G.STARTING:
             return []
+        if not self.ranks:
+            return self._all_up()
         if self._speaks:
             return self._spawn("")
         if wanting := self._wanting():
@@ -156,9 +159,16 @@ class Gang:
             case words.Unsaved(reason):
                 text = f"no checkpoint could be written, training goes on: {reason}"
                 actions = [Print(number, text)]
+            case words.Ready() | words.Done():
+                pass  # what executors hear
             case _:
                 actions = self._last_word(rank, word)
         return actions
+
+    def hangs(self, number: int, reason: str) -> Actions:
+        """A rank may not stay, though it says nothing: no fault of the job's."""
+        rank = self.ranks[number]
+        return [] if rank.end or rank.word else self._last_word(rank, words.EndedWord(reason))
 
     def _said_before(self, number: int) -> Actions:
         """To a rank that was not there when it was said to all; twice is harmless."""
@@ -178,7 +188,8 @@ class Gang:
         """What is asked of its script that only one with `attach` does; empty: nothing."""
         if self._order.until is not None:
             return NO_COPY
-        return NO_TASKS if tasks_of(self._order) else ""
+        several = tasks_of(self._order) or gangs.in_rota(self._order.gang)
+        return NO_TASKS if several else ""
 
     def _ran(self, word: words.Ran) -> Actions:
         self.past.samples = word.samples

@@ -13,6 +13,7 @@ from schemas.events import StartOrdered
 from schemas.measurements import Measured
 from services.agent.process.gang.words import (
     CompletedWord,
+    EndedWord,
     FailedWord,
     LastWord,
     LostWord,
@@ -166,6 +167,8 @@ def _said(word: LastWord) -> str:
     match word:
         case FailedWord(reason=reason):
             return f"failed: {reason}"
+        case EndedWord(reason=reason):
+            return f"was ended: {reason}"
         case LostWord(reason=reason):
             return f"lost a peer: {reason}"
         case _:

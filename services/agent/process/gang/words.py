@@ -23,6 +23,8 @@ class Hello(msgspec.Struct, frozen=True):
     attached: bool = False
     """it saves when it is ordered to, and goes on from there on any number of GPUs"""
     samples: float = 0.0
+    holds: int | None = None
+    """the round for which it has the turn of its GPU"""
 
 
 class Up(msgspec.Struct, frozen=True):
@@ -60,6 +62,24 @@ class Ran(msgspec.Struct, frozen=True):
     data_s: tuple[tuple[float, ...], ...] = ()
     """by rank: the last iterations"""
     wait_s: tuple[tuple[float, ...], ...] = ()
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """It wants the turn of its GPU for the tasks of a round; bytes of the GPU's memory, 0: not known."""
+
+    round: int
+    kept: float = 0.0
+    """between its turns"""
+    peak: float = 0.0
+    """while it computes"""
+    whole: float = 0.0
+    """that the GPU has"""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It gives the turn back."""
+
+    round: int
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -103,14 +123,20 @@ class LostWord(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class EndedWord(LostWord, frozen=True):
+    """No word of a rank's: it was made to end, which is no fault of the job's."""
+
+
 LastWord = StoppedWord | CompletedWord | FailedWord | LostWord
-Word = Hello | Up | Times | Ran | Kept | Damaged | Unsaved | LastWord
+Word = Hello | Up | Times | Ran | Ready | Done | Kept | Damaged | Unsaved | LastWord
 
 WORDS: Mapping[str, type[Word]] = {
     "hello": Hello,
     "up": Up,
     "profiled": Times,
     "observed": Ran,
+    "ready": Ready,
+    "done": Done,
     "saved": Kept,
     "damaged": Damaged,
     "unsaved": Unsaved,
@@ -143,6 +169,11 @@ def go(meeting: str) -> bytes:
     """`meeting`: host:port where the ranks meet; empty: there is nobody to meet."""
     host, _, port = meeting.rpartition(":")
     return _line(go={"host": host, "port": int(port or 0)})
+
+
+def turn(number: int) -> bytes:
+    """The GPU is its own until it has said done. `number`: of the round that it said it was ready for."""
+    return _line(turn={"round": number})
 
 
 def stop() -> bytes:

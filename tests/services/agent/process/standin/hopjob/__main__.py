@@ -3,7 +3,8 @@
 `python -m hopjob SCRIPT [WORD[=VALUE] …]`, in their order once all may train: `iterations=N` (of 8 samples a
 rank; then complete), `forever`, `orphan` (saves, and waits until its agent is gone), `deaf` (it hears nothing
 any more), `child` (a process in a session of its own), `memory=MB`, `fill=FILE`, `exit=N`, `raise`, `lost`,
-`kill=SIGNAL`, `print=TEXT`; `rank=N`: what follows is for that rank alone. `silent`: ends without a word.
+`kill=SIGNAL`, `print=TEXT`; `turns=SECONDS`: on a GPU that it shares, for ever, `memory-of-gpu=BYTES` before;
+`rank=N`: what follows is for that rank alone. `silent`: ends without a word.
 """
 
 import contextlib
@@ -27,7 +28,10 @@ TIMES = ("data_s", "forward_s", "backward_s", "update_s", "iteration_s")
 
 class Line:
     def __init__(self) -> None:
-        self.going, self.stopping, self.alone = (threading.Event() for _ in range(3))
+        self.going, self.stopping, self.alone, self.turn = (threading.Event() for _ in range(4))
+        self.memory: dict[str, float] = {}
+        self.wants: int | None = None
+        self.holds: int | None = None
         self.samples = max((float(path.name) for path in FOLDER.iterdir()), default=0.0)
         self.up: dict[str, object] | None = None
         self.socket = self.connected()
@@ -37,7 +41,9 @@ class Line:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(os.environ["HOPJOB_SOCKET"])
         about = {"placement": os.environ["HOPJOB_PLACEMENT"], "rank": RANK, "pid": os.getpid()}
-        self.say(hello={**about, "attached": True, "samples": self.samples})
+        self.say(hello={**about, "attached": True, "samples": self.samples, "holds": self.holds})
+        if self.wants is not None:
+            self.say(ready={"round": self.wants, **self.memory})
         if self.up is not None and not self.going.is_set():
             self.say(up=self.up)
         return self.socket
@@ -57,7 +63,11 @@ class Line:
             with contextlib.suppress(OSError):
                 for text in self.socket.makefile("r"):
                     word = json.loads(text)
-                    self.going.set() if "go" in word else self.stopping.set()
+                    if "turn" in word:
+                        self.wants, self.holds = None, word["turn"]["round"]
+                        self.turn.set()
+                    else:
+                        self.going.set() if "go" in word else self.stopping.set()
             self.alone.set()
             time.sleep(0.05)
             with contextlib.suppress(OSError):
@@ -92,6 +102,23 @@ def train(line: Line, iterations: float) -> NoReturn:
             save(line, "interval")
             said, at = done, time.monotonic()
     left(line, "end", "completed")
+
+
+def take_turns(line: Line, seconds: float) -> NoReturn:
+    number = 0
+    while True:
+        number += 1
+        line.turn.clear()
+        line.wants = number
+        line.say(ready={"round": number, **line.memory})
+        while not line.turn.wait(0.05):
+            if line.stopping.is_set():
+                left(line, "stop", "stopped")
+        time.sleep(seconds)
+        line.samples += BATCH
+        line.holds = None
+        line.say(done={"round": number})
+        save(line, "interval")
 
 
 def orphan(line: Line) -> None:
@@ -129,6 +156,8 @@ def lose(line: Line) -> None:
 WORDS: dict[str, Callable[[Line, str], object]] = {
     "iterations": lambda line, value: train(line, float(value)),
     "forever": lambda line, _: train(line, float("inf")),
+    "turns": lambda line, value: take_turns(line, float(value)),
+    "memory-of-gpu": lambda line, value: line.memory.update(kept=float(value), peak=float(value), whole=10e9),
     "orphan": lambda line, _: orphan(line),
     "deaf": deaf,
     "child": lambda *_: subprocess.Popen(["sleep", "1000"], start_new_session=True),

@@ -1,0 +1,89 @@
+"""A GPU that several jobs share in turns, as one of their processes has it.
+
+A turn is for the tasks of a round on this GPU: from the first batch of an update to the end of the backward
+pass of its last one. Then the turn is given back, and the exchange of gradients, the optimizer's step and
+whatever the script does until its next batch happen while another job computes. The processes stay, with
+their contexts and their models on the GPU.
+
+The exchange is made here in place of DistributedDataParallel's, which would have the GPU wait for the other
+ranks within the backward pass. Its result is the same: the mean over ranks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+import torch.distributed as dist
+
+from hopjob.process import Process
+
+LOOK_S = 0.1
+"""between two looks whether this process is to stop, while it waits for its turn"""
+PATIENCE_S = 5.0
+"""how long an order to stop lets a rank wait for its turn; the agent gives it before all others"""
+OTHERS_S = 5.0
+"""what the other ranks wait beyond that: rank 0 saves"""
+
+
+class Turns:
+    def __init__(self, process: Process, device: torch.device) -> None:
+        self._process, self._device = process, device
+        self._line = process.line
+        self._round = 0
+        self.has = False
+
+    def take(self, stop: Callable[[], None]) -> None:
+        """Wait for the turn. `stop`: saves and ends, where rank 0 is ordered to and no turn comes."""
+        self._round += 1
+        self._line.want(self._round, self._memory())
+        while not self._line.wait_for_turn(LOOK_S):
+            asked = self._line.stop_asked
+            waited = 0.0 if asked is None else time.monotonic() - asked
+            if waited > PATIENCE_S:
+                stop()  # ends rank 0
+            if waited > PATIENCE_S + OTHERS_S:
+                self._process.ending.stopped()
+        self.has = True
+
+    def give_back(self) -> None:
+        """Once all that was begun on the GPU is over."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self.has = False
+        self._line.give_back()
+
+    def exchange(self, parameters: Iterable[torch.Tensor]) -> None:
+        """The mean of all ranks' gradients. One that no rank has stays away."""
+        if self._process.order.ranks == 1:
+            return
+        kinds: dict[torch.dtype, list[torch.Tensor]] = {}
+        for one in parameters:
+            if one.requires_grad:
+                kinds.setdefault(one.dtype, []).append(one)
+        for alike in kinds.values():
+            _exchange(alike, self._process.order.ranks)
+
+    def _memory(self) -> dict[str, object]:
+        if self._device.type != "cuda":
+            return {}
+        kept, peak = torch.cuda.memory_allocated(self._device), torch.cuda.max_memory_allocated(self._device)
+        whole = torch.cuda.get_device_properties(self._device).total_memory
+        return {"kept": float(kept), "peak": float(peak), "whole": float(whole)}
+
+
+def _exchange(parameters: Sequence[torch.Tensor], ranks: int) -> None:
+    """Of parameters of one type."""
+    there = parameters[0].new_tensor([float(one.grad is not None) for one in parameters])
+    parts = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
+    flat = torch.cat([*(part.reshape(-1) for part in parts), there])
+    dist.all_reduce(flat)
+    found = flat[-len(parameters) :].tolist()
+    flat /= ranks
+    begin = 0
+    for one, anywhere in zip(parameters, found):
+        end = begin + one.numel()
+        if anywhere:
+            one.grad = flat[begin:end].view_as(one).clone()
+        begin = end

@@ -1,0 +1,153 @@
+"""Whose turn it is on a GPU that jobs share."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.ids import PlacementId
+from services.agent.process.turns.order import PATIENCE_S, GpuMemory, Grant, Order
+
+A, B, C = (PlacementId(name) for name in "abc")
+FREE = GpuMemory()
+
+
+def rota(**turns: int) -> Order:
+    """Places in the order of the names."""
+    order = Order()
+    for place, (name, of) in enumerate(turns.items()):
+        order.joins(PlacementId(name), of, place)
+        assert order.wants(PlacementId(name), 1, FREE) == ""
+    return order
+
+
+def went_round(order: Order, times: int) -> str:
+    """Who has its turn, where all are ready again at once."""
+    had = ""
+    for _ in range(times):
+        grant = order.grant(0.0)
+        assert grant is not None
+        had += grant.placement_id
+        assert order.returns(grant.placement_id, grant.round)
+        order.wants(grant.placement_id, grant.round + 1, FREE)
+    return had
+
+
+@pytest.mark.parametrize(
+    ("turns", "had"),
+    [
+        ({"a": 1}, "aaaaaa"),
+        ({"a": 1, "b": 1}, "ababab"),
+        ({"a": 1, "b": 3}, "abbbabbb"),
+        ({"a": 2, "b": 1, "c": 0}, "abaaba"),
+    ],
+)
+def test_turns_go_round_as_the_cycle_has_them(turns: dict[str, int], had: str) -> None:
+    assert went_round(rota(**turns), len(had)) == had
+
+
+def test_nobody_gets_a_turn_while_another_has_it() -> None:
+    order = rota(a=1, b=1)
+    assert order.grant(0.0) == Grant(A, 1)
+    assert order.grant(0.0) is None
+    assert not order.returns(B, 1)
+    assert not order.returns(A, 7)
+    assert order.grant(0.0) is None
+    order.leaves(A)
+    assert order.grant(0.0) == Grant(B, 1)
+
+
+def test_who_is_not_ready_is_waited_for_a_moment_and_then_passed_over() -> None:
+    order = rota(a=1, b=1)
+    assert order.grant(0.0) == Grant(A, 1)
+    order.returns(A, 1)
+    assert order.grant(0.0) == Grant(B, 1)
+    order.returns(B, 1)
+    order.wants(B, 2, FREE)
+    assert order.grant(5.0) is None
+    assert order.wakeup() == 5.0 + PATIENCE_S
+    assert order.grant(5.0 + PATIENCE_S) == Grant(B, 2)
+    order.returns(B, 2)
+    order.wants(B, 3, FREE)
+    assert order.grant(7.0) == Grant(B, 3), "it is waited for once"
+    order.returns(B, 3)
+    order.wants(A, 2, FREE)
+    order.wants(B, 4, FREE)
+    assert order.grant(8.0) == Grant(A, 2)
+
+
+def test_who_has_to_stop_comes_first_even_without_turns() -> None:
+    order = rota(a=1, b=1, c=0)
+    order.hurries(C)
+    assert order.grant(0.0) == Grant(C, 1)
+
+
+def test_who_comes_next_stays_next_when_the_cycle_changes() -> None:
+    order = rota(a=1, b=1, c=1)
+    assert order.grant(0.0) == Grant(A, 1)
+    order.changes(A, 2, 5)
+    order.returns(A, 1)
+    assert order.grant(0.0) == Grant(B, 1)
+
+
+def test_after_an_agents_restart_nobody_gets_a_turn_before_all_have_spoken() -> None:
+    order = Order()
+    order.joins(A, 1, 0, unheard=True)
+    order.joins(B, 1, 1, unheard=True)
+    order.speaks(A, holds=None)
+    order.wants(A, 4, FREE)
+    assert order.grant(0.0) is None
+    order.speaks(B, holds=7)
+    assert order.grant(0.0) is None
+    assert order.returns(B, 7)
+    assert order.grant(0.0) == Grant(A, 4)
+
+
+def test_a_rota_has_to_fit_with_one_that_computes() -> None:
+    order = Order()
+    order.joins(A, 1, 0)
+    assert order.wants(A, 1, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == ""
+    order.joins(B, 1, 1)
+    assert order.wants(B, 1, GpuMemory(kept=3e9, peak=4e9, whole=10e9)) == ""
+    order.joins(C, 1, 2)
+    misfit = order.wants(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9))
+    assert misfit == (
+        "3 jobs that take turns keep 6.0 GB on a GPU, and one that computes takes 5.0 GB more, of 10.0 GB"
+    )
+    assert order.grant(0.0) == Grant(A, 1)
+    order.returns(A, 1)
+    assert order.wants(A, 2, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == "", "it was there before"
+
+
+DO: dict[str, Callable[[Order, PlacementId, int], object]] = {
+    "wants": lambda order, key, number: order.wants(key, number, FREE),
+    "returns": lambda order, key, number: order.returns(key, number),
+    "leaves": lambda order, key, _: order.leaves(key),
+    "speaks": lambda order, key, number: order.speaks(key, holds=number or None),
+    "changes": lambda order, key, number: order.changes(key, number, number),
+    "hurries": lambda order, key, _: order.hurries(key),
+}
+"""to one that is there; one that is not joins"""
+STEPS = st.lists(
+    st.tuples(st.sampled_from(sorted(DO)), st.sampled_from([A, B, C]), st.integers(0, 3)), max_size=60
+)
+
+
+@given(STEPS)
+def test_whatever_happens_one_has_the_turn_and_it_is_there(steps: list[tuple[str, PlacementId, int]]) -> None:
+    order, now = Order(), 0.0
+    for what, key, number in steps:
+        holder = order.holder
+        if key in order:
+            DO[what](order, key, number)
+        else:
+            order.joins(key, number, number)
+        now += 0.3
+        before = order.holder
+        grant = order.grant(now)
+        assert grant is None or (before is None and order.holder == grant)
+        assert order.holder is None or order.holder.placement_id in order
+        if holder is not None and order.holder != holder:
+            assert what in {"returns", "leaves", "speaks"}, "its holder, or its end, ends a turn"
+            assert key == holder.placement_id
