@@ -65,7 +65,7 @@ async def test_it_plans_live_with_policies_in_a_process_of_their_own() -> None:
 
 async def test_a_planner_set_to_an_unknown_policy_does_not_start() -> None:
     ports = Ports(bus=MemoryBus(LoopClock()), clock=LoopClock())
-    with pytest.raises(UnknownPlugin, match=r"nonsense is unknown; there are exhaustive, fifo, .*hops"):
+    with pytest.raises(UnknownPlugin, match=r"nonsense is unknown; there are allox, .*hops"):
         build(Settings(policy="nonsense"), ports)
 
 

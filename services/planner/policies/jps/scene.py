@@ -12,6 +12,7 @@ from services.planner.policies.contract.decision import Choice, Left
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.jps.splits.market import WorkerMarket
 from services.planner.policies.jps.taking_part import placeable_gpus, taking_part
+from services.planner.policies.kit.keeping import kept
 from shared.domain.arrays import Floats, Ints
 
 
@@ -88,14 +89,14 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 def scene(view: View, *, static: bool, held_back: str = "") -> Scene:
     """`static`: what runs is kept; `held_back`: so it is, and nothing is started."""
-    kept, free = _kept(view, everything=static or bool(held_back))
+    stayers, free = kept(view, everything=static or bool(held_back))
     nodes = tuple(msgspec.structs.replace(node, idle=free[node.node_id]) for node in view.nodes)
     nodes = tuple(node for node in nodes if node.idle > 0)
     types = tuple(sorted({node.gpu_type for node in nodes}))
     supply = np.array(
         [sum(node.idle for node in nodes if node.gpu_type == name) for name in types], dtype=np.int32
     )
-    stays = {choice.job_id for choice in kept}
+    stays = {choice.job_id for choice in stayers}
     others = [] if held_back else [job for job in view.jobs if job.job_id not in stays]
     rates = [_rates(job, types) for job in others]
     needs = [
@@ -108,7 +109,7 @@ def scene(view: View, *, static: bool, held_back: str = "") -> Scene:
     order = np.argsort(left / (rate @ supply), kind="stable") if chosen else np.empty(0, dtype=np.int64)
     return Scene(
         view=view,
-        kept=kept,
+        kept=stayers,
         jobs=tuple(others[chosen[one]] for one in order),
         nodes=nodes,
         types=types,
@@ -123,26 +124,6 @@ def scene(view: View, *, static: bool, held_back: str = "") -> Scene:
 def _rates(job: ViewJob, types: Sequence[GpuType]) -> Floats:
     known = [job.single_gpu.get(name, 0.0) if name in job.gpu_types else 0.0 for name in types]
     return np.array(known, dtype=np.float64)
-
-
-def _kept(view: View, *, everything: bool) -> tuple[tuple[Choice, ...], dict[NodeId, int]]:
-    """The jobs that may not be moved, or all that run; and the GPUs that they leave."""
-    free = {node.node_id: node.idle for node in view.nodes}
-    found = []
-    for job in sorted(view.jobs, key=lambda job: not job.stays):
-        present = job.present
-        if present is None or not (job.stays or everything) or not _fits(present.gang, free):
-            continue
-        for one in present.gang.members:
-            free[one.node] -= one.gpus
-        found.append(
-            Choice(job_id=job.job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
-        )
-    return tuple(found), free
-
-
-def _fits(gang: Gang, free: dict[NodeId, int]) -> bool:
-    return all(free.get(one.node, 0) >= one.gpus for one in gang.members)
 
 
 def _held(job: ViewJob) -> Configuration:

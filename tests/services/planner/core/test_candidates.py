@@ -28,7 +28,7 @@ def test_a_policy_chosen_at_run_time_makes_the_next_plan() -> None:
 
 
 UNFIT = {
-    "nonsense": "policy nonsense is unknown; there are exhaustive, fifo, ",
+    "nonsense": "policy nonsense is unknown; there are allox, allox-gang, exhaustive, ",
     "json:loads": "policy json:loads cannot be built: TypeError: ",
     "no.such.module:Policy": "policy no.such.module:Policy: ModuleNotFoundError: ",
     "json:no_such_name": "policy json:no_such_name: json has no no_such_name",

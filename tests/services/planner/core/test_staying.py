@@ -182,7 +182,7 @@ def test_a_job_that_is_not_preemptible_keeps_its_place(policy: str) -> None:
     first, *later = (plan.placements for plan in stage.plans if plan.kind is PlanKind.FIRST)
     assert len(later) >= 3
     assert [placed.job_id for placed in first] == ["job-1"]
-    assert all(placements == first for placements in later)
+    assert all(first[0] in placements for placements in later)
     assert not any(plan.notes for plan in stage.plans)
 
 

@@ -114,7 +114,7 @@ async def test_a_name_that_the_operator_does_not_allow_is_not_even_imported() ->
     found = await own.look(Look(policy=HERE + "dies:Policy"))
     await bus.close()
     assert isinstance(found, Unfit)
-    assert f"no such policy {HERE}dies:Policy; there are exhaustive, fifo, " in found.reason
+    assert f"no such policy {HERE}dies:Policy; there are allox, allox-gang, exhaustive, " in found.reason
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,0 +1,246 @@
+"""AlloX (EuroSys '20): jobs on the machines, and in the turns there, that make mean completion time least.
+
+Whenever a job comes or a GPU frees, all waiting jobs are matched to machines anew, each to a place from the
+end of a machine's list. What is first on the list of an idle machine starts; nothing that runs is moved.
+
+| name | a machine is |
+|---|---|
+| `allox` | one GPU, which computes all tasks of a round one after another |
+| `allox-gang` | as many GPUs of one type as the job asks for |
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from schemas.ids import JobId
+from schemas.placement import Configuration, Gang, Lockstep, Mode, Relaxed
+from schemas.plans import Layer, PlanKind, Waiting
+from services.planner.policies.allox.machines import Kind, Machines, machines
+from services.planner.policies.allox.matching import Matching, matched
+from services.planner.policies.allox.options import AlloxOptions
+from services.planner.policies.contract.configurations import Configurations, listed
+from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.kit.keeping import kept
+from services.planner.policies.kit.rigid import rigid
+from services.planner.solver.problem import Solve
+from shared.domain.arrays import Floats
+
+SHORTEST_S = 1e-3
+"""a job that is nearly over still takes this long"""
+ARC_S = 1e-6
+"""a job and a kind of machine, as measured on a common server: the modelled seconds"""
+
+Rows = dict[tuple[int, int], int]
+"""the row that was asked about, by job and kind"""
+
+
+class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from a view alone."""
+
+    view: View
+    kept: tuple[Choice, ...]
+    waiting: tuple[ViewJob, ...]
+    scale: tuple[int, ...]
+    """tasks of a round, by waiting job; 0: no kind of machine has room for it"""
+    machines: Machines
+    in_gangs: bool
+    """a machine is as many GPUs as a job asks for; else it is one GPU"""
+    rows: Rows
+    wanted: Configurations
+
+
+class Allox:
+    """The GPU and the turn there for each job that make mean completion time least; nothing is moved."""
+
+    Options = AlloxOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = {
+        trigger: PlanKind.FIRST for trigger in Trigger if trigger is not Trigger.ROUND
+    }
+    sees_staying: ClassVar[bool] = True
+    modes: ClassVar[frozenset[type[Mode]]] = frozenset({Lockstep, Relaxed})
+    gang: ClassVar[bool] = False
+    """a machine is as many GPUs as a job asks for, even where nodes let tasks follow one another"""
+
+    def __init__(self, options: AlloxOptions) -> None:
+        self._options = options
+        self._last: Unplaced | None = None
+
+    # ---- the contract of a policy
+
+    def wants(self, view: View) -> Configurations:
+        return self._seen(view).wanted
+
+    def decide(
+        self,
+        view: View,
+        wanted: Configurations,
+        estimates: Estimated,
+        solve: Solve,  # noqa: ARG002 - the program is a flow
+    ) -> Decision:
+        seen = self._seen(view)
+        rate = self._rates(seen, estimates)
+        found = self._matched(seen, rate)
+        started = self._started(seen, found)
+        choices = tuple(
+            Choice(
+                job_id=seen.waiting[job].job_id,
+                gang=_gang(place, seen.scale[job]),
+                throughput=float(rate[job, kind]),
+                layer=self._layer(estimates, seen.rows[job, kind]),
+            )
+            for job, (kind, place) in started.items()
+        )
+        return Decision(
+            choices=(*seen.kept, *choices),
+            left=tuple(self._left(seen, found, started.keys())),
+            objective=found.cost_s,
+            bound=found.cost_s,
+            solve_s=ARC_S * len(seen.rows) if view.effort.modelled else 0.0,
+            configurations=len(wanted),
+        )
+
+    # ---- what is seen
+
+    def _seen(self, view: View) -> Unplaced:
+        """Of the same view as the last time, the same."""
+        if self._last is None or self._last.view is not view:
+            self._last = self._look(view)
+        return self._last
+
+    def _look(self, view: View) -> Unplaced:
+        stayers, idle = kept(view, everything=True)
+        jobs = {job.job_id: job for job in view.jobs}
+        in_gangs = self.gang or not any(Relaxed.tag() in node.modes for node in view.nodes)
+        left_s = [self._left_s(jobs[one.job_id], one) for one in stayers]
+        there = machines(view, stayers, idle, left_s, gangs=in_gangs)
+        running = {one.job_id for one in stayers}
+        waiting = tuple(job for job in view.jobs if job.job_id not in running)
+        scale = tuple(self._scale(job, there, in_gangs=in_gangs) for job in waiting)
+        rows: Rows = {}
+        asked: list[tuple[JobId, list[Configuration]]] = []
+        for number, (job, tasks) in enumerate(zip(waiting, scale, strict=True)):
+            places = []
+            for kind, one in enumerate(there.kinds):
+                gpus = _gpus(tasks, one, in_gangs=in_gangs)
+                if tasks and one.runs(job) and 0 < gpus <= there.gpus(kind):
+                    rows[number, kind] = len(rows)
+                    places.append(there.empty(kind, gpus))
+            asked.append((job.job_id, places))
+        return Unplaced(
+            view=view,
+            kept=stayers,
+            waiting=waiting,
+            scale=scale,
+            machines=there,
+            in_gangs=in_gangs,
+            rows=rows,
+            wanted=listed(asked, view.nodes),
+        )
+
+    def _left_s(self, job: ViewJob, running: Choice) -> float:
+        return self._samples(job, running.gang.gpus) / max(running.throughput, 1e-9)
+
+    def _samples(self, job: ViewJob, scale: int) -> float:
+        """That are still to do, as far as one may know. `scale`: tasks of a round."""
+        if self._options.sizes == "unit":
+            return float(scale * job.batch_size)
+        return max(job.samples - job.samples_done, 0.0)
+
+    def _scale(self, job: ViewJob, there: Machines, *, in_gangs: bool) -> int:
+        """Of the job's counts one that some kind of machine has room for."""
+        own = [(number, kind) for number, kind in enumerate(there.kinds) if kind.runs(job)]
+        possible = [
+            tasks
+            for tasks in job.demand
+            if any(0 < _gpus(tasks, kind, in_gangs=in_gangs) <= there.gpus(number) for number, kind in own)
+        ]
+        return rigid(possible, self._options.rigid_demand) if possible else 0
+
+    # ---- the matching
+
+    def _rates(self, seen: Unplaced, estimates: Estimated) -> Floats:
+        """Samples/s by waiting job and kind; 0: it cannot run there, or nothing is known."""
+        found = np.zeros((len(seen.waiting), len(seen.machines.kinds)))
+        for (job, kind), row in seen.rows.items():
+            alone = seen.waiting[job].single_gpu.get(seen.machines.kinds[kind].gpu_type, 0.0)
+            known = float(estimates.throughput[row])
+            found[job, kind] = known if known > 0 else alone * (not seen.in_gangs)
+        return found
+
+    def _layer(self, estimates: Estimated, row: int) -> Layer:
+        return estimates.layer_at(row) if estimates.throughput[row] > 0 else Layer.THEORY
+
+    def _matched(self, seen: Unplaced, rate: Floats) -> Matching:
+        samples = np.array(
+            [self._samples(job, scale) for job, scale in zip(seen.waiting, seen.scale, strict=True)]
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            seconds = np.where(rate > 0, np.maximum(samples[:, None] / rate, SHORTEST_S), np.inf)
+        widths = np.array(seen.scale, dtype=np.int32) if seen.in_gangs else None
+        return matched(seconds, seen.machines.free_in_s, widths)
+
+    def _started(self, seen: Unplaced, found: Matching) -> dict[int, tuple[int, Configuration]]:
+        """Kind and place of the jobs that are first on the lists of idle machines.
+
+        That is who has the highest places of a kind, as far as GPUs are idle. A gang whose turn it is and
+        that has no room yet keeps those behind it waiting, else it might wait for ever.
+        """
+        idle, started = dict(seen.machines.idle), dict[int, tuple[int, Configuration]]()
+        for kind in range(len(seen.machines.kinds)):
+            for job in _queue(found, kind):
+                gpus = _gpus(seen.scale[job], seen.machines.kinds[kind], in_gangs=seen.in_gangs)
+                where = seen.machines.room(kind, gpus, idle)
+                if not where:
+                    break
+                started[job] = kind, where
+                idle |= {node: idle[node] - gpus for node, gpus in where.items()}
+        return started
+
+    def _left(self, seen: Unplaced, found: Matching, started: Collection[int]) -> Iterator[Left]:
+        """The first in their turn first, then those that are in none."""
+        queued = [job for kind in range(len(seen.machines.kinds)) for job in _queue(found, kind)]
+        places = {job: place for job, place in enumerate(found.places) if place is not None}
+        for job in sorted(set(queued) - set(started), key=lambda job: (-places[job].level, job)):
+            one = places[job]
+            yield Left(
+                job_id=seen.waiting[job].job_id,
+                reason=Waiting.OUTWEIGHED,
+                detail=f"waits for {seen.machines.kinds[one.kind].gpu_type}, {one.level - 1} behind it",
+            )
+        for job, place in enumerate(found.places):
+            if place is None:
+                known = any(number == job for number, _ in seen.rows)
+                reason = Waiting.NO_ESTIMATE if known else Waiting.NO_CONFIGURATION
+                yield Left(job_id=seen.waiting[job].job_id, reason=reason)
+
+
+def _gpus(tasks: int, kind: Kind, *, in_gangs: bool) -> int:
+    """That a round of so many tasks takes; 0: this kind does not run it."""
+    if in_gangs:
+        return tasks
+    return 1 if tasks == 1 or kind.relaxed else 0
+
+
+def _queue(found: Matching, kind: int) -> list[int]:
+    """The jobs of a kind of machine, those first that are first in their turn."""
+    own = [
+        (-place.level, job)
+        for job, place in enumerate(found.places)
+        if place is not None and place.kind == kind
+    ]
+    return [job for _, job in sorted(own)]
+
+
+def _gang(place: Configuration, tasks: int) -> Gang:
+    return Gang.of(place) if sum(place.values()) == tasks else Gang.of(place, Relaxed(tasks=((tasks,),)))
+
+
+class AlloxGang(Allox):
+    """As `allox`, on gangs of as many GPUs of one type as each job asks for."""
+
+    gang: ClassVar[bool] = True
