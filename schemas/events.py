@@ -413,6 +413,16 @@ class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed
     """`host:port` where the processes of the gang meet; empty: they need not"""
 
 
+class TurnsOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.turns-ordered"):
+    """An order: from now on the gang takes these turns in its rota, on the GPUs that it has there."""
+
+    identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id", "plan_id")
+
+    gang: Gang
+    """the members that it has, with other tasks, turns or place"""
+    plan_id: PlanId
+
+
 class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-ordered"):
     """The processes shall checkpoint and end. Harmless when they are already gone."""
 
@@ -476,7 +486,8 @@ Fact = (
     | ProfilingPlanned | ProfilingAdded | ProfileMeasured | ProfileFailed
     | PlanPublished | PolicyChosen | PlacementRefused
     | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored | GpusWithheld
-    | StartOrdered | GangFormed | StopOrdered | WorkerStarted | WorkerCheckpointed | WorkerStopped
+    | StartOrdered | GangFormed | TurnsOrdered | StopOrdered
+    | WorkerStarted | WorkerCheckpointed | WorkerStopped
 )  # fmt: skip
 
 FACTS: dict[str, type[Event]] = {kind.tag(): kind for kind in Fact.__args__}

@@ -36,6 +36,7 @@ from schemas.events import (
     ProfilingPlanned,
     StartOrdered,
     StopOrdered,
+    TurnsOrdered,
     WorkerCheckpointed,
     WorkerStarted,
     WorkerStopped,
@@ -105,7 +106,10 @@ TABLE: tuple[ServiceEntry, ...] = (
         name="placer",
         turn=3,
         purpose="turns plans into starts and stops on nodes",
-        publishes=(StartOrdered, GangFormed, StopOrdered, JobStarted, JobPreempted, PlacementRefused),
+        publishes=(
+            *(StartOrdered, GangFormed, TurnsOrdered, StopOrdered),
+            *(JobStarted, JobPreempted, PlacementRefused),
+        ),
     ),
     ServiceEntry(
         name="monitor",

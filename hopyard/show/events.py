@@ -205,6 +205,7 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.GpusWithheld: _withheld,
     facts.StartOrdered: _start_ordered,
     facts.GangFormed: _formed,
+    facts.TurnsOrdered: lambda fact: f"ordered to take other turns on {fact.node_id}",
     facts.StopOrdered: lambda fact: f"ordered to stop on {fact.node_id}",
     facts.WorkerStarted: _up,
     facts.WorkerCheckpointed: lambda fact: f"saved at {number(fact.samples_done)} samples",

@@ -9,7 +9,8 @@ from loadgen.catalogue.timing import memory_bytes
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
 from loadgen.world.gang import ProcessTimes, Vector, timing
-from loadgen.world.iterations import STEP_NOISE, draw, draw_rounds
+from loadgen.world.iterations import STEP_NOISE, draw, draw_busy, draw_rounds
+from loadgen.world.rotas import in_turn, rates
 from loadgen.world.servers import traits
 from loadgen.world.switching import switch_s
 from schemas.calibration import Ring
@@ -20,9 +21,12 @@ from schemas.measurements import Measured, Stretch
 from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
 from schemas.settings import Switching
 from shared.domain import gangs
+from shared.domain.rota import Turn
 
 STRETCH_DRAWS = 512
 """of data times, processes × iterations, that stand for a stretch of running"""
+ROUNDS_DRAWN = 24
+"""of a job in a rota, at most: they come again in its later cycles"""
 ITERATIONS = range(32, 129)
 """how few and how many iterations that may be"""
 REPORTED_ITERATIONS = 8
@@ -86,6 +90,38 @@ class EmulatedWorld:
         count = [number for one in tasks for number in one]
         drawn = draw_rounds(parts, count, communication_s, _count(len(parts.node)), random)
         return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.round_s)
+
+    def rota(
+        self, jobs: Sequence[tuple[JobSpec, Gang]], nodes: Sequence[Node], *, key: str, index: int
+    ) -> tuple[float, ...]:
+        """Raises DoesNotFit."""
+        turning = in_turn(jobs)
+        turns = [
+            self._turn(spec, nodes, sync, generator(self._seed, "rota", key, index, place))
+            for place, (spec, sync) in enumerate(turning)
+        ]
+        return rates(jobs, turns)
+
+    def _turn(self, spec: JobSpec, nodes: Sequence[Node], sync: Relaxed, random: np.random.Generator) -> Turn:
+        """What the job does on the GPUs where it has tasks; on the others of the rota it takes no time."""
+        used = [(node, one) for node, one in zip(nodes, sync.tasks, strict=True) if any(one)]
+        count = [number for _, one in used for number in one if number]
+        each = tuple((spec.workload.batch_size,) * (len(one) - one.count(0)) for _, one in used)
+        there = tuple(node for node, _ in used)
+        parts = timing(self._catalogue, self._seed, spec.workload, there, each)
+        ring = [(node, len(taken)) for node, taken in zip(there, each, strict=True)]
+        exchange_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
+        rounds = min(ROUNDS_DRAWN, max(STRETCH_DRAWS // len(count), 1))
+        busy_s = np.zeros((rounds, sum(map(len, sync.tasks))))
+        busy_s[:, [number > 0 for one in sync.tasks for number in one]] = draw_busy(
+            parts, count, rounds, random
+        )
+        return Turn(
+            busy_s=busy_s.tolist(),
+            exchange_s=exchange_s,
+            switch_s=self.switch_s(spec),
+            rounds=sync.turns,
+        )
 
     def switch_s(self, spec: JobSpec) -> float:
         return switch_s(spec.workload, self._switching)

@@ -76,17 +76,29 @@ def draw_rounds(
     random: np.random.Generator,
 ) -> DrawnRounds:
     """`tasks`: of one round, by process."""
+    parts, busy_s = _busy(timing, tasks, rounds, random)
+    slowest_s = busy_s.max(axis=1)
+    return DrawnRounds(
+        data_s=parts.data_s[:: max(tasks)],
+        wait_s=slowest_s[:, np.newaxis] - busy_s,
+        round_s=(slowest_s + communication_s) * parts.steps[:: max(tasks)],
+    )
+
+
+def draw_busy(timing: ProcessTimes, tasks: Sequence[int], rounds: int, random: np.random.Generator) -> Vector:
+    """Seconds that each process computes in a round; rows are rounds. `tasks`: of one round, by process."""
+    parts, busy_s = _busy(timing, tasks, rounds, random)
+    return busy_s * parts.steps[:: max(tasks), np.newaxis]
+
+
+def _busy(
+    timing: ProcessTimes, tasks: Sequence[int], rounds: int, random: np.random.Generator
+) -> tuple["_Parts", Vector]:
     most = max(tasks)
     parts = _parts(timing, 0.0, rounds * most, random)
     own_s = (parts.own_s + SWITCH_S).reshape(rounds, most, len(tasks))
     there = np.arange(most)[:, np.newaxis] < np.asarray(tasks)
-    busy_s = np.where(there, own_s, 0.0).sum(axis=1)
-    slowest_s = busy_s.max(axis=1)
-    return DrawnRounds(
-        data_s=parts.data_s[::most],
-        wait_s=slowest_s[:, np.newaxis] - busy_s,
-        round_s=(slowest_s + communication_s) * parts.steps[::most],
-    )
+    return parts, np.where(there, own_s, 0.0).sum(axis=1)
 
 
 class _Parts(msgspec.Struct, frozen=True):

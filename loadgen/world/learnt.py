@@ -62,6 +62,12 @@ class LearntWorld:
             raise _unknown(spec.workload, nodes)
         return Stretch(throughput=throughput, data_s={}, wait_s={})
 
+    def rota(
+        self, jobs: Sequence[tuple[JobSpec, Gang]], nodes: Sequence[Node], *, key: str, index: int
+    ) -> tuple[float, ...]:
+        """Raises NotImplementedError: as `switch_s`."""
+        raise NotImplementedError(f"{len(jobs)} jobs on {len(nodes)} nodes: not measured")
+
     def switch_s(self, spec: JobSpec) -> float:
         """Raises NotImplementedError: no store knows it, and no gang that it knows of needs it."""
         raise NotImplementedError(f"{spec.workload.model}: not measured")

@@ -11,6 +11,7 @@ cluster file gives the bandwidth of an all-reduce, which is r / 2.
 from collections.abc import Sequence
 
 from loadgen.draws import generator
+from loadgen.world.rotas import in_turn, rates
 from loadgen.world.switching import switch_s
 from schemas.calibration import Ring
 from schemas.catalogue import CatalogueFile, Speeds
@@ -23,6 +24,7 @@ from services.agent.work.world import DoesNotFit
 from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
 from shared.domain.iteration import BYTES_PER_PARAMETER
+from shared.domain.rota import Turn
 
 FORWARD_SHARE = 1.0 / 3.0
 """of an iteration without an exchange: a backward pass does twice the work"""
@@ -59,6 +61,34 @@ class TableWorld:
         share = gangs.global_batch(gang, batch_size) / epoch
         exchange_s = share * exchange_time_s(pairs, BYTES_PER_PARAMETER * speeds.parameters)
         return Stretch(throughput=gangs.throughput(gang, rates, batch_size, exchange_s), data_s={}, wait_s={})
+
+    def rota(
+        self,
+        jobs: Sequence[tuple[JobSpec, Gang]],
+        nodes: Sequence[Node],
+        *,
+        key: str,  # noqa: ARG002 - nothing is drawn
+        index: int,  # noqa: ARG002 - as above
+    ) -> tuple[float, ...]:
+        """Raises DoesNotFit."""
+        return rates(jobs, [self._turn(spec, nodes, sync) for spec, sync in in_turn(jobs)])
+
+    def _turn(self, spec: JobSpec, nodes: Sequence[Node], sync: Relaxed) -> Turn:
+        speeds, batch_size = self._of(spec.workload), spec.workload.batch_size
+        used = [(node, one) for node, one in zip(nodes, sync.tasks, strict=True) if any(one)]
+        pairs = [(node, len(one) - one.count(0)) for node, one in used]
+        busy_s = [
+            tasks * batch_size / _rate(speeds, node) if tasks else 0.0
+            for node, one in zip(nodes, sync.tasks, strict=True)
+            for tasks in one
+        ]
+        share = sum(map(sum, sync.tasks)) * batch_size / (spec.workload.dataset_samples or spec.samples)
+        return Turn(
+            busy_s=[busy_s],
+            exchange_s=share * exchange_time_s(pairs, BYTES_PER_PARAMETER * speeds.parameters),
+            switch_s=self.switch_s(spec),
+            rounds=sync.turns,
+        )
 
     def switch_s(self, spec: JobSpec) -> float:
         return switch_s(spec.workload, self._switching)

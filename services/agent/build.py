@@ -20,6 +20,7 @@ from services.agent.tasks import (
     Timed,
     TimePaths,
     TrainWorker,
+    TurnWorker,
 )
 from services.agent.work.heartbeat import heartbeat
 from services.agent.work.nodes import NodeProvider, lent, named_node
@@ -125,6 +126,9 @@ def _workers(runner: Runner, output: OutputFiles | None, bus: Questions) -> dict
     async def train(task: TrainWorker) -> None:
         runner.train(task.placement_id, task.meeting)
 
+    async def turn(task: TurnWorker) -> None:
+        runner.turn(task.placement_id, task.gang)
+
     async def stop(task: StopWorker) -> None:
         runner.stop(task.placement_id)
 
@@ -144,6 +148,7 @@ def _workers(runner: Runner, output: OutputFiles | None, bus: Questions) -> dict
     return {
         StartWorker: start,
         TrainWorker: train,
+        TurnWorker: turn,
         StopWorker: stop,
         TimePaths: time_paths,
         ReadLines: read,

@@ -14,6 +14,7 @@ from schemas.events import (
     Outcome,
     StartOrdered,
     StopOrdered,
+    TurnsOrdered,
     WorkerEvent,
     WorkerStopped,
 )
@@ -36,7 +37,9 @@ from services.agent.tasks import (
     Timed,
     TimePaths,
     TrainWorker,
+    TurnWorker,
 )
+from shared.domain import gangs
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 
 
@@ -168,8 +171,8 @@ class Agent:
                 return [Work(StopWorker(placement_id)) for placement_id in self.state.workers]
             case StartOrdered():
                 return self._start(fact, now, claimed=changed)
-            case GangFormed() if changed:
-                return [Work(TrainWorker(fact.placement_id, fact.meeting))]
+            case TurnsOrdered() | GangFormed() if changed:
+                return [Work(_task_of(fact))]
             case StopOrdered():
                 return self._stop(fact, now, changed=changed)
             case _:
@@ -177,18 +180,20 @@ class Agent:
 
     def _begin(self, now: float) -> Effects:
         """Give adopted workers the orders that came while the agent was away, or that its last life lost."""
-        orders = [self._order_now(placement_id) for placement_id in self._adopted]
+        orders = [order for placement_id in self._adopted for order in self._orders_now(placement_id)]
         early, self._early = self._early, []
         reported = [effect for report in early for effect in self._report(report, now)]
-        return [*(Work(order) for order in orders if order is not None), *reported]
+        return [*map(Work, orders), *reported]
 
-    def _order_now(self, placement_id: PlacementId) -> TrainWorker | StopWorker | None:
+    def _orders_now(self, placement_id: PlacementId) -> list[TrainWorker | TurnWorker | StopWorker]:
         worker = self.state.workers.get(placement_id)
         if worker is None or worker.state is WorkerState.STOPPING:  # None: its end was published
-            return StopWorker(placement_id)
+            return [StopWorker(placement_id)]
+        gang = worker.order.gang
+        turns = [TurnWorker(placement_id, gang)] if gangs.rota(gang) else []
         if worker.state is WorkerState.TRAINING:
-            return TrainWorker(placement_id, worker.meeting)
-        return None
+            return [*turns, TrainWorker(placement_id, worker.meeting)]
+        return [*turns]
 
     def _start(self, order: StartOrdered, now: float, *, claimed: bool) -> Effects:
         if claimed:
@@ -218,6 +223,14 @@ class Agent:
         # The placer believes that there is a worker, and waits for its end. If that end was published
         # already, this fact has the same id and is dropped.
         return [Publish(_not_here(order, now, Outcome.CHECKPOINTED, "no such worker"))]
+
+
+def _task_of(order: TurnsOrdered | GangFormed) -> TurnWorker | TrainWorker:
+    match order:
+        case TurnsOrdered(placement_id=placement_id, gang=gang):
+            return TurnWorker(placement_id, gang)
+        case GangFormed(placement_id=placement_id, meeting=meeting):
+            return TrainWorker(placement_id, meeting)
 
 
 def _reply(result: Timed | LinesRead | WorkFailed) -> Reply:

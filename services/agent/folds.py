@@ -6,6 +6,8 @@ A fold says whether its fact changed anything: one that comes twice, or too late
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from schemas.base import Event
 from schemas.events import (
     GangFormed,
@@ -14,11 +16,13 @@ from schemas.events import (
     NodeJoined,
     StartOrdered,
     StopOrdered,
+    TurnsOrdered,
     WorkerStarted,
     WorkerStopped,
 )
 from schemas.ids import PlacementId
 from services.agent.state import MOVES, State, Worker, WorkerState
+from shared.domain import gangs
 
 ENDED_REMEMBERED = 1_000
 """placements that are known to have ended here; the oldest is forgotten first"""
@@ -61,11 +65,19 @@ def _drained(state: State, drained: NodeDrained, _: int) -> bool:
 def _start_ordered(state: State, order: StartOrdered, gpus: int) -> bool:
     if order.placement_id in state.workers or order.placement_id in state.ended:
         return False
-    wanted, free = gpus_wanted(order), state.free(gpus)
-    if state.leaving or not 1 <= wanted <= len(free):
+    indices = () if state.leaving else state.indices_for(order, gpus)
+    if not indices:
         return False
-    state.workers[order.placement_id] = Worker(order=order, gpu_indices=tuple(free[:wanted]))
+    state.workers[order.placement_id] = Worker(order=order, gpu_indices=indices)
     return True
+
+
+def _turns_ordered(state: State, fact: TurnsOrdered, _: int) -> bool:
+    worker = state.workers.get(fact.placement_id)
+    if worker is None or not gangs.retimes(worker.order.gang, fact.gang):
+        return False
+    worker.order = msgspec.structs.replace(worker.order, gang=fact.gang)
+    return worker.state is not WorkerState.STOPPING
 
 
 def _moved(state: State, fact: WorkerStarted | GangFormed | StopOrdered, _: int) -> bool:
@@ -104,6 +116,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any, int], bool]] = {
     StartOrdered: _start_ordered,
     WorkerStarted: _moved,
     GangFormed: _moved,
+    TurnsOrdered: _turns_ordered,
     StopOrdered: _moved,
     WorkerStopped: _stopped,
 }

@@ -45,6 +45,11 @@ class Worker(msgspec.Struct, kw_only=True):
     """as it reported; None: not yet, or what was ordered"""
 
     @property
+    def holder(self) -> str:
+        """Who holds its GPUs; workers of one rota hold theirs together."""
+        return gangs.holder(self.order.placement_id, self.order.gang)
+
+    @property
     def profiles(self) -> bool:
         return self.order.profile_iterations > 0
 
@@ -75,10 +80,18 @@ class State(msgspec.Struct, kw_only=True):
         """Indices of GPUs that workers own."""
         return {index for worker in self.workers.values() for index in worker.gpu_indices}
 
+    def indices_for(self, order: StartOrdered, gpus: int) -> tuple[int, ...]:
+        """The GPUs that it gets, of a node's `gpus`: those of its rota, or free ones; empty: it cannot."""
+        holder = gangs.holder(order.placement_id, order.gang)
+        for worker in self.workers.values():
+            if worker.holder == holder:
+                return worker.gpu_indices
+        wanted, free = order.gang.on(order.node_id), self.free(gpus)
+        return tuple(free[:wanted]) if wanted <= len(free) else ()
+
     def free(self, gpus: int) -> list[int]:
         """Indices that nobody owns and that are not withheld, of a node's `gpus`, the lowest first."""
         owned = self.held
-        assert len(owned) == sum(len(worker.gpu_indices) for worker in self.workers.values()), (
-            "one owner each"
-        )
+        holders = {worker.holder: worker.gpu_indices for worker in self.workers.values()}
+        assert len(owned) == sum(map(len, holders.values())), "one holder each"
         return [index for index in range(gpus) if index not in owned and index not in self.withheld]

@@ -7,6 +7,7 @@ from schemas.events import StartOrdered
 from schemas.ids import PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
+from schemas.placement import Gang
 from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
 
 # ---- work
@@ -22,6 +23,13 @@ class TrainWorker(msgspec.Struct, frozen=True):
 
     placement_id: PlacementId
     meeting: str = ""
+
+
+class TurnWorker(msgspec.Struct, frozen=True):
+    """The gang takes other turns in its rota."""
+
+    placement_id: PlacementId
+    gang: Gang
 
 
 class StopWorker(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ An order is written into the state when it is given, so a replay gives it again 
 nowhere else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from schemas.base import Event
 from schemas.events import GangFormed, JobPreempted, JobStarted, StartOrdered
@@ -91,15 +91,21 @@ def _fitting(state: State, waiting: list[Placed]) -> list[Placed]:
     fitting = []
     for placed in sorted(waiting, key=lambda placed: not placed.profile):
         fits = all(
-            held[one.node] + one.gpus <= state.nodes[one.node].node.gpus for one in placed.gang.members
+            _with(held[one.node], placed.holder, one.gpus) <= state.nodes[one.node].node.gpus
+            for one in placed.gang.members
         )
         ready = fits and (placed.profile or not _trains(state, placed.job_id))
         if ready:
             fitting.append(placed)
         if ready or placed.profile:  # a measurement that waits keeps its place
             for one in placed.gang.members:
-                held[one.node] += one.gpus
+                held[one.node][placed.holder] = one.gpus
     return fitting
+
+
+def _with(holders: Mapping[str, int], holder: str, gpus: int) -> int:
+    """GPUs of a node that are held once this holder has so many; a rota has those of its first gang."""
+    return sum(holders.values()) + (0 if holder in holders else gpus)
 
 
 def _trains(state: State, job_id: JobId) -> bool:

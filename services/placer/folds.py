@@ -28,6 +28,7 @@ from schemas.events import (
     ProfilingAdded,
     ProfilingPlanned,
     StopOrdered,
+    TurnsOrdered,
     WorkerCheckpointed,
     WorkerStarted,
     WorkerStopped,
@@ -40,6 +41,7 @@ from services.placer.objections import objection
 from services.placer.orders import refusal, refused, stop_order
 from services.placer.phases import ComingUp, Waiting, WorkerState
 from services.placer.state import Placed, State, UnfinishedJob
+from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 from shared.domain.tally import WELL
 
@@ -65,8 +67,27 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
     if plan.kind is PlanKind.FIRST:
         for placed, reason, cause in causes(state, plan):
             placed.unwant(reason, cause)
-    new = [placement for placement in plan.placements if placement.placement_id not in state.placements]
-    return [fact for placement in new for fact in _admit(state, placement, plan)]
+    found: list[Event] = []
+    for placement in plan.placements:
+        known = state.placements.get(placement.placement_id)
+        found += _admit(state, placement, plan) if known is None else _retime(known, placement, plan)
+    return found
+
+
+def _retime(placed: Placed, placement: Placement, plan: PlanPublished) -> Iterator[Event]:
+    """Other turns go to its nodes; before they were ordered to start, that order will say them."""
+    if not placed.wanted or not gangs.retimes(placed.gang, placement.gang):
+        return
+    placed.gang = placement.gang
+    for node_id in placed.workers:
+        yield TurnsOrdered(
+            at=plan.at,
+            node_id=node_id,
+            placement_id=placed.placement_id,
+            job_id=placed.job_id,
+            gang=placed.gang,
+            plan_id=plan.plan_id,
+        )
 
 
 def _admit(state: State, placement: Placement, plan: PlanPublished) -> Iterator[Event]:

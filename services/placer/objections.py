@@ -3,6 +3,7 @@
 from schemas.ids import NodeId
 from schemas.plans import Placement
 from services.placer.state import State
+from shared.domain import gangs
 
 
 def objection(state: State, placement: Placement) -> str:
@@ -33,11 +34,13 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
             return f"the time of node {node_id} is over"
         if placement.gang.mode not in known.modes:
             return f"node {node_id} runs no {placement.gang.mode} gangs"
-        if promised(state, node_id) + gpus > known.node.gpus:
+        if promised(state, node_id, placement) > known.node.gpus:
             return f"node {node_id} has not {gpus} GPUs that are promised to nobody"
     return ""
 
 
-def promised(state: State, node_id: NodeId) -> int:
-    """GPUs on a node that wanted placements have or wait for."""
-    return sum([placed.gang.on(node_id) for placed in state.on_node(node_id) if placed.wanted])
+def promised(state: State, node_id: NodeId, one_more: Placement) -> int:
+    """GPUs on a node that wanted placements have or wait for, and one more."""
+    holders = {placed.holder: placed.gang.on(node_id) for placed in state.on_node(node_id) if placed.wanted}
+    holders[gangs.holder(one_more.placement_id, one_more.gang)] = one_more.gang.on(node_id)
+    return sum(holders.values())

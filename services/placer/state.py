@@ -48,6 +48,11 @@ class Placed(msgspec.Struct, kw_only=True):
     """samples by leader, once starts are ordered"""
 
     @property
+    def holder(self) -> str:
+        """Who has its GPUs, itself or the rota that it takes turns in."""
+        return gangs.holder(self.placement_id, self.gang)
+
+    @property
     def workers(self) -> Workers:
         return workers_in(self.phase)
 
@@ -163,13 +168,15 @@ class State(msgspec.Struct, kw_only=True):
         while len(self.ended) > ENDED_REMEMBERED:
             del self.ended[next(iter(self.ended))]
 
-    def gpus_held(self, nodes: Collection[NodeId]) -> dict[NodeId, int]:
-        """GPUs that workers have, are ordered to take, or may still have, by node of those named."""
-        held = {node_id: sum(self.stale.get(node_id, {}).values()) for node_id in nodes}
-        for node_id in held:
-            held[node_id] += sum(
-                [placed.gang.on(node_id) for placed in self.on_node(node_id) if node_id in placed.workers]
-            )
+    def gpus_held(self, nodes: Collection[NodeId]) -> dict[NodeId, dict[str, int]]:
+        """GPUs that workers have, are ordered to take or may still have, by node named and holder."""
+        held: dict[NodeId, dict[str, int]] = {
+            node_id: dict(self.stale.get(node_id, {}).items()) for node_id in nodes
+        }
+        for node_id, holders in held.items():
+            for placed in self.on_node(node_id):
+                if node_id in placed.workers:
+                    holders[placed.holder] = placed.gang.on(node_id)
         return held
 
 

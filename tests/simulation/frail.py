@@ -15,7 +15,8 @@ from schemas.events import StartOrdered
 from schemas.ids import NodeId, PlacementId
 from schemas.settings import Settings
 from services.agent.tasks import Failed, Interrupted, LastReport, Report, Started
-from services.agent.work.emulated import Emulated, EmulatedRunner
+from services.agent.work.emulated import EmulatedRunner
+from services.agent.work.rotas import Emulated
 from services.agent.work.runner import Write
 from services.agent.work.world import World, WorldFactory
 from shared.domain import gangs

@@ -1,13 +1,13 @@
 """Policies for tests: first come, first served, in modes that no policy that ships plans."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 
-from schemas.ids import JobId, NodeId
-from schemas.placement import Forked, Gang, Member, Mode, Proportional, Relaxed
+from schemas.ids import GpuType, JobId, NodeId, RotaId
+from schemas.placement import Configuration, Forked, Gang, Member, Mode, Proportional, Relaxed
 from schemas.plans import Layer, PlanKind, Waiting
 from services.planner.policies.classical.fifo import FifoSkipping
 from services.planner.policies.contract.configurations import Configurations, listed
@@ -16,6 +16,7 @@ from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
+from shared.domain.rota import Turn, period
 
 
 class InMode(FifoSkipping):
@@ -108,6 +109,108 @@ class Waves:
         )
         rate = gangs.throughput(gang, [speed[node] for node in nodes], job.batch_size)
         return Choice(job_id=job.job_id, gang=gang, throughput=rate, layer=Layer.THEORY)
+
+
+class Rotas:
+    """A rota on all nodes named `…0`, one on all `…1`, with tasks dealt by speed.
+
+    Of more than two jobs the eldest is resident only. Who stays keeps its rota, and others join that.
+    """
+
+    modes = (Relaxed,)
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = dict.fromkeys(Trigger, PlanKind.FIRST)
+    sees_staying = True
+
+    def wants(self, view: View) -> Configurations:
+        return listed([], view.nodes)
+
+    def decide(
+        self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve | None = None
+    ) -> Decision:
+        del wanted, estimates, solve
+        by_name = [[node for node in view.nodes if node.node_id.endswith(end)] for end in "01"]
+        halves = [half for half in by_name if half]
+        groups: list[list[ViewJob]] = [[] for _ in halves]
+        for job in view.jobs:
+            nodes = job.present.gang.nodes if job.present else ()
+            own = [n for n, half in enumerate(halves) if {node.node_id for node in half} >= {*nodes}]
+            fits = [n for n in own if any(node.gpu_type in job.gpu_types for node in halves[n])]
+            if fits:
+                groups[min(fits, key=lambda n: len(groups[n]))].append(job)
+        choices = [
+            choice
+            for half, jobs in zip(halves, groups, strict=True)
+            for place, those in _places(half, jobs)
+            for choice in _in_turns(half, place, those)
+        ]
+        placed = {choice.job_id for choice in choices}
+        left = [job.job_id for job in view.jobs if job.job_id not in placed]
+        return Decision(
+            choices=tuple(choices),
+            left=tuple(Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION) for job_id in left),
+        )
+
+
+def _places(
+    half: Sequence[ViewNode], jobs: Sequence[ViewJob]
+) -> Iterator[tuple[Configuration, list[ViewJob]]]:
+    kept: dict[Gang, list[ViewJob]] = {}
+    for job in jobs:
+        if job.stays and job.present:
+            kept.setdefault(Gang(job.present.gang.members), []).append(job)
+    idle = {node.node_id: node.idle for node in half if node.idle}
+    together = kept or ({Gang.of(idle): []} if idle else {})
+    if not together:
+        return
+    next(iter(together.values())).extend([job for job in jobs if not (job.stays and job.present)])
+    for place, those in together.items():
+        yield place.configuration, sorted(those, key=lambda job: job.submitted_at)
+
+
+def _in_turns(half: Sequence[ViewNode], place: Configuration, jobs: Sequence[ViewJob]) -> Iterator[Choice]:
+    types = {node.node_id: node.gpu_type for node in half}
+    slots = [(node, gpu) for node in sorted(place) for gpu in range(place[node])]
+    given = [(job, queued) for job in jobs if (queued := _dealt(job, slots, types))]
+    rounds = [0 if len(given) > 2 and not n else 1 + n % 2 for n in range(len(given))]
+    turns = [
+        Turn(
+            busy_s=[
+                [k * job.batch_size / job.single_gpu.get(types[node], 1.0) for (node, _), k in q.items()]
+            ],
+            exchange_s=0.0,
+            switch_s=0.0,
+            rounds=times,
+        )
+        for (job, q), times in zip(given, rounds, strict=True)
+        if times
+    ]
+    cycle_s = period(turns) if turns else 1.0
+    for n, ((job, queued), times) in enumerate(zip(given, rounds, strict=True)):
+        tasks = tuple(tuple(k for (where, _), k in queued.items() if where == node) for node in sorted(place))
+        sync = Relaxed(
+            tasks=tasks,
+            rota=RotaId("+".join(f"{node}:{place[node]}" for node in sorted(place))),
+            turns=times,
+            place=n,
+        )
+        yield Choice(
+            job_id=job.job_id,
+            gang=Gang.of(place, sync),
+            throughput=times * sum(queued.values()) * job.batch_size / cycle_s,
+            layer=Layer.THEORY,
+            share=times / max(sum(rounds), 1),
+        )
+
+
+def _dealt(
+    job: ViewJob, slots: Sequence[tuple[NodeId, int]], types: Mapping[NodeId, GpuType]
+) -> dict[tuple[NodeId, int], int]:
+    """Tasks by GPU, those of a round each where it ends first; empty: none can have any."""
+    usable = [slot for slot in slots if types[slot[0]] in job.gpu_types]
+    queued = dict.fromkeys(slots, 0)
+    for _ in range(job.demand[-1] if usable else 0):
+        queued[min(usable, key=lambda s: ((queued[s] + 1) / job.single_gpu[types[s[0]]], s))] += 1
+    return queued if usable else {}
 
 
 class Copies:

@@ -17,6 +17,7 @@ from schemas.events import (
     PlanPublished,
     PreemptReason,
     StartOrdered,
+    TurnsOrdered,
     WorkerStopped,
 )
 from schemas.ids import JobId, NodeId, PlacementId
@@ -125,6 +126,56 @@ def test_how_jobs_are_switched_to_is_a_setting() -> None:
         for switching in ("hare", "default")
     )
     assert slow_s / quick_s == pytest.approx(5874.8 / 3.14, rel=0.01)
+
+
+@cache
+def turned(engine: Engine = "conductor") -> Simulated:
+    return simulate(SMALL, policy=f"{HERE}Rotas", engine=engine)
+
+
+def test_jobs_of_a_rota_share_gpus_and_take_other_turns_without_a_restart() -> None:
+    run = turned()
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert (modes_of(run), notes_of(run)) == ({Relaxed}, set())
+    turned_on = {fact.placement_id for fact in run.events if isinstance(fact, TurnsOrdered)}
+    restarts = sum(isinstance(fact, JobPreempted) for fact in run.events)
+    assert len(turned_on) > restarts
+    ledger = Ledger()
+    most = 0
+    for fact in run.events:
+        fold(ledger, fact)
+        for node in ledger.nodes.values():
+            assert node.gpus_in_use <= node.node.gpus
+            most = max(most, len(node.workers))
+    assert most > 2, "on two GPUs"
+    assert executions_of(run.events) == []
+
+
+def test_what_jobs_of_a_rota_were_served_is_no_more_than_the_time_of_its_gpus() -> None:
+    ledger = Ledger()
+    for fact in turned().events:
+        fold(ledger, fact)
+        shares = Counter[NodeId]()
+        for record in ledger.jobs.values():
+            if record.present:
+                shares.update(dict.fromkeys(record.present.gang.nodes, record.present.share))
+        assert all(share <= 1.0 + 1e-6 for share in shares.values())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_storm_over_rotas_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
+    """Leaders, followers and the placer are killed while jobs come, go and take other turns."""
+    run = stormy(seed, f"{HERE}Rotas", engine)
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+    assert notes_of(run) == set()
+    assert any(isinstance(fact, TurnsOrdered) for fact in run.events)
+
+
+def test_both_engines_run_rotas_alike() -> None:
+    assert turned().result.event_log_hash == turned("loop").result.event_log_hash
 
 
 @cache

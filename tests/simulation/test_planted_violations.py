@@ -1,7 +1,9 @@
 """The audit finds what is planted: a clean log of a whole run, spoilt in every place where it can be."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,8 +23,8 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import NodeId, PlacementId
-from schemas.placement import Gang, Proportional
+from schemas.ids import NodeId, PlacementId, RotaId
+from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import PlanKind
 from shared.domain.audit import audit
 from tests.simulation.storms import RTX, SMALL, XP
@@ -206,6 +208,64 @@ def nodes_nobody_knows(log: Log) -> Iterator[Log]:
         yield changed(log, index, gang=Gang.of({NodeId("nowhere"): fact.gang.gpus}))
 
 
+# ---- of a run whose jobs take turns
+
+
+@cache
+def turned() -> tuple[Event, ...]:
+    return tuple(simulate(SMALL, policy="tests.simulation.mode_policies:Rotas").events)
+
+
+def _other_rota(gang: Gang) -> Gang:
+    assert isinstance(gang.sync, Relaxed)
+    return Gang(gang.members, msgspec.structs.replace(gang.sync, rota=RotaId("planted")))
+
+
+def orders_into_a_rota_of_ones_own(log: Log) -> Iterator[Log]:
+    """Where others take turns on the GPUs."""
+    ends = {(fact.placement_id, fact.node_id): at for at, fact in all_of(log, WorkerStopped)}
+    begins = [(at, fact) for at, fact in all_of(log, WorkerStarted)]
+    for up, worker in begins:
+        there = [one for at, one in begins if at < up and one.node_id == worker.node_id]
+        if any(ends[one.placement_id, one.node_id] > up for one in there):
+            yield [
+                msgspec.structs.replace(fact, gang=_other_rota(fact.gang))
+                if isinstance(fact, StartOrdered) and fact.placement_id == worker.placement_id
+                else fact
+                for fact in log
+            ]
+
+
+def plans_with_one_in_another_rota(log: Log) -> Iterator[Log]:
+    for index, plan in plans(log):
+        shared = Counter(one.gang.members for one in plan.placements)
+        if first := next((one for one in plan.placements if shared[one.gang.members] > 1), None):
+            alone = msgspec.structs.replace(first, gang=_other_rota(first.gang))
+            others = (one for one in plan.placements if one is not first)
+            yield changed(log, index, placements=(alone, *others))
+
+
+def plans_with_two_at_one_place(log: Log) -> Iterator[Log]:
+    for index, plan in plans(log):
+        turning = [
+            one for one in plan.placements if isinstance(one.gang.sync, Relaxed) and one.gang.sync.turns
+        ]
+        for one, other in pairwise(turning):
+            if one.gang.members == other.gang.members:
+                assert isinstance(one.gang.sync, Relaxed)
+                assert isinstance(other.gang.sync, Relaxed)
+                sync = msgspec.structs.replace(other.gang.sync, place=one.gang.sync.place)
+                twin = msgspec.structs.replace(other, gang=Gang(other.gang.members, sync))
+                kept = (each for each in plan.placements if each is not other)
+                yield changed(log, index, placements=(*kept, twin))
+
+
+IN_TURNS: list[tuple[Spoil, str]] = [
+    (orders_into_a_rota_of_ones_own, "gpu-two-owners"),
+    (plans_with_one_in_another_rota, "node-overbooked"),
+    (plans_with_two_at_one_place, "rota-discord"),
+]
+
 SPOILT: dict[str, list[Spoil]] = {
     "job-lost": [completions_dropped, jobs_forgotten_by_a_plan],
     "state-table": [submissions_dropped, queueings_dropped],
@@ -237,6 +297,18 @@ def test_the_log_of_a_run_is_clean() -> None:
 @pytest.mark.parametrize(("spoil", "rule"), CASES)
 def test_every_planted_violation_is_found(spoil: Spoil, rule: str) -> None:
     logs = list(spoil(list(clean())))
+    assert logs, "the run gives no occasion"
+    for log in logs:
+        assert rule in {violation.rule for violation in audit(log, drained=True)}
+
+
+def test_the_log_of_a_run_in_turns_is_clean() -> None:
+    assert audit(turned(), drained=True) == []
+
+
+@pytest.mark.parametrize(("spoil", "rule"), [pytest.param(*case, id=case[0].__name__) for case in IN_TURNS])
+def test_every_violation_planted_among_turns_is_found(spoil: Spoil, rule: str) -> None:
+    logs = list(spoil(list(turned())))
     assert logs, "the run gives no occasion"
     for log in logs:
         assert rule in {violation.rule for violation in audit(log, drained=True)}

@@ -9,10 +9,13 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from schemas.calibration import AllReduceTimes
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
+from schemas.placement import Gang
 from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.tasks import (
@@ -28,32 +31,16 @@ from services.agent.tasks import (
 from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
 from services.agent.work.residents import Residents
+from services.agent.work.rotas import Emulated, Rota, rota_of
 from services.agent.work.runner import Join, Write
 from services.agent.work.world import DoesNotFit, World, WorldFactory
 from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
-from shared.runtime.clock import Alarm, Clock
+from shared.runtime.clock import Clock
 from shared.runtime.files import fault, read_file
 from shared.runtime.plugins import WORLDS
 
 V = TypeVar("V")
-
-
-class Emulated:
-    """One worker: its order, its progress once it trains, and the alarm it waits for."""
-
-    def __init__(self, order: StartOrdered) -> None:
-        self.order = order
-        self.progress: Progress | None = None
-        self.save_at = 0.0
-        self.stretches = 0
-        """begun so far"""
-        self.stretch_s = 0.0
-        """how long the next one lasts"""
-        self.stopping = False
-        self.up = False
-        """its processes are there"""
-        self.alarm: Alarm | None = None
 
 
 class EmulatedRunner:
@@ -96,6 +83,8 @@ class EmulatedRunner:
             for worker in self._workers.values():
                 if worker.alarm is not None:
                     worker.alarm.cancel()
+                if worker.rota is not None:
+                    worker.rota.end()
             self._workers.clear()
             self._residents = Residents(self._residents_max)
 
@@ -114,7 +103,18 @@ class EmulatedRunner:
         worker.progress = _progress(order, now)
         worker.save_at = now + order.spec.checkpoint_interval_s
         worker.stretch_s = self._observe_every_s
-        self._run_on(worker, worker.progress)
+        if gangs.rota(order.gang):
+            self._take_turns(worker)
+        else:
+            self._run_on(worker, worker.progress)
+
+    def turn(self, placement_id: PlacementId, gang: Gang) -> None:
+        worker = self._workers.get(placement_id)
+        if worker is None or worker.stopping or worker.order.gang == gang:
+            return
+        worker.order = msgspec.structs.replace(worker.order, gang=gang)
+        if worker.rota is not None:
+            worker.rota.deal()
 
     def stop(self, placement_id: PlacementId) -> None:
         """Save what there is to save: the leader writes the checkpoint, nobody else has one."""
@@ -130,6 +130,8 @@ class EmulatedRunner:
             return
         progress.settle(self._clock.now())
         progress.rate = 0.0
+        if worker.rota is not None:
+            worker.rota.leave(worker)
         if progress.complete:
             self._end(worker, Completed(placement_id, progress.total))
             return
@@ -242,6 +244,49 @@ class EmulatedRunner:
             self._wait(worker, worker.save_at, lambda one: self._save(one, progress, observed))
         else:
             self._wait(worker, end, lambda one: self._finish(one, progress, observed))
+
+    # ---- in a rota
+
+    def _take_turns(self, worker: Emulated) -> None:
+        rota = rota_of(worker, self._workers.values()) or Rota(
+            self._world,
+            self._clock,
+            worker,
+            observe_every_s=self._observe_every_s,
+            going_on=self._go_on_in_turns,
+        )
+        try:
+            rota.check(worker)
+        except DoesNotFit as error:
+            self._end(worker, Failed(worker.order.placement_id, str(error), lasting=True))
+        else:
+            rota.join(worker)
+
+    def _go_on_in_turns(self, worker: Emulated) -> None:
+        """Until its next checkpoint or its end, at the rate that it has now; 0: nothing but checkpoints."""
+        progress = worker.progress
+        assert progress is not None, "it trains"
+        if worker.alarm is not None:
+            worker.alarm.cancel()
+        end = progress.since + progress.left_s
+        if worker.save_at < end:
+            self._wait(worker, worker.save_at, lambda one: self._save_in_turns(one, progress))
+        else:
+            self._wait(worker, end, lambda one: self._complete_in_turns(one, progress))
+
+    def _save_in_turns(self, worker: Emulated, progress: Progress) -> None:
+        self._report(Saved(worker.order.placement_id, progress.at(worker.save_at)))
+        self._print(worker, saved, progress.at(worker.save_at))
+        worker.save_at += worker.order.spec.checkpoint_interval_s
+        self._go_on_in_turns(worker)
+
+    def _complete_in_turns(self, worker: Emulated, progress: Progress) -> None:
+        rota = worker.rota
+        assert rota is not None, "who has left has no alarm"
+        rota.leave(worker)
+        self._end(worker, Completed(worker.order.placement_id, progress.total))
+
+    # ---- on GPUs of its own
 
     def _save(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
         self._report(Saved(worker.order.placement_id, progress.at(worker.save_at)))

@@ -1,5 +1,7 @@
 """How far an emulated job is, as a function of time. Pure."""
 
+import math
+
 import msgspec
 
 ROUNDING = 1e-6
@@ -20,7 +22,8 @@ class Progress(msgspec.Struct, kw_only=True):
     @property
     def left_s(self) -> float:
         """From `since` to the end, at this rate."""
-        return max(self.total - self.done, 0.0) / self.rate
+        left = max(self.total - self.done, 0.0)
+        return left / self.rate if self.rate else math.inf if left else 0.0
 
     @property
     def complete(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Protocol
 from schemas.calibration import AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
-from schemas.placement import Mode
+from schemas.placement import Gang, Mode
 from schemas.questions import JoinAllReduce, TimeAllReduce
 from schemas.settings import Settings
 from services.agent.tasks import Report
@@ -62,6 +62,10 @@ class Runner(Protocol):
         `meeting`: `host:port`, as the gang's rank 0 reported it; this is called on every node then. Empty:
         they need not meet, and this is called on the nodes of the gang's leaders alone.
         """
+        ...
+
+    def turn(self, placement_id: PlacementId, gang: Gang) -> None:
+        """In its rota the gang takes these turns from now on."""
         ...
 
     def stop(self, placement_id: PlacementId) -> None:

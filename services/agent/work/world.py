@@ -34,6 +34,15 @@ class World(Protocol):
         """
         ...
 
+    def rota(
+        self, jobs: Sequence[tuple[JobSpec, Gang]], nodes: Sequence[Node], *, key: str, index: int
+    ) -> tuple[float, ...]:
+        """samples/s of each job for the `index`-th stretch in which these take turns; `key` seeds its draws.
+
+        `nodes`: of the members that all gangs have, in their order. Raises DoesNotFit.
+        """
+        ...
+
     def switch_s(self, spec: JobSpec) -> float:
         """Seconds that a GPU takes to go over to the job from another, its processes standing by."""
         ...

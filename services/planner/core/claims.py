@@ -23,14 +23,18 @@ from shared.domain import gangs
 class Claims(msgspec.Struct, kw_only=True):
     planned: dict[PlacementId, Placement] = {}
     """planned and neither refused nor ended nor superseded"""
+    broken: set[PlacementId] = set()
+    """those of them that lost a worker, and train no more"""
     workers: dict[PlacementId, Configuration] = {}
     """started and not stopped: GPUs by node, profiling included"""
     profiles: dict[PlacementId, NodeId] = {}
     """one GPU each, promised to a measurement that is not over"""
     of_job: dict[JobId, PlacementId] = {}
     """the planned placement of each job that has one"""
-    counted: dict[PlacementId, Configuration] = {}
-    """GPUs by node that each placement claims"""
+    rotas: dict[PlacementId, str] = {}
+    """who holds the GPUs of a placement that takes turns, while it is planned or its workers run"""
+    counted: dict[str, Configuration] = {}
+    """GPUs by node that each holder claims: a placement, or a rota for all of its own"""
     claimed: dict[NodeId, int] = {}
     """the sum of `counted`: GPUs by node that are in use or promised"""
 
@@ -47,18 +51,35 @@ class Claims(msgspec.Struct, kw_only=True):
         return gpus
 
     def _count(self, placement_id: PlacementId) -> None:
-        """Update `counted` and `claimed` for one placement."""
-        for node_id, gpus in self.counted.pop(placement_id, {}).items():
+        """Update `counted` and `claimed` for one placement, and for those that it takes turns with."""
+        holder = self._holder(placement_id)
+        for node_id, gpus in self.counted.pop(holder, {}).items():
             left = self.claimed[node_id] - gpus
             if left:
                 self.claimed[node_id] = left
             else:
                 del self.claimed[node_id]
-        claim = self._claim(placement_id)
+        claim = self._claim(placement_id) if holder == placement_id else self._claim_of_rota(holder)
         if claim:
-            self.counted[placement_id] = claim
+            self.counted[holder] = claim
         for node_id, gpus in claim.items():
             self.claimed[node_id] = self.claimed.get(node_id, 0) + gpus
+
+    def _holder(self, placement_id: PlacementId) -> str:
+        planned = self.planned.get(placement_id)
+        holder = gangs.holder(placement_id, planned.gang) if planned else placement_id
+        if holder != placement_id:
+            self.rotas[placement_id] = holder
+        return self.rotas.get(placement_id, placement_id)
+
+    def _claim_of_rota(self, holder: str) -> Configuration:
+        claim: Configuration = {}
+        for placement_id in [one for one, own in self.rotas.items() if own == holder]:
+            own = self._claim(placement_id)
+            claim = _larger(claim, own)
+            if not own:
+                del self.rotas[placement_id]
+        return claim
 
     def _claim(self, placement_id: PlacementId) -> Configuration:
         planned = self.planned.get(placement_id)
@@ -84,6 +105,7 @@ class Claims(msgspec.Struct, kw_only=True):
 
     def withdraw(self, placement_id: PlacementId) -> None:
         planned = self.planned.pop(placement_id, None)
+        self.broken.discard(placement_id)
         if planned is not None:
             if self.of_job.get(planned.job_id) == placement_id:
                 del self.of_job[planned.job_id]
@@ -125,6 +147,7 @@ class Claims(msgspec.Struct, kw_only=True):
                 changed.append(placement_id)
         for placement_id in changed:
             self._count(placement_id)
+        self.broken = {placement_id for placement_id in self.broken if placement_id in self.planned}
 
     def drop_job(self, job_id: JobId) -> None:
         """The job ended: it shall not start, and what still runs of it is stopping."""
@@ -140,6 +163,8 @@ class Claims(msgspec.Struct, kw_only=True):
         planned = self.planned.get(placement_id)
         rest = _rest(planned, node_id) if planned else None
         if rest is not None:
+            if rest is not planned and not gangs.merges(rest.gang):
+                self.broken.add(placement_id)
             self.planned[placement_id] = rest
         elif planned is not None:
             self.withdraw(placement_id)

@@ -32,12 +32,13 @@ from schemas.events import (
     ProfilingPlanned,
     StartOrdered,
     StopOrdered,
+    TurnsOrdered,
     WorkerCheckpointed,
     WorkerStarted,
     WorkerStopped,
 )
 from schemas.ids import NodeId, PlacementId
-from schemas.plans import PlanKind
+from schemas.plans import Placement, PlanKind
 from services.planner.core.state import COMING, State, TrackedJob, shares_of, types_of
 from shared.domain import gangs
 from shared.domain.iteration import BYTES_PER_PARAMETER
@@ -118,7 +119,16 @@ def _started(state: State, fact: JobStarted) -> None:
         if job.ordered_at is not None:
             state.restarts.started(job.workload, types_of(state, fact.gang), fact.at - job.ordered_at)
             job.ordered_at = None
-        job.running_since = job.samples_at = fact.at
+        job.running_since = fact.at
+        placement = state.claims.placement_of(fact.job_id)
+        known = placement is not None and placement.placement_id == fact.placement_id
+        job.share = placement.share if placement is not None and known else 1.0
+        _reported(job, job.samples_done, fact.at)
+
+
+def _reported(job: TrackedJob, samples: float, at: float) -> None:
+    job.samples_done, job.samples_at = samples, at
+    job.ahead, job.ahead_at = 0.0, at
 
 
 def _preempted(state: State, fact: JobPreempted) -> None:
@@ -129,14 +139,21 @@ def _preempted(state: State, fact: JobPreempted) -> None:
             state.restarts.stopped(job.workload, types_of(state, job.running), fact.at - job.ordered_at)
         job.ordered_at = None
         job.held_s += stretch_s
-        job.attained_gpu_s += stretch_s * job.running.gpus
-        for gpu_type, share in shares_of(state, job.running).items():  # a view may hold the dict there is
-            received_s = job.received_s.get(gpu_type, 0.0) + share * stretch_s
-            job.received_s = job.received_s | {gpu_type: received_s}
+        _serve(state, job, stretch_s * job.share)
         job.restarts += fact.reason is not PreemptReason.MERGE
         job.running = job.placement = None
-        job.samples_done, job.samples_at = fact.samples_done, fact.at
+        _reported(job, fact.samples_done, fact.at)
     state.claims.withdraw(fact.placement_id)
+
+
+def _serve(state: State, job: TrackedJob, seconds: float) -> None:
+    """Count so many seconds on its GPUs."""
+    if job.running is None or not seconds:
+        return
+    job.attained_gpu_s += seconds * job.running.gpus
+    for gpu_type, share in shares_of(state, job.running).items():  # a view may hold the dict there is
+        received_s = job.received_s.get(gpu_type, 0.0) + share * seconds
+        job.received_s = job.received_s | {gpu_type: received_s}
 
 
 def _ended(state: State, fact: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
@@ -170,7 +187,28 @@ def _plan_published(state: State, fact: PlanPublished) -> None:
     state.memory, state.memory_of = fact.memory, fact.policy
     if fact.kind == PlanKind.FIRST:
         state.planned_round = max(state.planned_round, fact.round)
+    for placement in fact.placements:
+        _take_other_turns(state, placement, fact.at)
     state.claims.plan(fact)
+
+
+def _take_other_turns(state: State, placement: Placement, at: float) -> None:
+    """What a running job has been given so far was given at its old share and speed."""
+    job, before = state.jobs.get(placement.job_id), state.claims.planned.get(placement.placement_id)
+    if job is None or job.running is None or before is None or before is placement:
+        return
+    if before.share != placement.share:
+        _serve(state, job, (at - job.running_since) * (job.share - placement.share))
+        job.share = placement.share
+    if gangs.retimes(before.gang, placement.gang):
+        job.ahead += before.throughput * (at - job.ahead_at)
+        job.ahead_at = at
+
+
+def _turns_ordered(state: State, fact: TurnsOrdered) -> None:
+    job = state.jobs.get(fact.job_id)
+    if job is not None and job.running is not None and gangs.retimes(job.running, fact.gang):
+        job.running = fact.gang
 
 
 def _policy_chosen(state: State, fact: PolicyChosen) -> None:
@@ -278,7 +316,7 @@ def _count(job: TrackedJob, fact: WorkerCheckpointed | WorkerStopped) -> None:
     job.tally.count(fact.node_id, fact.samples_done, fact.at)
     done = job.tally.merged(job.samples)
     if done >= job.samples_done:
-        job.samples_done, job.samples_at = done, fact.at
+        _reported(job, done, fact.at)
 
 
 FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
@@ -306,6 +344,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     GpusWithheld: _node_changed,
     StartOrdered: _start_ordered,
     StopOrdered: _stop_ordered,
+    TurnsOrdered: _turns_ordered,
     WorkerStarted: _worker_started,
     WorkerStopped: _worker_stopped,
     WorkerCheckpointed: _checkpointed,

@@ -3,6 +3,7 @@
 from schemas.plans import PlanKind, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import View
+from shared.domain import gangs
 
 
 def kept(view: View, note: str) -> Decision:
@@ -10,18 +11,25 @@ def kept(view: View, note: str) -> Decision:
     free = {node.node_id: node.idle for node in view.nodes}
     choices = []
     running = sorted(view.jobs, key=lambda job: not job.stays) if view.kind == PlanKind.FIRST else ()
+    rotas: set[str] = set()
     for job in running:
         present = job.present
-        if present is None or any(one.gpus > free.get(one.node, 0) for one in present.gang.members):
+        if present is None:
             continue
-        for one in present.gang.members:
-            free[one.node] -= one.gpus
+        holder = gangs.holder(job.job_id, present.gang)
+        wanted = {} if holder in rotas else present.gang.configuration
+        if any(gpus > free.get(node, 0) for node, gpus in wanted.items()):
+            continue
+        for node, gpus in wanted.items():
+            free[node] -= gpus
+        rotas.add(holder)
         choices.append(
             Choice(
                 job_id=job.job_id,
                 gang=present.gang,
                 throughput=present.throughput,
                 layer=present.layer,
+                share=present.share,
             )
         )
     assert min(free.values(), default=0) >= 0, "what runs has room"

@@ -1,6 +1,6 @@
 """From a decision to the plan that is published. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -44,8 +44,8 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     wanted = _wanted(state, held, decision)
     choices = _holding(state, frame, wanted)
     left = (*decision.left, *_dropped(wanted, choices))
-    used = sum([choice.gang.gpus for choice in choices])
-    idle = view.idle_gpus + sum([present.gang.gpus for present in view.apart.values()])
+    used = _gpus((choice.job_id, choice.gang) for choice in choices)
+    idle = view.idle_gpus + _gpus((job_id, present.gang) for job_id, present in view.apart.items())
     assert used <= idle, f"{used} GPUs given of {idle}"
     mentioned = {choice.job_id for choice in choices} | {job.job_id for job in left}
     assert len(mentioned) == len(choices) + len(left), "a plan mentions a job once: placed, or left out"
@@ -75,6 +75,10 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     )
 
 
+def _gpus(gangs_of: Iterable[tuple[JobId, Gang]]) -> int:
+    return sum(gangs.held(gangs_of).values())
+
+
 def _held(view: View) -> dict[JobId, Present]:
     """The jobs that stay where they are, whether the policy was shown them or not."""
     return view.apart | {job.job_id: job.present for job in view.jobs if job.stays and job.present}
@@ -84,7 +88,13 @@ def _wanted(state: State, held: Mapping[JobId, Present], decision: Decision) -> 
     """What was decided, and where the jobs stay of which the policy did not know."""
     known = {choice.job_id for choice in decision.choices} | {left.job_id for left in decision.left}
     unknown = [
-        Choice(job_id=job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
+        Choice(
+            job_id=job_id,
+            gang=present.gang,
+            throughput=present.throughput,
+            layer=present.layer,
+            share=present.share,
+        )
         for job_id, present in held.items()
         if job_id not in known
     ]
@@ -131,12 +141,13 @@ def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId
     stays = present is not None and (
         gangs.keeps(present.gang, choice.gang) or (choice.job_id in held and present.gang == choice.gang)
     )
-    if stays and present and _said(present) == _said(choice):
+    retimed = stays and present is not None and gangs.retimes(present.gang, choice.gang)
+    if stays and present and not retimed and _said(present) == _said(choice):
         return present
     return Placement(
         placement_id=present.placement_id if stays and present else PlacementId(f"{choice.job_id}-{serial}"),
         job_id=choice.job_id,
-        gang=present.gang if stays and present else choice.gang,
+        gang=present.gang if stays and present and not retimed else choice.gang,
         throughput=choice.throughput,
         layer=choice.layer,
         share=choice.share,

@@ -48,12 +48,18 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """see `ViewJob.received_s`"""
     running: Gang | None = None
     running_since: float = 0.0
+    share: float = 1.0
+    """of its GPUs' time that it has"""
     ordered_at: float | None = None
     """when its workers were ordered to start, or to stop, until they have"""
     samples_done: float = 0.0
     """as last reported"""
     samples_at: float = 0.0
     """time of that report, or of the start of the present run if that was later"""
+    ahead: float = 0.0
+    """samples that it has done since then, as estimated, before it took its present turns"""
+    ahead_at: float = 0.0
+    """when it began to take them; or else as `samples_at`"""
     placement: PlacementId | None = None
     """the newest whose start was ordered"""
     tally: Tally = msgspec.field(default_factory=Tally)

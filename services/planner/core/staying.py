@@ -86,7 +86,7 @@ def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
     kept = {placement.placement_id for placement in plan.placements}
     merged = {each.job_id for each in plan.placements if gangs.merges(each.gang)}
     return sum(
-        job.running.gpus * _cost_s(state, job, settings)
+        job.running.gpus * job.share * _cost_s(state, job, settings)
         for job_id, job in state.jobs.items()
         if job.running is not None and state.claims.of_job.get(job_id, "") not in kept
         if not (gangs.merges(job.running) and job_id in merged)
@@ -99,9 +99,13 @@ def _cost_s(state: State, job: TrackedJob, settings: Settings) -> float:
 
 def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
     """It holds the GPUs, or starts on them; and is whole, on nodes that may be used."""
-    runs = job.running == placement.gang
+    runs = job.running is not None and (
+        job.running == placement.gang or gangs.retimes(job.running, placement.gang)
+    )
     starts = job.running is None and job.ordered_at is not None
-    if not (runs or starts) or gangs.misfit(placement.gang, job.demand, job.batch_size):
+    if placement.placement_id in state.claims.broken or not (runs or starts):
+        return False
+    if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return False
     return all(node_id in state.nodes and state.nodes[node_id].usable for node_id in placement.gang.nodes)
 

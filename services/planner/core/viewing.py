@@ -63,9 +63,9 @@ class PlacedJob(msgspec.Struct, frozen=True):
     """where the job runs by now"""
     present: Present | None
     shares: dict[GpuType, float]
-    """of the GPUs that it runs on, by type"""
-    gpus: int
-    """that it runs on"""
+    """of the GPUs that it runs on, by type, times its share of their time"""
+    gpus: float
+    """that it runs on, times its share of their time"""
 
 
 def view_of(
@@ -142,11 +142,7 @@ def _shut(state: State, closed: Iterable[NodeId], shown: Mapping[NodeId, int]) -
 
 
 def _gpus(placements: Iterable[Placement]) -> dict[NodeId, int]:
-    gpus: dict[NodeId, int] = {}
-    for placement in placements:
-        for one in placement.gang.members:
-            gpus[one.node] = gpus.get(one.node, 0) + one.gpus
-    return gpus
+    return gangs.held((placement.placement_id, placement.gang) for placement in placements)
 
 
 def _restarts_s(
@@ -256,9 +252,7 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
             present=place.present if place else None,
         )
     shares, gpus, speed = (
-        (place.shares, place.gpus, place.placement.throughput)
-        if place
-        else (shares_of(state, running), running.gpus, 0.0)
+        (place.shares, place.gpus, place.placement.throughput) if place else (*_served(state, job), 0.0)
     )
     stretch_s = at - job.running_since
     return msgspec.structs.replace(
@@ -266,7 +260,7 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
         wait_s=max(at - job.submitted_at - job.held_s - stretch_s, 0.0),
         attained_gpu_s=job.attained_gpu_s + stretch_s * gpus,
         received_s=_received(job, shares, stretch_s),
-        samples_done=min(job.samples_done + speed * (at - job.samples_at), job.samples),
+        samples_done=min(job.samples_done + job.ahead + speed * (at - job.ahead_at), job.samples),
         present=place.present if place else None,
     )
 
@@ -330,18 +324,34 @@ def _received(job: TrackedJob, shares: Mapping[GpuType, float], stretch_s: float
 def _place(state: State, job: TrackedJob, placement_id: PlacementId, memo: Memo) -> PlacedJob:
     placement, running = state.claims.planned[placement_id], job.running
     known = memo.places_before.get(placement_id)
-    if known is None or known.running is not running or known.placement is not placement:
-        shares, gpus = shares_of(state, running), running.gpus if running else 0
-        known = PlacedJob(placement, running, _where(job, placement), shares, gpus)
+    if known is None or known.running is not running or known.placement is not placement:  # so is its share
+        shares, gpus = _served(state, job)
+        whole = placement_id not in state.claims.broken
+        present = _where(job, placement) if whole else None
+        known = PlacedJob(placement, running, present, shares, gpus)
     memo.places[placement_id] = known
     return known
 
 
+def _served(state: State, job: TrackedJob) -> tuple[dict[GpuType, float], float]:
+    """What a second of running counts: by type, and GPU-seconds."""
+    shares, gpus = shares_of(state, job.running), job.running.gpus if job.running else 0
+    if job.share == 1.0:
+        return shares, gpus
+    return {gpu_type: share * job.share for gpu_type, share in shares.items()}, gpus * job.share
+
+
 def _where(job: TrackedJob, placement: Placement) -> Present | None:
-    """A placement that has lost a worker is about to end, so the job cannot stay there."""
+    """None: it cannot stay there."""
     if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return None
-    return _at(placement, starting=job.running != placement.gang)
+    runs = job.running == placement.gang or _is_retimed(job, placement)
+    return _at(placement, starting=not runs)
+
+
+def _is_retimed(job: TrackedJob, placement: Placement) -> bool:
+    """It runs there, and will take other turns in a moment."""
+    return job.running is not None and gangs.retimes(job.running, placement.gang)
 
 
 def _at(placement: Placement, *, starting: bool = False) -> Present:
@@ -350,5 +360,6 @@ def _at(placement: Placement, *, starting: bool = False) -> Present:
         gang=placement.gang,
         throughput=placement.throughput,
         layer=placement.layer,
+        share=placement.share,
         starting=starting,
     )

@@ -10,10 +10,11 @@
 | work-overcounted    | a run that ends with more samples than its workers, or copies, reported            |
 | job-lost            | a round's first plan forgets a queued job; with `drained`, a job that has not ended|
 | place-taken         | a plan that ends the run of a job that is not preemptible                          |
-| gpu-two-owners      | WorkerStarted on a GPU that another worker has                                     |
+| gpu-two-owners      | WorkerStarted on a GPU that another worker has, not of the same rota               |
 | gpu-unknown         | WorkerStarted on a GPU that the node has not                                       |
 | gang-broken         | JobStarted without all workers of its gang                                         |
 | node-overbooked     | plans of one round that want more GPUs than a node has                             |
+| rota-discord        | gangs of one rota on unlike GPUs, or two of them at the same place                 |
 | placed-twice        | a plan with two places for one job                                                 |
 | stale-plan-followed | StartOrdered by a plan with an older fencing token than one before it              |
 | gpu-count, gpu-type | a gang outside the job's demand, or on a type it may not or cannot use    |
@@ -45,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     gpus.gpus_have_one_owner,
     gpus.gangs_are_whole,
     gpus.plans_fit_the_nodes,
+    gpus.rotas_agree,
     gpus.plans_place_a_job_once,
     gpus.stale_plans_are_not_followed,
     gpus.placements_meet_the_demand,

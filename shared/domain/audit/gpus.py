@@ -1,6 +1,6 @@
 """Rules about GPUs and nodes: one owner each, gangs whole, plans within what is there and what is wanted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from schemas.base import Event
@@ -39,34 +39,44 @@ Standing = dict[PlacementId, Planned]
 def gpus_have_one_owner(log: Log) -> Iterator[Violation]:
     """From WorkerStarted to WorkerStopped, or to a new life of the agent that does not list the worker.
 
+    A rota owns its GPUs as one, and whoever was ordered to take turns in it has them.
     A lost node's workers keep their GPUs: the node may come back with them, and then they are stopped
     before anything new starts there.
     """
-    owners: dict[NodeId, dict[int, PlacementId]] = {}
+    workers: dict[NodeId, dict[PlacementId, tuple[int, ...]]] = {}
+    holders: dict[PlacementId, str] = {}
     for _, fact in log.facts:
         match fact:
+            case StartOrdered():
+                holders[fact.placement_id] = gangs.holder(fact.placement_id, fact.gang)
             case WorkerStarted():
-                yield from _claim(log, owners.setdefault(fact.node_id, {}), fact)
+                yield from _claim(log, workers.setdefault(fact.node_id, {}), fact, holders)
             case WorkerStopped():
-                held = owners.get(fact.node_id, {})
-                owners[fact.node_id] = {gpu: key for gpu, key in held.items() if key != fact.placement_id}
+                workers.get(fact.node_id, {}).pop(fact.placement_id, None)
             case NodeJoined():
-                held = owners.get(fact.node_id, {})
-                owners[fact.node_id] = {gpu: key for gpu, key in held.items() if key in fact.workers}
+                there = workers.get(fact.node_id, {})
+                workers[fact.node_id] = {key: gpus for key, gpus in there.items() if key in fact.workers}
             case _:
                 pass
 
 
-def _claim(log: Log, held: dict[int, PlacementId], fact: WorkerStarted) -> Iterator[Violation]:
-    node = log.nodes.get(fact.node_id)
+def _claim(
+    log: Log,
+    there: dict[PlacementId, tuple[int, ...]],
+    fact: WorkerStarted,
+    holders: Mapping[PlacementId, str],
+) -> Iterator[Violation]:
+    """`there`: the GPUs of the node's workers; `holders`: of placements that were ordered to start."""
+    node, own = log.nodes.get(fact.node_id), holders.get(fact.placement_id, fact.placement_id)
     for gpu in fact.gpu_indices:
-        owner = held.get(gpu)
+        owners = (key for key, gpus in there.items() if gpu in gpus)
+        owner = next((key for key in owners if holders.get(key, key) != own), None)
         if owner is not None:
             detail = f"GPU {gpu} of {fact.node_id} is {owner}'s and {fact.placement_id} takes it"
             yield broken("gpu-two-owners", fact, detail)
         if node is None or not 0 <= gpu < node.gpus:
             yield broken("gpu-unknown", fact, f"{fact.node_id} has no GPU {gpu}")
-        held[gpu] = fact.placement_id
+    there[fact.placement_id] = fact.gpu_indices
 
 
 def gangs_are_whole(log: Log) -> Iterator[Violation]:
@@ -120,14 +130,18 @@ def _take_away(standing: Standing, fact: Event) -> None:
 
 
 def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) -> Iterator[Violation]:
-    wanted: dict[NodeId, int] = {}
-    for placement in standing:
-        for one in placement.gang.members:
-            wanted[one.node] = wanted.get(one.node, 0) + one.gpus
+    wanted = gangs.held((placement.placement_id, placement.gang) for placement in standing)
     for node_id, gpus in wanted.items():
         there = log.nodes[node_id].gpus if node_id in log.nodes else 0
         if gpus > there:
             yield broken("node-overbooked", plan, f"{plan.plan_id}: {gpus} of {there} GPUs on {node_id}")
+
+
+def rotas_agree(log: Log) -> Iterator[Violation]:
+    """Who takes turns with others does so on the same GPUs as they, at a place of its own."""
+    for plan in _plans(log):
+        if wrong := gangs.discord(placement.gang for placement in plan.placements):
+            yield broken("rota-discord", plan, f"{plan.plan_id}: {wrong}")
 
 
 def plans_place_a_job_once(log: Log) -> Iterator[Violation]:
@@ -188,10 +202,13 @@ def _misfits(log: Log, fact: Event, job_id: JobId, gang: Gang, out: set[GpuType]
         yield broken("shares-whole", fact, f"{job_id} gets {wrong}")
     elif wrong := gangs.misfit(gang, spec.demand, batch_size):
         yield broken("gpu-count", fact, f"{job_id} gets {wrong}")
+    used = gangs.computing(gang).nodes
     for node_id in gang.nodes:
         node = log.nodes.get(node_id)
         if node is None:
             yield broken("node-unknown", fact, f"{job_id} is placed on {node_id}")
+        elif node_id not in used:
+            continue
         elif node.gpu_type in out or (spec.gpu_types and node.gpu_type not in spec.gpu_types):
             yield broken("gpu-type", fact, f"{job_id} cannot use {node.gpu_type} of {node_id}")
 

@@ -17,6 +17,7 @@ from schemas.events import (
     ProfilingPlanned,
     StartOrdered,
     StopOrdered,
+    TurnsOrdered,
     WorkerCheckpointed,
     WorkerEvent,
     WorkerStarted,
@@ -25,6 +26,7 @@ from schemas.events import (
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.plans import Placement, PlanKind, Waiting
 from schemas.views import PlanView
+from shared.domain import gangs
 from shared.domain.ledger.jobs import broken_as, count_interruption, is_present, lose_work
 from shared.domain.ledger.records import (
     Broken,
@@ -65,10 +67,26 @@ def plan(ledger: Ledger, fact: PlanPublished) -> None:
         before = planned.get(placement.job_id)
         if before is None or before.placement_id != placement.placement_id:
             ledger.chosen[placement.job_id] = _chosen(fact, placement)
+        elif placement is not before:
+            _take_other_turns(ledger, placement)
         ledger.planned[placement.job_id] = placement
         ledger.verdicts.pop(placement.job_id, None)
     if ledger.explains:
         ledger.verdicts |= _verdicts(fact, verdicts)
+
+
+def _take_other_turns(ledger: Ledger, placement: Placement) -> None:
+    record = ledger.jobs.get(placement.job_id)
+    run = record.present if record else None
+    if run is not None and run.placement_id == placement.placement_id:
+        run.share = placement.share
+
+
+def turn(ledger: Ledger, fact: TurnsOrdered) -> None:
+    record = ledger.jobs.get(fact.job_id)
+    run = record.present if record else None
+    if run is not None and run.placement_id == fact.placement_id and gangs.retimes(run.gang, fact.gang):
+        run.gang = fact.gang
 
 
 def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
@@ -250,7 +268,7 @@ def start_worker(ledger: Ledger, fact: WorkerStarted) -> None:
         record.samples_then = min(record.samples_then, record.samples_done)
     if known := ledger.nodes.get(fact.node_id):
         known.settle(fact.at)
-        known.workers[fact.placement_id] = WorkerRecord(job_id=fact.job_id, gpus=len(fact.gpu_indices))
+        known.workers[fact.placement_id] = WorkerRecord(job_id=fact.job_id, gpu_indices=fact.gpu_indices)
 
 
 def order_stop(ledger: Ledger, fact: StopOrdered) -> None:
@@ -299,7 +317,7 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
         return
     run = record.present
     if run is not None and run.placement_id == fact.placement_id:
-        record.lost_gpu_s += max(fact.at - worker.stop_ordered_at, 0.0) * worker.gpus
+        record.lost_gpu_s += max(fact.at - worker.stop_ordered_at, 0.0) * worker.gpus * run.share
 
 
 def _break(ledger: Ledger, fact: WorkerStopped) -> None:

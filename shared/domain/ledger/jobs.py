@@ -67,7 +67,7 @@ def start(ledger: Ledger, fact: JobStarted) -> None:
     )
     placement = ledger.planned.get(fact.job_id)
     if placement is not None and placement.placement_id == fact.placement_id:
-        run.throughput, run.layer = placement.throughput, placement.layer
+        run.throughput, run.layer, run.share = placement.throughput, placement.layer, placement.share
     chosen = ledger.chosen.get(fact.job_id)
     if chosen is not None and chosen.placement_id == fact.placement_id:
         run.plan_id, run.standing = chosen.plan_id, chosen.standing
@@ -135,7 +135,8 @@ def broken_as(record: JobRecord, placement_id: PlacementId) -> Broken | None:
 
 def lose_work(record: JobRecord, leader: Leader, at: float) -> None:
     """What its workers did since its last checkpoint is to be done again."""
-    record.lost_gpu_s += max(at - leader.at, 0.0) * leader.gpus
+    share = record.runs[-1].share if record.runs else 1.0
+    record.lost_gpu_s += max(at - leader.at, 0.0) * leader.gpus * share
 
 
 def count_interruption(record: JobRecord) -> None:

@@ -39,6 +39,8 @@ class Run(msgspec.Struct, kw_only=True):
     ended_at: float | None = None
     samples_to: float | None = None
     """done at its end, as far as they count: those in its last checkpoint"""
+    share: float = 1.0
+    """of its GPUs' time, by the newest plan"""
     throughput: float | None = None
     """samples/s, as estimated when it was placed"""
     layer: Layer | None = None
@@ -69,8 +71,9 @@ class Run(msgspec.Struct, kw_only=True):
         return max(self.ended_at - self.stop_ordered_at, 0.0)
 
     @property
-    def gpus(self) -> int:
-        return self.gang.gpus
+    def gpus(self) -> float:
+        """A GPU that it has in turns counts with its share of the time."""
+        return self.gang.gpus * self.share if self.share < 1.0 else self.gang.gpus
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
@@ -138,11 +141,15 @@ class JobRecord(msgspec.Struct, kw_only=True):
 
 
 class WorkerRecord(msgspec.Struct, kw_only=True):
-    """GPUs of one node in the hands of one placement."""
+    """GPUs of one node in the hands of one placement, perhaps with others in turns."""
 
     job_id: JobId
-    gpus: int
+    gpu_indices: tuple[int, ...]
     stop_ordered_at: float | None = None
+
+    @property
+    def gpus(self) -> int:
+        return len(self.gpu_indices)
 
 
 class NodeRecord(KnownNode, kw_only=True):
@@ -159,7 +166,9 @@ class NodeRecord(KnownNode, kw_only=True):
 
     @property
     def gpus_in_use(self) -> int:
-        return sum(worker.gpus for worker in self.workers.values())
+        if len(self.workers) == 1:  # most of the time
+            return next(iter(self.workers.values())).gpus
+        return len({index for worker in self.workers.values() for index in worker.gpu_indices})
 
     def settle(self, at: float) -> None:
         """Add up use until `at`. Called before anything about the node changes."""

@@ -175,6 +175,22 @@ class FixedWorld:
             wait_s=dict.fromkeys(gang.nodes, (0.0, 0.0)),
         )
 
+    def rota(
+        self,
+        jobs: Sequence[tuple[JobSpec, Gang]],
+        nodes: Sequence[Node],  # noqa: ARG002
+        *,
+        key: str,  # noqa: ARG002
+        index: int,  # noqa: ARG002
+    ) -> tuple[float, ...]:
+        """A GPU's 2 samples/s, divided by turns."""
+        turns = [gang.sync.turns for _, gang in jobs if isinstance(gang.sync, Relaxed)]
+        for spec, _ in jobs:
+            _check(spec)
+        return tuple(
+            2.0 * gang.gpus * own / max(sum(turns), 1) for (_, gang), own in zip(jobs, turns, strict=True)
+        )
+
     def switch_s(self, spec: JobSpec) -> float:  # noqa: ARG002
         return 0.5
 

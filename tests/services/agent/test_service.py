@@ -174,7 +174,7 @@ def test_an_agent_is_built_for_the_node_the_settings_name(tmp_path: Path) -> Non
     settings = Settings(world=SETTINGS.world, cluster=str(tmp_path / "cluster.yaml"), node="n-1")
     service = build(settings, Ports(bus=MemoryBus(LoopClock()), clock=LoopClock()))
     assert service.name == "agent-n-1"
-    orders = ("gang-formed", "start-ordered", "started", "stop-ordered", "stopped")
+    orders = ("gang-formed", "start-ordered", "started", "stop-ordered", "stopped", "turns-ordered")
     about_it = ("drained", "gpus-withheld", "joined")
     assert service.facts == (
         *(f"hopyard.node.n-1.{fact}" for fact in about_it),

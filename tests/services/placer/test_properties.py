@@ -125,7 +125,7 @@ def test_no_gpu_is_handed_out_twice_and_no_job_trains_twice(steps: list[tuple[ob
     for step in steps:
         cluster.step(step)
         held = state.gpus_held(state.nodes)
-        assert all(held.get(node_id, 0) <= known.node.gpus for node_id, known in state.nodes.items())
+        assert all(sum(held[node_id].values()) <= known.node.gpus for node_id, known in state.nodes.items())
         for job_id in (JOB, OTHER):
             assert sum(bool(placed.workers) for placed in state.of_job(job_id)) <= 1
 

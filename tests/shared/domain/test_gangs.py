@@ -184,7 +184,7 @@ def test_a_division_is_whole_and_nearly_exact(whole: int, weights: list[float]) 
 def test_the_gpu_with_most_to_do_decides_for_a_round() -> None:
     gang = Gang.of({A: 1, B: 1}, Relaxed(tasks=((3,), (1,))))
     assert gangs.misfit(gang, (4,), 64) == ""
-    assert gangs.misfit(gang, (2,), 64) == "4 GPUs, not one of (2,)"
+    assert gangs.misfit(gang, (2,), 64) == "4 tasks, not one of (2,)"
     assert gangs.global_batch(gang, 64) == 256
     assert gangs.learning_rate(gang, {2: 0.2, 4: 0.4}) == 0.4
     first = gangs.throughput(gang, [1 / 0.2, 1 / 0.6], 1, exchange_s=0.08)
@@ -255,12 +255,14 @@ def test_what_a_lost_node_leaves_trains_no_more() -> None:
 
 
 RUNS_OR_PLANS = {
+    "hopyard/lab/bench/planning/instances.py",
     "loadgen/world/emulated.py",
     "loadgen/world/learnt.py",
+    "loadgen/world/rotas.py",
     "loadgen/world/table.py",
     "services/agent/process/runner.py",
 }
-"""worlds and runners, which say what they run"""
+"""worlds and runners, which say what they run, and the nodes of a benchmark"""
 
 
 def test_who_neither_runs_nor_plans_a_mode_does_not_name_it() -> None:

@@ -20,7 +20,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from schemas.ids import JobId, NodeId
-from schemas.placement import Gang, Lockstep, Mode
+from schemas.placement import ROUNDING, Gang, Lockstep, Mode
 from schemas.plans import Layer, Measures, PlanKind, Stage, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.estimates import Estimated
@@ -66,7 +66,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     throughput: float
     layer: Layer
     share: float = 1.0
-    """of the time of its GPUs, above 0: below 1 only in a rota, whose shares sum to 1 or less"""
+    """of the time of its GPUs: below 1 only in a rota, whose shares sum to 1 or less"""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,10 +141,11 @@ PolicyFactory = Callable[..., Policy]
 def fault(view: View, decision: Decision) -> str | None:
     """The first rule that the decision breaks, in words; None for a sound one.
 
-    Capacity: no node gives more GPUs than it may. One gang a job, of a size in its demand, on
-    nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers are finite,
-    since a message holds no others; what is asked for later is later; words and memory fit a message. A job
-    that stays has the gang it has.
+    Capacity: no node gives more GPUs than it may, those of a rota once. The gangs of a rota have the same
+    members, each its own place, and together no more than all the time. One gang a job, of a size in its
+    demand, on nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers are
+    finite, since a message holds no others; what is asked for later is later; words and memory fit a message.
+    A job that stays has the gang it has, perhaps with other turns.
     """
     wrong = _unsayable(view, decision) or _misjudged(view, decision)
     return wrong or _impossible(view, decision) or _twice(decision) or _moved(view, decision)
@@ -182,27 +183,51 @@ def _misjudged(view: View, decision: Decision) -> str | None:
 
 def _impossible(view: View, decision: Decision) -> str | None:
     jobs = {job.job_id: job for job in view.jobs}
-    used = {one.node for choice in decision.choices for one in choice.gang.members}
-    nodes = {node.node_id: node for node in view.nodes if node.node_id in used}
-    given: dict[NodeId, int] = {}
-    if broken := _wrongly_chosen(decision, jobs):
+    named = {one.node for choice in decision.choices for one in choice.gang.members}
+    nodes = {node.node_id: node for node in view.nodes if node.node_id in named}
+    if broken := _wrongly_chosen(decision, jobs) or _out_of_turn([one.gang for one in decision.choices]):
         return broken
+    given: dict[NodeId, int] = {}
+    rotas: set[str] = set()
     for choice in decision.choices:
         job, gang = jobs[choice.job_id], choice.gang
         stays = job.present is not None and job.present.gang is gang  # the view shows no misfit
         if not stays and (wrong := gangs.misfit(gang, job.demand, job.batch_size)):
             return f"job {job.job_id}: {wrong}"
-        mode, types = gang.mode, job.gpu_types
+        mode, types, used = gang.mode, job.gpu_types, gangs.computing(gang).nodes
+        holder = gangs.holder(job.job_id, gang)
         for one in gang.members:
             node = nodes.get(one.node)
-            if node is None or node.gpu_type not in types:
+            if node is None or (node.gpu_type not in types and one.node in used):
                 return f"job {job.job_id} on node {one.node}"
             if mode not in node.modes:
                 return f"node {one.node} runs no {mode} gangs"
+            if holder in rotas:
+                continue
             given[one.node] = gpus = given.get(one.node, 0) + one.gpus
             if gpus > node.idle:
                 return f"node {one.node} is over-allocated"
-    return None
+        rotas.add(holder)
+    return _overspent(decision)
+
+
+def _out_of_turn(chosen: Collection[Gang]) -> str:
+    if discord := gangs.discord(chosen):
+        return discord
+    rota = gangs.at_rest(chosen)
+    return f"in rota {rota} nobody has a turn" if rota else ""
+
+
+def _overspent(decision: Decision) -> str | None:
+    """Whether some GPUs' time is given away that is not there."""
+    spent: dict[str, float] = {}
+    for choice in decision.choices:
+        holder = gangs.holder(choice.job_id, choice.gang)
+        if not 0.0 <= choice.share <= 1.0 or (choice.share < 1.0 and holder == choice.job_id):
+            return f"job {choice.job_id} has a share of {choice.share:g} of its GPUs"
+        spent[holder] = spent.get(holder, 0.0) + choice.share
+    broken = [holder for holder, share in spent.items() if share > 1.0 + ROUNDING]
+    return f"shares of {spent[broken[0]]:g} in rota {broken[0]}" if broken else None
 
 
 def _wrongly_chosen(decision: Decision, jobs: Collection[JobId]) -> str | None:
@@ -216,7 +241,10 @@ def _moved(view: View, decision: Decision) -> str | None:
     """Whether some job is not where it is to stay."""
     gangs_of = {choice.job_id: choice.gang for choice in decision.choices}
     for job in view.jobs:
-        if job.stays and job.present is not None and gangs_of.get(job.job_id) != job.present.gang:
+        if not job.stays or job.present is None:
+            continue
+        present, gang = job.present.gang, gangs_of.get(job.job_id)
+        if gang != present and (gang is None or not gangs.retimes(present, gang)):
             return f"job {job.job_id} is moved, and may not be yet"
     return None
 

@@ -4,8 +4,7 @@ Nodes come in the order of their ids, jobs in the order of their submission (the
 """
 
 import math
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -13,6 +12,7 @@ from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import ONLY_LOCKSTEP, Gang, Mode
 from schemas.plans import Layer, PlanKind
 from services.planner.solver.effort import Effort
+from shared.domain import gangs
 
 
 class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +40,8 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     throughput: float
     """samples/s, as estimated when it was planned"""
     layer: Layer
+    share: float = 1.0
+    """of its GPUs' time, as planned"""
     starting: bool = False
     """it does not run there yet"""
 
@@ -133,7 +135,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         moved = {job.job_id for job in others} - apart.keys()
         return msgspec.structs.replace(
             self,
-            nodes=_without(self.nodes, [present.gang for present in apart.values()]),
+            nodes=_without(self.nodes, apart),
             jobs=tuple(
                 msgspec.structs.replace(job, present=None) if job.job_id in moved else job
                 for job in self.jobs
@@ -143,11 +145,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _without(nodes: tuple[ViewNode, ...], gangs: Collection[Gang]) -> tuple[ViewNode, ...]:
-    """The nodes, without the idle GPUs that belong to the gangs."""
-    held = Counter[NodeId]()
-    for gang in gangs:
-        held.update(gang.configuration)
+def _without(nodes: tuple[ViewNode, ...], apart: Mapping[JobId, Present]) -> tuple[ViewNode, ...]:
+    """The nodes, without the idle GPUs that belong to these jobs."""
+    held = gangs.held((job_id, present.gang) for job_id, present in apart.items())
     return tuple(
         msgspec.structs.replace(node, idle=node.idle - held[node.node_id]) if node.node_id in held else node
         for node in nodes

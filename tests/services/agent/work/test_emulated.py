@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from schemas.events import StartOrdered
-from schemas.ids import JobId, NodeId, PlacementId
+from schemas.ids import JobId, NodeId, PlacementId, RotaId
 from schemas.measurements import Stretch
 from schemas.placement import Forked, Relaxed
 from services.agent.tasks import (
@@ -27,6 +27,7 @@ from shared.runtime.clock import LoopClock
 from shared.runtime.shell.virtual import run
 from tests.services.agent.agent_bench import HERE, THERE, FixedWorld, job, node, start
 
+R = TypeVar("R", bound=Report)
 P1, JOB, BEFORE = PlacementId("p1"), JobId("job-of-p1"), NodeId("a")
 STARTUP_S, CHECKPOINT_S, OBSERVE_EVERY_S = 10.0, 5.0, 120.0
 SWITCH_S = 0.5
@@ -65,7 +66,7 @@ class Play:
         await asyncio.sleep(0)
         self.runner.train(order.placement_id, "")
 
-    def of(self, kind: type[Report]) -> list[tuple[float, Report]]:
+    def of(self, kind: type[R]) -> list[tuple[float, R]]:
         return [(at, report) for at, report in self.reports if isinstance(report, kind)]
 
 
@@ -408,3 +409,82 @@ def test_a_job_that_was_stopped_before_it_was_up_does_not_stand_by() -> None:
         play.runner.start(msgspec.structs.replace(start("p2", sync=RELAXED), job_id=JOB), (0,))
 
     assert [at for at, _ in played(scene).of(Started)] == [1.0 + STARTUP_S]
+
+
+def turning(name: str, turns: int = 1, place: int = 0, samples: float = 1_000.0) -> StartOrdered:
+    """On the GPU of a rota that goes on at 2 samples/s, divided by turns."""
+    sync = Relaxed(tasks=((1,),), rota=RotaId("r"), turns=turns, place=place)
+    return start(name, sync=sync, spec=job(samples=samples, checkpoint_interval_s=1e6))
+
+
+async def _together(play: Play, *orders: StartOrdered) -> None:
+    for order in orders:
+        play.runner.start(order, (0,))
+    await asyncio.sleep(STARTUP_S)
+    await asyncio.sleep(0)
+    for order in orders:
+        play.runner.train(order.placement_id, "")
+
+
+def test_jobs_of_a_rota_divide_its_time_by_turns() -> None:
+    """400 s: half a GPU each; then the first has 200 samples left, and all of it."""
+
+    async def scene(play: Play) -> None:
+        await _together(play, turning("p1", samples=600.0), turning("p2", place=1, samples=400.0))
+        await asyncio.sleep(100.0)
+        assert play.runner.progress() == {JobId("job-of-p1"): 100.0, JobId("job-of-p2"): 100.0}
+
+    ends = {report.placement_id: at - STARTUP_S for at, report in played(scene).of(Completed)}
+    assert ends == {PlacementId("p2"): pytest.approx(400.0), P1: pytest.approx(500.0)}
+
+
+def test_samples_are_conserved_over_every_change_of_turns() -> None:
+    async def scene(play: Play) -> None:
+        one, other = turning("p1"), turning("p2", place=1)
+        await _together(play, one, other)
+        for seconds, turns in ((60.0, 3), (40.0, 0), (80.0, 1)):  # p1 at 1, 1.5, 0 and 1 sample/s
+            await asyncio.sleep(seconds)
+            play.runner.turn(P1, turning("p1", turns).gang)
+        await asyncio.sleep(20.0)
+        play.runner.stop(P1)
+        play.runner.stop(PlacementId("p2"))
+
+    counts = {report.placement_id: report.samples_done for _, report in played(scene).of(Stopped)}
+    assert counts == {
+        P1: pytest.approx(60 + 60 + 0 + 20),
+        PlacementId("p2"): pytest.approx(60 + 20 + 160 + 20),
+    }
+
+
+def test_who_is_resident_only_waits_for_a_turn() -> None:
+    async def scene(play: Play) -> None:
+        await _together(play, turning("p1", turns=0), turning("p2", place=1, samples=200.0))
+        await asyncio.sleep(5_000.0)
+        assert play.runner.progress() == {JOB: 0.0}
+        play.runner.turn(P1, turning("p1").gang)
+
+    play = played(scene)
+    assert [(at, report.placement_id) for at, report in play.of(Completed)] == [
+        (STARTUP_S + 100.0, PlacementId("p2")),
+        (STARTUP_S + 5_000.0 + 500.0, P1),
+    ]
+
+
+def test_one_that_does_not_fit_fails_and_the_others_run_on() -> None:
+    async def scene(play: Play) -> None:
+        huge = msgspec.structs.replace(turning("p2"), spec=job(model="huge"))
+        await _together(play, turning("p1"), huge)
+
+    play = played(scene)
+    assert [report.placement_id for _, report in play.of(Failed)] == [PlacementId("p2")]
+    assert play.of(Completed) == [(STARTUP_S + 500.0, Completed(P1, 1_000.0))]
+
+
+def test_checkpoints_of_a_rota_come_at_their_times() -> None:
+    async def scene(play: Play) -> None:
+        one = msgspec.structs.replace(turning("p1"), spec=job(checkpoint_interval_s=300.0))
+        await _together(play, one, turning("p2", place=1))
+
+    saves = [(at - STARTUP_S, report.samples_done) for at, report in played(scene).of(Saved)]
+    assert [at for at, _ in saves] == pytest.approx([300.0, 600.0, 900.0])
+    assert [samples for _, samples in saves] == pytest.approx([300.0, 600.0, 900.0])

@@ -1,0 +1,111 @@
+"""Emulated workers, and those that take turns on the same GPUs, under this node's lead.
+
+No turn is an event. The world says how fast each job is while these take turns; that holds for a stretch,
+until one comes or goes or takes other turns, or until the stretch is drawn anew.
+"""
+
+from collections.abc import Callable, Iterable
+
+from schemas.events import StartOrdered
+from schemas.ids import PlacementId
+from services.agent.work.progress import Progress
+from services.agent.work.world import World
+from shared.domain import gangs
+from shared.runtime.clock import Alarm, Clock
+
+
+class Emulated:
+    """One worker: its order, its progress once it trains, and the alarm it waits for."""
+
+    def __init__(self, order: StartOrdered) -> None:
+        self.order = order
+        self.progress: Progress | None = None
+        self.save_at = 0.0
+        self.stretches = 0
+        """begun so far"""
+        self.stretch_s = 0.0
+        """how long the next one lasts"""
+        self.stopping = False
+        self.up = False
+        """its processes are there"""
+        self.rota: Rota | None = None
+        """while it trains on GPUs that it has in turns"""
+        self.alarm: Alarm | None = None
+
+    @property
+    def holder(self) -> str:
+        """Who holds its GPUs."""
+        return gangs.holder(self.order.placement_id, self.order.gang)
+
+
+class Rota:
+    """`going_on`: hears of each job, after its rate has changed."""
+
+    def __init__(
+        self,
+        world: World,
+        clock: Clock,
+        first: Emulated,
+        *,
+        observe_every_s: float,
+        going_on: Callable[[Emulated], None],
+    ) -> None:
+        self._world = world
+        self._clock = clock
+        self._going_on = going_on
+        self._key = f"{first.holder}/{first.order.placement_id}"
+        self._nodes = first.order.nodes
+        self._jobs: dict[PlacementId, Emulated] = {}
+        self._observe_every_s = observe_every_s
+        self._stretches = 0
+        """begun so far: no two have the same draws"""
+        self._alarm: Alarm | None = None
+
+    def check(self, worker: Emulated) -> None:
+        """Whether the world knows it there. Raises DoesNotFit."""
+        alone = worker.order.spec, gangs.turning(worker.order.gang)
+        self._world.rota([alone], self._nodes, key=self._key, index=0)
+
+    def join(self, worker: Emulated) -> None:
+        """It trains from now on."""
+        worker.rota = self
+        self._jobs[worker.order.placement_id] = worker
+        self.deal()
+
+    def leave(self, worker: Emulated) -> None:
+        worker.rota = None
+        del self._jobs[worker.order.placement_id]
+        self.deal()
+
+    def deal(self) -> None:
+        """End the stretch of all jobs, and begin one with the turns that they take now."""
+        self._next_stretch(self._observe_every_s)
+
+    def end(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _next_stretch(self, seconds: float) -> None:
+        """A stretch lasts as long as all before it since the turns changed, as it does of a lone gang."""
+        self.end()
+        if not self._jobs:
+            return
+        now, workers = self._clock.now(), list(self._jobs.values())
+        for worker, rate in zip(workers, self._rates(workers), strict=True):
+            assert worker.progress is not None, "who is in a rota trains"
+            worker.progress.settle(now)
+            worker.progress.rate = rate
+            self._going_on(worker)
+        self._alarm = self._clock.at(now + seconds, lambda: self._next_stretch(2 * seconds))
+
+    def _rates(self, workers: Iterable[Emulated]) -> tuple[float, ...]:
+        jobs = [(worker.order.spec, worker.order.gang) for worker in workers]
+        self._stretches += 1
+        return self._world.rota(jobs, self._nodes, key=self._key, index=self._stretches)
+
+
+def rota_of(worker: Emulated, others: Iterable[Emulated]) -> Rota | None:
+    """The one that is under way on its GPUs."""
+    if not gangs.rota(worker.order.gang):
+        return None
+    return next((one.rota for one in others if one.rota is not None and one.holder == worker.holder), None)
