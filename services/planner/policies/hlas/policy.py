@@ -123,7 +123,7 @@ class Hlas:
 
 
 class HlasP(Hlas):
-    """Hlas, with the rounds that jobs like it ran further."""
+    """HLAS-P: as hlas, and counts the rounds that jobs are predicted to run further."""
 
     Options: ClassVar[type[HlasOptions]] = HlasPOptions
 
@@ -147,7 +147,7 @@ class HlasP(Hlas):
 
 
 class HlasL(HlasP):
-    """Hlas, with all rounds that a fit of the losses leaves."""
+    """HLAS-L: as hlas, and counts all rounds that a fit of the losses leaves."""
 
     Options = HlasLOptions
 

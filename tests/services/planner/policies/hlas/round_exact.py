@@ -73,3 +73,40 @@ def round_exact(
         arrivals = [one.arrives_at for one in jobs.values() if one.arrives_at > now + 1e-9]
         now = min([*arrivals, *(end for end, _ in busy.values())], default=now)
     return found
+
+
+def task_exact(jobs: Mapping[str, Toy], thresholds: Sequence[float]) -> dict[str, float]:
+    """Ends of jobs where every GPU is a group and takes one task at a time, as algorithms 1 to 3 have it."""
+    gpus = len(next(iter(jobs.values())).task_s)
+    yard = {name: one.tasks * gpus / sum(1.0 / each for each in one.task_s) for name, one in jobs.items()}
+    ran, unstarted = dict.fromkeys(jobs, 0), {name: one.tasks for name, one in jobs.items()}
+    entered = {name: (0, one.arrives_at) for name, one in jobs.items()}
+    busy: dict[int, tuple[float, str]] = {}
+    ends: dict[str, float] = {}
+    now = 0.0
+    while len(ends) < len(jobs):
+        busy = {gpu: task for gpu, task in busy.items() if task[0] > now}
+        computing = {name for _, name in busy.values()}
+        for name, one in jobs.items():
+            if name not in ends and name not in computing and not unstarted[name]:
+                ran[name], unstarted[name] = ran[name] + 1, one.tasks
+                due = queue_of(ran[name] * yard[name], thresholds)
+                entered[name] = (due, now) if due > entered[name][0] else entered[name]
+                if ran[name] == one.rounds:
+                    ends[name], unstarted[name] = now, 0
+        for gpu in sorted(set(range(gpus)) - busy.keys()):
+            ready = [name for name, one in jobs.items() if one.arrives_at <= now and unstarted[name]]
+            if ready:
+                first = min(
+                    ready,
+                    key=lambda name: (
+                        entered[name][0],
+                        unstarted[name] == jobs[name].tasks,
+                        entered[name][1],
+                    ),
+                )
+                unstarted[first] -= 1
+                busy[gpu] = now + jobs[first].task_s[gpu], first
+        later = [one.arrives_at for one in jobs.values() if one.arrives_at > now]
+        now = min([*later, *(end for end, _ in busy.values())], default=now)
+    return ends

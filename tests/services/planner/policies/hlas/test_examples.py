@@ -20,7 +20,7 @@ from tests.services.planner.policies.hlas.hlas_builders import (
     tasks_of,
     toy,
 )
-from tests.services.planner.policies.hlas.round_exact import Served, round_exact
+from tests.services.planner.policies.hlas.round_exact import Served, round_exact, task_exact
 
 A = Toy((3.0, 3.0, 1.8, 1.8), tasks=4, rounds=1)
 B = Toy((1.0, 2.0, 2.5, 1.0), tasks=6, rounds=1)
@@ -134,6 +134,10 @@ def test_round_by_round_on_groups() -> None:
         Served(3.0, "2", (0,)),
         Served(4.0, "2", (0,)),
     ]
+
+
+def test_task_by_task_on_single_gpus() -> None:
+    assert task_exact(TRIO, (1.0, 3.0)) == pytest.approx({"1": 3.0, "2": 4.0, "3": 2.0})
 
 
 def test_the_policy_leaves_who_runs_where_it_is() -> None:
