@@ -28,6 +28,7 @@ from services.planner.policies.hlas.options import HlasLOptions, HlasOptions, Hl
 from services.planner.policies.hlas.predicting import JobSoFar, conservative, entire, named
 from services.planner.policies.hlas.queues import QueuePlace
 from services.planner.policies.hlas.room import room_of
+from services.planner.policies.hlas.rotas import without_rotas
 from services.planner.policies.hlas.scene import Arrangement, scene
 from services.planner.policies.kit.ordered import EVENTS, walk_s
 from services.planner.solver.problem import Solve
@@ -36,6 +37,15 @@ from shared.domain import gangs
 SOONEST_S = 1.0
 """at least, from a plan to the next one that `again_at` asks for"""
 MEASURES = Measures(priority="queue, by virtual size, 1 first")
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What follows from a view alone."""
+
+    before: HlasMemory
+    aside: tuple[Choice, ...]
+    """jobs that keep what they have, and are no matter of ours"""
+    arrangement: Arrangement
 
 
 class Hlas:
@@ -47,13 +57,13 @@ class Hlas:
     def __init__(self, options: HlasOptions) -> None:
         self._options = options
         self._thresholds = tuple(sorted(map(float, options.hlas_thresholds.split())))
-        self._last: tuple[View, HlasMemory, Arrangement] | None = None
+        self._last: tuple[View, Reading] | None = None
 
     # ---- the contract of a policy
 
     def wants(self, view: View) -> Configurations:
         """The gangs that are new, as if in lockstep: what an exchange takes follows from that."""
-        _, seen = self._seen(view)
+        seen = self._seen(view).arrangement
         moved = [
             (one.job.job_id, one.gang.configuration)
             for one in seen.queue
@@ -68,13 +78,14 @@ class Hlas:
         estimates: Estimated,
         solve: Solve,  # noqa: ARG002 - there is no integer program
     ) -> Decision:
-        before, seen = self._seen(view)
+        looked = self._seen(view)
+        before, seen = looked.before, looked.arrangement
         rows = {wanted.jobs[job]: row for row, job in enumerate(wanted.job.tolist())}
         kind_of = {node.node_id: node.gpu_type for node in view.nodes}
         found = (_choice(one, rows.get(one.job.job_id), kind_of, estimates) for one in seen.queue)
         choices = {choice.job_id: choice for choice in found if choice is not None}
         return Decision(
-            choices=tuple(choices.values()),
+            choices=(*looked.aside, *choices.values()),
             left=tuple(_left(one) for one in seen.queue if one.job.job_id not in choices),
             solve_s=walk_s(view),
             configurations=len(wanted),
@@ -84,16 +95,20 @@ class Hlas:
             standings={one.job.job_id: Standing(priority=one.standing.queue + 1.0) for one in seen.queue},
         )
 
-    def _seen(self, view: View) -> tuple[HlasMemory, Arrangement]:
+    def _seen(self, view: View) -> Reading:
         """Of the same view as the last time, the same."""
         if self._last is None or self._last[0] is not view:
-            before = remembered(view.memory)
-            if view.kind is PlanKind.FIRST:
-                there = {job.job_id for job in view.jobs} | view.apart.keys()
-                before = msgspec.structs.replace(before, ended=with_ended(before, there, view.at))
-            now = [self._by_now(one, before, view.at) for one in contenders(view, before, self._options)]
-            self._last = view, before, scene(room_of(view, before), before, now, self._options)
-        return self._last[1:]
+            self._last = view, self._looked_at(view)
+        return self._last[1]
+
+    def _looked_at(self, whole: View) -> Reading:
+        view, aside = without_rotas(whole)
+        before = remembered(view.memory)
+        if view.kind is PlanKind.FIRST:
+            there = {job.job_id for job in whole.jobs} | whole.apart.keys()
+            before = msgspec.structs.replace(before, ended=with_ended(before, there, view.at))
+        now = [self._by_now(one, before, view.at) for one in contenders(view, before, self._options)]
+        return Reading(before, aside, scene(room_of(view, before), before, now, self._options))
 
     # ---- where jobs stand
 

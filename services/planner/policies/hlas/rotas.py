@@ -1,0 +1,45 @@
+"""Jobs that share their GPUs in turns, as another policy has it: HLAS gives every GPU to one job. Pure."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from schemas.ids import JobId
+from services.planner.policies.contract.decision import Choice
+from services.planner.policies.contract.view import Present, View
+from shared.domain import gangs
+
+
+def without_rotas(view: View) -> tuple[View, tuple[Choice, ...]]:
+    """What there is to decide; and the jobs of rotas in which somebody may not be moved, who all stay.
+
+    A job of any other rota has no place where it could stay.
+    """
+    turning = {job.job_id: job.present for job in view.jobs if job.present and gangs.rota(job.present.gang)}
+    if not turning:
+        return view, ()
+    fixed = {gangs.rota(turning[job.job_id].gang) for job in view.jobs if job.stays and job.job_id in turning}
+    aside = {job_id: present for job_id, present in turning.items() if gangs.rota(present.gang) in fixed}
+    held = gangs.held((job_id, present.gang) for job_id, present in aside.items())
+    nodes = tuple(
+        msgspec.structs.replace(node, idle=node.idle - held.get(node.node_id, 0)) for node in view.nodes
+    )
+    jobs = tuple(
+        msgspec.structs.replace(job, present=None) if job.job_id in turning else job
+        for job in view.jobs
+        if job.job_id not in aside
+    )
+    return msgspec.structs.replace(view, nodes=nodes, jobs=jobs), _choices(aside)
+
+
+def _choices(aside: Mapping[JobId, Present]) -> tuple[Choice, ...]:
+    return tuple(
+        Choice(
+            job_id=job_id,
+            gang=present.gang,
+            throughput=present.throughput,
+            layer=present.layer,
+            share=present.share,
+        )
+        for job_id, present in aside.items()
+    )
