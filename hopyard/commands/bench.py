@@ -29,16 +29,17 @@ class Subject(StrEnum):
     SOLVER = "solver"
     POLICIES = "policies"
     PAGE = "page"
+    SWITCHING = "switching"
 
 
-APART = {Subject.SOLVER, Subject.POLICIES, Subject.PAGE}
-"""take long, or need a browser"""
+APART = {Subject.SOLVER, Subject.POLICIES, Subject.PAGE, Subject.SWITCHING}
+"""take long, or need a browser or torch"""
 SHORT = tuple(subject for subject in Subject if subject not in APART)
 """measured unless others are named: a few minutes in all"""
 
 Figures = Annotated[
     list[Subject] | None,
-    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: all but the last three."),
+    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: all but the last four."),
 ]
 Data = Annotated[
     Path | None,
@@ -124,6 +125,16 @@ Counts = Annotated[
     typer.Option("--jobs", metavar="N,N,...", help="How many of them.", rich_help_panel=SIMULATION),
 ]
 
+TorchPython = Annotated[
+    Path | None,
+    typer.Option(
+        "--python",
+        metavar="PYTHON",
+        help="An interpreter that has torch. Default: one that is found.",
+        rich_help_panel="Switching",
+    ),
+]
+
 
 def bench(
     *,
@@ -142,6 +153,7 @@ def bench(
     quick: Quick = False,
     scenario: GrownScenario = None,
     counts: Counts = None,
+    python: TorchPython = None,
 ) -> None:
     """Measure what the system does on this machine: real processes, a real disk, a few minutes.
 
@@ -154,6 +166,8 @@ def bench(
     policies: what each takes for a plan, and whether it is in time, some minutes.
     page: what a browser shows of 256 nodes and 2,000 jobs, and how soon; needs
     Chromium and its driver.
+    switching: from one job's last task to another's first on a device, in a new
+    process, as a fork, and in turns; needs torch.
 
     $ hopyard bench
     $ hopyard bench latency submissions --out figures.json
@@ -161,6 +175,7 @@ def bench(
     $ hopyard bench solver --classes all --instances 10
     $ hopyard bench policies --gpus 512 --instances 3
     $ hopyard bench page
+    $ hopyard bench switching --python ~/torch/bin/python
     $ hopyard bench simulation --scenario philly.yaml --jobs 1000,10000
     """
     from hopyard.lab.bench.planning.solver import Trials  # noqa: PLC0415 - brings numpy
@@ -181,7 +196,14 @@ def bench(
         _say_what_it_ignores()
     with empty_folder(data) as folder:
         measured = report(
-            subjects or SHORT, versions(), folder, scale, say, trials=trials, grown=_grown(scenario, counts)
+            subjects or SHORT,
+            versions(),
+            folder,
+            scale,
+            say,
+            trials=trials,
+            grown=_grown(scenario, counts),
+            python=python,
         )
     show(measured, report_table(measured), as_json=as_json, out=out)
 

@@ -17,6 +17,7 @@ from hopyard.lab.bench.simulation import simulation
 from hopyard.lab.bench.stack import dispatch, latency, restart, submissions
 from hopyard.local.processes import Say
 from hopyard.local.signals import run_until_stopped
+from hopyard.local.torch_python import torch_python
 
 
 class BenchRun(msgspec.Struct, frozen=True):
@@ -29,6 +30,8 @@ class BenchRun(msgspec.Struct, frozen=True):
     """of the solver, and sizes and instances of the policies"""
     grown: Growth | None = None
     """of a simulation with its jobs, in place of the usual runs"""
+    python: Path | None = None
+    """that has torch; None: whichever is found"""
 
     def scaled(self, usual: int) -> int:
         return max(round(usual * self.scale), 1)
@@ -84,6 +87,13 @@ def _page(run: BenchRun) -> Benchmark | None:
     return run_until_stopped(page(run.data, run.scaled(JOBS)))
 
 
+def _switching(run: BenchRun) -> Benchmark | None:
+    from hopyard.lab.bench.switching import switching  # noqa: PLC0415 - brings the runner of processes
+
+    found = torch_python(run.python)
+    return run_until_stopped(switching(run.data, found.python, run.say))
+
+
 BENCHMARKS: Mapping[str, Measurement] = {
     "latency": _latency,
     "submissions": _submissions,
@@ -93,6 +103,7 @@ BENCHMARKS: Mapping[str, Measurement] = {
     "solver": _solver,
     "policies": _policies,
     "page": _page,
+    "switching": _switching,
 }
 
 
@@ -105,11 +116,12 @@ def report(
     *,
     trials: Trials | None = None,
     grown: Growth | None = None,
+    python: Path | None = None,
 ) -> BenchReport:
     """Raises Failure when a part does not work, Interrupted."""
     data.mkdir(parents=True, exist_ok=True)
     machine = machine_facts(data)
-    runs = [(name, BenchRun(data / name, scale, say, trials or Trials(), grown)) for name in names]
+    runs = [(name, BenchRun(data / name, scale, say, trials or Trials(), grown, python)) for name in names]
     done = [_timed(name, run) for name, run in runs]
     return BenchReport(machine=machine, versions=versions, benchmarks=tuple(done))
 
