@@ -317,6 +317,13 @@ def retimes(present: Gang, wanted: Gang) -> bool:
     return MEANINGS[type(wanted.sync)].retimes(present, wanted)
 
 
+def with_turns(gang: Gang, of: Gang) -> Gang:
+    """A gang of a rota with the turns and the place of another, and its own tasks."""
+    assert isinstance(gang.sync, Relaxed)
+    assert isinstance(of.sync, Relaxed)
+    return Gang(gang.members, replace(gang.sync, turns=of.sync.turns, place=of.sync.place))
+
+
 def rota(gang: Gang) -> RotaId:
     """Whose GPUs it has in turns with other gangs; empty: they are its own."""
     return MEANINGS[type(gang.sync)].rota(gang)

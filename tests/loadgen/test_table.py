@@ -7,7 +7,7 @@ from loadgen.world import TableWorld
 from schemas.calibration import Ring
 from schemas.catalogue import NOTHING_MORE, CatalogueFile, Speeds
 from schemas.cluster import Node
-from schemas.ids import GpuType, NodeId
+from schemas.ids import GpuType, NodeId, RotaId
 from schemas.jobs import JobSpec, Workload
 from schemas.placement import Gang, Proportional, Relaxed
 from schemas.settings import Settings
@@ -142,3 +142,14 @@ def test_later_speeds_of_a_model_replace_earlier_ones() -> None:
     whole = merged(CATALOGUE, CatalogueFile(speeds=[faster]))
     assert [one.model for one in whole.speeds] == ["resnet18", "vgg19"]
     assert rate(Gang.of({T4: 1}), world=TableWorld(1, whole)) == pytest.approx(300.0)
+
+
+def test_a_rota_of_two_takes_the_time_of_both_and_of_the_switches() -> None:
+    """On one GPU there is no exchange: a batch of each, and a switch to each."""
+    gangs_of = [
+        Gang.of({T4: 1}, Relaxed(tasks=((2,),), rota=RotaId("r"), turns=turns, place=turns))
+        for turns in (1, 2)
+    ]
+    rates = WORLD.rota([(spec(), gang) for gang in gangs_of], [node("t4")], key="r", index=1)
+    cycle_s = 3 * 2 * spec().workload.batch_size / 275 + 2 * WORLD.switch_s(spec())
+    assert rates == pytest.approx([turns * 2 * spec().workload.batch_size / cycle_s for turns in (1, 2)])

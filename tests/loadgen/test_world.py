@@ -10,7 +10,7 @@ from loadgen.catalogue.specs import shipped
 from loadgen.world import EmulatedWorld
 from schemas.cluster import Node
 from schemas.events import StartOrdered
-from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, RotaId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Stretch
 from schemas.placement import Gang, Proportional, Relaxed
@@ -313,3 +313,36 @@ def test_a_share_that_is_too_large_for_the_memory_does_not_fit() -> None:
     gang = Gang.of(PAIR, Proportional(samples=(2, 3 * 4096 - 2)))
     with pytest.raises(DoesNotFit, match="out of memory"):
         EmulatedWorld(1).stretch(spec(batch_size=4096), [SLOW, FAST], gang, key="pl", index=0)
+
+
+def test_a_rota_hides_the_exchange_of_one_job_behind_the_tasks_of_another() -> None:
+    """Two jobs alike, on GPUs of two nodes: together faster than one after the other, never twice as fast."""
+    world, there = EmulatedWorld(1), [SLOW, FAST]
+
+    def gang(place: int) -> Gang:
+        return Gang.of(PAIR, Relaxed(tasks=((1, 1), (2,)), rota=RotaId("r"), place=place))
+
+    [alone_rate] = world.rota([(spec(), gang(0))], there, key="r", index=1)
+    both = world.rota([(spec(), gang(0)), (spec(), gang(1))], there, key="r", index=1)
+    assert both[0] == pytest.approx(both[1])
+    assert alone_rate < sum(both) < 2 * alone_rate
+    own = rate_of(Gang.of(PAIR, Relaxed(tasks=((1, 1), (2,)))))
+    assert alone_rate == pytest.approx(own, rel=0.05)
+
+
+def test_samples_of_a_rota_go_by_turns_and_the_resident_ones_have_none() -> None:
+    jobs = [
+        (spec(), Gang.of({FAST.node_id: 1}, Relaxed(tasks=((1,),), rota=RotaId("r"), turns=n, place=n)))
+        for n in (0, 1, 3)
+    ]
+    rates = EmulatedWorld(1).rota(jobs, [FAST], key="r", index=1)
+    assert rates[0] == 0.0
+    assert rates[2] == pytest.approx(3 * rates[1])
+    assert EmulatedWorld(1).rota(jobs, [FAST], key="r", index=1) == rates
+    assert EmulatedWorld(1).rota(jobs, [FAST], key="r", index=2) != rates
+
+
+def test_a_job_takes_no_time_where_it_has_no_task() -> None:
+    gang = Gang.of(PAIR, Relaxed(tasks=((0, 0), (1,)), rota=RotaId("r")))
+    [rate] = EmulatedWorld(1).rota([(spec(), gang)], [SLOW, FAST], key="r", index=1)
+    assert rate == pytest.approx(rate_of(Gang.of({FAST.node_id: 1})), rel=0.05)

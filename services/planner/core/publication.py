@@ -138,20 +138,32 @@ def _dropped(wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:
 def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId]) -> Placement:
     """The present one, where it stays as it is; copies do so only if the job may not be moved."""
     present = state.claims.placement_of(choice.job_id)
-    stays = present is not None and (
-        gangs.keeps(present.gang, choice.gang) or (choice.job_id in held and present.gang == choice.gang)
-    )
-    retimed = stays and present is not None and gangs.retimes(present.gang, choice.gang)
-    if stays and present and not retimed and _said(present) == _said(choice):
+    kept = None if present is None else _kept(state, present.gang, choice, held)
+    if present is not None and kept == present.gang and _said(present) == _said(choice):
         return present
     return Placement(
-        placement_id=present.placement_id if stays and present else PlacementId(f"{choice.job_id}-{serial}"),
+        placement_id=present.placement_id if present and kept else PlacementId(f"{choice.job_id}-{serial}"),
         job_id=choice.job_id,
-        gang=present.gang if stays and present and not retimed else choice.gang,
+        gang=kept or choice.gang,
         throughput=choice.throughput,
         layer=choice.layer,
         share=choice.share,
     )
+
+
+def _kept(state: State, present: Gang, choice: Choice, held: Collection[JobId]) -> Gang | None:
+    """The gang that the job runs on with, perhaps in other turns; None: it starts anew."""
+    if not gangs.retimes(present, choice.gang):
+        same = gangs.keeps(present, choice.gang) or (choice.job_id in held and present == choice.gang)
+        return present if same else None
+    if gangs.tasks(present) == gangs.tasks(choice.gang) or not _runs_commands(state, present):
+        return choice.gang
+    return gangs.with_turns(present, choice.gang) if choice.job_id in held else None
+
+
+def _runs_commands(state: State, gang: Gang) -> bool:
+    """Whether it has processes, which know their tasks from their start."""
+    return any(state.nodes[node_id].runs_commands for node_id in gang.nodes)
 
 
 def _said(of: Placement | Choice) -> tuple[float, Layer, float]:

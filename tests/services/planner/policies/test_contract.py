@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from schemas.ids import JobId
+from schemas.ids import JobId, PlacementId, RotaId
 from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, PlanKind, Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left, fault, modes_of
-from services.planner.policies.contract.view import View
+from services.planner.policies.contract.view import Present, View
 from services.planner.solver import BACKENDS, solving_from_now
 from services.planner.solver.effort import Effort
 from services.planner.solver.problem import Problem, Solution
@@ -306,3 +306,64 @@ def test_a_job_that_stays_in_another_mode_is_kept_apart_with_its_gpus() -> None:
     assert [one.job_id for one in seen.jobs] == ["y"]
     assert seen.apart == {"x": here}
     assert [one.idle for one in seen.nodes] == [2, 4]
+
+
+def turning(name: str, turns: int = 1, place: int = 0, share: float = 0.5, **gpus: int) -> Choice:
+    """On all of these GPUs, a task each, in the rota `r`."""
+    members = Gang.of(place_on(**gpus)).members
+    sync = Relaxed(
+        tasks=tuple((1,) * one.gpus for one in members), rota=RotaId("r"), turns=turns, place=place
+    )
+    return Choice(
+        job_id=job(name).job_id, gang=Gang(members, sync), throughput=1.0, layer=Layer.THEORY, share=share
+    )
+
+
+@pytest.mark.parametrize(
+    ("choices", "complaint"),
+    [
+        ([turning("x", a0=2), turning("y", place=1, a0=2)], None),
+        ([turning("x", turns=0, share=0.0, a0=2), turning("y", share=1.0, a0=2)], None),
+        ([turning("x", a0=2), turning("y", place=1, a1=2)], "rota r is on unlike GPUs"),
+        ([turning("x", a0=2), turning("y", a0=2)], "in rota r two have the same place"),
+        ([turning("x", turns=0, a0=2), turning("y", turns=0, a0=2)], "in rota r nobody has a turn"),
+        ([turning("x", a0=2), relaxed("y", a0=2)], "node a0 is over-allocated"),
+        ([turning("x", share=0.6, a0=2), turning("y", place=1, a0=2)], "shares of 1.1 in rota r a0=2"),
+        ([turning("x", share=-0.1, a0=2)], "job x has a share of -0.1 of its GPUs"),
+        (
+            [msgspec.structs.replace(relaxed("x", a0=2), share=0.5)],
+            "job x has a share of 0.5 of its GPUs",
+        ),
+    ],
+)
+def test_a_rota_holds_its_gpus_once_and_its_turns_are_sound(
+    choices: list[Choice], complaint: str | None
+) -> None:
+    there = [msgspec.structs.replace(node(name, 3), modes=ALL_MODES) for name in ("a0", "a1")]
+    seen = view([job("x", (2,)), job("y", (2,))], there)
+    assert fault(seen, Decision(choices=tuple(choices))) == complaint
+
+
+def test_a_job_needs_the_type_only_where_it_has_tasks() -> None:
+    nodes = [node("a0", 1), node("b0", 1, gpu_type=SLOW)]
+    seen = view([job("x", (2,))], [msgspec.structs.replace(one, modes=ALL_MODES) for one in nodes])
+
+    def on(*tasks: tuple[int, ...]) -> Decision:
+        gang = Gang.of(place_on(a0=1, b0=1), Relaxed(tasks=tasks, rota=RotaId("r")))
+        chosen = msgspec.structs.replace(turning("x", a0=1), gang=gang)
+        return Decision(choices=(chosen,))
+
+    assert fault(seen, on((2,), (0,))) is None
+    assert fault(seen, on((1,), (1,))) == "job x on node b0"
+
+
+def test_a_job_that_stays_may_take_other_turns_but_no_other_gpus() -> None:
+    here = Present(
+        placement_id=PlacementId("p"), gang=turning("x", a0=2).gang, throughput=1.0, layer=Layer.THEORY
+    )
+    stays = msgspec.structs.replace(job("x", (2,), present=here), stays=True)
+    there = [msgspec.structs.replace(node(name, 2), modes=ALL_MODES) for name in ("a0", "a1")]
+    seen = view([stays], there)
+    assert fault(seen, Decision(choices=(turning("x", turns=3, a0=2),))) is None
+    moved = Decision(choices=(turning("x", a1=2),))
+    assert fault(seen, moved) == "job x is moved, and may not be yet"

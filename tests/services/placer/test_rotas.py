@@ -1,0 +1,123 @@
+"""What the placer makes of jobs that take turns on the same GPUs."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from schemas.base import Event
+from schemas.events import (
+    JobPreempted,
+    JobStarted,
+    NodeLost,
+    Outcome,
+    PlacementRefused,
+    StartOrdered,
+    StopOrdered,
+    TurnsOrdered,
+)
+from schemas.ids import JobId, RotaId
+from schemas.placement import Gang, Relaxed
+from schemas.plans import Placement
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, joined, node, place
+
+THIRD = JobId("job-3")
+
+
+def bench_of_turns() -> Bench:
+    """Whose nodes run relaxed gangs."""
+    bench = Bench(nodes=())
+    for node_id in (A, B):
+        fact = joined(node_id, node(node_id), life="1")
+        bench.tell(msgspec.structs.replace(fact, modes=("lockstep", "relaxed")))
+    bench.submit(THIRD)
+    return bench
+
+
+def in_turns(name: str, job_id: JobId = JOB, turns: int = 1, at: int = 0, **gpus: int) -> Placement:
+    """A task on each GPU of the rota `r`."""
+    alone = place(name, job_id, **gpus)
+    tasks = tuple((1,) * one.gpus for one in alone.gang.members)
+    sync = Relaxed(tasks=tasks, rota=RotaId("r"), turns=turns, place=at)
+    return msgspec.structs.replace(alone, gang=Gang(alone.gang.members, sync), share=0.5)
+
+
+ONE, TWO = in_turns("p1", a=2, b=2), in_turns("p2", OTHER, at=1, a=2, b=2)
+
+
+def seen(events: Sequence[Event]) -> list[tuple[type[Event], str]]:
+    return [(type(event), getattr(event, "placement_id", "")) for event in events]
+
+
+def test_jobs_of_a_rota_start_on_the_same_gpus() -> None:
+    bench = bench_of_turns()
+    assert seen(bench.plan(ONE, TWO)) == [(StartOrdered, "p1")] * 2 + [(StartOrdered, "p2")] * 2
+    started = [fact for each in (ONE, TWO) for fact in bench.come_up(each) if isinstance(fact, JobStarted)]
+    assert [fact.gang for fact in started] == [ONE.gang, TWO.gang]
+
+
+def test_others_get_what_the_rota_leaves() -> None:
+    bench = bench_of_turns()
+    facts = bench.plan(ONE, TWO, place("p3", THIRD, a=2))
+    assert (StartOrdered, "p3") in seen(facts)
+    refusals = [
+        fact
+        for fact in bench_of_turns().plan(ONE, place("p3", THIRD, a=4))
+        if isinstance(fact, PlacementRefused)
+    ]
+    assert [fact.reason for fact in refusals] == ["node a has not 4 GPUs that are promised to nobody"]
+
+
+def test_other_turns_go_to_the_nodes_and_nothing_starts_anew() -> None:
+    bench = bench_of_turns()
+    for each in (ONE, TWO):
+        bench.start(each)
+    changed = in_turns("p1", turns=3, a=2, b=2)
+    facts = bench.plan(changed, TWO)
+    assert [(type(fact), fact.node_id) for fact in facts if isinstance(fact, TurnsOrdered)] == [
+        (TurnsOrdered, A),
+        (TurnsOrdered, B),
+    ]
+    assert len(facts) == 2
+    assert all(isinstance(fact, TurnsOrdered) and fact.gang == changed.gang for fact in facts)
+    assert bench.plan(changed, TWO) == []
+
+
+def test_turns_that_change_before_the_start_are_in_its_order() -> None:
+    bench = bench_of_turns()
+    blocker = place("p0", THIRD, a=4)
+    bench.start(blocker)
+    assert (StopOrdered, "p0") in seen(bench.plan(ONE))
+    changed = in_turns("p1", turns=2, a=2, b=2)
+    assert bench.plan(changed) == []
+    orders = [fact for fact in bench.stop(blocker, A, Outcome.CHECKPOINTED) if isinstance(fact, StartOrdered)]
+    assert [fact.gang for fact in orders] == [changed.gang] * 2
+
+
+def test_what_ends_one_job_leaves_the_others() -> None:
+    bench = bench_of_turns()
+    for each in (ONE, TWO):
+        bench.start(each)
+    facts = bench.stop(ONE, A, Outcome.FAILED)
+    assert {fact.placement_id for fact in facts if isinstance(fact, StopOrdered)} == {"p1"}
+    assert bench.core.state.placements[TWO.placement_id].wanted
+
+
+def test_a_lost_node_ends_all_of_its_rota() -> None:
+    bench = bench_of_turns()
+    for each in (ONE, TWO):
+        bench.start(each)
+    bench.tell(NodeLost(at=60.0, node_id=A))
+    facts = [fact for each in (ONE, TWO) for fact in bench.stop(each, B, Outcome.CHECKPOINTED)]
+    assert {fact.placement_id for fact in facts if isinstance(fact, JobPreempted)} == {"p1", "p2"}
+
+
+def test_a_rota_on_other_gpus_waits_until_the_old_one_is_gone() -> None:
+    bench = bench_of_turns()
+    old = [in_turns("p1", a=4), in_turns("p2", OTHER, at=1, a=4)]
+    for each in old:
+        bench.start(each)
+    new = [in_turns("p3", a=2, b=2), in_turns("p4", OTHER, at=1, a=2, b=2)]
+    assert {kind for kind, _ in seen(bench.plan(*new))} == {StopOrdered}
+    assert StartOrdered not in dict(seen(bench.stop(old[0], A, Outcome.CHECKPOINTED)))
+    facts = bench.stop(old[1], A, Outcome.CHECKPOINTED)
+    assert {name for kind, name in seen(facts) if kind is StartOrdered} == {"p3", "p4"}
