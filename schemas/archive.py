@@ -48,6 +48,7 @@ class LoadingLine(Line, frozen=True, kw_only=True, tag="loading"):
     wait_factor: float
     wait_s: float
     iterations: int
+    waits_s: tuple[float, ...] = ()
 
 
 class CorrectionLine(Line, frozen=True, kw_only=True, tag="correction"):

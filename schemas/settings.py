@@ -141,6 +141,15 @@ class Settings(File, frozen=True, kw_only=True):
     """per type, before the type is out for the job"""
     gradient_bucket_bytes: Annotated[float, Meta(ge=0, le=1e12)] = 25e6
     """gradients leave in buckets of this size, as PyTorch's DistributedDataParallel has it"""
+    equations_as_printed: Annotated[
+        str,
+        Meta(
+            pattern=r"^((update|bucket|bandwidth|waiting|all)( +|$(?!\n)))*$(?!\n)",
+            description="words between spaces",
+        ),
+    ] = ""
+    """equations of the Hops paper that predictions follow to the letter: `update`, `bucket`, `bandwidth`,
+    `waiting`, or `all`"""
     opening_grace_real_s: Seconds = 2.0
     """how long the planner waits for the profiler to open a round"""
 

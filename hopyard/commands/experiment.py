@@ -41,6 +41,7 @@ class Name(StrEnum):
     TABLE3 = "table3"
     TABLE4 = "table4"
     PRIORITIES = "priorities"
+    DEPARTURES = "departures"
     ARRIVAL_RATES = "arrival-rates"
     SCALABILITY = "scalability"
     HADAR = "hadar"
@@ -93,6 +94,7 @@ def experiment(
     accuracy: predicted against measured throughput (figures 6 and 7).
     table3: 25 jobs on 64 GPUs. table4: 500 jobs on 512 GPUs.
     priorities: one policy with other rules of its queue (figure 13).
+    departures: Hops with each rule and equation as printed, on 64 GPUs.
     arrival-rates: 30 to 1200 jobs an hour (figure 13).
     scalability: how long the integer programs take (figures 14 and 15).
     hadar: section IV of the Hadar paper, 480 jobs on 60 GPUs.

@@ -27,6 +27,7 @@ from services.estimator.tasks import (
 from services.estimator.theory.refinement import data_of
 from services.estimator.work.measuring import measured
 from services.estimator.work.workers import StoreWorkers
+from shared.domain.iteration import law_of
 from shared.runtime.offload import Lane
 from shared.runtime.service import Ports, Service, Worker
 
@@ -38,7 +39,8 @@ KEPT_NOWHERE = ":memory:"
 def build(settings: Settings, ports: Ports) -> Service:
     """Raises StoreUnavailable when the store cannot be opened."""
     store = _store(settings)
-    workers = StoreWorkers(store, Enough(settings.evidence_observations, settings.evidence_s))
+    enough = Enough(settings.evidence_observations, settings.evidence_s)
+    workers = StoreWorkers(store, enough, law_of(settings.equations_as_printed))
     # One lane: DuckDB wants one thread, and tasks are done in the order in which they were given.
     lane = ports.offload.lane("store")
 

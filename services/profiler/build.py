@@ -9,10 +9,12 @@ from services.profiler.core import Profiler
 from services.profiler.folds import FOLDS
 from services.profiler.tasks import Fit, FitTimes
 from services.profiler.work.workers import fit, fit_times
+from shared.domain.iteration import law_of
 from shared.runtime.service import Ports, Service
 
 
 def build(settings: Settings, ports: Ports) -> Service:
+    law = law_of(settings.equations_as_printed)
     lane = ports.offload.lane("fits")
 
     async def close() -> None:
@@ -24,7 +26,8 @@ def build(settings: Settings, ports: Ports) -> Service:
             round_s=settings.round_s,
             timeout_s=settings.profile_timeout_s,
             attempts=settings.profile_attempts,
-            bucket_bytes=settings.gradient_bucket_bytes,
+            bucket_bytes=settings.gradient_bucket_bytes if law.buckets else 0.0,
+            law=law,
             at_once=settings.profile_at_once,
             every_job=settings.profile_known,
             settle_s=settings.fragment_settle_s / 2,

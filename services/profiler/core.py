@@ -43,7 +43,7 @@ from services.profiler.state import PendingRun, State, UnprofiledJob
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
 from shared.domain.cluster import round_at
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
-from shared.domain.iteration import unhidden_share
+from shared.domain.iteration import OURS, Law, unhidden_share
 
 ABOUT_RUNS = (StartOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
 """facts that say nothing about what a job needs"""
@@ -71,17 +71,19 @@ class Profiler:
         bucket_bytes: float = 0.0,
         at_once: bool = True,
         every_job: bool = False,
+        law: Law = OURS,
         settle_s: float = 0.5,
     ) -> None:
         """`bucket_bytes`: of gradients; see `unhidden_share`. `settle_s`: until GPUs that came free count.
 
-        `every_job`: jobs of known workloads are measured too.
+        `every_job`: jobs of known workloads are measured too. `law`: by which patterns are recognised.
         """
         self.state = State(every_job=every_job)
         self._round_s = round_s
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._bucket_bytes = bucket_bytes
+        self._law = law
         self._at_once = at_once
         self._settle_s = settle_s
         self._opened = -1
@@ -97,8 +99,8 @@ class Profiler:
         match message:
             case Fitted(fingerprint, gpu_type, modules):
                 return self._fitted(fingerprint, gpu_type, modules, now)
-            case WorkFailed(Fit(fingerprint, gpu_type, measurement)):
-                modules = fitted(measurement, one_mode(measurement.data_s))
+            case WorkFailed(Fit(fingerprint, gpu_type, measurement, law)):
+                modules = fitted(measurement, one_mode(measurement.data_s), law)
                 return self._fitted(fingerprint, gpu_type, modules, now)
             case Event() if type(message) in FOLDS:
                 return self._learn(message, now) + self._look(message, now)
@@ -242,7 +244,7 @@ class Profiler:
             for gpu_type, measurement in by_type.items():
                 if (fingerprint, gpu_type) not in self._asked:
                     self._asked.add((fingerprint, gpu_type))
-                    yield Work(Fit(fingerprint, gpu_type, measurement))
+                    yield Work(Fit(fingerprint, gpu_type, measurement, self._law))
 
     def _fitted(
         self, fingerprint: Fingerprint, gpu_type: GpuType, modules: TimeModules, now: float

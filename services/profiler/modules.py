@@ -8,13 +8,13 @@ import numpy as np
 
 from schemas.events import DataMode, TimeModules
 from schemas.measurements import Measured
-from shared.domain.iteration import IN_SEQUENCE, OVERLAPPED, iteration_s
+from shared.domain.iteration import IN_SEQUENCE, OURS, OVERLAPPED, Law, iteration_s
 
 DIGITS = 6
 """significant digits kept: far above what some tens of iterations support, and alike on every machine"""
 
 
-def fitted(measured: Measured, data: Sequence[DataMode]) -> TimeModules:
+def fitted(measured: Measured, data: Sequence[DataMode], law: Law = OURS) -> TimeModules:
     """The modules: means of what is stable, `data` for what is not, and the overlap pattern.
 
     No measurement on one GPU shows what the backward pass cannot hide: `unhidden` is left to the caller.
@@ -25,19 +25,19 @@ def fitted(measured: Measured, data: Sequence[DataMode]) -> TimeModules:
         backward_s=rounded(fmean(measured.backward_s)),
         update_s=rounded(fmean(measured.update_s)),
         parameters=measured.parameters,
-        pattern=overlap_pattern(measured),
+        pattern=overlap_pattern(measured, law),
         iterations=len(measured.iteration_s),
         memory_share=None if measured.memory_share is None else rounded(measured.memory_share),
     )
 
 
-def overlap_pattern(measured: Measured) -> int:
+def overlap_pattern(measured: Measured, law: Law = OURS) -> int:
     """The pattern of eq. 1 whose prediction is nearer to the measured iteration times.
 
     On one GPU nothing is communicated and nobody is waited for: T_c = T_w = 0. The distance is the sum
     of absolute differences over the iterations. Where both predict the same, pattern 1.
     """
-    return min((OVERLAPPED, IN_SEQUENCE), key=lambda pattern: _distance_s(measured, pattern))
+    return min((OVERLAPPED, IN_SEQUENCE), key=lambda pattern: _distance_s(measured, pattern, law))
 
 
 def one_mode(data_s: Sequence[float]) -> tuple[DataMode, ...]:
@@ -69,12 +69,13 @@ def rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _distance_s(measured: Measured, pattern: int) -> float:
+def _distance_s(measured: Measured, pattern: int, law: Law) -> float:
     predicted = iteration_s(
         data_s=np.array(measured.data_s),
         forward_s=np.array(measured.forward_s),
         backward_s=np.array(measured.backward_s),
         update_s=np.array(measured.update_s),
         pattern=float(pattern),
+        law=law,
     )
     return math.fsum(np.abs(predicted - np.array(measured.iteration_s)))

@@ -5,6 +5,7 @@ import msgspec
 from schemas.events import DataMode, TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.measurements import Measured
+from shared.domain.iteration import OURS, Law
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -13,6 +14,7 @@ class Fit(msgspec.Struct, frozen=True):
     fingerprint: Fingerprint
     gpu_type: GpuType
     measurement: Measured
+    law: Law = OURS
 
 
 class Fitted(msgspec.Struct, frozen=True):

@@ -3,8 +3,13 @@
 The profiler recognises a job's overlap pattern with it, the estimator predicts throughput with it. Pure.
 """
 
+from collections.abc import Mapping
+
+import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from shared.domain.words import words_of
 
 Column = npt.NDArray[np.float64]
 Numbers = float | Column | npt.NDArray[np.int64]
@@ -19,6 +24,42 @@ OVERLAPPED = 1
 """pattern 1: the data of the next iteration load while this one runs backward and updates"""
 IN_SEQUENCE = 2
 """pattern 2: data load once the update is done"""
+
+
+DEPARTURES: Mapping[str, str] = {
+    "update": "eq. 1: pattern 2 has no T_u",
+    "bucket": "eq. 1: the backward pass hides 80 % of the communication of every model",
+    "bandwidth": "eq. 2: one bandwidth inside a node, one between nodes, and no latency",
+    "waiting": "eq. 4: T_w is what was recorded in each condition; nothing before a gang has run",
+}
+"""where the equations are not the paper's here, by a word: what the paper prints"""
+
+
+class Law(msgspec.Struct, frozen=True):
+    """The equations, ours or to the letter."""
+
+    updates: bool = True
+    """T_u is part of pattern 2 too"""
+    buckets: bool = True
+    """the last bucket of gradients is not hidden (docs/adr/0008)"""
+    shapes: bool = True
+    """a gang's path is the one measured with a gang of its shape, with a latency"""
+    draws: bool = True
+    """T_w is how long the slowest of N draws of T_d is waited for, from the first run on"""
+
+
+OURS = Law()
+
+
+def law_of(printed: str) -> Law:
+    """`printed`: words of `DEPARTURES`, or `all`."""
+    words = words_of(printed, DEPARTURES)
+    return Law(
+        updates="update" not in words,
+        buckets="bucket" not in words,
+        shapes="bandwidth" not in words,
+        draws="waiting" not in words,
+    )
 
 
 def unhidden_share(parameters: float, bucket_bytes: float) -> float:
@@ -49,6 +90,7 @@ def iteration_s(
     communication_s: Numbers = 0.0,
     unhidden: Numbers = UNHIDDEN,
     wait_s: Numbers = 0.0,
+    law: Law = OURS,
 ) -> Column:
     """T_iter (eq. 1), seconds, broadcast over its arguments.
 
@@ -56,12 +98,13 @@ def iteration_s(
         pattern 2:  T_d + max(T_b + T̃_c, T_c) + T_u + T_f + T_w
 
     The paper prints pattern 2 without T_u. Its jobs update their weights all the same, after backward
-    and with nothing beside it, so T_u is added here.
+    and with nothing beside it, so T_u is added here, unless the `law` is to the letter.
     """
     busy = busy_s(
         backward_s=backward_s, update_s=update_s, communication_s=communication_s, unhidden=unhidden
     )
-    both = np.where(np.equal(pattern, OVERLAPPED), np.maximum(data_s, busy), np.add(data_s, busy))
+    after = busy if law.updates else busy - np.asarray(update_s)
+    both = np.where(np.equal(pattern, OVERLAPPED), np.maximum(data_s, busy), np.add(data_s, after))
     return np.asarray(both + forward_s + wait_s, dtype=np.float64)
 
 

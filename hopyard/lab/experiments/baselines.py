@@ -14,7 +14,9 @@ import msgspec
 
 from hopyard.lab.runs.trials import Overrides
 from schemas.settings import Settings
+from services.planner.policies.hops.policy import DEPARTURES as RULES
 from services.planner.work.registry import Registry, UnfitPolicy, options_kind
+from shared.domain.iteration import DEPARTURES as EQUATIONS
 from shared.domain.policy_names import parted, written
 
 PAPER = "as in the paper"
@@ -95,6 +97,22 @@ def contender(text: str) -> Contender:
         raise ValueError(str(error)) from None
     values = msgspec.convert(settings, Settings, strict=False)
     return Contender(text, policy, {what: getattr(values, what) for what in settings})
+
+
+DEPARTED = "Hops to the letter"
+LITERAL: Overrides = {"equations_as_printed": "all"}
+
+
+def departures() -> dict[str, Setup]:
+    """By arm: Hops as it is here, with one rule or equation as printed, and with all of them."""
+    here = "hops+moving_cost_s=0"
+    rules = {f"{word}, as printed": Setup(f"{here}+as_printed={word}") for word in RULES}
+    equations = {f"{word}, as printed": Setup(here, {"equations_as_printed": word}) for word in EQUATIONS}
+    arms = {"hops": Setup(here), **rules, **equations, "hops-literal": Setup("hops-literal", LITERAL)}
+    return {
+        arm: Setup(setup.policy, {**AS_PUBLISHED, **EVERY_JOB, **setup.overrides})
+        for arm, setup in arms.items()
+    }
 
 
 def readings() -> dict[str, Setup]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hopyard.failures import Invalid
+from hopyard.lab.experiments import baselines
 from hopyard.lab.experiments.baselines import (
     AUTHORS,
     PAPER,
@@ -59,6 +60,12 @@ def table(options: Options) -> Iterator[Case]:
         yield from _seeded(options, PAPER, "hops, priority ftf", _by_priority(HOPS, "ftf"))
         for arm, setup in readings().items():
             yield from _seeded(options, READ_OTHERWISE, arm, setup)
+
+
+def departures(options: Options) -> Iterator[Case]:
+    """Hops, with each rule in which it is not the paper's as printed, and with all of them."""
+    for arm, setup in baselines.departures().items():
+        yield from _seeded(options, baselines.DEPARTED, arm, setup)
 
 
 def priorities(options: Options) -> Iterator[Case]:

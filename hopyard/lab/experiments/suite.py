@@ -17,6 +17,7 @@ from hopyard.lab.experiments import (
     paper,
     scalability,
 )
+from hopyard.lab.experiments.errors import predicted
 from hopyard.lab.experiments.hadare import cases as hadare_cases
 from hopyard.lab.experiments.hadare import report as hadare_report
 from hopyard.lab.experiments.options import Options
@@ -248,6 +249,15 @@ def _verdicts(finished: Sequence[Finished]) -> list[Verdict]:
     ]
 
 
+def _departures(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    finished = simulations(done)
+    return Findings(
+        [*comparison.by_rule(finished, {}, ""), *predicted(finished)],
+        comparison.figures_of(finished, {}),
+        _verdicts(finished),
+    )
+
+
 def _rates(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     finished = simulations(done)
     return Findings(list(comparison.swept(finished, "jobs per hour")), comparison.figures_of(finished, {}))
@@ -317,6 +327,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         about="Table 4, figures 11 and 12 and section 4.4 of the paper. " + BASELINES,
         cases=lambda options: with_bounds(grids.table(options)),
         report=_compare,
+    ),
+    "departures": Experiment(
+        title="Hops to the letter",
+        about="Every rule and equation in which Hops is not as its paper prints it "
+        "(docs/policies/hops.md), each by itself as printed, and all of them: what a departure is worth.",
+        scenario="hops-64",
+        policies=("hops",),
+        cases=grids.departures,
+        report=_departures,
+        seeds=3,
     ),
     "priorities": Experiment(
         title="Priorities",

@@ -12,7 +12,7 @@ from services.estimator.store.contract import Bandwidth, Store, Theory
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Gangs, Modules
 from services.estimator.theory.paths import exchange, paths_of
-from shared.domain.iteration import Column
+from shared.domain.iteration import OURS, Column, Law
 
 _Kind = tuple[GpuType, tuple[Path, ...]]
 """what theory distinguishes nodes by"""
@@ -29,15 +29,18 @@ class Known(msgspec.Struct, frozen=True):
     modules: list[Modules]
     batch_size: Whole
     """samples per GPU and iteration, by workload; the last, for what is not known, is 0"""
+    law: Law = OURS
 
 
-def known(fingerprints: list[Fingerprint], nodes: Sequence[Node | None], store: Store) -> Known:
+def known(
+    fingerprints: list[Fingerprint], nodes: Sequence[Node | None], store: Store, law: Law = OURS
+) -> Known:
     """Raises StoreUnavailable."""
-    codes, kind_of = _kinds(nodes, store.bandwidths())
+    codes, kind_of = _kinds(nodes, store.bandwidths(), law)
     theory = store.theory(fingerprints)
     index, modules = _modules(theory, fingerprints, list(codes))
     batches = [theory[one].batch_size if one in theory else 0 for one in fingerprints]
-    return Known(kind_of, [paths for _, paths in codes], index, modules, np.array([*batches, 0]))
+    return Known(kind_of, [paths for _, paths in codes], index, modules, np.array([*batches, 0]), law)
 
 
 def gangs_of(
@@ -54,11 +57,12 @@ def gangs_of(
         latency_s=latency_s,
         bandwidth=bandwidth,
         share=share,
+        law=about.law,
     )
 
 
 def _kinds(
-    nodes: Sequence[Node | None], measured: Mapping[GpuType, Bandwidth]
+    nodes: Sequence[Node | None], measured: Mapping[GpuType, Bandwidth], law: Law
 ) -> tuple[dict[_Kind, int], Whole]:
     """Kinds by number, and the number of each node. Most nodes are alike, and looked at once."""
     codes: dict[_Kind, int] = {}
@@ -67,13 +71,13 @@ def _kinds(
     for node in nodes:
         look = (node.gpu_type, node.link_bandwidth, node.network_bandwidth) if node else ()
         if look not in alike:
-            alike[look] = codes.setdefault(_kind(node, measured), len(codes))
+            alike[look] = codes.setdefault(_kind(node, measured, law), len(codes))
         kind_of.append(alike[look])
     return codes, np.array(kind_of, dtype=np.int64)
 
 
-def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth]) -> _Kind:
-    return (node.gpu_type, paths_of(node, measured.get(node.gpu_type))) if node else NOWHERE
+def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth], law: Law) -> _Kind:
+    return (node.gpu_type, paths_of(node, measured.get(node.gpu_type), law)) if node else NOWHERE
 
 
 def _modules(

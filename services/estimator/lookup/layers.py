@@ -26,7 +26,7 @@ from services.estimator.store.contract import Evidence, Keys, Store
 from services.estimator.store.distinct import distinct
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Computed
-from shared.domain.iteration import Column
+from shared.domain.iteration import OURS, Column, Law
 
 ENTITY, TYPE, THEORY = (LAYERS.index(name) for name in ("entity", "type", "theory"))
 
@@ -62,8 +62,13 @@ class _Found(msgspec.Struct, frozen=True):
     layer: Whole
 
 
-def estimate(wanted: Wanted, store: Store, enough: Enough, computed: Computed | None = None) -> Estimated:
-    """Answer every configuration; `computed`: what theory came to before. Raises StoreUnavailable."""
+def estimate(
+    wanted: Wanted, store: Store, enough: Enough, computed: Computed | None = None, law: Law = OURS
+) -> Estimated:
+    """Answer every configuration; `computed`: what theory came to before, by the same law.
+
+    Raises StoreUnavailable.
+    """
     if not len(wanted.job):
         nothing = np.zeros(0)
         return Estimated(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
@@ -72,7 +77,8 @@ def estimate(wanted: Wanted, store: Store, enough: Enough, computed: Computed | 
     found = _nothing(len(cells.node))
     there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
     known = (cells.workload < len(fingerprints)) & there[cells.node]
-    asked = _Asked(fingerprints, wanted.nodes, store, theory_of(fingerprints, wanted.nodes, store), known)
+    theory = theory_of(fingerprints, wanted.nodes, store, law)
+    asked = _Asked(fingerprints, wanted.nodes, store, theory, known)
     for layer in (ENTITY, TYPE):
         _from_evidence(found, cells, asked, layer, enough)
     computed = computed or Computed()

@@ -98,7 +98,11 @@ def _enter(
 
 def _loading(line: LoadingLine) -> Loading:
     return Loading(
-        data=line.data, wait_factor=line.wait_factor, wait_s=line.wait_s, iterations=line.iterations
+        waits_s=line.waits_s,
+        data=line.data,
+        wait_factor=line.wait_factor,
+        wait_s=line.wait_s,
+        iterations=line.iterations,
     )
 
 

@@ -67,6 +67,8 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     """mean T_w that no loading explains, seconds"""
     iterations: int
     """that it was fitted to"""
+    waits_s: tuple[float, ...] = ()
+    """mean T_w as recorded, by component of `data`; empty: no gang has run"""
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from schemas.events import DataMode, TimeModules
 from services.estimator.store.contract import Loading
 from services.estimator.theory.waiting import slowest_s
-from shared.domain.iteration import OVERLAPPED, Column, busy_s, communication_s, iteration_s
+from shared.domain.iteration import OURS, OVERLAPPED, Column, Law, busy_s, communication_s, iteration_s
 
 
 class Modules(msgspec.Struct, frozen=True):
@@ -45,6 +45,7 @@ class Gangs(msgspec.Struct, frozen=True):
     """bytes/s, of the path the gradients take: B_link, or B_net when distributed (see `paths`)"""
     share: Column | None = None
     """samples that this GPU takes of an iteration / batch size; None: 1 in all rows"""
+    law: Law = OURS
 
 
 _Rest = tuple[int, int, bool, float, float, float]
@@ -102,6 +103,7 @@ def _some(gangs: Gangs, rows: npt.NDArray[np.int64]) -> Gangs:
         latency_s=gangs.latency_s[rows],
         bandwidth=gangs.bandwidth[rows],
         share=None if gangs.share is None else gangs.share[rows],
+        law=gangs.law,
     )
 
 
@@ -114,11 +116,10 @@ def expected_iteration_s(gangs: Gangs) -> Column:
     """Eq. 4: E(T_iter) = p_cache · E(T_iter | hit) + p_load · E(T_iter | miss), seconds.
 
     In both conditions T_d is the mean of its component, and T_w what all of a gang wait on average: as
-    drawn, times the factor and with the addition that running refined.
+    drawn, times the factor and with the addition that running refined. To the letter, T_w is what was
+    recorded in that condition.
     """
     parts = _parts(gangs)
-    factor, extra = np.array([one.waiting for one in gangs.modules])[gangs.which].T
-    wait = factor * _drawn_wait_s(gangs, parts) + np.where(gangs.gpus > 1, extra, 0.0)
     given = iteration_s(
         data_s=parts.mean,
         forward_s=parts.forward[:, None],
@@ -126,10 +127,29 @@ def expected_iteration_s(gangs: Gangs) -> Column:
         update_s=parts.update[:, None],
         communication_s=parts.exchange[:, None],
         unhidden=parts.unhidden[:, None],
-        wait_s=wait[:, None],
+        wait_s=_expected_wait_s(gangs, parts) if gangs.law.draws else _recorded_wait_s(gangs),
         pattern=parts.pattern[:, None],
+        law=gangs.law,
     )
     return np.asarray((parts.probability * given).sum(axis=1), dtype=np.float64)
+
+
+def _expected_wait_s(gangs: Gangs, parts: "_Parts") -> Column:
+    """T_w by row, the same in both conditions, seconds."""
+    factor, extra = np.array([one.waiting for one in gangs.modules])[gangs.which].T
+    wait = factor * _drawn_wait_s(gangs, parts) + np.where(gangs.gpus > 1, extra, 0.0)
+    return np.asarray(wait[:, None], dtype=np.float64)
+
+
+def _recorded_wait_s(gangs: Gangs) -> Column:
+    """T_w by row and condition, seconds."""
+    wait = np.array([_two(one.loading.waits_s if one.loading else ()) for one in gangs.modules])
+    return np.where((gangs.gpus > 1)[:, None], wait[gangs.which], 0.0)
+
+
+def _two(waits_s: tuple[float, ...]) -> tuple[float, float]:
+    """Of hit and miss; of a stable loader both are its one."""
+    return (waits_s[0], waits_s[-1]) if waits_s else (0.0, 0.0)
 
 
 def drawn_wait_s(gangs: Gangs) -> Column:

@@ -16,12 +16,12 @@ from schemas.calibration import Path
 from schemas.cluster import Node
 from services.estimator.store.contract import Bandwidth
 from services.estimator.store.table import Whole
-from shared.domain.iteration import Column
+from shared.domain.iteration import OURS, Column, Law
 
 
-def paths_of(node: Node, measured: Bandwidth | None) -> tuple[Path, ...]:
+def paths_of(node: Node, measured: Bandwidth | None, law: Law = OURS) -> tuple[Path, ...]:
     """As measured for the node's type, gang by gang or by eq. 2; else as the cluster file has it."""
-    found = measured.paths if measured else ()
+    found = measured.paths if measured and law.shapes else ()
     link = (measured and measured.link) or node.link_bandwidth
     network = (measured and measured.network) or node.network_bandwidth
     plain = (

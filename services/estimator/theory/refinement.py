@@ -14,12 +14,14 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from schemas.calibration import Path
 from schemas.cluster import Node
 from schemas.events import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import Bandwidth, Loading
 from services.estimator.theory.formula import Gangs, Modules, drawn_wait_s
 from services.estimator.theory.paths import exchange, paths_of
+from shared.domain.iteration import OURS, Law
 
 FIRST_AT = 8
 """observations of a workload on a type until its loading is refined for the first time …"""
@@ -28,6 +30,7 @@ FACTOR = 4
 FACTOR_MOST = 3.0
 """an observed wait may be so many times the drawn one"""
 DIGITS = 6
+NARROWEST = 1e-9
 
 
 def due(observations: int) -> bool:
@@ -53,13 +56,17 @@ def refined(
     observations: Sequence[ThroughputObserved],
     node: Node,
     known: Bandwidth | None,
+    *,
+    law: Law = OURS,
 ) -> Loading:
     """`node`: any of the type, for its bandwidths; `known`: the measured ones."""
     plain = Loading(data=data, wait_factor=1.0, wait_s=0.0, iterations=len(data_of(observations)))
     gangs = [seen for seen in observations if seen.gang.gpus > 1 and seen.wait_s]
     if not gangs:
         return plain
-    drawn = float(np.mean(drawn_wait_s(_gangs(Modules(times, plain), gangs, node, known))))
+    if not law.draws:
+        return msgspec.structs.replace(plain, waits_s=recorded_waits_s(data, gangs))
+    drawn = float(np.mean(drawn_wait_s(_gangs(Modules(times, plain), gangs, paths_of(node, known, law)))))
     waited = float(np.mean([np.mean(seen.wait_s) for seen in gangs]))
     if len(data) > 1 and drawn > 0:
         factor = min(waited / drawn, FACTOR_MOST)
@@ -67,14 +74,36 @@ def refined(
     return msgspec.structs.replace(plain, wait_s=_rounded(max(waited - drawn, 0.0)))
 
 
-def _gangs(
-    modules: Modules, seen: Sequence[ThroughputObserved], node: Node, known: Bandwidth | None
-) -> Gangs:
+def recorded_waits_s(data: tuple[DataMode, ...], gangs: Sequence[ThroughputObserved]) -> tuple[float, ...]:
+    """Mean T_w of the iterations in each condition, hit and miss, as the paper fits it beside T_d.
+
+    An iteration is of the component that its T_d is likelier under; a component without any has the mean of
+    all.
+    """
+    loaded = np.array([time for seen in gangs for time in seen.data_s[: len(seen.wait_s)]])
+    waited = np.array([time for seen in gangs for time in seen.wait_s[: len(seen.data_s)]])
+    mean, std, share = (
+        np.array([getattr(mode, name) for mode in data]) for name in ("mean_s", "std_s", "probability")
+    )
+    width = np.maximum(std, NARROWEST * np.maximum(mean, NARROWEST))
+    likely = (
+        np.log(np.maximum(share, NARROWEST)) - np.log(width) - ((loaded[:, None] - mean) / width) ** 2 / 2
+    )
+    component = likely.argmax(axis=1)
+    every = float(waited.mean()) if len(waited) else 0.0
+    means = [
+        float(waited[component == own].mean()) if (component == own).any() else every
+        for own in range(len(data))
+    ]
+    return tuple(map(_rounded, means))
+
+
+def _gangs(modules: Modules, seen: Sequence[ThroughputObserved], paths: Sequence[Path]) -> Gangs:
     distributed = np.array([one.gang.distributed for one in seen], dtype=np.bool_)
     gpus = np.array([one.gang.gpus for one in seen], dtype=np.int64)
     each = gpus / np.array([len(one.gang.members) for one in seen])
     which = np.zeros(len(seen), dtype=np.int64)
-    latency_s, bandwidth = exchange([paths_of(node, known)], which, distributed, each)
+    latency_s, bandwidth = exchange([paths], which, distributed, each)
     return Gangs(
         modules=[modules],
         which=which,

@@ -25,12 +25,14 @@ from services.estimator.theory.correction import NONE_YET, corrected, types_of
 from services.estimator.theory.formula import Computed
 from services.estimator.theory.refinement import due, refined
 from shared.domain.accuracy import KEYS, report, worth_measuring
+from shared.domain.iteration import OURS, Law
 
 
 class StoreWorkers:
-    def __init__(self, store: Store, enough: Enough) -> None:
+    def __init__(self, store: Store, enough: Enough, law: Law = OURS) -> None:
         self._store = store
         self._enough = enough
+        self._law = law
         self._computed = Computed()
         self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
         """observations since this start that have loading times"""
@@ -60,7 +62,7 @@ class StoreWorkers:
         if len(nodes) < len(seen.gang.members):
             return
         asked = of_gang(seen.fingerprint, nodes, seen.gang, theory.batch_size)
-        estimated = float(estimate(asked, self._store, self._enough, self._computed).throughput[0])
+        estimated = float(estimate(asked, self._store, self._enough, self._computed, self._law).throughput[0])
         if estimated > 0:
             types = types_of(node.gpu_type for node in nodes)
             known = theory.corrections.get(types, NONE_YET)
@@ -85,7 +87,7 @@ class StoreWorkers:
         theory = self._store.theory([task.fingerprint]).get(task.fingerprint)
         if theory is not None and gpu_type in theory.modules:
             known = self._store.bandwidths().get(gpu_type)
-            loading = refined(theory.modules[gpu_type], data, observations, task.node, known)
+            loading = refined(theory.modules[gpu_type], data, observations, task.node, known, law=self._law)
             self._store.refine(task.fingerprint, gpu_type, loading)
 
     def calibrate(
@@ -132,7 +134,7 @@ class StoreWorkers:
         except UnreadableQuestion as error:
             return tasks.Answered(task.ticket, Refused(reason=str(error)))
         return tasks.Answered(
-            task.ticket, estimates(estimate(asked, self._store, self._enough, self._computed))
+            task.ticket, estimates(estimate(asked, self._store, self._enough, self._computed, self._law))
         )
 
     def learn(self, task: tasks.Learn) -> tasks.Learned:
@@ -167,7 +169,7 @@ class StoreWorkers:
             node=np.array(list(chain.from_iterable([k, k, k] for k in range(count))), dtype=np.int64),
             gpus=np.ones(3 * count, dtype=np.int64),
         )
-        throughput = estimate(asked, self._store, self._enough, self._computed).throughput.tolist()
+        throughput = estimate(asked, self._store, self._enough, self._computed, self._law).throughput.tolist()
         single = dict(zip(gpu_types, throughput[0::2], strict=True))
         paired = dict(zip(gpu_types, (both / 2 for both in throughput[1::2]), strict=True))
         return single, paired

@@ -6,7 +6,7 @@ from services.profiler.work.mixture import data_modes
 
 
 def fit(task: Fit) -> Fitted:
-    modules = fitted(task.measurement, data_modes(task.measurement.data_s))
+    modules = fitted(task.measurement, data_modes(task.measurement.data_s), task.law)
     return Fitted(task.fingerprint, task.gpu_type, modules)
 
 

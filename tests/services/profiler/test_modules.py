@@ -5,6 +5,7 @@ import pytest
 from schemas.events import DataMode
 from schemas.measurements import Measured
 from services.profiler.modules import fitted, objection, one_mode, overlap_pattern
+from shared.domain.iteration import law_of
 from tests.services.profiler.profiler_builders import measurement
 
 
@@ -31,6 +32,14 @@ def test_the_pattern_is_the_one_whose_prediction_is_nearer(iteration_s: float, p
     """T_d 0.3, T_f 0.1, T_b + T_u 0.25: pattern 1 predicts 0.4, pattern 2 predicts 0.65."""
     numbers = measurement(data_s=(0.3,) * 4, iteration_s=iteration_s)
     assert overlap_pattern(numbers) == pattern
+
+
+@pytest.mark.parametrize(("iteration_s", "pattern"), [(0.1 + 0.3 + 0.2, 2), (0.1 + 0.3 + 0.09, 1)])
+def test_to_the_letter_pattern_2_is_recognised_without_an_update(iteration_s: float, pattern: int) -> None:
+    """T_d 0.3, T_f 0.1, T_b 0.2, T_u 0.05: pattern 1 predicts 0.4, pattern 2 predicts 0.6."""
+    numbers = measurement(data_s=(0.3,) * 4, iteration_s=iteration_s)
+    assert overlap_pattern(numbers, law_of("update")) == pattern
+    assert fitted(numbers, one_mode(numbers.data_s), law_of("update")).pattern == pattern
 
 
 @pytest.mark.parametrize(

@@ -110,12 +110,38 @@ _Wish = tuple[GpuType, int, bool]
 _Shape = tuple[tuple[GpuType, ...], tuple[int, ...], bool]
 """types, demand, whether it is sensitive: jobs of one shape have the same wishes"""
 
+
+class PlaceRules(msgspec.Struct, frozen=True):
+    """Which configurations there are, where ours are not the paper's."""
+
+    fills: bool = True
+    """a job may take a node's last idle GPU: R ≤ S_t; else R < S_t, as printed"""
+    wider: bool = True
+    """a sensitive job is spread for each R larger than the largest node; else for all, if R_1 is smaller
+    than that, as printed"""
+
+    def room(self, gpus: int) -> int:
+        """The idle GPUs of a node that may give so many."""
+        return gpus if self.fills else gpus + 1
+
+    def spreads(self, demand: tuple[int, ...], gpus: int, largest: int) -> bool:
+        """Whether a sensitive job may have so many GPUs on several nodes."""
+        return gpus > largest if self.wider else demand[0] < largest
+
+
+OURS = PlaceRules()
+
 BLOCKS_KEPT = 1_000
 """from plan to plan: a first plan has mostly the idle GPUs of the last one"""
 
 
 def configurations_for(
-    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float, *, stay: bool = False
+    jobs: Sequence[ViewJob],
+    nodes: Sequence[ViewNode],
+    threshold: float,
+    *,
+    stay: bool = False,
+    rules: PlaceRules = OURS,
 ) -> Configurations:
     """All configurations of `jobs` on the idle GPUs of `nodes`; `threshold` is σ.
 
@@ -132,7 +158,7 @@ def configurations_for(
     for index, job in enumerate(jobs):
         shape = _shape(job, threshold)
         if shape not in menus:
-            menus[shape] = _menu(_offered(shape, pools, numbers, counter))
+            menus[shape] = _menu(_offered(shape, pools, rules, numbers, counter))
         held_now = _present(job, nodes, position) if stay else None
         if held_now is not None and not _offers(menus[shape], held_now):
             served.append((index, _menu({next(counter): held_now})))
@@ -140,7 +166,9 @@ def configurations_for(
     return _joined(jobs, nodes, served)
 
 
-def placeable(jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float) -> list[ViewJob]:
+def placeable(
+    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float, rules: PlaceRules = OURS
+) -> list[ViewJob]:
     """Those that have a configuration on the idle GPUs, in the order given."""
     pools = _pools(nodes)
     known: dict[_Shape, bool] = {}
@@ -148,8 +176,8 @@ def placeable(jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: flo
     def fits(shape: _Shape) -> bool:
         if shape not in known:
             known[shape] = any(
-                gpus <= (pools[gpu_type].total if spread else pools[gpu_type].most)
-                for gpu_type, gpus, spread in _wishes(shape, pools)
+                gpus <= pools[gpu_type].total if spread else rules.room(gpus) <= pools[gpu_type].most
+                for gpu_type, gpus, spread in _wishes(shape, pools, rules)
             )
         return known[shape]
 
@@ -235,26 +263,30 @@ def _shape(job: ViewJob, threshold: float) -> _Shape:
     return job.gpu_types, job.demand, job.sensitivity > threshold
 
 
-def _wishes(shape: _Shape, pools: Mapping[GpuType, _Pool]) -> Iterator[_Wish]:
+def _wishes(shape: _Shape, pools: Mapping[GpuType, _Pool], rules: PlaceRules) -> Iterator[_Wish]:
     gpu_types, demand, sensitive = shape
     for gpu_type in gpu_types:
         if gpu_type in pools:
             for gpus in demand:
                 yield gpu_type, gpus, False
-                if not sensitive or gpus > pools[gpu_type].largest:
+                if not sensitive or rules.spreads(demand, gpus, pools[gpu_type].largest):
                     yield gpu_type, gpus, True
 
 
 def _offered(
-    shape: _Shape, pools: Mapping[GpuType, _Pool], numbers: dict[_Wish, int], counter: Iterator[int]
+    shape: _Shape,
+    pools: Mapping[GpuType, _Pool],
+    rules: PlaceRules,
+    numbers: dict[_Wish, int],
+    counter: Iterator[int],
 ) -> dict[int, _Block]:
     """The blocks of a shape by their numbers: those of a wish that is known already keep theirs."""
     offered: dict[int, _Block] = {}
-    for wish in _wishes(shape, pools):
+    for wish in _wishes(shape, pools, rules):
         gpu_type, gpus, spread = wish
-        pool = pools[gpu_type]
-        if gpus <= (pool.total if spread else pool.most):
-            block = _block(pool.position, pool.idle, gpus, spread)
+        pool, room = pools[gpu_type], 0 if wish[2] else rules.room(gpus)
+        if (gpus if spread else room) <= (pool.total if spread else pool.most):
+            block = _block(pool.position, pool.idle, gpus, room)
             if len(block.cells):
                 if wish not in numbers:
                     numbers[wish] = next(counter)
@@ -263,10 +295,13 @@ def _offered(
 
 
 @lru_cache(maxsize=BLOCKS_KEPT)
-def _block(position: bytes, idle: bytes, gpus: int, spread: bool) -> _Block:  # noqa: FBT001 - a wish, spelt out
-    """Some GPUs on nodes at these positions with so many idle GPUs each (columns of int32)."""
+def _block(position: bytes, idle: bytes, gpus: int, room: int) -> _Block:
+    """Some GPUs on nodes at these positions with so many idle GPUs each (columns of int32).
+
+    `room`: idle GPUs of the one node that gives them all; 0: they are spread.
+    """
     free = np.frombuffer(idle, dtype=np.int32)
-    block = _distributed(free, gpus) if spread else _aggregated(free, gpus)
+    block = _aggregated(free, gpus, room) if room else _distributed(free, gpus)
     return _Block(np.frombuffer(position, dtype=np.int32)[block.node], block.gpus, block.cells)
 
 
@@ -309,8 +344,8 @@ def _ints(values: Iterable[int]) -> Ints:
     return np.array(list(values), dtype=np.int32)
 
 
-def _aggregated(idle: Ints, gpus: int) -> _Block:
-    fits = np.flatnonzero(idle >= gpus).astype(np.int32)
+def _aggregated(idle: Ints, gpus: int, room: int) -> _Block:
+    fits = np.flatnonzero(idle >= room).astype(np.int32)
     return _Block(fits, np.full_like(fits, gpus), np.ones_like(fits))
 
 
@@ -322,7 +357,7 @@ def _distributed(idle: Ints, gpus: int) -> _Block:
         reach = sums[length:] - sums[:-length]
         if (reach >= gpus).any():
             return _runs(used, free, reach, gpus, length)
-    return _aggregated(idle[:0], gpus)
+    return _aggregated(idle[:0], gpus, gpus)
 
 
 def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, length: int) -> _Block:

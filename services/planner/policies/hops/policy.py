@@ -7,6 +7,9 @@ Beyond the paper: a running job that a first plan moves loses what a restart tak
 gain of its other configurations is multiplied by 1 − restart / round_s, and its present configuration is
 always among the candidates. A restart takes what restarts of the workload on the GPU type were measured
 to take, or the option `moving_cost_s`; with that at 0 neither happens.
+
+Where what is done here is not what the paper prints, `as_printed` has the paper's rule by a word
+(`DEPARTURES`); `hops-literal` has all of them.
 """
 
 import math
@@ -22,24 +25,38 @@ from schemas.placement import Configuration, Gang
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import (
     Configurations,
+    PlaceRules,
     configurations_for,
     held,
     placeable,
 )
 from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.options import variant
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of
 from services.planner.policies.kit.window import adjusted, service_window
 from services.planner.solver.problem import NOTHING, Solve
 from shared.domain.arrays import Floats, Ints
+from shared.domain.words import pattern_of, words_of
 
 TIE = 1e-3
 """far below the tolerated gap, above the solver's rounding"""
 
 
 GAIN = "gain, weight × throughput over the job's smallest"
+
+
+DEPARTURES: Mapping[str, str] = {
+    "fit": "a job gets GPUs of one node only where that leaves the node one: R < S_t",
+    "spread": "a sensitive job may be spread if R_1 is less than the largest node of the type, for every R",
+    "window": "the service window counts every job that waits, also those without a configuration",
+    "total": "and adds up least demands to all GPUs of the cluster, whatever the plan may use",
+    "admit": "behind the window's edge a job is admitted if R_1 is less than the idle GPUs",
+    "ties": "a plan that leaves jobs in place is worth no more than its equals",
+}
+"""the paper's rules that `as_printed` brings back"""
 
 
 class Bids(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +84,9 @@ class HopsOptions(msgspec.Struct, frozen=True, kw_only=True):
     0: moving is free, as the paper has it"""
     queue_refresh_s: Annotated[float, Meta(gt=0, le=1e8)] = 30.0
     """a fragment plan is tried again after so long, if jobs outside the window could fit"""
+    as_printed: Annotated[str, Meta(pattern=pattern_of(DEPARTURES), description="words between spaces")] = ""
+    """rules that are the paper's to the letter, between spaces: `fit`, `spread`, `window`, `total`, `admit`,
+    `ties`, or `all`"""
 
 
 class _Outlook(msgspec.Struct, frozen=True):
@@ -84,6 +104,9 @@ class Hops:
 
     def __init__(self, options: HopsOptions) -> None:
         self._options = options
+        self._printed = words_of(options.as_printed, DEPARTURES)
+        self._rules = PlaceRules(fills="fit" not in self._printed, wider="spread" not in self._printed)
+        self._tie = 0.0 if "ties" in self._printed else TIE
         self._seen: _Outlook | None = None
         """of the last view: `decide` mostly gets the one of `wants`"""
 
@@ -93,6 +116,7 @@ class Hops:
             view.nodes,
             self._options.sensitivity_threshold,
             stay=self._options.moving_cost_s != 0,
+            rules=self._rules,
         )
 
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
@@ -137,17 +161,21 @@ class Hops:
         GPUs are too few for, in a first plan those that only several types together have GPUs for.
         """
         queue = [job for job, _ in ranks]
+        if "window" in self._printed:
+            return queue
         threshold = self._options.sensitivity_threshold
         if view.kind == PlanKind.FRAGMENT:
-            return placeable(queue, view.nodes, threshold)
-        fitting = {job.job_id for job in placeable(queue, [*map(_emptied, view.nodes)], threshold)}
+            return placeable(queue, view.nodes, threshold, self._rules)
+        empty = [*map(_emptied, view.nodes)]
+        fitting = {job.job_id for job in placeable(queue, empty, threshold, self._rules)}
         return [job for job in queue if job.job_id in fitting or job.present is not None]
 
     def _window(self, view: View, queue: Sequence[ViewJob]) -> list[ViewJob]:
         """The jobs of this plan, in the order of the queue."""
-        length = service_window(queue, view.idle_gpus * self._options.window_factor)
+        gpus = sum(node.gpus for node in view.nodes) if "total" in self._printed else view.idle_gpus
+        length = service_window(queue, gpus * self._options.window_factor)
         if view.kind == PlanKind.FRAGMENT:
-            return adjusted(queue, length, view.idle_gpus)
+            return adjusted(queue, length, view.idle_gpus, last_gpu="admit" not in self._printed)
         return list(queue[:length])
 
     def _weights(self, outlook: "_Outlook") -> Floats:
@@ -178,7 +206,7 @@ class Hops:
                 own = workload[job_id]
                 if own not in losses:
                     costs_s = [self._moving_s(view, own, gpu_type) for gpu_type in types]
-                    losses[own] = np.clip(np.array(costs_s) / view.round_s, TIE, 1.0)
+                    losses[own] = np.clip(np.array(costs_s) / view.round_s, self._tie, 1.0)
                 share[row] -= losses[own]
         kept = gain[stays]
         gain *= share[wanted.job, _types(view, wanted, types)]
@@ -274,3 +302,6 @@ def _left(
     return tuple(
         [Left(job_id=job_id, reason=reasons.get(job_id, Waiting.NO_CONFIGURATION)) for job_id in waiting]
     )
+
+
+hops_literal = variant(Hops, as_printed="all", moving_cost_s=0.0)

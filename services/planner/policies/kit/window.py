@@ -21,11 +21,12 @@ def service_window(queue: Sequence[ViewJob], gpus: float) -> int:
     return len(queue)
 
 
-def adjusted(queue: Sequence[ViewJob], length: int, idle: int) -> list[ViewJob]:
+def adjusted(queue: Sequence[ViewJob], length: int, idle: int, *, last_gpu: bool = True) -> list[ViewJob]:
     """The window's jobs, and after them the low-sensitivity ones admitted from behind its edge.
 
     ρ_set: mean ρ of the window, as it grows; ρ_queue: mean ρ of the queue. While ρ_set > ρ_queue walk
-    on and admit each job with ρ_i < ρ_queue whose minimum demand fits the idle GPUs.
+    on and admit each job with ρ_i < ρ_queue whose minimum demand fits the idle GPUs; without `last_gpu`, is
+    less than them.
     """
     window = list(queue[:length])
     if not window:
@@ -35,7 +36,7 @@ def adjusted(queue: Sequence[ViewJob], length: int, idle: int) -> list[ViewJob]:
     for job in queue[length:]:
         if total / len(window) <= mean_queue:
             break
-        if job.sensitivity < mean_queue and job.demand[0] <= idle:
+        if job.sensitivity < mean_queue and job.demand[0] <= (idle if last_gpu else idle - 1):
             window.append(job)
             total += job.sensitivity
     return window

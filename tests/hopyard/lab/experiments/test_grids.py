@@ -22,7 +22,9 @@ from hopyard.lab.runs.trials import Simulation
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from schemas.scenarios import ListedWorkload
 from schemas.settings import Settings
+from services.planner.policies.hops.policy import DEPARTURES as RULES
 from services.planner.work.registry import Registry, names
+from shared.domain.iteration import DEPARTURES as EQUATIONS
 from shared.domain.policy_names import parted
 from tests.hopyard.lab.experiment_builders import options
 
@@ -113,6 +115,17 @@ def test_a_contender_may_have_options_and_settings_of_its_own() -> None:
 def test_an_option_or_a_setting_that_cannot_be_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(complaint)):
         contender(text)
+
+
+def test_every_departure_is_a_row_and_so_are_all_of_them() -> None:
+    cases = list(grids.departures(options(seeds=(1,))))
+    trials = {case.arm: case.trial for case in cases if isinstance(case.trial, Simulation)}
+    assert list(trials) == ["hops", *(f"{word}, as printed" for word in (*RULES, *EQUATIONS)), "hops-literal"]
+    assert len({msgspec.json.encode(trial) for trial in trials.values()}) == len(trials)
+    assert trials["hops-literal"].overrides["equations_as_printed"] == "all"
+    for trial in trials.values():
+        assert Registry().find(trial.policy)
+        assert msgspec.convert(trial.overrides, Settings)
 
 
 def test_priorities_change_nothing_but_the_rule() -> None:

@@ -18,6 +18,7 @@ from services.estimator.build import build
 from services.estimator.store.contract import Bandwidth
 from services.estimator.theory.calibration import REPEATS, SIZES, Timing, bandwidths, between, inside, merged
 from services.estimator.theory.paths import exchange, paths_of
+from shared.domain.iteration import law_of
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports, Service
@@ -37,6 +38,16 @@ def timed(ring: Ring, *, link: float = LINK, network: float = NETWORK, latency_s
     share = (ring.gpus - 1) / ring.gpus
     rows = [latency_s + (size / network if ring.distributed else size * share / link) for size in SIZES]
     return Timing(ring, AllReduceTimes(seconds=tuple((one,) * REPEATS for one in rows)))
+
+
+def test_to_the_letter_a_gang_has_one_bandwidth_and_no_latency() -> None:
+    nodes = [node("a0"), node("a1")]
+    rings = [*inside(nodes), *between(nodes)]
+    found = bandwidths([timed(ring, latency_s=0.01) for ring in rings], now=7.0)[node().gpu_type]
+    [link, network] = paths_of(node(), found, law_of("bandwidth"))
+    assert len(paths_of(node(), found)) > 2
+    assert (link.bandwidth, network.bandwidth) == (found.link, found.network)
+    assert (link.latency_s, network.latency_s) == (0.0, 0.0)
 
 
 def test_a_node_is_measured_with_two_four_and_all_of_its_gpus() -> None:

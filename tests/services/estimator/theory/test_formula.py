@@ -2,10 +2,12 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
 from schemas.events import TimeModules
+from schemas.settings import Settings
 from services.estimator.store.contract import Loading
 from services.estimator.theory.formula import (
     Computed,
@@ -15,7 +17,8 @@ from services.estimator.theory.formula import (
     per_gpu_throughput,
 )
 from services.estimator.theory.waiting import slowest_s
-from shared.domain.iteration import communication_s, iteration_s, unhidden_share
+from shared.domain.iteration import DEPARTURES as EQUATIONS
+from shared.domain.iteration import communication_s, iteration_s, law_of, unhidden_share
 from tests.services.estimator.estimator_builders import GIGA, mode, modules
 
 
@@ -113,6 +116,35 @@ def test_gradients_travel_as_equation_2_says(gpus: int, distributed: bool, expec
         parameters=0.25 * GIGA, gpus=gpus, distributed=distributed, bandwidth=1 * GIGA, latency_s=0.01
     )
     assert late == pytest.approx(expected + (0.01 if gpus > 1 else 0.0))
+
+
+def test_to_the_letter_pattern_2_has_no_update() -> None:
+    for pattern, expected in ((1, 0.7 + 0.3), (2, 0.1 + 0.5 + 0.3)):
+        taken = iteration_s(
+            data_s=0.1, forward_s=0.3, backward_s=0.5, update_s=0.2, pattern=pattern, law=law_of("update")
+        )
+        assert taken == pytest.approx(expected)
+
+
+def test_to_the_letter_a_gang_waits_as_recorded_in_each_condition() -> None:
+    """0.8 · (1.0 + 0.1) + 0.2 · (2.3 + 0.4); before anything is recorded, and alone, nobody waits."""
+    loader = (mode(0.1, probability=0.8), mode(2.0, probability=0.2))
+    one = modules(data=loader, parameters=0.0)
+    seen = Loading(data=loader, wait_factor=9.0, wait_s=9.0, iterations=64, waits_s=(0.1, 0.4))
+    for known, gpus, expected in ((seen, 2, 1.42), (seen, 16, 1.42), (seen, 1, 1.26), (None, 2, 1.26)):
+        pair = msgspec.structs.replace(gangs(one, gpus=gpus, loading=known), law=law_of("waiting"))
+        assert expected_iteration_s(pair) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("word", EQUATIONS)
+def test_every_equation_can_be_had_to_the_letter_by_itself(word: str) -> None:
+    every = msgspec.structs.asdict(law_of("all"))
+    assert not any(every.values())
+    [changed] = [name for name, ours in msgspec.structs.asdict(law_of(word)).items() if not ours]
+    assert changed in every
+    assert msgspec.convert({"equations_as_printed": f"{word} all"}, Settings)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"equations_as_printed": word + "x"}, Settings)
 
 
 def test_throughput_is_the_batch_over_the_expected_iteration() -> None:

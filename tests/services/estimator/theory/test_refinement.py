@@ -11,6 +11,7 @@ from services.estimator.store.contract import Loading
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.theory.formula import Gangs, Modules, expected_iteration_s
 from services.estimator.theory.refinement import due, refined
+from shared.domain.iteration import law_of
 from tests.services.estimator.estimator_builders import GIGA, mode, modules, node, observed, wanted, workload
 
 A = GpuType("A")
@@ -50,6 +51,18 @@ def test_the_wait_of_an_unstable_loader_is_scaled_to_what_was_measured() -> None
     found = refined(modules(parameters=0.0), UNSTABLE, [waited(0.2, 0.008)], node(), None)
     assert found.wait_factor == pytest.approx(0.5, abs=1e-4)
     assert (found.data, found.wait_s, found.iterations) == (UNSTABLE, 0.0, 2)
+
+
+def test_to_the_letter_waiting_is_recorded_in_each_condition() -> None:
+    seen = msgspec.structs.replace(
+        observed(configuration={"a0": 2}), data_s=(0.1, 0.11, 2.1, 1.9), wait_s=(0.5, 0.3, 0.02, 0.04)
+    )
+    alone = msgspec.structs.replace(observed(configuration={"a0": 1}), data_s=(0.1,), wait_s=(9.0,))
+    found = refined(modules(), UNSTABLE, [seen, alone], node(), None, law=law_of("waiting"))
+    assert found.waits_s == pytest.approx((0.4, 0.03))
+    assert refined(modules(), UNSTABLE, [alone], node(), None, law=law_of("waiting")).waits_s == ()
+    never = refined(modules(), UNSTABLE, [waited(0.2, 0.4)], node(), None, law=law_of("waiting"))
+    assert never.waits_s == pytest.approx((0.3, 0.3))  # nobody missed: the mean of all
 
 
 def test_what_a_stable_loader_waits_is_added() -> None:

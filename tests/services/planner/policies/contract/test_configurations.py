@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 
 from schemas.placement import Configuration
 from services.planner.policies.contract.configurations import (
+    PlaceRules,
     configurations_for,
     explicit,
     held,
@@ -13,6 +15,7 @@ from services.planner.policies.contract.view import ViewJob, ViewNode
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present, view
 
 SENSITIVE, LOW = 1.5, 1.2
+PRINTED = PlaceRules(fills=False)
 
 
 def found(one: ViewJob, cluster: tuple[ViewNode, ...], *, stay: bool = False) -> list[Configuration]:
@@ -22,6 +25,26 @@ def found(one: ViewJob, cluster: tuple[ViewNode, ...], *, stay: bool = False) ->
 
 def test_an_aggregated_one_on_every_node_with_enough_idle_gpus() -> None:
     assert found(job(demand=(4,), sensitivity=SENSITIVE), nodes(3, 5, 8)) == [place_on(a1=4), place_on(a2=4)]
+
+
+def test_as_printed_a_job_leaves_a_node_one_gpu() -> None:
+    columns = configurations_for(
+        [job(demand=(4,), sensitivity=SENSITIVE)], nodes(3, 4, 5), 1.4, rules=PRINTED
+    )
+    assert [columns.at(row) for row in range(len(columns))] == [place_on(a2=4)]
+    assert placeable([job(demand=(4,), sensitivity=SENSITIVE)], nodes(4), 1.4, PlaceRules(fills=False)) == []
+
+
+@pytest.mark.parametrize(("demand", "spread"), [((4, 16), [{"a0": 8, "a1": 8}]), ((8, 16), [])])
+def test_as_printed_a_sensitive_job_is_spread_if_its_least_is_less_than_the_largest_node(
+    demand: tuple[int, ...], spread: list[dict[str, int]]
+) -> None:
+    """16 GPUs: here both are spread. 4 GPUs over two nodes, which are just what ours do not allow."""
+    one = job(demand=demand, sensitivity=SENSITIVE)
+    columns = configurations_for([one], nodes(8, 8), 1.4, rules=PlaceRules(wider=False))
+    wide = [place for place in map(columns.at, range(len(columns))) if len(place) > 1]
+    assert [place for place in wide if sum(place.values()) == 16] == spread
+    assert placeable([one], nodes(2, 2), 1.4, PlaceRules(wider=False)) == ([one] if spread else [])
 
 
 def test_a_job_may_take_the_last_gpu_of_a_node() -> None:

@@ -7,13 +7,18 @@ import pytest
 from schemas.placement import Configuration
 from schemas.plans import PlanKind, Waiting
 from services.planner.policies.contract.configurations import configurations_for
-from services.planner.policies.contract.view import ViewJob, ViewNode
-from services.planner.policies.hops.policy import gains
+from services.planner.policies.contract.view import View, ViewJob, ViewNode
+from services.planner.policies.hops.policy import DEPARTURES, TIE, Hops, HopsOptions, gains, hops_literal
+from services.planner.solver.effort import Effort
+from services.planner.solver.greedy import greedy
+from services.planner.solver.problem import Problem, Solution
+from shared.domain.words import words_of
 from tests.services.planner.planner_builders import (
     MODELLED,
     chosen,
     decide,
     job,
+    linear,
     node,
     nodes,
     place_on,
@@ -127,6 +132,75 @@ def test_the_window_factor_lets_more_jobs_compete() -> None:
 def test_the_refresh_period_says_when_it_asks_again() -> None:
     seen = view(crowd(low=job("low", (4,), wait_s=1.0)), nodes(2, 2), at=100.0)
     assert decide("hops", seen, queue_refresh_s=5.0).again_at == 105.0
+
+
+def test_as_printed_fit() -> None:
+    seen = view([job("x", (2,), sensitivity=9.0)], nodes(2, 3))
+    assert chosen(decide("hops", msgspec.structs.replace(seen, nodes=nodes(2)))) == {"x": place_on(a0=2)}
+    assert chosen(decide("hops", seen, as_printed="fit")) == {"x": place_on(a1=2)}
+
+
+def test_as_printed_spread() -> None:
+    seen = view([job("x", (4,), sensitivity=9.0)], nodes(2, 2))
+    assert chosen(decide("hops", seen)) == {}
+    assert chosen(decide("hops", seen, as_printed="spread")) == {"x": place_on(a0=2, a1=2)}
+
+
+def test_as_printed_window() -> None:
+    """Who fits nowhere fills the window all the same."""
+    fragment = view([lr("wide", (8,), 0.9), lr("narrow", (2,), 0.1)], nodes(2, 0), kind=PlanKind.FRAGMENT)
+    assert chosen(decide("hops", fragment)) == {"narrow": place_on(a0=2)}
+    assert chosen(decide("hops", fragment, as_printed="window")) == {}
+
+
+def test_as_printed_total() -> None:
+    """Both are in a window of 16 GPUs; of 8 idle ones only the first is."""
+    seen = view([lr("first", (8,), 0.2), lr("second", (2, 8), 0.1)], nodes(8, 0), effort=EXACT)
+    assert chosen(decide("hops", seen)) == {"first": place_on(a0=8)}  # .2
+    assert chosen(decide("hops", seen, as_printed="total")) == {"second": place_on(a0=8)}  # .1 · 4
+
+
+def test_as_printed_admit() -> None:
+    """A sensitive window; a job behind it needs all idle GPUs, or leaves one."""
+    line = [lr("edge", (4,), 0.9), lr("behind", (4,), 0.1)]
+    sensitive, low = (
+        msgspec.structs.replace(one, sensitivity=rho) for one, rho in zip(line, (2.0, 1.0), strict=True)
+    )
+    fragment = view([sensitive, low], nodes(4), kind=PlanKind.FRAGMENT, effort=EXACT)
+    assert Hops(HopsOptions()).wants(fragment).jobs == ("edge", "behind")
+    assert Hops(HopsOptions(as_printed="admit")).wants(fragment).jobs == ("edge",)
+
+
+def test_as_printed_ties() -> None:
+    """Staying is worth a thousandth more, or nothing."""
+    runs = job("x", (2,), present=present(a1=2), wait_s=10.0)
+    seen = view([runs], nodes(2, 2), effort=EXACT)
+    stay = decide("hops", seen, moving_cost_s=0.0)
+    assert chosen(stay) == {"x": place_on(a1=2)}
+    worth = {words: sorted(_gains(seen, words)) for words in ("", "ties")}
+    assert worth == {"": [pytest.approx(1 - TIE), 1.0], "ties": [1.0, 1.0]}
+
+
+def _gains(seen: View, words: str) -> list[float]:
+    """What the program is gained that each configuration gains."""
+    gained: list[float] = []
+
+    def solve(problem: Problem, _: Effort) -> Solution:
+        gained.extend(problem.gain.tolist())
+        return greedy(problem)
+
+    policy = Hops(HopsOptions(as_printed=words, moving_cost_s=0.0))
+    wanted = policy.wants(seen)
+    policy.decide(seen, wanted, linear(wanted), solve)
+    return gained
+
+
+def test_literal_is_all_of_them() -> None:
+    assert set(hops_literal.Options().as_printed.split()) == {"all"}
+    assert hops_literal.Options().moving_cost_s == 0
+    assert words_of("all", DEPARTURES) == set(DEPARTURES)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"as_printed": "fit, ties"}, HopsOptions)
 
 
 @pytest.mark.parametrize(
