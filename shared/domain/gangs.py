@@ -265,12 +265,6 @@ def in_rota(gang: Gang) -> Relaxed | None:
     return gang.sync if isinstance(gang.sync, Relaxed) and gang.sync.rota else None
 
 
-def take_turns(one: Gang, other: Gang) -> bool:
-    """Whether both share their GPUs."""
-    first, second = in_rota(one), in_rota(other)
-    return first is not None and second is not None and first.rota == second.rota
-
-
 def samples(gang: Gang, batch_size: int) -> tuple[int, ...]:
     """Of one iteration, by member."""
     return tuple([sum(each) for each in batches(gang, batch_size)])

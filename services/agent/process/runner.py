@@ -172,12 +172,13 @@ class ProcessRunner:
     def _live(
         self, order: StartOrdered, gpu_indices: tuple[int, ...], claim: claims.WorkerClaim | None
     ) -> None:
+        rota = gangs.rota(order.gang)
         before = [
             one
             for one in self._workers.values()
-            if set(one.gpu_indices) & set(gpu_indices) and not gangs.take_turns(one.order.gang, order.gang)
+            if set(one.gpu_indices) & set(gpu_indices) and not (rota and gangs.rota(one.order.gang) == rota)
         ]
-        executors = list(map(self._executor, gpu_indices)) if gangs.in_rota(order.gang) else []
+        executors = list(map(self._executor, gpu_indices)) if rota else []
         worker = LiveWorker(self._host, order, gpu_indices, claim, executors)
         self._workers[order.placement_id] = worker
         life = asyncio.create_task(self._life(worker, before))

@@ -1,0 +1,65 @@
+"""Real jobs that share two GPUs in turns, through the whole stack: planned, run, and predicted."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from schemas.events import JobStarted, PlanPublished, WorkerStopped
+from schemas.ids import JobId, NodeId
+from shared.domain.audit import audit
+from shared.domain.states import ENDED
+from tests.real.real_builders import BATCH, Step, cluster, job_file, nothing_left, real_stack, steps_of
+from tests.services.agent.process.test_turns import one_at_a_time
+from tests.stack_watch import until
+
+pytestmark = [pytest.mark.torch, pytest.mark.asyncio]
+
+POLICY = "tests.simulation.mode_policies:Rotas"
+NODE = NodeId("fast-0")
+NODES = [{"prefix": "fast", "count": 1, "gpus": 2, "gpu_type": "fast"}]
+SAMPLES = 3_000
+NAMES = ("one", "two")
+ACCURACY = 0.75
+
+
+async def test_two_jobs_take_turns_on_two_gpus(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    async with real_stack(tmp_path, cluster(nodes=NODES), policy=POLICY, policies_allowed=POLICY) as (
+        _,
+        client,
+    ):
+        ids = [
+            JobId((await client.submit(job_file(name, ledger, gpus=2, samples=SAMPLES), name)).job_id)
+            for name in NAMES
+        ]
+        await until(client, lambda status: sum(status.jobs.get(state, 0) for state in ENDED) == len(NAMES))
+        lines = [line async for line in client.events()]
+    await nothing_left(tmp_path)
+    log, seqs = [line.fact() for line in lines], [line.seq for line in lines]
+    assert [fact.reason for fact in log if isinstance(fact, WorkerStopped) and fact.reason] == []
+    assert audit(log, drained=True, seqs=seqs) == []
+    assert {fact.job_id for fact in log if isinstance(fact, JobStarted)} == set(ids)
+    for gpu in range(2):
+        text = (tmp_path / "run" / NODE / "turns" / f"gpu-{gpu}.jsonl").read_text("utf-8")
+        one_at_a_time([json.loads(line) for line in text.splitlines()])
+    estimated = together(log)
+    steps = {job_id: steps_of(ledger / name) for job_id, name in zip(ids, NAMES, strict=True)}
+    begin = max(of_job[0].at for of_job in steps.values()) + 2.0
+    end = min(of_job[-1].at for of_job in steps.values())
+    measured = {job_id: rate(of_job, begin, end) for job_id, of_job in steps.items()}
+    print(f"estimated {estimated}, measured {measured}, over {end - begin:.0f} s")
+    for job_id in ids:
+        assert ACCURACY < measured[job_id] / estimated[job_id] < 1 / ACCURACY
+
+
+def together(log: Sequence[object]) -> dict[JobId, float]:
+    """Samples/s, as the last plan had them that has both jobs."""
+    plans = [fact for fact in log if isinstance(fact, PlanPublished) and len(fact.placements) == len(NAMES)]
+    return {one.job_id: one.throughput for one in plans[-1].placements}
+
+
+def rate(steps: list[Step], begin: float, end: float) -> float:
+    """Samples/s of all ranks between two times."""
+    return sum(BATCH for step in steps if begin < step.at <= end) / (end - begin)
