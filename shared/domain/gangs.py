@@ -205,6 +205,13 @@ class OfRelaxed(Meaning):
         assert isinstance(gang.sync, Relaxed)
         return gang.sync.rota
 
+    def in_words(self, gang: Gang) -> str:
+        assert isinstance(gang.sync, Relaxed)
+        turns = gang.sync.turns
+        return (
+            f"{gang.mode}, {turns} turn{'' if turns == 1 else 's'} a cycle" if gang.sync.rota else gang.mode
+        )
+
     def keeps(self, present: Gang, wanted: Gang) -> bool:
         return super().keeps(present, wanted) or self.retimes(present, wanted)
 

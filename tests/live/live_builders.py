@@ -18,14 +18,15 @@ SPEED = 60.0
 
 
 @asynccontextmanager
-async def stack_and_client(data: Path) -> AsyncIterator[tuple[Stack, Client]]:
+async def stack_and_client(data: Path, **settings: str) -> AsyncIterator[tuple[Stack, Client]]:
+    """`settings`: beside those of the scenario."""
     scenario = load_scenario("tiny")
     spec = StackSpec(
         data=data,
         cluster=cluster_of(scenario),
         clock_origin=time.time(),
         speed=SPEED,
-        settings={**scenario.settings, "seed": 1},
+        settings={**scenario.settings, "seed": 1, **settings},
         restarts=Restarts(most=50, backoff_s=0.05),
     )
     async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:

@@ -5,8 +5,9 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from schemas.ids import NodeId
+from schemas.ids import NodeId, RotaId
 from schemas.placement import Forked, Gang, Lockstep, Mode, Proportional, Relaxed, Sync
 from shared.domain import gangs
 from tests.docs.pages import SOURCES, name
@@ -303,3 +304,39 @@ def test_memory_that_nothing_takes_bounds_a_batch_too() -> None:
     assert gangs.batch_most(100, 0.0) == gangs.batch_most(100, 1e-9) == 6400
     assert gangs.batch_most(100, 0.475) == 200
     assert gangs.batch_most(100, 1.0) == 100
+
+
+TURNS = Relaxed(tasks=((3,), (1,)), rota=RotaId("r"))
+
+
+@pytest.mark.parametrize(
+    ("turns", "words"),
+    [(0, "relaxed, 0 turns a cycle"), (1, "relaxed, 1 turn a cycle"), (3, "relaxed, 3 turns a cycle")],
+)
+def test_a_gang_of_a_rota_says_its_turns(turns: int, words: str) -> None:
+    assert gangs.in_words(Gang.of({A: 1, B: 1}, replace(TURNS, turns=turns))) == words
+
+
+@pytest.mark.parametrize(
+    ("wanted", "runs_on"),
+    [
+        (TURNS, True),
+        (replace(TURNS, turns=3, place=2), True),
+        (replace(TURNS, tasks=((1,), (3,))), True),
+        (replace(TURNS, tasks=((3,), (2,))), False),
+        (replace(TURNS, rota=RotaId("s")), False),
+        (Relaxed(tasks=((3,), (1,))), False),
+    ],
+)
+def test_a_job_runs_on_in_its_rota_while_its_batch_is_the_same(wanted: Relaxed, runs_on: bool) -> None:  # noqa: FBT001
+    present, then = Gang.of({A: 1, B: 1}, TURNS), Gang.of({A: 1, B: 1}, wanted)
+    assert gangs.keeps(present, then) is runs_on
+    assert gangs.retimes(present, then) is (runs_on and present != then)
+    assert not gangs.retimes(present, Gang.of({A: 1}, replace(TURNS, tasks=((4,),))))
+
+
+def test_holders_are_counted_once() -> None:
+    shared, own = Gang.of({A: 2, B: 1}, Relaxed(tasks=((1, 1), (1,)), rota=RotaId("r"))), Gang.of({A: 1})
+    assert gangs.held([("p1", shared), ("p2", shared), ("p3", own), ("p4", own)]) == {A: 4, B: 1}
+    other = Gang.of({A: 1}, Relaxed(tasks=((1,),), rota=RotaId("r")))
+    assert gangs.held([("p1", shared), ("p2", other)]) == {A: 3, B: 1}, "the same id on other GPUs"

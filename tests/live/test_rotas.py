@@ -1,0 +1,51 @@
+"""Jobs that take turns on the same GPUs, on a stack of processes over a real NATS server."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from hopyard.api.client import Client
+from hopyard.local.stack import Stack
+from schemas.events import JobCompleted, JobPreempted, JobStarted, NodeJoined, PlanPublished, TurnsOrdered
+from schemas.ids import NodeId
+from shared.domain.audit import audit
+from tests.live.live_builders import all_ended, stack_and_client, submit_all
+from tests.stack_watch import LIMIT_S, log_of, until
+
+POLICY = "tests.simulation.mode_policies:Rotas"
+
+
+async def leader_of_a_full_rota(client: Client) -> NodeId:
+    """Of one in which a job of two or more has been given other turns."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            turned = [fact for fact in await log_of(client) if isinstance(fact, TurnsOrdered)]
+            nodes = {view.node.node_id: view.jobs for view in (await client.nodes()).nodes}
+            leaders = {fact.gang.nodes[0] for fact in turned}
+            if full := [node_id for node_id in leaders if len(nodes[node_id]) > 1]:
+                return full[0]
+            await asyncio.sleep(0.2)
+
+
+def kill(stack: Stack, name: str) -> None:
+    pid = next(running.process.pid for running in stack.running if running.program.name == name)
+    os.killpg(pid, signal.SIGKILL)
+
+
+async def test_jobs_take_turns_and_outlive_the_agent_that_leads_them(tmp_path: Path) -> None:
+    async with stack_and_client(tmp_path, policy=POLICY) as (stack, client):
+        count = await submit_all(client)
+        leader = await leader_of_a_full_rota(client)
+        kill(stack, f"agent-{leader}")
+        await until(client, all_ended(count))
+        lines = [line async for line in client.events()]
+    events = [line.fact() for line in lines]
+    assert audit(events, drained=True, seqs=[line.seq for line in lines]) == []
+    assert len({fact.job_id for fact in events if isinstance(fact, JobCompleted)}) == count
+    assert "relaxed" in {fact.gang.mode for fact in events if isinstance(fact, JobStarted)}
+    notes = [note for fact in events if isinstance(fact, PlanPublished) for note in fact.notes]
+    assert not [note for note in notes if "wrongly" in note]
+    lives = {fact.life for fact in events if isinstance(fact, NodeJoined) and fact.node_id == leader}
+    assert len(lives) > 1
+    assert "agent-restarted" in {fact.reason for fact in events if isinstance(fact, JobPreempted)}
