@@ -74,8 +74,9 @@ async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]
     records: dict[str, Record] = {}
     seq, stored = 0, bus.read(0, FACT_SUBJECTS)
     while not (submitting.done() and jobs.over) or seq < await bus.last_seq():
-        for record in await anext(stored):
-            seq = record.seq
+        batch = await anext(stored)
+        seq = batch.last
+        for record in batch:
             records.setdefault(record.event.event_id, record)
             jobs.hear(record.event)
         if submitting.done() and jobs.over:

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from schemas.ids import NodeId
+from schemas.numbers import Time
 
 V = TypeVar("V")
 
@@ -34,7 +35,7 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
     entity_field: ClassVar[str]
     identity: ClassVar[tuple[str, ...]]
 
-    at: float
+    at: Time
 
     @property
     def event_id(self) -> str:
@@ -64,7 +65,7 @@ def _naming(kind: type[Event]) -> tuple[str, Callable[[Event], Iterable[object]]
 class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):
     """A measurement among many, of one node: lossy by nature, never mixed with facts."""
 
-    at: float
+    at: Time
     node_id: NodeId
 
     @classmethod

@@ -7,6 +7,7 @@ from msgspec import Meta
 from schemas.base import Message
 from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
+from schemas.numbers import GpuCount
 
 
 class AllReduceTimes(Message, frozen=True, kw_only=True):
@@ -21,7 +22,7 @@ class AllReduceTimes(Message, frozen=True, kw_only=True):
 class Ring(Message, frozen=True, kw_only=True):
     """Nodes with the GPUs that take part, the leader first."""
 
-    members: tuple[tuple[Node, int], ...]
+    members: Annotated[tuple[tuple[Node, GpuCount], ...], Meta(min_length=1)]
 
     @property
     def gpus(self) -> int:

@@ -7,6 +7,7 @@ from msgspec import Meta
 from schemas.base import File, Message
 from schemas.ids import GpuType, NodeId
 from schemas.jobs import Name, Positive
+from schemas.numbers import GpuCount, PlainLine, Rate, Time
 
 
 class GpuTypeFile(File, frozen=True, kw_only=True):
@@ -86,13 +87,13 @@ class Node(Message, frozen=True, kw_only=True, omit_defaults=True):
 
     node_id: NodeId
     gpu_type: GpuType
-    gpus: int
-    server: str
-    link_bandwidth: float
+    gpus: GpuCount
+    server: PlainLine
+    link_bandwidth: Rate
     """bytes/s, inside the node"""
-    network_bandwidth: float
+    network_bandwidth: Rate
     """bytes/s, between nodes"""
-    address: str = ""
+    address: PlainLine = ""
     """host name or IP by which other nodes reach it; empty: they need not, its jobs are emulated"""
-    until: float | None = None
+    until: Time | None = None
     """cluster time at which the node goes away; null: not known to go"""

@@ -13,6 +13,18 @@ from schemas.base import Event, Message, written
 from schemas.cluster import Node
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
+from schemas.numbers import (
+    Amount,
+    Code,
+    Fraction,
+    Index,
+    Number,
+    Pattern,
+    PlainLine,
+    Policy,
+    Rate,
+    WholeNumber,
+)
 from schemas.placement import ONLY_LOCKSTEP, Gang
 from schemas.plans import Cause, LeftOut, Measures, Placement, PlanKind, Stage, Standing
 
@@ -33,9 +45,9 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job.submitted", omi
     """Admission accepted the job."""
 
     spec: JobSpec
-    key: str
+    key: PlainLine
     """the submitter's idempotency key"""
-    by: str = ""
+    by: PlainLine = ""
     """by whose token, as `USER/TOKEN`; empty: nobody was asked for one"""
 
 
@@ -53,11 +65,11 @@ class JobProfiled(JobEvent, frozen=True, kw_only=True, tag="job.profiled"):
 class JobQueued(JobEvent, frozen=True, kw_only=True, tag="job.queued"):
     """The estimator answered for the job, so it can be planned."""
 
-    age_s: float
+    age_s: Amount
     """expected running time without waiting (Hops eq. 9), fixed here"""
-    sensitivity: float
+    sensitivity: Amount
     """share-weighted mean over types of the placement sensitivity ρ (Hops eq. 10)"""
-    single_gpu: dict[GpuType, float]
+    single_gpu: dict[GpuType, Rate]
     """samples/s on one GPU, for the types it can run on"""
 
 
@@ -74,8 +86,8 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag="job.started"):
 
     placement_id: PlacementId
     gang: Gang
-    learning_rate: float | None
-    global_batch: int
+    learning_rate: Amount | None
+    global_batch: WholeNumber
     """samples per iteration over all GPUs"""
 
 
@@ -100,7 +112,7 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
 
     placement_id: PlacementId
     reason: PreemptReason
-    samples_done: float
+    samples_done: Amount
     """in the checkpoint it will resume from"""
     cause: Cause | None = None
 
@@ -109,7 +121,7 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True, tag="job.completed"):
     identity: ClassVar[tuple[str, ...]] = ("placement_id",)  # a void one must not hide the valid one
 
     placement_id: PlacementId
-    samples_done: float
+    samples_done: Amount
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag="job.failed"):
@@ -122,7 +134,7 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag="job.failed"):
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omit_defaults=True):
     """The user withdrew the job. If it was running, its workers are stopped next."""
 
-    by: str = ""
+    by: PlainLine = ""
     """as in `JobSubmitted`"""
 
 
@@ -132,9 +144,9 @@ class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omi
 class DataMode(Message, frozen=True, kw_only=True):
     """One component of the data-loading mixture (Hops eq. 3), seconds."""
 
-    probability: float
-    mean_s: float
-    std_s: float
+    probability: Fraction
+    mean_s: Amount
+    std_s: Amount
 
 
 class TimeModules(Message, frozen=True, kw_only=True):
@@ -142,18 +154,18 @@ class TimeModules(Message, frozen=True, kw_only=True):
 
     data: tuple[DataMode, ...]
     """T_d: one component, or cache hit and cache miss"""
-    forward_s: float
-    backward_s: float
-    update_s: float
-    parameters: float
+    forward_s: Amount
+    backward_s: Amount
+    update_s: Amount
+    parameters: Amount
     """of the model: what a gradient exchange has to move"""
-    pattern: int
+    pattern: Pattern
     """1: data loading overlaps backward and update; 2: it does not"""
-    unhidden: float = 0.2
+    unhidden: Fraction = 0.2
     """T̃_c / T_c: the part of a gradient exchange that the backward pass cannot hide"""
-    iterations: int
+    iterations: WholeNumber
     """how many were measured"""
-    memory_share: float | None = None
+    memory_share: Fraction | None = None
     """of the GPU's memory that the process took; null: not known"""
 
 
@@ -172,7 +184,7 @@ class ProfilingPlanned(Event, frozen=True, kw_only=True, tag="round.opened"):
     entity_field: ClassVar[str] = "round"
     identity: ClassVar[tuple[str, ...]] = ("round",)
 
-    round: int
+    round: WholeNumber
     """cluster time / round length, whole"""
     runs: tuple[ProfileRun, ...]
 
@@ -183,8 +195,8 @@ class ProfilingAdded(Event, frozen=True, kw_only=True, tag="round.profiling-adde
     entity_field: ClassVar[str] = "round"
     identity: ClassVar[tuple[str, ...]] = ("number",)
 
-    round: int
-    number: int
+    round: WholeNumber
+    number: WholeNumber
     """of such facts before this one"""
     runs: tuple[ProfileRun, ...]
 
@@ -202,13 +214,13 @@ class ProfileEvent(Event, frozen=True, kw_only=True):
 class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.measured"):
     """An agent ran some iterations on one GPU. One number an iteration, in seconds."""
 
-    data_s: tuple[float, ...]
-    forward_s: tuple[float, ...]
-    backward_s: tuple[float, ...]
-    update_s: tuple[float, ...]
-    iteration_s: tuple[float, ...]
-    parameters: float
-    memory_share: float | None = None
+    data_s: tuple[Amount, ...]
+    forward_s: tuple[Amount, ...]
+    backward_s: tuple[Amount, ...]
+    update_s: tuple[Amount, ...]
+    iteration_s: tuple[Amount, ...]
+    parameters: Amount
+    memory_share: Fraction | None = None
     """of the GPU's memory that the process took; null: not known"""
 
 
@@ -229,28 +241,28 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
 
     plan_id: PlanId
     kind: PlanKind
-    round: int
-    policy: str
-    token: int
+    round: WholeNumber
+    policy: Policy
+    token: WholeNumber
     """fencing token of the planner's lease: the placer refuses an older one"""
-    made_from: int
+    made_from: WholeNumber
     """stream sequence of the last fact the plan takes into account"""
     placements: tuple[Placement, ...]
     """a first plan: all that shall run. A fragment plan: what shall start besides"""
     left_out: tuple[LeftOut, ...]
     """in the order of the queue"""
-    idle_gpus: int
+    idle_gpus: WholeNumber
     """GPUs that the plan leaves without a job"""
     stage: Stage
-    objective: float
-    bound: float
-    gap: float
+    objective: Number
+    bound: Number
+    gap: Number
     """(bound − objective) / bound, proven"""
-    decision_s: float
+    decision_s: Amount
     """cluster seconds from the first look at the view to the plan"""
-    solve_s: float
+    solve_s: Amount
     """machine seconds in the solver"""
-    configurations: int
+    configurations: WholeNumber
     notes: tuple[str, ...] = ()
     """what went wrong on the way: a late estimator, a solver at its deadline, a policy that failed"""
     memory: bytes = b""
@@ -258,7 +270,7 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     measures: Measures = Measures()
     standings: dict[JobId, Standing] = {}
     """by the measures; empty where the policy has none"""
-    horizon_s: float | None = None
+    horizon_s: Amount | None = None
     """no schedule ends all its jobs, placed or left out, in fewer seconds; None: no such bound is known"""
 
 
@@ -268,8 +280,8 @@ class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen", omit_d
     entity_field: ClassVar[str] = "policy"
     identity: ClassVar[tuple[str, ...]] = ("policy", "at")
 
-    policy: str
-    by: str = ""
+    policy: Policy
+    by: PlainLine = ""
     """as in `JobSubmitted`"""
 
     @property
@@ -308,7 +320,7 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_d
     identity: ClassVar[tuple[str, ...]] = ("node_id", "life")
 
     node: Node
-    life: str
+    life: PlainLine
     """new at every start of the agent"""
     workers: tuple[PlacementId, ...] = written(())
     modes: tuple[str, ...] = written(ONLY_LOCKSTEP)
@@ -317,7 +329,7 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_d
     """what can train there, each as `MODEL on DATASET`; empty: anything, as far as the node knows"""
     runs_commands: bool = False
     """true: it starts the command of a job; false: jobs are emulated there, and need none"""
-    withheld: dict[int, str] = {}
+    withheld: dict[Index, str] = {}
     """GPUs of the node that no job gets, by index, and why: somebody else uses them, or they are broken"""
 
     def __post_init__(self) -> None:
@@ -344,9 +356,9 @@ class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit
 
     reason: str = ""
     """why, in a few words; empty: nobody said"""
-    life: str = ""
+    life: PlainLine = ""
     """of the agent that takes its leave: the drain ends with it; empty: a drain that only a restore ends"""
-    by: str = ""
+    by: PlainLine = ""
     """as in `JobSubmitted`"""
 
 
@@ -355,7 +367,7 @@ class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored", om
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
-    by: str = ""
+    by: PlainLine = ""
     """as in `JobSubmitted`"""
 
 
@@ -364,7 +376,7 @@ class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
-    gpus: dict[int, str]
+    gpus: dict[Index, str]
     """by index, and why; empty: all can be had again"""
 
 
@@ -390,12 +402,12 @@ class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ord
     """the workers that exchange gradients with those of this node; to a copy, the node alone"""
     nodes: tuple[Node, ...]
     """of the gang's members, in their order"""
-    samples_done: float
+    samples_done: Amount
     """in the checkpoint to resume from"""
-    learning_rate: float | None
-    profile_iterations: int = written(0)
+    learning_rate: Amount | None
+    profile_iterations: WholeNumber = written(0)
     """above 0: measure this many iterations instead of training"""
-    until: float | None = None
+    until: Amount | None = None
     """of a copy, samples of the job at which its share is done; null: it trains to the job's end"""
 
     def __post_init__(self) -> None:
@@ -428,11 +440,11 @@ class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-order
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started", omit_defaults=True):
-    gpu_indices: tuple[int, ...]
+    gpu_indices: tuple[Index, ...]
     """the GPUs it owns on the node"""
     meeting: str = ""
     """`host:port` where the gang's processes meet; from the node of rank 0 alone"""
-    samples_restored: float | None = None
+    samples_restored: Amount | None = None
     """in the checkpoint that the leader found and restored; null: the one that was ordered"""
 
     def __post_init__(self) -> None:
@@ -445,7 +457,7 @@ class WorkerCheckpointed(WorkerEvent, frozen=True, kw_only=True, tag="worker.che
 
     identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id", "samples_done")
 
-    samples_done: float
+    samples_done: Amount
 
 
 class Outcome(StrEnum):
@@ -466,13 +478,13 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
     """The processes are gone and their GPUs free."""
 
     outcome: Outcome
-    samples_done: float
+    samples_done: Amount
     leads: bool
     """whether this node leads the gang: only the leader's samples count"""
     reason: str = written("")
-    exit_code: int | None = None
+    exit_code: Code | None = None
     """of the process that ended first; null: it did not exit by itself, or has no processes"""
-    signal: int | None = None
+    signal: Code | None = None
     """that ended that process"""
     final: bool = False
     """it would end so every time on such a GPU: out of memory"""

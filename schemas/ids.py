@@ -1,11 +1,39 @@
-"""The names things go by. Each is a plain string that the type checker keeps apart from the others."""
+"""The names things go by. Each is a plain string that the type checker keeps apart from the others.
 
-from typing import NewType
+Names of jobs, nodes, placements and plans are parts of subjects, of keys and of folders. So one that has a
+dot, a wildcard, a space or the beginning of a path in it is refused wherever it is read.
+"""
 
-JobId = NewType("JobId", str)
-NodeId = NewType("NodeId", str)
-PlacementId = NewType("PlacementId", str)
-RotaId = NewType("RotaId", str)
-PlanId = NewType("PlanId", str)
-GpuType = NewType("GpuType", str)
+from typing import Annotated, NewType
+
+from msgspec import Meta
+
+_TOKEN = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_-]+$(?!\n)",  # in Python alone $ also ends before a newline
+        max_length=200,
+        description="letters, digits, underscores and dashes",
+    ),
+]
+_LINE_OR_NONE = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)", max_length=600)]
+_PLACE = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_%~-]+(/[A-Za-z0-9_-]+)?$(?!\n)",
+        max_length=600,
+        description="letters, digits, underscores, dashes, %, ~; of a copy with a slash and its node",
+    ),
+]
+_LINE = Annotated[
+    str,
+    Meta(pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", max_length=100, description="no control characters"),
+]
+
+JobId = NewType("JobId", _TOKEN)
+NodeId = NewType("NodeId", _TOKEN)
+PlacementId = NewType("PlacementId", _PLACE)
+RotaId = NewType("RotaId", _LINE_OR_NONE)
+PlanId = NewType("PlanId", _TOKEN)
+GpuType = NewType("GpuType", _LINE)
 Fingerprint = NewType("Fingerprint", str)

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from schemas.base import File, Message, written
 from schemas.ids import Fingerprint, GpuType
+from schemas.numbers import Amount, PlainLine, Rate, WholeNumber
 
 Name = Annotated[
     str,
@@ -150,38 +151,38 @@ class JobFile(File, frozen=True, kw_only=True):
 class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
     """An accepted job: every choice made, every default filled in."""
 
-    name: str
+    name: PlainLine
     workload: Workload
-    demand: tuple[int, ...]
+    demand: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=CHOICES_MAX)]
     """GPU counts the job can run with, ascending: the paper's R"""
     gpu_types: tuple[GpuType, ...] = written(())
     """types it may use; empty: any"""
-    samples: float
+    samples: Rate
     """training samples until the job is complete"""
-    learning_rates: dict[int, float] = written({})
+    learning_rates: dict[int, Amount] = written({})
     """by GPU count"""
-    priority: float = written(1.0)
-    project: str = written("default")
+    priority: Rate = written(1.0)
+    project: PlainLine = written("default")
     command: tuple[str, ...] = written(())
-    checkpoint_interval_s: float = written(600.0)
-    user: str = written("")
-    working_directory: str = ""
+    checkpoint_interval_s: Rate = written(600.0)
+    user: PlainLine = written("")
+    working_directory: Folder = ""
     """of its processes; empty: the agent's"""
     environment: dict[str, str] = {}
     """variables of its processes"""
-    image: str = ""
+    image: Image = ""
     """container image its processes run in; empty: none"""
-    cpus: float | None = None
+    cpus: Rate | None = None
     """CPU cores per GPU; null: no limit"""
-    memory: float | None = None
+    memory: Amount | None = None
     """bytes of main memory per GPU; null: no limit"""
-    time_limit_s: float | None = None
+    time_limit_s: Rate | None = None
     """seconds of running, all its placements together, after which it fails; null: none"""
-    retries: int = 0
+    retries: WholeNumber = 0
     """how often it is started again after its own processes failed"""
-    checkpoint_folder: str = ""
+    checkpoint_folder: Folder = ""
     """shared by all nodes; empty: one of its own under the setting `jobs_folder`"""
-    grace_s: float = 30.0
+    grace_s: Amount = 30.0
     """what its processes get to save and end, before they are killed"""
     preemptible: bool = True
     """false: once it runs, no plan takes its place away"""

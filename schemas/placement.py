@@ -9,6 +9,7 @@ from functools import cache
 
 from schemas.base import Message
 from schemas.ids import NodeId, RotaId
+from schemas.numbers import Fraction, GpuCount, WholeNumber
 
 Configuration = dict[NodeId, int]
 """GPUs by node: location-specific. One node: aggregated; several: distributed."""
@@ -21,7 +22,7 @@ class Member(Message, frozen=True, gc=False):
     """The GPUs of one node."""
 
     node: NodeId
-    gpus: int
+    gpus: GpuCount
 
 
 Members = tuple[Member, ...]
@@ -47,7 +48,7 @@ class Lockstep(Mode, frozen=True, kw_only=True, tag="lockstep"):
 class Proportional(Mode, frozen=True, kw_only=True, tag="proportional"):
     """As in lockstep, but each node takes samples as it is fast (JPS, eq. 12 and 13)."""
 
-    samples: tuple[int, ...]
+    samples: tuple[WholeNumber, ...]
     """of one iteration, by member; its GPUs share them as evenly as whole samples allow"""
 
     def misfit(self, members: Members) -> str:
@@ -60,7 +61,7 @@ class Proportional(Mode, frozen=True, kw_only=True, tag="proportional"):
 class Forked(Mode, frozen=True, kw_only=True, tag="forked"):
     """Each node trains a copy of the job alone; copies are merged when the placement ends (HadarE)."""
 
-    shares: tuple[float, ...]
+    shares: tuple[Fraction, ...]
     """of the samples left, by member; they sum to 1, or to less: then some are left for later"""
 
     def misfit(self, members: Members) -> str:
@@ -76,13 +77,13 @@ class Relaxed(Mode, frozen=True, kw_only=True, omit_defaults=True, tag="relaxed"
     Placements of one *rota* have the same members and share these GPUs in turns, as `turns` and `place` say.
     """
 
-    tasks: tuple[tuple[int, ...], ...]
+    tasks: tuple[tuple[WholeNumber, ...], ...]
     """batches of one round, by member and GPU; only in a rota may a node have none"""
     rota: RotaId = RotaId("")
     """empty: its GPUs are its own"""
-    turns: int = 1
+    turns: WholeNumber = 1
     """rounds in a cycle of the rota; 0: it is resident there, and does not run"""
-    place: int = 0
+    place: WholeNumber = 0
     """its order inside the cycle, lowest first"""
 
     def misfit(self, members: Members) -> str:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from schemas.base import Message
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
+from schemas.numbers import Amount, Fraction, Number, WholeNumber
 from schemas.placement import Gang
 
 
@@ -57,10 +58,10 @@ class Placement(Message, frozen=True, kw_only=True, omit_defaults=True):
     placement_id: PlacementId
     job_id: JobId
     gang: Gang
-    throughput: float
+    throughput: Amount
     """estimated samples/s of the whole gang"""
     layer: Layer
-    share: float = 1.0
+    share: Fraction = 1.0
     """of the time of its GPUs that it is to have: below 1 where others take turns on them"""
 
     @property
@@ -91,10 +92,10 @@ class Measures(Message, frozen=True, kw_only=True, omit_defaults=True):
 class Standing(Message, frozen=True, kw_only=True, omit_defaults=True):
     """How a job stood in a plan, by the measures of its policy."""
 
-    priority: float | None = None
-    gain: float | None = None
+    priority: Number | None = None
+    gain: Number | None = None
     """of the place that it was given; else of the best that it could have been given"""
-    stay: float | None = None
+    stay: Number | None = None
     """the gain of the place that it had"""
 
     @property
@@ -106,7 +107,7 @@ class Beneficiary(Message, frozen=True, kw_only=True, omit_defaults=True):
     """A job that a plan gave GPUs on the nodes of another."""
 
     job_id: JobId
-    gpus: int
+    gpus: WholeNumber
     """on those nodes"""
     standing: Standing | None = None
 
@@ -120,7 +121,7 @@ class Cause(Message, frozen=True, kw_only=True, omit_defaults=True):
     """the plan gave the job another place"""
     to: tuple[Beneficiary, ...] = ()
     """those with most GPUs first"""
-    others: int = 0
+    others: WholeNumber = 0
     """beneficiaries that are not named"""
     measures: Measures = Measures()
     standing: Standing | None = None

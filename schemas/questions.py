@@ -1,12 +1,15 @@
 """Questions between services: each with its reply and the service that answers."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from schemas.accuracy import AccuracyReport
 from schemas.base import Message, Question
 from schemas.calibration import AllReduceTimes, Calibration, Ring
 from schemas.events import DataMode
 from schemas.ids import Fingerprint, JobId, NodeId, PlanId
+from schemas.numbers import Amount, WholeNumber
 from schemas.output import OutputPage
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import JobPage, JobSorting, JobView, NodePage, StatusView, WhyView
@@ -16,6 +19,9 @@ MONITOR = "hopyard.ask.monitor"
 PLANNER = "hopyard.ask.planner"
 PROFILER = "hopyard.ask.profiler"
 AGENTS = "hopyard.ask.agent"
+
+Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
+"""of what is listed"""
 
 
 def agent_of(node_id: NodeId) -> str:
@@ -77,7 +83,7 @@ class ShowAccuracy(Question, frozen=True, kw_only=True, tag="accuracy"):
 
     by: tuple[str, ...] = ("layer",)
     """names of `shared.domain.accuracy.KEYS`"""
-    shortest_s: float = 60.0
+    shortest_s: Amount = 60.0
     """executions that ran for less are left out"""
 
 
@@ -94,9 +100,9 @@ class ExportStore(Question, frozen=True, kw_only=True, tag="export-store"):
 
     subject: ClassVar[str] = ESTIMATOR
 
-    after: int = 0
+    after: WholeNumber = 0
     """`next` of the page before"""
-    limit: int = 20_000
+    limit: Annotated[int, Meta(ge=1, le=20_000)] = 20_000
 
 
 class StorePage(Message, frozen=True, kw_only=True):
@@ -146,7 +152,7 @@ class FitLoading(Question, frozen=True, kw_only=True, tag="fit-loading"):
 
     subject: ClassVar[str] = PROFILER
 
-    data_s: tuple[float, ...]
+    data_s: tuple[Amount, ...]
 
 
 class FittedLoading(Message, frozen=True, kw_only=True):
@@ -160,9 +166,9 @@ class TimeAllReduce(Question, frozen=True, kw_only=True, tag="time-all-reduce"):
     """Time all-reduces of a gang whose first node the agent stands for; refused unless its GPUs are free."""
 
     ring: Ring
-    sizes: tuple[float, ...]
+    sizes: Annotated[tuple[Amount, ...], Meta(max_length=100)]
     """bytes"""
-    repeats: int
+    repeats: Annotated[int, Meta(ge=1, le=1_000)]
 
     @property
     def subject(self) -> str:  # type: ignore[override]  # one for each node
@@ -174,8 +180,8 @@ class JoinAllReduce(Question, frozen=True, kw_only=True, tag="join-all-reduce"):
 
     node_id: NodeId
     ring: Ring
-    sizes: tuple[float, ...]
-    repeats: int
+    sizes: Annotated[tuple[Amount, ...], Meta(max_length=100)]
+    repeats: Annotated[int, Meta(ge=1, le=1_000)]
     meeting: str
     """`host:port` of rank 0"""
 
@@ -189,9 +195,9 @@ class ReadOutput(Question, frozen=True, kw_only=True, tag="read-output"):
 
     node_id: NodeId
     job_id: JobId
-    after: dict[int, int] = {}
+    after: dict[WholeNumber, WholeNumber] = {}
     """by rank, `next` of the page before"""
-    newest: int = 100
+    newest: WholeNumber = 100
     """lines of each rank that is not in `after`"""
 
     @property
@@ -215,7 +221,7 @@ class ListJobs(Question, frozen=True, kw_only=True, tag="jobs"):
     user: str | None = None
     sort: JobSorting = JobSorting.SUBMITTED
     after: str | None = None
-    limit: int = 100
+    limit: Limit = 100
 
 
 class ShowJob(Question, frozen=True, kw_only=True, tag="job"):
@@ -237,9 +243,9 @@ class ListNodes(Question, frozen=True, kw_only=True, tag="nodes"):
 class ShowTimeline(Question, frozen=True, kw_only=True, tag="timeline"):
     subject: ClassVar[str] = MONITOR
 
-    after: int = 0
+    after: WholeNumber = 0
     """`revision` of the answer before"""
-    limit: int = 2_000
+    limit: Limit = 2_000
     """changes in one answer"""
 
 
@@ -247,7 +253,7 @@ class ListSummaries(Question, frozen=True, kw_only=True, tag="summaries"):
     subject: ClassVar[str] = MONITOR
 
     which: Which = Which.WAITING
-    limit: int = 100
+    limit: Limit = 100
 
 
 class ListRuns(Question, frozen=True, kw_only=True, tag="runs"):
@@ -276,7 +282,7 @@ class FactPlaces(Message, frozen=True, kw_only=True):
 class ListPlans(Question, frozen=True, kw_only=True, tag="plans"):
     subject: ClassVar[str] = MONITOR
 
-    limit: int = 20
+    limit: Limit = 20
 
 
 class ShowPlan(Question, frozen=True, kw_only=True, tag="plan"):

@@ -2,15 +2,16 @@
 
 from schemas.base import Sample
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
+from schemas.numbers import Amount, GpuCount, PlainLine
 from schemas.placement import Gang
 
 
 class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
     """The agent lives, and this is what runs on its node."""
 
-    life: str
+    life: PlainLine
     workers: tuple[PlacementId, ...]
-    progress: dict[JobId, float] = {}
+    progress: dict[JobId, Amount] = {}
     """samples done so far by the jobs this node leads"""
 
 
@@ -21,15 +22,15 @@ class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
     job_id: JobId
     placement_id: PlacementId
     gpu_type: GpuType
-    gpus_on_node: int
+    gpus_on_node: GpuCount
     gang: Gang
-    seconds: float
+    seconds: Amount
     """length of the stretch"""
-    throughput: float
+    throughput: Amount
     """samples/s per GPU"""
-    data_s: tuple[float, ...] = ()
+    data_s: tuple[Amount, ...] = ()
     """T_d of some iterations of the stretch"""
-    wait_s: tuple[float, ...] = ()
+    wait_s: tuple[Amount, ...] = ()
     """T_w of the same iterations"""
 
     def senders(self) -> tuple[NodeId, ...]:

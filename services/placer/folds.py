@@ -179,8 +179,9 @@ def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
     if isinstance(placed.phase, ComingUp) and worker.meeting:
         placed.phase.meetings[worker.node_id] = worker.meeting
     job = None if placed.profile else state.jobs.get(worker.job_id)
-    if job is not None and worker.samples_restored is not None:
-        placed.tally.restore(worker.node_id, worker.samples_restored)
+    if job is None or worker.samples_restored is None:
+        return
+    if placed.tally.restore(worker.node_id, worker.samples_restored):
         job.samples_done = placed.tally.merged(job.spec.samples)
 
 

@@ -68,10 +68,11 @@ class Tally(msgspec.Struct, kw_only=True):
             self.leaders[order.node_id] = Leader(gpus=order.gang.gpus, began=done, done=done, at=order.at)
             self.copies = order.until is not None
 
-    def restore(self, node: NodeId, samples: float) -> None:
-        """What is on disk counts, and not what was hoped to be there."""
+    def restore(self, node: NodeId, samples: float) -> bool:
+        """What is on disk counts, and not what was hoped to be there; whether the node leads."""
         if leader := self.leaders.get(node):
             leader.began = leader.done = samples
+        return leader is not None
 
     def begin(self, at: float) -> None:
         """Training begins: there is no newer checkpoint yet."""
@@ -104,7 +105,7 @@ class Tally(msgspec.Struct, kw_only=True):
         return bool(self.leaders) and all(leader.course is Course.LOST for leader in self.leaders.values())
 
     def merged(self, samples: float, heard: Mapping[NodeId, float] = NOTHING) -> float:
-        """Samples that all leaders together have done of the job's `samples`; there is at least one.
+        """Samples that all leaders together have done of the job's `samples`; 0 where nobody leads.
 
         `heard`: what they said since, by node; it counts where it is more than their checkpoints hold, and
         while they run. Where copies began with unlike checkpoints, the least of those is what all have.
@@ -112,7 +113,7 @@ class Tally(msgspec.Struct, kw_only=True):
         done = {node: leader.with_heard(heard.get(node, 0.0)) for node, leader in self.leaders.items()}
         if len(done) == 1 and not self.copies:  # a copy's share is of whole batches, and may exceed the job
             return next(iter(done.values()))
-        base = min(leader.began for leader in self.leaders.values())
+        base = min([leader.began for leader in self.leaders.values()], default=0.0)
         counts = [base + (done[node] - leader.began) for node, leader in self.leaders.items()]
         return gangs.merged(base, counts, samples)
 

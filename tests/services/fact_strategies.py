@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import Enum
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from hypothesis import strategies as st
@@ -43,7 +43,9 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - any type that a field of a fact has
-    """Values of a field."""
+    """Values of a field, all of them such as the field may hold."""
+    if get_origin(kind) is Annotated:
+        return values(get_args(kind)[0]).filter(lambda value: _fits(value, kind))
     if kind in PLAIN:
         return PLAIN[kind]
     if hasattr(kind, "__supertype__"):
@@ -56,6 +58,14 @@ def values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - any type that
     return COMPOSED[get_origin(kind)](*inner)
 
 
+def _fits(value: object, kind: object) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 COMPOSED: dict[Any, Callable[..., st.SearchStrategy[Any]]] = {
     Union: st.one_of,
     UnionType: st.one_of,
@@ -65,7 +75,7 @@ COMPOSED: dict[Any, Callable[..., st.SearchStrategy[Any]]] = {
 
 
 def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     fields = {name: values(hints[name]) for name in kind.__struct_fields__}
     return st.fixed_dictionaries(fields).map(lambda drawn: kind(**_agreeing(kind, drawn)))
 

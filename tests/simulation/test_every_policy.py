@@ -3,8 +3,10 @@
 import pytest
 
 from loadgen.simulation import simulate
+from schemas.codec import encode
 from services.planner.work.registry import names
 from shared.domain.audit import audit
+from shared.domain.impossible import read_fact
 from tests.simulation.storms import JOBS, NEVER_PLACED, SMALL
 
 
@@ -15,3 +17,4 @@ def test_every_policy_completes_what_it_can_place_and_the_others_are_named(polic
     assert set(run.result.waiting) == never
     assert run.result.jobs["completed"] == JOBS - len(never)
     assert audit(run.events, drained=not never, seqs=run.seqs) == []
+    assert [read_fact(encode(event)) for event in run.events] == run.events, "what it says can be read"

@@ -74,17 +74,14 @@ class Door:
             await self._clock.sleep(self._clock.cluster_s(CATCH_UP_POLL_REAL_S))
 
     async def _submitted_since(self, seq: int, last: int) -> list[JobId]:
-        """By facts after `seq` and up to `last`; a newest fact that cannot be read is not waited for."""
+        """By facts after `seq` and up to `last`."""
         submitted: list[JobId] = []
         stored = self._bus.read(seq, FACT_SUBJECTS)
         try:
             while seq < last:
-                async with self._clock.within(self._settings.ask_timeout_real_s):
-                    batch = await anext(stored)
+                batch = await anext(stored)
                 submitted += [each.event.job_id for each in batch if isinstance(each.event, JobSubmitted)]
-                seq = batch[-1].seq
-        except TimeoutError:  # it is among the dead letters
-            pass
+                seq = batch.last
         finally:
             if isinstance(stored, AsyncGenerator):
                 await stored.aclose()

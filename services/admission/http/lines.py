@@ -7,10 +7,7 @@ import msgspec
 
 from schemas.base import Event
 from schemas.subjects import FACT_SUBJECTS
-from shared.runtime.bus.contract import Facts, Record
-
-Batch = list[Record] | None
-"""None: the stream was closed"""
+from shared.runtime.bus.contract import Batch, Facts, Record
 
 
 async def records(
@@ -19,8 +16,7 @@ async def records(
     """Facts with a sequence above `after`, up to `last`; without `last`, as they come.
 
     All subjects are read, so that the fact `last` is met, whatever it is about. After `idle_real_s` without
-    a fact `wanted` decides whether to go on waiting: the client may have hung up, and a newest fact that
-    cannot be read (a dead letter) never comes.
+    a fact `wanted` decides whether to go on waiting: the client may have hung up.
     """
     if last is not None and after >= last:
         return
@@ -37,6 +33,7 @@ async def records(
                     if record.seq > after:  # a batch may come twice
                         yield record
                         after = record.seq
+                after = max(after, batch.last)
                 if last is not None and after >= last:
                     return
                 pending = asyncio.ensure_future(anext(source, None))
@@ -46,7 +43,7 @@ async def records(
         await _close(source, pending)
 
 
-async def _close(source: AsyncIterator[list[Record]], pending: asyncio.Future[Batch]) -> None:
+async def _close(source: AsyncIterator[Batch], pending: asyncio.Future[Batch | None]) -> None:
     """A reader left behind would hold its subscription."""
     pending.cancel()
     await asyncio.wait({pending})

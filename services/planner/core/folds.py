@@ -290,8 +290,9 @@ def _stop_ordered(state: State, fact: StopOrdered) -> None:
 def _worker_started(state: State, fact: WorkerStarted) -> None:
     state.claims.start_worker(fact)
     job = state.jobs.get(fact.job_id)
-    if job is not None and fact.samples_restored is not None and job.placement == fact.placement_id:
-        job.tally.restore(fact.node_id, fact.samples_restored)
+    if job is None or job.placement != fact.placement_id or fact.samples_restored is None:
+        return
+    if job.tally.restore(fact.node_id, fact.samples_restored):
         job.samples_done = job.tally.merged(job.samples)
 
 

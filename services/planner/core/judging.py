@@ -19,8 +19,10 @@ class Judging:
                 return self._answer(policy, PolicyVerdict(unfit=unfit))
             case WorkFailed(Judge(policy=policy), reason):
                 return self._answer(policy, Refused(reason=f"policy {policy} was not judged: {reason}"))
+            case Asked(ticket):
+                return [Reply(ticket, Refused(reason="the planner judges policies, no more"))]
             case _:
-                raise TypeError(f"the planner does not answer {message}")
+                raise TypeError(f"no answer of a judge: {message}")
 
     def _ask(self, policy: str, ticket: int) -> Effects:
         asking = self._asking.setdefault(policy, [])

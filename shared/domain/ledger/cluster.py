@@ -260,12 +260,17 @@ def order_start(ledger: Ledger, fact: StartOrdered) -> None:
     record.tally.order(fact)
 
 
+def _restore(record: JobRecord, node_id: NodeId, samples: float) -> None:
+    """What is on disk counts, and not what was hoped to be there."""
+    if record.tally.restore(node_id, samples):
+        record.samples_done = record.tally.merged(record.spec.samples)
+        record.samples_then = min(record.samples_then, record.samples_done)
+
+
 def start_worker(ledger: Ledger, fact: WorkerStarted) -> None:
     record = ledger.jobs.get(fact.job_id)
     if record is not None and fact.samples_restored is not None and record.ordered == fact.placement_id:
-        record.tally.restore(fact.node_id, fact.samples_restored)
-        record.samples_done = record.tally.merged(record.spec.samples)  # what is on disk counts
-        record.samples_then = min(record.samples_then, record.samples_done)
+        _restore(record, fact.node_id, fact.samples_restored)
     if known := ledger.nodes.get(fact.node_id):
         known.settle(fact.at)
         known.workers[fact.placement_id] = WorkerRecord(job_id=fact.job_id, gpu_indices=fact.gpu_indices)

@@ -4,7 +4,7 @@ Nothing here acts. `shared.runtime.bus.jetstream` and `shared.runtime.bus.memory
 suite holds both.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,6 +18,14 @@ class Record(msgspec.Struct, frozen=True):
 
     seq: int
     event: Event
+
+
+class Batch(list[Record]):
+    """Facts of a stretch of the stream that ends at `last`; what cannot be read there is left out."""
+
+    def __init__(self, records: Iterable[Record], last: int) -> None:
+        super().__init__(records)
+        self.last = last
 
 
 class Unavailable(ConnectionError):
@@ -39,12 +47,12 @@ class Facts(Protocol):
         """
         ...
 
-    def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
+    def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         """Facts with a sequence above `after`, in stream order, in batches, as they come, without end.
 
-        Survives reconnects without a gap; in rare cases a batch comes twice, so skip what is not above
-        the last sequence. A malformed message goes to the dead letters. Raises Unavailable once the
-        bus is closed.
+        A batch is empty where nothing of its stretch can be read. Survives reconnects without a gap; in
+        rare cases a batch comes twice, so skip what is not above the last sequence. A malformed or an
+        impossible message goes to the dead letters. Raises Unavailable once the bus is closed.
         """
         ...
 
@@ -57,6 +65,10 @@ class Facts(Protocol):
 
     async def last_seq(self) -> int:
         """Sequence of the newest fact; 0 for an empty stream. Raises Unavailable."""
+        ...
+
+    async def newest(self, subjects: Sequence[str]) -> int:
+        """How far a reader of these subjects comes, by what is stored now. Raises Unavailable."""
         ...
 
 

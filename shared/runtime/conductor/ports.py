@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from schemas.base import Event, Message, Question, Sample
 from schemas.subjects import FACT_SUBJECTS
-from shared.runtime.bus.contract import Answer, Record, Unavailable
+from shared.runtime.bus.contract import Answer, Batch, Record, Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.memory.state import Values
 from shared.runtime.conductor.log import ConductedLog
@@ -131,13 +131,13 @@ class ConductedBus:
         for event in events:
             self._conductor.log.publish(event)
 
-    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
+    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         while True:
             await self._link()
             last = self._conductor.log.last_seq
             batch, after = self._conductor.log.since(after, last, subjects), last
             if batch:
-                yield batch
+                yield Batch(batch, last)
             else:
                 await Until(self._conductor.log.next_fact)
 
@@ -145,6 +145,11 @@ class ConductedBus:
         self._check()
         found = self._conductor.log.since(min(seqs, default=1) - 1, max(seqs, default=0), FACT_SUBJECTS)
         return [record for record in found if record.seq in set(seqs)]
+
+    async def newest(self, subjects: Sequence[str]) -> int:
+        self._check()
+        found = self._conductor.log.since(0, self._conductor.log.last_seq, subjects)
+        return found[-1].seq if found else 0
 
     async def last_seq(self) -> int:
         self._check()

@@ -34,7 +34,10 @@ async def announced(bus: State) -> Shared | None:
     found = await bus.get(KEY)
     if found is None:
         return None
-    shared = msgspec.json.decode(found[0], type=Shared)
+    try:
+        shared = msgspec.json.decode(found[0], type=Shared)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{KEY} on the bus cannot be read: {error}") from None
     return {name: value for name, value in shared.items() if name in SHARED}
 
 

@@ -135,7 +135,7 @@ async def _read(bus: State, name: str) -> ServiceView | None:
         return None
     try:
         return msgspec.json.decode(stored[0], type=ServiceView)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -28,6 +28,8 @@ BATCH = 256
 """messages handled between two rounds of publishing"""
 MAILBOX_LIMIT = 2_000
 CURSOR_EVERY_REAL_S = 0.25
+DIGITS_MAX = 20
+"""of a sequence of the stream"""
 
 log = structlog.get_logger()
 
@@ -75,7 +77,7 @@ class Shell:
                 if not waiting.done():
                     waiting.set_exception(Unavailable(f"{self._service.name} has ended"))
 
-    async def _begin(self, facts: AsyncIterator[list[Record]]) -> None:
+    async def _begin(self, facts: AsyncIterator[Sequence[Record]]) -> None:
         """Make good what the last life left undone, then open every way in."""
         await self._perform(self._core.resume(self._clock.now()))
         self._group.create_task(self._read(facts))
@@ -92,24 +94,43 @@ class Shell:
 
     # ---- recovery
 
-    async def _recover(self) -> AsyncIterator[list[Record]]:
+    async def _recover(self) -> AsyncIterator[Sequence[Record]]:
         """Bring the core to the cursor; the facts beyond it."""
         began = time.perf_counter()
-        stored = await self._bus.get(f"cursor/{self._service.name}")
-        self._cursor = int(stored[0]) if stored else 0
+        self._cursor = await self._stored_cursor()
         await self._load_snapshot()
-        facts = self._bus.read(self._handling.seq, self._service.facts)
-        while self._handling.seq < self._cursor:
-            batch = await anext(facts)
+        stored = self._bus.read(self._handling.seq, self._service.facts)
+        facts: AsyncIterator[Sequence[Record]] = stored
+        reached = self._handling.seq
+        while reached < self._cursor:
+            batch = await anext(stored)
+            reached = batch.last
             replayed = [record for record in batch if record.seq <= self._cursor]
             for record in replayed:
                 self._handling.replay(record)
             beyond = batch[len(replayed) :]
             if beyond:
-                facts = _chained(beyond, facts)
+                facts = _chained(beyond, stored)
                 break
         self.counts.replay_s = time.perf_counter() - began
         return facts
+
+    async def _stored_cursor(self) -> int:
+        """Where the last life left it. What is no place in the stream counts as its end.
+
+        So nothing is done a second time, and `resume` begins anew what may be undone.
+        """
+        stored = await self._bus.get(f"cursor/{self._service.name}")
+        if stored is None:
+            return 0
+        newest = await self._bus.newest(self._service.facts)
+        value = stored[0].decode("ascii", "replace")
+        if value.isdecimal() and len(value) <= DIGITS_MAX and int(value) <= newest:
+            return int(value)
+        log.error(
+            "cursor is no place in the stream", service=self._service.name, cursor=value[:80], taken=newest
+        )
+        return newest
 
     async def _load_snapshot(self) -> None:
         blob = await self._bus.load(self._service.name)
@@ -193,7 +214,7 @@ class Shell:
 
     # ---- the stream
 
-    async def _read(self, facts: AsyncIterator[list[Record]]) -> None:
+    async def _read(self, facts: AsyncIterator[Sequence[Record]]) -> None:
         async for batch in facts:
             for record in batch:
                 await self._mailbox.offer(record)
@@ -228,7 +249,9 @@ async def _forever(task: Any, inbox: Inbox) -> None:  # noqa: ANN401 - any of Se
     await task(inbox)
 
 
-async def _chained(first: list[Record], rest: AsyncIterator[list[Record]]) -> AsyncIterator[list[Record]]:
+async def _chained(
+    first: Sequence[Record], rest: AsyncIterator[Sequence[Record]]
+) -> AsyncIterator[Sequence[Record]]:
     yield first
     async for batch in rest:
         yield batch

@@ -51,6 +51,13 @@ class Raw(NamedTuple):
     data: bytes
 
 
+class Found(NamedTuple):
+    last: int
+    """sequence of the last message that was looked at"""
+    wanted: list[Raw]
+    """of those looked at; none may be"""
+
+
 class Consumer:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -62,6 +69,7 @@ class Consumer:
         """messages that the standing request may still bring"""
         self._next = 1
         """number of the consumer's next message"""
+        self._seen = 0
         self._inbox = ""
         self._filter: Filter | None = None
         """what is passed on; None: all that comes"""
@@ -73,13 +81,13 @@ class Consumer:
             self._inbox = self._connection.nats.new_inbox()
             self._subscription = await self._connection.nats.subscribe(self._inbox, cb=self._receive)
             await self._check_place(after)
-            await self._connection.js.add_consumer(FACTS_STREAM, self._config(after, self._filters(subjects)))
+            await self._connection.js.add_consumer(FACTS_STREAM, self._config(after, self.filters(subjects)))
         except BadRequestError as error:
             raise RuntimeError(f"cannot read {', '.join(subjects)}: {error.description}") from error
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error
 
-    def _filters(self, subjects: Sequence[str]) -> list[str]:
+    def filters(self, subjects: Sequence[str]) -> list[str]:
         """What the server is asked for."""
         filters = coarser(subjects)
         self._filter = None if set(filters) == set(subjects) else Filter(subjects)
@@ -114,16 +122,16 @@ class Consumer:
         self._lost = "the connection was lost"
         self._ready.set()
 
-    async def take(self) -> list[Raw]:
-        """The next messages, at least one. Raises Lost."""
+    async def take(self) -> Found:
+        """The next messages. Raises Lost."""
         while True:
             if not self._due:
                 await self._ask_for_more()
             if not self._arrived and not self._lost:
                 await self._wait()
-            batch = self._sort_out()
-            if batch:
-                return batch
+            before, batch = self._seen, self._sort_out()
+            if self._seen > before:
+                return Found(self._seen, batch)
 
     async def close(self) -> None:
         with suppress(Error):
@@ -160,9 +168,10 @@ class Consumer:
                 self._note_status(status, msg)
                 continue
             raw = self._in_order(msg)
+            self._seen = raw.seq
             if self._filter is None or self._filter.passes(raw.subject):
                 batch.append(raw)
-        if not batch and self._lost:
+        if not batch and self._lost:  # what was looked at in vain is looked at again
             raise Lost(self._lost)
         return batch
 

@@ -9,14 +9,15 @@ from nats.errors import Error
 from nats.js.errors import NotFoundError
 
 from schemas.base import Event
-from schemas.codec import Malformed, decode_fact, encode
+from schemas.codec import Malformed, encode
 from schemas.subjects import FACTS_STREAM, is_subject_of
+from shared.domain.impossible import read_fact
 from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.backoff import pauses
-from shared.runtime.bus.contract import Record
+from shared.runtime.bus.contract import Batch, Record
 from shared.runtime.bus.jetstream.acks import Ack, Acks
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
-from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Raw
+from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.limits import check_size
 
@@ -136,25 +137,33 @@ class JetStreamFacts:
 
     # ---- reading
 
-    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
+    async def newest(self, subjects: Sequence[str]) -> int:
+        with unavailable("newest"):
+            found = await asyncio.gather(*map(self._newest_of, self._reader(subjects).filters(subjects)))
+        return max(found)
+
+    async def _newest_of(self, subject: str) -> int:
+        try:
+            return (await self._connection.js.get_last_msg(FACTS_STREAM, subject)).seq or 0
+        except NotFoundError:
+            return 0
+
+    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         last = after
         attempts = pauses()
         while True:
             await self._connection.up()
             try:
                 async with aclosing(self._follow(last, subjects)) as batches:
-                    async for batch in batches:
+                    async for last, found in batches:
                         attempts = pauses()
-                        last = batch[-1].seq
-                        records = await self._records(batch)
-                        if records:
-                            yield records
+                        yield Batch(await self._records(found), last)
             except Lost as error:
                 self._connection.counts.readers_restarted += 1
                 self._connection.log.info("reading begins again", after=last, reason=str(error))
             await asyncio.sleep(next(attempts))
 
-    async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[list[Raw], None]:
+    async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Found, None]:
         """What one consumer brings. Raises Lost."""
         consumer = self._reader(subjects)
         connection = self._connection
@@ -187,7 +196,7 @@ class JetStreamFacts:
 
     async def _event(self, raw: Raw) -> Event | None:
         try:
-            event = decode_fact(raw.data)
+            event = read_fact(raw.data)
         except Malformed as error:
             await self._connection.dead_letter(raw.subject, raw.data, str(error), raw.seq)
             return None

@@ -16,7 +16,7 @@ from nats.js.errors import NotFoundError
 
 from schemas.subjects import FACTS_STREAM, Filter
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.consumer import Lost, Raw
+from shared.runtime.bus.jetstream.consumer import Found, Lost, Raw
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -41,6 +41,9 @@ class NodeReader:
         self._lost = ""
         self._subscription: Subscription
 
+    def filters(self, _: Sequence[str]) -> list[str]:
+        return [self._subject]
+
     async def open(self, after: int, subjects: Sequence[str]) -> None:
         """Raises Lost, and RuntimeError for a place that the stream does not have."""
         self._seq, self._filter = after, Filter(subjects)
@@ -59,12 +62,12 @@ class NodeReader:
         self._lost = "the connection was lost"
         self._bell.set()
 
-    async def take(self) -> list[Raw]:
-        """The next facts, at least one. Raises Lost."""
+    async def take(self) -> Found:
+        """The next facts. Raises Lost."""
         while True:
             found = await self._stored()
             if found:
-                return found
+                return Found(self._seq, [raw for raw in found if self._filter.passes(raw.subject)])
             await self._rings_within(LOOK_EVERY_S)
             self._bell.clear()
 
@@ -82,7 +85,7 @@ class NodeReader:
         return self._bell.is_set()
 
     async def _stored(self) -> list[Raw]:
-        """What is wanted of the next facts; looks a few times where none is there yet, or until it rings."""
+        """The next facts; looks a few times where none is there yet, or until it rings."""
         for pause_s in STORED_AFTER_S:
             if self._lost:
                 raise Lost(self._lost)
@@ -90,7 +93,7 @@ class NodeReader:
                 break
             found = await self._next_ones()
             if found:
-                return [raw for raw in found if self._filter.passes(raw.subject)]
+                return found
         return []
 
     async def _next_ones(self) -> list[Raw]:

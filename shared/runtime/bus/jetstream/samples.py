@@ -7,9 +7,10 @@ from nats.aio.msg import Msg
 from nats.errors import Error
 
 from schemas.base import Sample
-from schemas.codec import Malformed, decode_sample, encode
+from schemas.codec import Malformed, encode
 from schemas.ids import NodeId
 from schemas.subjects import sample_subject
+from shared.domain.impossible import read_sample
 from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.backlog import Backlog
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
@@ -57,7 +58,7 @@ class JetStreamSamples:
 
     async def _sample(self, msg: Msg) -> Sample | None:
         try:
-            sample = decode_sample(msg.data)
+            sample = read_sample(msg.data)
         except Malformed as error:
             await self._connection.dead_letter(msg.subject, msg.data, str(error))
             return None

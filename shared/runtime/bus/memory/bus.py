@@ -11,10 +11,12 @@ import msgspec
 import structlog
 
 from schemas.base import Event, Message, Question, Sample
-from schemas.codec import Malformed, decode_fact, decode_reply, decode_sample, encode, encode_plain
+from schemas.codec import Malformed, decode_reply, encode, encode_plain
+from schemas.subjects import SAMPLE_PREFIX
+from shared.domain.impossible import read_fact, read_sample
 from shared.runtime.bus.answering import reply_to
 from shared.runtime.bus.backlog import Backlog
-from shared.runtime.bus.contract import Answer, Record, Unavailable
+from shared.runtime.bus.contract import Answer, Batch, Record, Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.limits import (
     ANSWERS_AT_ONCE,
@@ -30,7 +32,7 @@ from shared.runtime.clock import Clock
 
 log = structlog.get_logger()
 
-_read = lru_cache(READ_AGAIN)(decode_fact)
+_read = lru_cache(READ_AGAIN)(read_fact)
 """facts are frozen, so that all who read one at about the same time may share it"""
 
 
@@ -86,18 +88,18 @@ class MemoryClient:
                 await self._wait_connected()
         self.counts.facts_published += len(letters)
 
-    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[list[Record]]:
+    async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         self._check_open()
         reader = self._broker.log.follow(self._name, after, subjects)
         try:
             with self._ending(reader.end):
                 while True:
-                    records = self._records(await reader.take())
+                    seqs = await reader.take()
+                    records = Batch(self._records(seqs), seqs[-1])
                     await self._joined.wait()
-                    if records:
-                        yield records
-                        if reader.comes_again():
-                            yield list(records)
+                    yield records
+                    if records and reader.comes_again():
+                        yield Batch(records, records.last)
         finally:
             self._broker.log.forget(reader)
 
@@ -108,6 +110,10 @@ class MemoryClient:
     async def last_seq(self) -> int:
         await self._turn()
         return self._broker.log.last_seq
+
+    async def newest(self, subjects: Sequence[str]) -> int:
+        await self._turn()
+        return self._broker.log.newest(subjects)
 
     def _records(self, seqs: Sequence[int]) -> list[Record]:
         events = ((seq, self._event(seq)) for seq in seqs)
@@ -154,12 +160,20 @@ class MemoryClient:
         try:
             with self._ending(backlog.end):
                 while True:
-                    sample = decode_sample(await backlog.take())
-                    self.counts.samples_received += 1
-                    yield sample
+                    sample = self._sample(await backlog.take())
+                    if sample is not None:
+                        self.counts.samples_received += 1
+                        yield sample
         finally:
             for listeners in lists:
                 listeners.remove(hear)
+
+    def _sample(self, data: bytes) -> Sample | None:
+        try:
+            return read_sample(data)
+        except Malformed as error:
+            self._dead_letter(f"{SAMPLE_PREFIX}.*", 0, data, str(error))
+            return None
 
     # ---- questions
 

@@ -66,6 +66,14 @@ class FactLog:
             reader.note(seq)
         return seq
 
+    def newest(self, subjects: Sequence[str]) -> int:
+        """Sequence of the newest message of some subjects; 0: there is none."""
+        mine: Routes[None] = Routes()
+        for subject in subjects:
+            mine.add(subject, None)
+        seqs = range(len(self._stored), 0, -1)
+        return next((seq for seq in seqs if any(True for _ in mine.of(self.at(seq)[0]))), 0)
+
     def at(self, seq: int) -> tuple[str, bytes]:
         """Subject and data of a message."""
         return self._stored[seq - 1]

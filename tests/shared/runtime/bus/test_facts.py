@@ -9,6 +9,7 @@ from schemas.subjects import FACT_SUBJECTS, facts_of, subjects_of
 from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.bus.jetstream import consumer
 from tests.bus_nets import JetStreamNet, LiveNats, Net
+from tests.fact_builders import submitted
 from tests.shared.runtime.bus.bus_build import cancelled, drained, jobs, next_records, opened, read_all, until
 
 
@@ -131,6 +132,30 @@ async def test_a_malformed_message_goes_to_the_dead_letters(net: Net) -> None:
     [(reason, data)] = await net.dead_letters()
     assert reason.startswith("Expected `object`")
     assert data == b"\x01\x02"
+
+
+async def test_an_impossible_fact_goes_to_the_dead_letters_and_readers_pass_it(net: Net) -> None:
+    bus = await net.client()
+    nowhere = encode(submitted("a", demand=()))
+    await net.store("hopyard.job.a.submitted", nowhere)
+    batch = await anext(bus.read(0, facts_of("job")))
+    assert (list(batch), batch.last, bus.counts.malformed) == ([], 1, 1)
+    [(reason, data)] = await net.dead_letters()
+    assert "demand" in reason
+    assert data == nowhere
+
+
+async def test_how_far_a_reader_comes(net: Net) -> None:
+    bus = await net.client()
+    assert await bus.newest(facts_of("job")) == 0
+    await bus.publish([cancelled("b"), drained("n"), cancelled("c"), drained("m")])
+    reaches = await bus.newest(facts_of("job"))
+    last = 0
+    async for batch in bus.read(0, facts_of("job")):
+        last = batch.last
+        if last >= reaches:
+            break
+    assert 3 <= reaches <= last
 
 
 async def test_a_fact_of_a_later_version_is_counted_and_skipped(net: Net) -> None:

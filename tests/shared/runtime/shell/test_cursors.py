@@ -1,0 +1,60 @@
+"""A cursor that is no place in the stream keeps no service from starting, and has nothing done twice."""
+
+import asyncio
+
+import pytest
+
+from schemas.base import Event
+from schemas.codec import encode
+from schemas.events import NodeRestored
+from schemas.settings import Settings
+from shared.runtime.bus.memory import MemoryBus
+from shared.runtime.clock import LoopClock
+from shared.runtime.service import Ports
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import run
+from tests.shared.runtime.shell.stages import FACTS, NAME, Restorer, Set, drained
+
+
+async def restored_by_a_life(bus: MemoryBus, core: Restorer) -> list[Event]:
+    """What a life of a minute tells."""
+    ports = Ports(bus=bus.client(NAME), clock=LoopClock())
+    life = asyncio.create_task(Shell(Set().service(core, ports), ports, Settings()).run())
+    await asyncio.sleep(60.0)
+    assert not life.done(), life
+    life.cancel()
+    await asyncio.wait({life})
+    found: list[Event] = []
+    last = await bus.newest(FACTS)
+    async for batch in bus.read(0, FACTS):
+        found += [record.event for record in batch if isinstance(record.event, NodeRestored)]
+        if batch.last >= last:
+            break
+    return found
+
+
+@pytest.mark.parametrize(
+    "cursor", [b"", b"x", b"-3", b"1.5", b"99999", b"9" * 5_000, b"\xff\x00", "٣".encode(), b'{"error":{}}']
+)
+def test_a_service_starts_with_any_cursor(cursor: bytes) -> None:
+    async def story() -> None:
+        bus, core = MemoryBus(LoopClock()), Restorer()
+        await bus.publish([drained("a"), drained("b")])
+        await bus.put(f"cursor/{NAME}", cursor)
+        found = await restored_by_a_life(bus, core)
+        assert [fact.node_id for fact in found] == ["a", "b"]  # type: ignore[attr-defined]
+        assert (await bus.get(f"cursor/{NAME}") or (b"", 0))[0] == b"4"
+
+    run(story)
+
+
+def test_a_service_starts_where_the_fact_at_its_cursor_cannot_be_read() -> None:
+    async def story() -> None:
+        bus, core = MemoryBus(LoopClock()), Restorer()
+        await bus.publish([drained("a")])
+        bus.store("hopyard.node.b.drained", encode(drained("b.c")))
+        await bus.put(f"cursor/{NAME}", b"2")
+        assert [fact.node_id for fact in await restored_by_a_life(bus, core)] == ["a"]  # type: ignore[attr-defined]
+        assert core.state.drained == ["a"]
+
+    run(story)
