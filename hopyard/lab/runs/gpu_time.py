@@ -38,6 +38,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import JobId, NodeId, PlacementId
+from shared.domain import gangs
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run
 from shared.domain.metrics import lost_work_gpu_s
@@ -85,13 +86,15 @@ def _speed(ledger: Ledger, record: JobRecord, run: Run) -> float:
     known = {one.node: ledger.nodes[one.node].node.gpu_type for one in run.gang.members}
     best = max(record.single_gpu.values())
     speeds = [one.gpus * record.single_gpu.get(known[one.node], best) for one in run.gang.members]
-    return fsum(speeds) / run.gpus
+    return fsum(speeds) / run.gang.gpus
 
 
 # ---- the cluster from fact to fact
 
 
 class _Held(msgspec.Struct, frozen=True):
+    holder: str
+    """placements of a rota have one, and hold their GPUs once"""
     node: NodeId
     gpus: int
     profiles: bool
@@ -115,7 +118,7 @@ class _Clock(msgspec.Struct, kw_only=True):
             return
         self.at += passed_s
         there = {name: known.node.gpus for name, known in self.nodes.items() if known.alive}
-        held = [one for one in self.held.values() if one.node in there]
+        held = {(one.holder, one.node): one for one in self.held.values() if one.node in there}.values()
         profiles = sum(one.gpus for one in held if one.profiles)
         trains = sum(one.gpus for one in held) - profiles
         free = max(sum(there.values()) - trains - profiles, 0)
@@ -138,7 +141,9 @@ def _node(clock: _Clock, fact: NodeEvent) -> None:
 
 def _start(clock: _Clock, fact: StartOrdered) -> None:
     profiles = fact.profile_iterations > 0
-    clock.held[fact.placement_id, fact.node_id] = _Held(fact.node_id, fact.gang.on(fact.node_id), profiles)
+    holder = gangs.holder(fact.placement_id, fact.gang)
+    gpus = fact.gang.on(fact.node_id)
+    clock.held[fact.placement_id, fact.node_id] = _Held(holder, fact.node_id, gpus, profiles)
     if not profiles:
         clock.waiting.discard(fact.job_id)
 

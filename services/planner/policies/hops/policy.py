@@ -110,6 +110,10 @@ class Hops:
         self._seen: _Outlook | None = None
         """of the last view: `decide` mostly gets the one of `wants`"""
 
+    @property
+    def priority_in_words(self) -> str:
+        return NAMES[self._options.priority_rule]
+
     def wants(self, view: View) -> Configurations:
         return configurations_for(
             self._outlook(view).window,
@@ -135,7 +139,7 @@ class Hops:
         return Decision(
             choices=choices,
             left=_left(outlook, wanted, problem.job, placed={choice.job_id for choice in choices}),
-            measures=Measures(priority=NAMES[self._options.priority_rule], gain=GAIN),
+            measures=Measures(priority=self.priority_in_words, gain=GAIN),
             standings=standings(outlook.ranks, bids),
             stage=solution.stage,
             objective=solution.objective,
@@ -148,10 +152,14 @@ class Hops:
 
     def _outlook(self, view: View) -> "_Outlook":
         if self._seen is None or self._seen.view is not view:
-            ranks = ranked(view, self._options.priority_rule)
+            ranks = self._ranks(view)
             queue = self._queue(view, ranks)
             self._seen = _Outlook(view, ranks, queue, self._window(view, queue))
         return self._seen
+
+    def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
+        """All jobs with their priorities, the most urgent first."""
+        return ranked(view, self._options.priority_rule)
 
     def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
         """Whom this plan could serve, the most urgent first.

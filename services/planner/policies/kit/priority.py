@@ -44,7 +44,7 @@ def finish_time_fairness(job: ViewJob, view: View) -> float:
         gpus=gpus,
         sharers=max(view.jobs_present, 1),
     )
-    return (view.at - job.submitted_at) / alone_s + _left(job) if alone_s else 0.0
+    return (view.at - job.submitted_at) / alone_s + left_share(job) if alone_s else 0.0
 
 
 def least_attained_service(job: ViewJob, _: View) -> float:
@@ -59,7 +59,7 @@ def shortest_job(job: ViewJob, _: View) -> float:
 
 def shortest_remaining(job: ViewJob, _: View) -> float:
     """SRTF: by the expected running time that is left."""
-    return -job.age_s * _left(job)
+    return -job.age_s * left_share(job)
 
 
 def first_come(job: ViewJob, _: View) -> float:
@@ -116,6 +116,6 @@ def urgencies(view: View, jobs: Sequence[ViewJob], rule: PriorityRule, power: fl
     return weights([priority[job.job_id] for job in jobs], power_of(rule, power))
 
 
-def _left(job: ViewJob) -> float:
+def left_share(job: ViewJob) -> float:
     """Share of the job that is still to do."""
     return max(1.0 - job.samples_done / job.samples, 0.0)

@@ -1,0 +1,84 @@
+"""Hops with a queue of its own: who would lose most by waiting comes first, and not who has waited longest.
+
+The program, its window and its configurations are those of Hops. A job's priority is
+
+    prior = (wait + head_start + slow · lag) / (age · max(left, left_least)) · (1 + critical · c)
+
+    lag   s by which it is behind the pace of its age, beyond its waiting: its GPUs were slow or few
+    left  share of the job that is still to do: one that is nearly through is soon out of the way
+    c     max(0, s to its end at its fastest / s in which all jobs could be through − 1/2), at most 4:
+          a job that outlasts all others decides the makespan, and no GPU given later makes up for it
+
+`head_start` lets short jobs come first even before anybody has waited. With `head_start_s`, `slow` and
+`critical` at 0 and `left_least` at 1 it is the latency ratio of Hops (eq. 8).
+"""
+
+import math
+from math import fsum
+from statistics import fmean
+from typing import Annotated
+
+from msgspec import Meta
+
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.hops.policy import Hops, HopsOptions
+from services.planner.policies.kit.priority import BIAS, SHORTEST_AGE_S, left_share
+
+GANGS_KEEP = 0.8
+"""of the speed of its GPUs one by one, that the largest gang of a job is taken to have"""
+CRITICAL_FROM = 0.5
+CRITICAL_AT_MOST = 4.0
+
+Factor = Annotated[float, Meta(ge=0, le=100)]
+
+
+class HopyardOptions(HopsOptions, frozen=True, kw_only=True):
+    head_start_s: Annotated[float, Meta(ge=0, le=1e8)] = 300.0
+    """added to what every job has waited"""
+    slow: Factor = 0.2
+    """what a second of slow running counts, in seconds of waiting"""
+    left_least: Annotated[float, Meta(gt=0, le=1)] = 0.3
+    """the share of a job that is left is taken for no less; 1: what is left does not count"""
+    critical: Factor = 0.5
+    """how much the jobs that decide the makespan are preferred; 0: not at all"""
+
+
+class Hopyard(Hops):
+    Options = HopyardOptions
+
+    def __init__(self, options: HopyardOptions) -> None:
+        super().__init__(options)
+        self._own = options
+
+    @property
+    def priority_in_words(self) -> str:
+        return "waiting and lagging time over what is left of the expected running time"
+
+    def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
+        drain_s = _drain_s(view)
+        queue = [(job, self._prior(job, view, drain_s)) for job in view.jobs]
+        return sorted(queue, key=lambda item: (-item[1], item[0].submitted_at, item[0].job_id))
+
+    def _prior(self, job: ViewJob, view: View, drain_s: float) -> float:
+        own, age_s, left = self._own, max(job.age_s, SHORTEST_AGE_S), left_share(job)
+        lag_s = max(view.at - job.submitted_at - job.wait_s - (1.0 - left) * age_s, 0.0)
+        delay_s = job.wait_s + own.head_start_s + own.slow * lag_s
+        urgency = delay_s / (age_s * max(left, own.left_least))
+        if not own.critical:
+            return urgency
+        over = max(_soonest_s(job) / drain_s - CRITICAL_FROM, 0.0) if drain_s else 0.0
+        return (urgency + BIAS) * (1.0 + own.critical * min(over, CRITICAL_AT_MOST))
+
+
+def _drain_s(view: View) -> float:
+    """In which all jobs shown would be through, each on single GPUs of mean speed and none idle."""
+    gpus = sum(node.gpus for node in view.nodes)
+    speeds = [(job, fmean(job.single_gpu.values())) for job in view.jobs if job.single_gpu]
+    work = fsum(left_share(job) * job.samples / speed for job, speed in speeds)
+    return work / gpus if gpus else 0.0
+
+
+def _soonest_s(job: ViewJob) -> float:
+    """To its end, on the largest gang of its fastest type; 0: nobody knows how fast it is."""
+    fastest = max(job.single_gpu.values(), default=math.inf)
+    return left_share(job) * job.samples / (fastest * job.demand[-1] * GANGS_KEEP)

@@ -1,0 +1,79 @@
+"""The queue of `hopyard`: each term by hand, and that without them it is that of Hops."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.hops.hopyard import Hopyard, HopyardOptions
+from services.planner.policies.kit.priority import ranked
+from tests.services.planner.planner_builders import FAST, job, nodes, view
+
+PLAIN = HopyardOptions(head_start_s=0.0, slow=0.0, left_least=1.0, critical=0.0)
+
+
+def priorities(options: HopyardOptions, seen: View) -> dict[str, float]:
+    return {str(one.job_id): value for one, value in Hopyard(options)._ranks(seen)}
+
+
+def order(options: HopyardOptions, *jobs: ViewJob) -> list[str]:
+    return list(priorities(options, view(jobs, nodes(8))))
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 500), st.integers(0, 1000)), max_size=8))
+def test_without_its_terms_it_is_the_latency_ratio(drawn: list[tuple[int, int, int]]) -> None:
+    jobs = [
+        job(f"j{index}", wait_s=float(wait), age_s=float(age), samples_done=float(done))
+        for index, (wait, age, done) in enumerate(drawn)
+    ]
+    seen = view(jobs, nodes(8))
+    mine, theirs = Hopyard(PLAIN)._ranks(seen), ranked(seen, "lr")
+    assert [one.job_id for one, _ in mine] == [one.job_id for one, _ in theirs]
+    assert [value for _, value in mine] == pytest.approx([value for _, value in theirs])
+
+
+def test_a_head_start_puts_short_jobs_first_before_anybody_has_waited() -> None:
+    long = job("long", age_s=1000.0, wait_s=0.0, submitted_at=0.0)
+    short = job("short", age_s=10.0, wait_s=0.0, submitted_at=90.0)
+    assert order(PLAIN, long, short) == ["long", "short"]
+    assert order(replace(PLAIN, head_start_s=60.0), long, short) == ["short", "long"]
+
+
+def test_slow_running_counts_beside_waiting() -> None:
+    """There for 100 s, waited 20, and done is what takes 30 s at the pace of its age: 50 s behind."""
+    slow = job("slow", wait_s=20.0, age_s=100.0, samples=100.0, samples_done=30.0, submitted_at=0.0)
+    assert view([slow]).at == 100.0
+    seen = view([slow], nodes(8))
+    assert priorities(replace(PLAIN, slow=0.2), seen)["slow"] == pytest.approx((20.0 + 0.2 * 50.0) / 100.0)
+
+
+def test_a_job_that_is_ahead_of_its_age_has_no_lag() -> None:
+    quick = job("quick", wait_s=20.0, age_s=1000.0, samples=100.0, samples_done=90.0, submitted_at=0.0)
+    assert priorities(replace(PLAIN, slow=1.0), view([quick], nodes(8)))["quick"] == pytest.approx(0.02)
+
+
+def test_what_is_nearly_through_comes_before_what_has_just_begun() -> None:
+    jobs = [
+        job(name, wait_s=10.0, samples=100.0, samples_done=done) for name, done in (("a", 0.0), ("b", 80.0))
+    ]
+    found = priorities(replace(PLAIN, left_least=0.25), view(jobs, nodes(8)))
+    assert found["b"] == pytest.approx(4 * found["a"])  # a fifth is left, and is taken for a quarter
+
+
+def test_the_job_that_outlasts_all_others_is_preferred() -> None:
+    """8 GPUs; the long one takes 10,000 / (10 · 1 · 0.8) = 1,250 s at its fastest, all would be through
+    in (10,000 + 100) / 10 / 8 = 126 s: its priority counts 1 + 0.5 · 4 times, the bias with it."""
+    speeds = {FAST: 10.0}
+    long = job("long", (1,), wait_s=10.0, age_s=1000.0, samples=10_000.0, samples_done=0.0, single_gpu=speeds)
+    short = job("short", (1,), wait_s=10.0, age_s=1000.0, samples=100.0, samples_done=0.0, single_gpu=speeds)
+    seen = view([short, long], nodes(8))
+    found = priorities(replace(PLAIN, critical=0.5), seen)
+    assert found["short"] == pytest.approx(0.01 + 0.01)
+    assert found["long"] == pytest.approx(3 * found["short"])
+    assert list(found) == ["long", "short"]
+
+
+def test_a_job_of_unknown_speed_decides_no_makespan() -> None:
+    seen = view([job("x", wait_s=10.0, age_s=100.0, single_gpu={})], nodes(8))
+    assert priorities(replace(PLAIN, critical=1.0), seen)["x"] == pytest.approx(0.1 + 0.01)
