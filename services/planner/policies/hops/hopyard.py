@@ -21,7 +21,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.hops.policy import Hops, HopsOptions
+from services.planner.policies.hops.policy import ProgramOptions, ProgramPolicy
 from services.planner.policies.kit.priority import BIAS, SHORTEST_AGE_S, left_share
 
 GANGS_KEEP = 0.8
@@ -32,7 +32,7 @@ CRITICAL_AT_MOST = 4.0
 Factor = Annotated[float, Meta(ge=0, le=100)]
 
 
-class HopyardOptions(HopsOptions, frozen=True, kw_only=True):
+class HopyardOptions(ProgramOptions, frozen=True, kw_only=True):
     head_start_s: Annotated[float, Meta(ge=0, le=1e8)] = 300.0
     """added to what every job has waited"""
     slow: Factor = 0.2
@@ -43,16 +43,13 @@ class HopyardOptions(HopsOptions, frozen=True, kw_only=True):
     """how much the jobs that decide the makespan are preferred; 0: not at all"""
 
 
-class Hopyard(Hops):
+class Hopyard(ProgramPolicy):
     Options = HopyardOptions
+    priority_in_words = "waiting and lagging time over what is left of the expected running time"
 
     def __init__(self, options: HopyardOptions) -> None:
         super().__init__(options)
         self._own = options
-
-    @property
-    def priority_in_words(self) -> str:
-        return "waiting and lagging time over what is left of the expected running time"
 
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
         drain_s = _drain_s(view)

@@ -70,9 +70,9 @@ class Bids(msgspec.Struct, frozen=True, kw_only=True):
     """the configurations that jobs hold now"""
 
 
-class HopsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    priority_rule: PriorityRule = "lr"
-    """what a job's priority is: latency ratio, finish-time fairness, attained service, …"""
+class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Of every policy that asks this program, whatever its queue."""
+
     priority_power: Annotated[float, Meta(ge=0, le=10)] = 1.0
     """λ"""
     sensitivity_threshold: Annotated[float, Meta(gt=0)] = 1.4
@@ -89,6 +89,11 @@ class HopsOptions(msgspec.Struct, frozen=True, kw_only=True):
     `ties`, or `all`"""
 
 
+class HopsOptions(ProgramOptions, frozen=True, kw_only=True):
+    priority_rule: PriorityRule = "lr"
+    """what a job's priority is: latency ratio, finish-time fairness, attained service, …"""
+
+
 class _Outlook(msgspec.Struct, frozen=True):
     """What follows from a view alone."""
 
@@ -98,21 +103,22 @@ class _Outlook(msgspec.Struct, frozen=True):
     window: list[ViewJob]
 
 
-class Hops:
-    Options = HopsOptions
+class ProgramPolicy:
+    """Window, configurations and program of Hops; subclasses say who comes first."""
+
     calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
 
-    def __init__(self, options: HopsOptions) -> None:
+    priority_in_words = ""
+
+    def __init__(self, options: ProgramOptions) -> None:
         self._options = options
+        self._power = options.priority_power
+        """λ"""
         self._printed = words_of(options.as_printed, DEPARTURES)
         self._rules = PlaceRules(fills="fit" not in self._printed, wider="spread" not in self._printed)
         self._tie = 0.0 if "ties" in self._printed else TIE
         self._seen: _Outlook | None = None
         """of the last view: `decide` mostly gets the one of `wants`"""
-
-    @property
-    def priority_in_words(self) -> str:
-        return NAMES[self._options.priority_rule]
 
     def wants(self, view: View) -> Configurations:
         return configurations_for(
@@ -159,7 +165,7 @@ class Hops:
 
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
         """All jobs with their priorities, the most urgent first."""
-        return ranked(view, self._options.priority_rule)
+        raise NotImplementedError
 
     def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
         """Whom this plan could serve, the most urgent first.
@@ -189,9 +195,8 @@ class Hops:
     def _weights(self, outlook: "_Outlook") -> Floats:
         window = outlook.window
         priorities = {job.job_id: value for job, value in outlook.ranks}
-        power = power_of(self._options.priority_rule, self._options.priority_power)
         factor = np.array([job.priority for job in window])
-        result: Floats = weights([priorities[job.job_id] for job in window], power) * factor
+        result: Floats = weights([priorities[job.job_id] for job in window], self._power) * factor
         return result
 
     def _discount_moves(
@@ -235,6 +240,19 @@ class Hops:
         if any(job.demand[0] <= idle for job in outside):
             return view.at + self._options.queue_refresh_s
         return None
+
+
+class Hops(ProgramPolicy):
+    Options = HopsOptions
+
+    def __init__(self, options: HopsOptions) -> None:
+        super().__init__(options)
+        self._rule = options.priority_rule
+        self._power = power_of(self._rule, options.priority_power)
+        self.priority_in_words = NAMES[self._rule]
+
+    def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
+        return ranked(view, self._rule)
 
 
 def _present(view: View) -> dict[JobId, Configuration]:

@@ -25,7 +25,9 @@ def of(name: str, policy: str, seed: int = 1) -> tuple[GpuTime, float]:
     return found, gpus * (last - first)
 
 
-@pytest.mark.parametrize("policy", ["hops", "sia", "fifo-skipping", "hadare", "tests.simulation.mode_policies:Rotas"])
+@pytest.mark.parametrize(
+    "policy", ["hops", "sia", "fifo-skipping", "hadare", "tests.simulation.mode_policies:Rotas"]
+)
 def test_the_parts_sum_to_the_whole(policy: str) -> None:
     found, whole = of("tiny", policy)
     parts = [getattr(found, part) for part in GpuTime.__struct_fields__]

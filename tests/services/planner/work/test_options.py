@@ -71,7 +71,7 @@ def test_a_policy_with_options_is_one_file() -> None:
     [
         (
             {"moving_cost": "1"},
-            "has no option moving_cost; it has priority_rule, .*; did you mean moving_cost_s",
+            "has no option moving_cost; it has priority_power, .*; did you mean moving_cost_s",
         ),
         ({"window_factor": "wide"}, "policy hops, option window_factor: it may be a number"),
         ({"window_factor": "0"}, "policy hops, option window_factor: it may be a number > 0"),
