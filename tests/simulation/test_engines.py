@@ -8,7 +8,7 @@ from schemas.events import PlanPublished
 from schemas.scenarios import ScenarioFile
 from tests.simulation.storms import SMALL
 
-POLICIES = ("hops", "sia", "gavel", "hadar", "hlas-p", "jps", "tiresias", "fifo-skipping")
+POLICIES = ("hops", "sia", "gavel", "hadar", "allox", "hare", "hlas-p", "jps", "tiresias", "fifo-skipping")
 
 
 def assert_same(scenario: ScenarioFile, policy: str, seed: int = 1) -> None:

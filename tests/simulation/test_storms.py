@@ -40,6 +40,7 @@ MIXING = (
     "hadar",
     "hadar-delay",
     "hadar-literal",
+    "hare",
     "jps",
     "has-weighted",
     "optimus-lb",
@@ -65,6 +66,15 @@ def test_a_storm_costs_time_and_nothing_else_with_gangs_of_unlike_gpus(
 def mixed(gang: Gang) -> bool:
     """Nodes of the small scenario are named by their type."""
     return len({node.partition("-")[0] for node in gang.nodes}) > 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("policy", ["allox", "allox-gang"])
+@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 3))
+def test_a_storm_costs_time_and_nothing_else_where_jobs_are_matched(
+    seed: int, policy: str, engine: Engine
+) -> None:
+    assert_ended_well(stormy(seed, policy, engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

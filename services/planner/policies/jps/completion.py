@@ -1,7 +1,7 @@
 """How long jobs take on a gang, and how evenly that is spread (JPS, eq. 2 to 7, 32, 33). Pure.
 
 Two laws say how often gradients are exchanged: `epoch` as in the paper's (7), once an epoch; `iteration` as
-it is, once an iteration. Bandwidths are those of an all-reduce, half of a link's (see `exchange_s`).
+it is, once an iteration.
 """
 
 from typing import Literal
@@ -11,16 +11,6 @@ import numpy as np
 from shared.domain.arrays import Floats
 
 Law = Literal["iteration", "epoch"]
-
-
-def exchange_s(gradient_bytes: float, workers: float, bandwidth: float) -> float:
-    """(6), seconds: a ring all-reduce. `bandwidth`: bytes/s that it achieves, r / 2.
-
-    The paper sends 2 (K − 1) / K of the gradients over a link of rate r.
-    """
-    if workers <= 1 or gradient_bytes <= 0:
-        return 0.0
-    return (workers - 1) / workers * gradient_bytes / bandwidth
 
 
 def completion_s(left: float, speed: float, exchanges: float, each_s: float) -> float:

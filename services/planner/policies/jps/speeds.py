@@ -16,9 +16,10 @@ from schemas.plans import Layer
 from services.planner.policies.contract.configurations import Configurations, listed
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import ViewJob, ViewNode
-from services.planner.policies.jps.completion import Law, completion_s, exchange_s, isolated_s
+from services.planner.policies.jps.completion import Law, completion_s, isolated_s
 from services.planner.policies.jps.scene import Scene
 from services.planner.policies.jps.shares import shared_by_speed
+from services.planner.policies.kit.exchange import exchange_s
 from shared.domain import gangs
 
 AskedGang = tuple[int, Gang]

@@ -1,26 +1,33 @@
 """Which jobs have their GPUs whatever is decided, and what GPUs that leaves. Pure."""
 
 from schemas.ids import NodeId
-from schemas.placement import Gang
 from services.planner.policies.contract.decision import Choice
 from services.planner.policies.contract.view import View
+from shared.domain import gangs
 
 
 def kept(view: View, *, everything: bool) -> tuple[tuple[Choice, ...], dict[NodeId, int]]:
     """The jobs that may not be moved, or all that run; and the GPUs that they leave."""
     free = {node.node_id: node.idle for node in view.nodes}
-    found = []
+    found: list[Choice] = []
+    holders: set[str] = set()
     for job in sorted(view.jobs, key=lambda job: not job.stays):
         present = job.present
-        if present is None or not (job.stays or everything) or not _fits(present.gang, free):
+        if present is None or not (job.stays or everything):
             continue
-        for one in present.gang.members:
-            free[one.node] -= one.gpus
+        holder = gangs.holder(job.job_id, present.gang)
+        wanted = {} if holder in holders else present.gang.configuration
+        if any(gpus > free.get(node, 0) for node, gpus in wanted.items()):
+            continue
+        free |= {node: free[node] - gpus for node, gpus in wanted.items()}
+        holders.add(holder)
         found.append(
-            Choice(job_id=job.job_id, gang=present.gang, throughput=present.throughput, layer=present.layer)
+            Choice(
+                job_id=job.job_id,
+                gang=present.gang,
+                throughput=present.throughput,
+                layer=present.layer,
+                share=present.share,
+            )
         )
     return tuple(found), free
-
-
-def _fits(gang: Gang, free: dict[NodeId, int]) -> bool:
-    return all(free.get(one.node, 0) >= one.gpus for one in gang.members)

@@ -8,10 +8,10 @@ import pytest
 
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import View
-from services.planner.policies.jps.completion import exchange_s
 from services.planner.policies.jps.scene import scene
 from services.planner.policies.jps.speeds import speeds
 from services.planner.policies.jps.splits.sampling import rear
+from services.planner.policies.kit.exchange import exchange_s
 from tests.services.planner.policies.jps.jps_builders import (
     BETWEEN,
     EPOCHS,

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from schemas.placement import Gang, Proportional
 from services.planner.policies.contract.decision import fault
 from services.planner.policies.contract.view import View
-from services.planner.policies.jps.completion import completion_s, exchange_s, isolated_s, jain
+from services.planner.policies.jps.completion import completion_s, isolated_s, jain
 from services.planner.policies.jps.packing import packing
 from services.planner.policies.jps.shares import shared_by_speed
 from services.planner.policies.jps.splits.dealing import dealt, dealt_by_type, grown, shuffled
 from services.planner.policies.jps.splits.exact import optimum, vectors
 from services.planner.policies.jps.splits.market import WorkerMarket
 from services.planner.policies.jps.taking_part import placeable_gpus, taking_part
+from services.planner.policies.kit.exchange import exchange_s
 from shared.domain import gangs
 from shared.domain.arrays import Floats, Ints
 from tests.services.planner.planner_builders import decide, node, view

@@ -1,0 +1,1 @@
+"""Hare (IEEE TCC 2024), offline: jobs take turns on unlike GPUs, and exchange while others compute."""

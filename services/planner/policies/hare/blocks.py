@@ -1,0 +1,105 @@
+"""Shares of GPUs in place of a list of tasks: what scales of Hare's offline problem. Pure.
+
+The jobs of the least time left over weight come first. Each takes GPUs for the D tasks of a round, one after
+the other where the task ends first on what is left of the GPU:
+
+    k_m := 0;    D times: m = argmin (k_m + 1) · p_m / (1 − u_m) over u_m < FULL,  k_m += 1
+    T = max_m k_m · p_m / (1 − u_m) + exchange;                                    u_m += k_m · p_m / T
+
+u_m is the share of GPU m that is spoken for. So while a job exchanges gradients, and on GPUs that wait for
+slower ones of its round, others compute.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from shared.domain.arrays import Floats, Ints
+
+FULL = 0.98
+"""a GPU of which so much is spoken for takes no more jobs"""
+NEARLY = 1e-9
+"""a GPU that a job likes is taken where it ends so little later, in parts of the time"""
+
+
+class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
+    tasks: int
+    """D: of a round"""
+    task_s: Floats
+    """p [M]: by GPU; inf where it cannot run"""
+    exchange_s: Callable[[Ints], float]
+    """of a round with so many tasks by GPU [M]"""
+    liked: frozenset[int] = frozenset()
+    """GPUs that it takes before others that are as good"""
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """A job's part in the plan."""
+
+    job: int
+    """by position in the queue"""
+    tasks: dict[int, int]
+    """of a round, by GPU that has any"""
+    exchange_s: float
+    round_s: float
+    """T: from one round to the next, beside those before it in the queue"""
+
+
+def blocks(queue: Iterable[BlockJob], gpus: int) -> list[Block]:
+    """Of the jobs that get GPUs, the first in the queue served first."""
+    used = np.zeros(gpus)
+    found: list[Block] = []
+    for number, job in enumerate(queue):
+        free = np.where(used < FULL, 1.0 - used, 0.0)
+        if not free.any():
+            break
+        own = _block(number, job, free)
+        if own is not None:
+            found.append(own)
+            for gpu, tasks in own.tasks.items():
+                used[gpu] += tasks * job.task_s[gpu] / own.round_s
+    return found
+
+
+def _block(number: int, job: BlockJob, free: Floats) -> Block | None:
+    """`free`: the share of each GPU that is left."""
+    with np.errstate(divide="ignore"):
+        each_s = np.where(free > 0, job.task_s / free, np.inf)
+    if not np.isfinite(each_s).any():
+        return None
+    compared = each_s.copy()
+    compared[list(job.liked)] *= 1.0 - NEARLY
+    ends, tasks = compared.copy(), np.zeros(len(free), dtype=np.int32)
+    for _ in range(job.tasks):
+        gpu = int(ends.argmin())
+        tasks[gpu] += 1
+        ends[gpu] += compared[gpu]
+    exchange_s = job.exchange_s(tasks)
+    on = np.flatnonzero(tasks)
+    return Block(
+        job=number,
+        tasks=dict(zip(on.tolist(), tasks[on].tolist(), strict=True)),
+        exchange_s=exchange_s,
+        round_s=float((tasks[on] * each_s[on]).max()) + exchange_s,
+    )
+
+
+def components(plan: Sequence[Block]) -> Iterator[list[Block]]:
+    """Blocks that share GPUs, directly or by way of others; each in the order of the plan."""
+    owner: dict[int, int] = {}
+    parent = list(range(len(plan)))
+
+    def root(one: int) -> int:
+        while parent[one] != one:
+            parent[one] = one = parent[parent[one]]
+        return one
+
+    for number, block in enumerate(plan):
+        for gpu in block.tasks:
+            first, other = sorted((root(owner.setdefault(gpu, number)), root(number)))
+            parent[other] = first
+    groups: dict[int, list[Block]] = {}
+    for number, block in enumerate(plan):
+        groups.setdefault(root(number), []).append(block)
+    yield from groups.values()

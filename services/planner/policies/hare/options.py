@@ -1,0 +1,12 @@
+"""What users choose of Hare."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from services.planner.policies.kit.rigid import RigidOptions
+
+
+class HareOptions(RigidOptions, frozen=True, kw_only=True):
+    switch_s: Annotated[float, Meta(ge=0, le=60)] = 0.0031
+    """seconds that a GPU is reckoned to take to go over to another job"""

@@ -1,0 +1,123 @@
+"""Hare (IEEE TCC 2024), offline: the least weighted completion time of jobs that take turns on unlike GPUs.
+
+A round is a fixed number of tasks, which need neither as many GPUs nor the same start; a GPU goes over to
+another job in milliseconds, and jobs that share GPUs exchange gradients while others compute. What is planned
+are shares of GPUs, and from them turns (`blocks`, `rotas`): a reconstruction; see docs/policies/hare.md.
+
+It is asked whenever a job comes or ends, knows how long jobs are and not which are to come.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from schemas.ids import JobId, RotaId
+from schemas.placement import Gang, Member, Members, Mode, Relaxed
+from schemas.plans import Layer, Measures, PlanKind, Standing, Waiting
+from services.planner.policies.contract.configurations import Configurations, explicit
+from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View
+from services.planner.policies.hare.blocks import blocks, components
+from services.planner.policies.hare.options import HareOptions
+from services.planner.policies.hare.rotas import PlannedRota, rota_of
+from services.planner.policies.hare.scene import HareJob, HareScene, hare_scene
+from services.planner.solver.problem import Solve
+from shared.domain import gangs
+
+STEP_S = 1e-7
+"""a job and a GPU, as measured on a common server: the modelled seconds"""
+MEASURES = Measures(priority="GPU-seconds left on the fastest GPU over the weight, least first")
+
+
+class Hare:
+    """The least weighted completion time of jobs that take turns on unlike GPUs: a reconstruction of Hare."""
+
+    Options = HareOptions
+    calls: ClassVar[Mapping[Trigger, PlanKind]] = {
+        trigger: PlanKind.FIRST for trigger in Trigger if trigger is not Trigger.ROUND
+    }
+    modes: ClassVar[frozenset[type[Mode]]] = frozenset({Relaxed})
+
+    def __init__(self, options: HareOptions) -> None:
+        self._options = options
+
+    def wants(self, view: View) -> Configurations:
+        """Nothing: no estimate is about GPUs that are shared."""
+        return explicit((), view.nodes)
+
+    def decide(
+        self,
+        view: View,
+        wanted: Configurations,  # noqa: ARG002 - see `wants`
+        estimates: Estimated,  # noqa: ARG002
+        solve: Solve,  # noqa: ARG002 - nor is there a program
+    ) -> Decision:
+        scene = hare_scene(view, self._options.rigid_demand)
+        choices = tuple(_choices(view, scene, self._rotas(scene)))
+        placed = {choice.job_id for choice in choices}
+        return Decision(
+            choices=choices,
+            left=tuple(_left(view, scene, placed)),
+            measures=MEASURES,
+            standings={job.seen.job_id: Standing(priority=job.weighted_s) for job in scene.queue},
+            solve_s=STEP_S * len(view.jobs) * len(scene.owner) if view.effort.modelled else 0.0,
+        )
+
+    def _rotas(self, scene: HareScene) -> Iterator[PlannedRota]:
+        plan = blocks(map(scene.block, scene.queue), len(scene.owner))
+        placed = [block.job for block in plan]
+        task_s = {job: scene.task_s(scene.queue[job]) for job in placed}
+        left = {job: scene.queue[job].rounds * scene.queue[job].seen.priority for job in placed}
+        for group in components(plan):
+            yield rota_of(group, task_s, left, self._options.switch_s)
+
+
+def _choices(view: View, scene: HareScene, rotas: Iterable[PlannedRota]) -> Iterator[Choice]:
+    names = {gangs.rota(present.gang) for present in view.apart.values()}
+    for rota in rotas:
+        place = scene.place(rota.gpus)
+        members = tuple(Member(node, len(gpus)) for node, gpus in place.items())
+        jobs = [scene.queue[member.block.job] for member in rota.members]
+        name = _name(view, members, jobs, names)
+        names.add(name)
+        for order, (job, member) in enumerate(zip(jobs, rota.members, strict=True)):
+            own = [member.block.tasks.get(gpu, 0) for gpu in rota.gpus]
+            tasks = tuple(tuple(own[position] for position in positions) for positions in place.values())
+            alone = Relaxed(tasks=tasks)
+            in_turn = Relaxed(tasks=tasks, rota=name, turns=member.turns, place=order)
+            gang = Gang(members, in_turn if name else alone)
+            yield Choice(
+                job_id=job.seen.job_id,
+                gang=gang,
+                throughput=member.turns * gangs.global_batch(gang, job.seen.batch_size) / rota.cycle_s,
+                layer=Layer.THEORY,
+                share=member.share if name else 1.0,
+            )
+
+
+def _name(view: View, members: Members, jobs: Sequence[HareJob], taken: Collection[RotaId]) -> RotaId:
+    """That of a rota that one of the jobs has on these GPUs, else a new one; empty: the job is alone.
+
+    Another rota on as many GPUs of the same nodes has another name, at the same time or another.
+    """
+    present = [job.seen.present.gang for job in jobs if job.seen.present is not None]
+    known = {gangs.rota(gang) for gang in present if gang.members == members} - {RotaId(""), *taken}
+    if known:
+        return min(known)
+    if len(jobs) == 1:
+        return RotaId("")
+    what = f"{view.at!r} {[(one.node, one.gpus) for one in members]} {jobs[0].seen.job_id}"
+    return RotaId(f"rota-{hashlib.blake2b(what.encode(), digest_size=6).hexdigest()}")
+
+
+def _left(view: View, scene: HareScene, placed: set[JobId]) -> Iterator[Left]:
+    """In the order of the queue, then those that can run nowhere."""
+    queued = [job.seen.job_id for job in scene.queue]
+    for job_id in queued:
+        if job_id not in placed:
+            yield Left(job_id=job_id, reason=Waiting.OUTWEIGHED)
+    known = set(queued)
+    for job in view.jobs:
+        if job.job_id not in known:
+            yield Left(job_id=job.job_id, reason=Waiting.NO_CONFIGURATION)

@@ -1,0 +1,128 @@
+"""What Hare decides: turns on shared GPUs, and that a plan is one that nodes can run."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+
+from schemas.ids import GpuType, PlacementId, RotaId
+from schemas.placement import Gang, Relaxed
+from schemas.plans import Layer, Waiting
+from services.planner.policies.contract.decision import Decision, Trigger, fault
+from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
+from services.planner.work.registry import Registry
+from shared.domain import gangs
+from tests.services.planner.planner_builders import chosen, decide, job, node, place_on, view
+from tests.services.planner.planner_views import views
+
+RATES = {GpuType("slow"): 10.0, GpuType("fast"): 30.0}
+MB = 1e6
+
+
+def gpus(name: str, count: int, gpu_type: str) -> ViewNode:
+    one = node(name, count, gpus=count, gpu_type=gpu_type)
+    return msgspec.structs.replace(
+        one, modes=("lockstep", "relaxed"), link_bandwidth=1000 * MB, network_bandwidth=100 * MB
+    )
+
+
+def trains(name: str, samples: float = 1000.0, demand: tuple[int, ...] = (4,), **fields: object) -> ViewJob:
+    types = tuple(sorted(RATES))
+    return job(name, demand, gpu_types=types, single_gpu=RATES, samples=samples, **fields)
+
+
+def sync(decision: Decision, name: str) -> Relaxed:
+    [found] = [one.gang.sync for one in decision.choices if one.job_id == name]
+    assert isinstance(found, Relaxed)
+    return found
+
+
+CLUSTER = [gpus("f0", 1, "fast"), gpus("s0", 1, "slow")]
+
+
+def test_it_is_asked_when_jobs_come_and_end() -> None:
+    assert set(Registry().find("hare").calls) == {Trigger.ARRIVAL, Trigger.FREED, Trigger.NODE}
+
+
+def test_a_fast_gpu_has_more_tasks_of_a_round() -> None:
+    decision = decide("hare", view([trains("only")], CLUSTER))
+    assert sync(decision, "only") == Relaxed(tasks=((3,), (1,)))
+    assert [one.throughput for one in decision.choices] == pytest.approx([40.0])
+
+
+def test_a_second_job_computes_while_the_first_exchanges() -> None:
+    """0.1 s of computing and 0.2 s of exchange in a round of the first."""
+    first = trains("first", gradient_bytes=40 * MB)
+    seen = view([first, trains("second", samples=5000.0)], CLUSTER)
+    decision = decide("hare", seen)
+    assert fault(seen, decision) is None
+    own, other = sync(decision, "first"), sync(decision, "second")
+    assert own.rota == other.rota != RotaId("")
+    assert (own.place, other.place) == (0, 1)
+    alone = {str(one.job_id): one.throughput for one in decide("hare", view([first], CLUSTER)).choices}
+    together = {str(one.job_id): one.throughput for one in decision.choices}
+    assert together["first"] > 0.85 * alone["first"]
+    assert together["second"] > 0.3 * 40.0
+    assert sum(one.share for one in decision.choices) == pytest.approx(1.0)
+
+
+def test_the_job_of_the_least_time_left_over_weight_comes_first() -> None:
+    jobs = [trains("long", samples=9000.0), trains("short", samples=1000.0)]
+    assert set(chosen(decide("hare", view(jobs, CLUSTER)))) == {"short"}
+    urgent = [msgspec.structs.replace(jobs[0], priority=10.0), jobs[1]]
+    decision = decide("hare", view(urgent, CLUSTER))
+    assert set(chosen(decision)) == {"long"}
+    assert [(one.job_id, one.reason) for one in decision.left] == [("short", Waiting.OUTWEIGHED)]
+
+
+def test_a_rota_on_the_same_gpus_keeps_its_name() -> None:
+    jobs = [trains("first", gradient_bytes=40 * MB), trains("second", samples=5000.0)]
+    before = decide("hare", view(jobs, CLUSTER))
+    running = [
+        msgspec.structs.replace(
+            one,
+            present=Present(
+                placement_id=PlacementId(one.job_id), gang=made.gang, throughput=1.0, layer=Layer.THEORY
+            ),
+        )
+        for one in jobs
+        for made in before.choices
+        if made.job_id == one.job_id
+    ]
+    third = trains("third", samples=9000.0)
+    again = decide("hare", view([*running, third], CLUSTER, at=900.0))
+    assert {gangs.rota(one.gang) for one in again.choices} == {sync(before, "first").rota}
+    elsewhere = decide("hare", view(jobs, CLUSTER, at=900.0))
+    assert sync(elsewhere, "first").rota != sync(before, "first").rota
+
+
+def test_a_rota_that_may_not_be_moved_keeps_its_name_to_itself() -> None:
+    """As many GPUs of the same node, and other ones."""
+    two = [gpus("f0", 2, "fast")]
+    held = Gang.of(place_on(f0=1), Relaxed(tasks=((4,),), rota=RotaId("r")))
+    there = Present(placement_id=PlacementId("p"), gang=held, throughput=1.0, layer=Layer.THEORY)
+    moved = trains("moved", present=there)
+    free = [msgspec.structs.replace(two[0], idle=1)]
+    seen = msgspec.structs.replace(view([moved], free), apart={trains("stays").job_id: there})
+    [choice] = decide("hare", seen).choices
+    assert gangs.rota(choice.gang) != "r"
+
+
+def test_only_nodes_that_run_relaxed_gangs_are_used() -> None:
+    plain = node("f1", 4, gpus=4, gpu_type="fast")
+    bare = msgspec.structs.replace(plain, modes=("lockstep",))
+    assert set(chosen(decide("hare", view([trains("only")], [bare, CLUSTER[1]])))["only"]) == {"s0"}
+    decision = decide("hare", view([trains("only")], [bare]))
+    assert [one.reason for one in decision.left] == [Waiting.NO_CONFIGURATION]
+
+
+@given(views())
+@limits(max_examples=30, deadline=None)
+def test_gpus_are_left_idle_only_where_nobody_waits_who_can_use_them(seen: View) -> None:
+    decision = decide("hare", seen)
+    used = gangs.held((one.job_id, one.gang) for one in decision.choices)
+    able = [one for one in seen.nodes if "relaxed" in one.modes]
+    idle = {one.gpu_type for one in able if one.idle > used.get(one.node_id, 0)}
+    left = {one.job_id for one in decision.left}
+    for one in seen.jobs:
+        assert one.job_id not in left or not idle & set(one.gpu_types)
