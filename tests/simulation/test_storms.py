@@ -69,9 +69,9 @@ def mixed(gang: Gang) -> bool:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("policy", ["allox", "allox-gang"])
+@pytest.mark.parametrize("policy", ["allox", "allox-gang", "sched-homo"])
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 3))
-def test_a_storm_costs_time_and_nothing_else_where_jobs_are_matched(
+def test_a_storm_costs_time_and_nothing_else_where_nothing_is_moved(
     seed: int, policy: str, engine: Engine
 ) -> None:
     assert_ended_well(stormy(seed, policy, engine))
