@@ -2,11 +2,13 @@
 
 What makes the two differ: live, a decision takes the machine's seconds, which the fast clock magnifies
 (docs/adr/0004), and so does every hop of a message; and the emulated world draws its noise by placement
-ids, which hold the leader's token.
+ids, which hold the leader's token. So a live run is one more draw, set beside those of several seeds. Its
+limits in real seconds have room for a crowded machine: a node given up for lost is no prediction that failed.
 """
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hopyard.actions.demo import DemoSpec, run_demo
@@ -44,28 +46,45 @@ SCENARIO = ScenarioFile(
     ),
     settings={"round_s": 240.0},
 )
+PATIENT = {
+    "ask_timeout_real_s": 60.0,
+    "estimate_timeout_real_s": 60.0,
+    "publish_timeout_real_s": 60.0,
+    "lease_real_s": 30.0,
+    "node_lease_real_s": 60.0,
+}
+SEEDS = range(1, 9)
 
 
-def differs(live: RunResult, simulated: RunResult, metric: str) -> float:
-    """Relative to the simulated figure; printed, since how near they are is worth knowing."""
-    ran, said = live.metrics[metric], simulated.metrics[metric]
+def differs(live: RunResult, simulated: list[RunResult], metric: str) -> float:
+    """From the nearest of the simulated figures, relative to it; printed, since it is worth knowing."""
+    ran, said = live.metrics[metric], [one.metrics[metric] for one in simulated]
     assert ran is not None
-    assert said is not None
-    print(f"{metric}: live {ran:.0f} s, simulated {said:.0f} s, {ran / said - 1:+.1%}")
-    return abs(ran / said - 1)
+    away = min((ran / figure - 1 for figure in said if figure is not None), key=abs)
+    print(f"{metric}: live {ran:.0f} s, simulated {said} s, {away:+.1%}")
+    return abs(away)
 
 
 @pytest.fixture(scope="module")
-def simulated() -> RunResult:
-    return simulate(SCENARIO, seed=1).result
+def simulated() -> list[RunResult]:
+    return [simulate(SCENARIO, seed=seed).result for seed in SEEDS]
 
 
-async def test_live_and_simulated_agree_within_a_tenth(tmp_path: Path, simulated: RunResult) -> None:
-    spec = DemoSpec(scenario=SCENARIO, data=tmp_path, seed=1, speed=SPEED, policy=None, limit_s=150.0)
+def test_seeds_agree_within_a_tenth(simulated: list[RunResult]) -> None:
+    """Or being near one of them would say little."""
+    for metric in ("jct_s_mean", "makespan_s"):
+        figures = [figure for one in simulated if (figure := one.metrics[metric]) is not None]
+        assert len(figures) == len(SEEDS)
+        assert max(figures) < 1.10 * min(figures)
+
+
+async def test_live_and_simulated_agree_within_a_tenth(tmp_path: Path, simulated: list[RunResult]) -> None:
+    patient = msgspec.structs.replace(SCENARIO, settings={**SCENARIO.settings, **PATIENT})
+    spec = DemoSpec(scenario=patient, data=tmp_path, seed=1, speed=SPEED, policy=None, limit_s=240.0)
     done = await run_demo(spec, lambda _: None, print)
     live = done.result
     assert done.violations == []
-    assert live.jobs == simulated.jobs == {"submitted": 6, "completed": 6}
-    assert live.metrics.keys() == simulated.metrics.keys()
+    assert live.jobs == simulated[0].jobs == {"submitted": 6, "completed": 6}
+    assert live.metrics.keys() == simulated[0].metrics.keys()
     assert differs(live, simulated, "jct_s_mean") < 0.10
     assert differs(live, simulated, "makespan_s") < 0.10

@@ -1,4 +1,4 @@
-"""Machines with networks of their own: agents in network namespaces, a gigabit between them."""
+"""Machines with networks of their own: agents in network namespaces, a slow network between them."""
 
 import asyncio
 import contextlib
@@ -34,11 +34,13 @@ pytestmark = [
 NODES = {"a": "cpu-pair:2", "b": "cpu-single:1", "c": "cpu-single:1"}
 """type and slots by node: two ranks of the one type are together in a, of the other apart in b and c"""
 TYPES = ("cpu-pair", "cpu-single")
-RATE = "1gbit"
+RATE = "300mbit"
+"""far below what a crowded machine moves within itself"""
+NAMES = ("together", "apart")
 ACCURACY = 0.85
 """of what is predicted before anything has run there; a busy CPU's bandwidths have some error"""
 GRADIENTS = {"WIDTH": "1200"}
-"""of the paced model: 6 MB of gradients, a twentieth of a second over a gigabit"""
+"""of the paced model: 6 MB of gradients, a sixth of a second over that network"""
 
 
 class Nets(msgspec.Struct, frozen=True):
@@ -149,6 +151,10 @@ def completed(count: int) -> Callable[[StatusView], bool]:
 async def test_ranks_apart_are_slower_than_ranks_together_as_was_predicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Both at once: whatever else the machine does slows both down, and neither runs faster for it.
+
+    So of those together is learnt how much it does, and those apart are as fast as predicted but for that.
+    """
     monkeypatch.setenv("HOPYARD_NATS_TOKEN", secrets.token_hex(8))
     async with networks() as nets, stack_between(nets, tmp_path) as (stack, client):
         for number, gpu_type in enumerate(TYPES):  # so that every node knows an interpreter with torch
@@ -161,19 +167,18 @@ async def test_ranks_apart_are_slower_than_ranks_together_as_was_predicted(
         assert between.network
         assert inside.link > 2 * between.network
 
-        ids = []
-        for count, (name, gpu_type) in enumerate(zip(("together", "apart"), TYPES, strict=True), start=3):
-            ids.append((await client.submit(pair(name, tmp_path, gpu_type, 3_000), name)).job_id)
-            await until(client, completed(count))
-        together, apart = ids
+        wanted = [pair(name, tmp_path, gpu_type, 2_400) for name, gpu_type in zip(NAMES, TYPES, strict=True)]
+        together, apart = [(await client.submit(job, job.name)).job_id for job in wanted]
+        await until(client, completed(4))
         gangs = {fact.job_id: fact.gang for fact in await log_of(client) if isinstance(fact, JobStarted)}
         ran = {one.job_id: one for one in executions_in(await exported(stack))}
     assert gangs[together].nodes == ("a",)
     assert gangs[apart].nodes == ("b", "c")
     for job_id in (together, apart):
-        print(
-            f"{job_id}: {ran[job_id].estimated:.1f} expected, {ran[job_id].measured:.1f} samples/s measured"
-        )
-        assert 1.0 - ran[job_id].error >= ACCURACY
+        rates = f"{ran[job_id].estimated:.1f} expected, {ran[job_id].measured:.1f} samples/s measured"
+        print(f"{job_id}: {rates}")
+    as_expected = {job_id: ran[job_id].measured / ran[job_id].estimated for job_id in ran}
+    assert max(as_expected[together], as_expected[apart]) <= 1 / ACCURACY
+    assert as_expected[apart] >= ACCURACY * min(as_expected[together], 1.0)
     assert ran[apart].measured < 0.9 * ran[together].measured
     await nothing_left(tmp_path)
