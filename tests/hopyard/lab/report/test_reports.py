@@ -1,6 +1,7 @@
 import io
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -29,29 +30,29 @@ CURVES = {arm: [[(float(hour), value) for hour, value in enumerate(values)]] for
 
 
 @pytest.mark.parametrize(
-    "png",
+    "draw",
     [
-        pictures.distributions({"JCT": ARMS, "LR": ARMS}, NAMES, of="jobs", log=("LR",)),
-        pictures.over_time(CURVES, NAMES, "GPUs"),
-        pictures.sweep(
+        lambda: pictures.distributions({"JCT": ARMS, "LR": ARMS}, NAMES, of="jobs", log=("LR",)),
+        lambda: pictures.over_time(CURVES, NAMES, "GPUs"),
+        lambda: pictures.sweep(
             {"JCT": {arm: {30.0: summary(each), 60.0: summary(each)} for arm, each in ARMS.items()}},
             NAMES,
             "rate",
         ),
-        pictures.gantt({"hops": finished().outcome, "fifo": finished().outcome}),
-        pictures.points(
+        lambda: pictures.gantt({"hops": finished().outcome, "fifo": finished().outcome}),
+        lambda: pictures.points(
             {"": {arm: [(1.0, value) for value in each] for arm, each in ARMS.items()}},
             NAMES,
             ("x", "y"),
             log="y",
         ),
-        pictures.bars({"vgg": {"a": {"1×1": {"predicted": 1.0, "measured": 2.0}}}}, "samples/s"),
-        pictures.histograms({"resnet": [0.1, 0.1, 0.4]}, "seconds"),
+        lambda: pictures.bars({"vgg": {"a": {"1×1": {"predicted": 1.0, "measured": 2.0}}}}, "samples/s"),
+        lambda: pictures.histograms({"resnet": [0.1, 0.1, 0.4]}, "seconds"),
     ],
     ids=["distributions", "over_time", "sweep", "gantt", "points", "bars", "histograms"],
 )
-def test_pictures_show_something_in_colour(png: bytes) -> None:
-    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("HSV"))
+def test_pictures_show_something_in_colour(draw: Callable[[], bytes]) -> None:
+    pixels = np.asarray(Image.open(io.BytesIO(draw())).convert("HSV"))
     assert pixels.shape[1] > 1000
     assert (pixels[..., 1] > 120).mean() > 0.0002  # coloured ink
 
