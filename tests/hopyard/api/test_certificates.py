@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,14 @@ with needed_for(sys.argv[1]):
 assert dict(os.environ) == before
 print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats() == ssl.create_default_context().cert_store_stats())
 print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509"])
+"""
+
+
+CHILD = """
+import os
+from hopyard.local import child
+sys.argv = ["child", str(os.getppid()), "services.asks"]
+child.main()
 """
 
 
@@ -35,3 +44,21 @@ def test_none_are_read_for_a_stack_of_this_machine(url: str) -> None:
 def test_those_of_the_system_are_read_for_another(url: str) -> None:
     """Plain HTTP may be redirected to what needs them."""
     assert read(url)[0] == "True"
+
+
+def test_a_service_of_a_stack_reads_none(tmp_path: Path) -> None:
+    """Its connection to NATS reads those that it needs, when it needs them."""
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services" / "__init__.py").touch()
+    (tmp_path / "services" / "asks.py").write_text(
+        "import os\nfrom aiohttp import connector\n"
+        "print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats()['x509'], os.environ.get('SSL_CERT_FILE') == os.devnull)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){CHILD}"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert ran.stdout.split() == ["0", "False"]

@@ -1,0 +1,26 @@
+"""The certificates of the system are not read by whoever asks nobody over HTTPS.
+
+aiohttp reads them as it is imported, twice, which takes longer than all else that a short command does.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+NOWHERE: Mapping[str, str] = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
+"""where OpenSSL looks for them, if it is asked to"""
+
+
+@contextmanager
+def unread() -> Iterator[None]:
+    """To import aiohttp in."""
+    before = {name: os.environ.get(name) for name in NOWHERE}
+    os.environ.update(NOWHERE)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
