@@ -52,7 +52,8 @@ def test_a_service_of_a_stack_reads_none(tmp_path: Path) -> None:
     (tmp_path / "services" / "__init__.py").touch()
     (tmp_path / "services" / "asks.py").write_text(
         "import os\nfrom aiohttp import connector\n"
-        "print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats()['x509'], os.environ.get('SSL_CERT_FILE') == os.devnull)"
+        "print(connector._SSL_CONTEXT_VERIFIED.cert_store_stats()['x509'])\n"
+        "print(os.environ.get('SSL_CERT_FILE') == os.devnull)"
     )
     ran = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){CHILD}"],
