@@ -44,8 +44,14 @@ LONGEST = (
     "live/test_agreement.py",
     "live/test_faults.py",
     "live/test_stack.py",
+    "real/test_training.py",
+    "real/test_faults.py",
+    "hopyard/actions/test_real_demo.py",
+    "real/test_copies.py",
+    "real/test_simulated.py",
+    "real/test_networks.py",
 )
-"""These begin first, or the other processes would wait for them at the end."""
+"""These begin first, of those that a run is for, or the other processes would wait for them at the end."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
