@@ -34,7 +34,7 @@ class Group(msgspec.Struct, frozen=True):
 
     def names(self) -> tuple[str, ...]:
         """Those that are installed, in alphabetical order."""
-        return tuple(sorted(entry_points(group=self.entry_points).names))
+        return tuple(sorted(_installed(self.entry_points)))
 
     def target(self, name: str) -> str:
         """The `module:attribute` or `file.py:attribute` that a name stands for. Raises UnknownPlugin."""

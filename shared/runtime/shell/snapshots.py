@@ -9,6 +9,9 @@ import msgspec
 
 S = TypeVar("S")
 
+_SHAPES: dict[type, str] = {}
+"""by the type of a state; a process has a few"""
+
 
 class UnreadableSnapshot(Exception):
     """Of another version, or damaged; the text says why."""
@@ -41,6 +44,11 @@ def unpacked(blob: bytes, kind: type[S]) -> tuple[int, S, list[str]]:
 
 
 def _shape(kind: type) -> str:
-    """A field that was renamed would else be read as absent, and its default taken for the truth."""
-    described = repr(msgspec.inspect.type_info(kind))
-    return hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
+    """A field that was renamed would else be read as absent, and its default taken for the truth.
+
+    Found once by kind: to describe a state takes longer than to pack a small one.
+    """
+    if kind not in _SHAPES:
+        described = repr(msgspec.inspect.type_info(kind))
+        _SHAPES[kind] = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
+    return _SHAPES[kind]
