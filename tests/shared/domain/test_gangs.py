@@ -257,13 +257,14 @@ def test_what_a_lost_node_leaves_trains_no_more() -> None:
 
 RUNS_OR_PLANS = {
     "hopyard/lab/bench/planning/instances.py",
+    "hopyard/lab/bench/switching.py",
     "loadgen/world/emulated.py",
     "loadgen/world/learnt.py",
     "loadgen/world/rotas.py",
     "loadgen/world/table.py",
     "services/agent/process/runner.py",
 }
-"""worlds and runners, which say what they run, and the nodes of a benchmark"""
+"""worlds and runners, which say what they run, and what is benchmarked"""
 
 
 def test_who_neither_runs_nor_plans_a_mode_does_not_name_it() -> None:
