@@ -144,7 +144,9 @@ def ranks_of(order: StartOrdered, gpu_indices: tuple[int, ...]) -> tuple[StartOr
         if one.node == order.node_id
     ]
     used = tuple(index for index, of_gpu in zip(gpu_indices, tasks, strict=True) if of_gpu)
-    return msgspec.structs.replace(order, gang=gangs.computing(order.gang)), used
+    gang = gangs.computing(order.gang)
+    nodes = tuple(node for node in order.nodes if gang.on(node.node_id))
+    return msgspec.structs.replace(order, gang=gang, nodes=nodes), used
 
 
 def _shares(order: StartOrdered) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ from services.agent.process.reduces import timed
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
 from services.agent.process.worker import LiveWorker
-from services.agent.tasks import Report
+from services.agent.tasks import Report, Started, Stopped
 from services.agent.work.runner import Join, Write
 from shared.domain import gangs
 from shared.runtime.clock import Clock
@@ -60,6 +60,8 @@ class ProcessRunner:
         self._workers: dict[PlacementId, LiveWorker] = {}
         self._executors: dict[int, Executor] = {}
         """by GPU, where jobs take turns"""
+        self._idle: dict[PlacementId, StartOrdered] = {}
+        """without a process here: none of its tasks is on a GPU of this node"""
         self._lives: set[asyncio.Task[None]] = set()
         self._found: list[claims.WorkerClaim] = []
         self._lock = -1
@@ -131,7 +133,7 @@ class ProcessRunner:
 
     def running(self) -> tuple[PlacementId, ...]:
         found = (claim.order.placement_id for claim in self._found)
-        return tuple(self._workers if self._ready else found)
+        return (*self._workers, *self._idle) if self._ready else tuple(found)
 
     def progress(self) -> dict[JobId, float]:
         return {
@@ -154,8 +156,14 @@ class ProcessRunner:
             do()
 
     def _start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
-        if order.placement_id not in self._workers:
-            self._live(*launch.ranks_of(order, gpu_indices), None)
+        if order.placement_id in self._workers or order.placement_id in self._idle:
+            return
+        of_ranks, used = launch.ranks_of(order, gpu_indices)
+        if used:
+            self._live(of_ranks, used, None)
+        else:
+            self._idle[order.placement_id] = order
+            self._host.report(Started(order.placement_id, "", None))
 
     def _train(self, placement_id: PlacementId, meeting: str) -> None:
         if worker := self._workers.get(placement_id):
@@ -164,6 +172,8 @@ class ProcessRunner:
     def _stop(self, placement_id: PlacementId) -> None:
         if worker := self._workers.get(placement_id):
             worker.stop()
+        if order := self._idle.pop(placement_id, None):
+            self._host.report(Stopped(placement_id, order.samples_done))
 
     def _turn(self, placement_id: PlacementId, gang: Gang) -> None:
         if worker := self._workers.get(placement_id):
@@ -204,6 +214,8 @@ class ProcessRunner:
 
     async def _end_all(self) -> None:
         """Let all save and end, each within its grace."""
+        for placement_id in list(self._idle):
+            self._stop(placement_id)
         for worker in self._workers.values():
             worker.stop()
         if self._lives:

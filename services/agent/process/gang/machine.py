@@ -89,8 +89,6 @@ class Gang:
         """One that was ordered to stop before begins nothing."""
         if self.state is not G.STARTING:
             return []
-        if not self.ranks:
-            return self._all_up()
         if self._speaks:
             return self._spawn("")
         if wanting := self._wanting():

@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from schemas.events import StartOrdered
-from schemas.ids import PlacementId, RotaId
+from schemas.ids import NodeId, PlacementId, RotaId
 from schemas.placement import Gang, Relaxed
 from services.agent.tasks import Interrupted, Stopped
 from tests.services.agent.agent_bench import HERE
 from tests.services.agent.process.process_bench import (
     RunningNode,
+    cpu_node,
     killed_agent,
     order,
     running_node,
@@ -109,6 +110,20 @@ async def test_a_gpu_without_a_task_of_the_job_is_the_others() -> None:
         await turns(node, B, gpu=1)
         assert set(granted(node)) == {A}
         assert set(granted(node, 1)) == {A, B}
+        await stopped(node, A, B)
+
+
+async def test_a_node_of_the_rota_without_a_task_of_the_job_has_no_process_of_it() -> None:
+    one = msgspec.structs.replace(cpu_node(1), node_id=NodeId("a-node"))
+    gang = Gang.of({one.node_id: 1, HERE: 1}, Relaxed(tasks=((2,), (0,)), rota=RotaId("r")))
+    of = msgspec.structs.replace(order("iterations=1", name="a"), gang=gang, nodes=(one, cpu_node(1)))
+    async with running_node() as node:
+        node.runner.start(of, (0,))
+        await node.until(lambda: node.ups(A))
+        node.runner.train(A, "10.0.0.1:4711")
+        assert node.pids(A) == []
+        await node.trained(in_rota("b", place=1))
+        await turns(node, B)
         await stopped(node, A, B)
 
 
