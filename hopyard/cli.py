@@ -66,6 +66,7 @@ PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "nodes": ("status", "nodes", "node"),
         "policy": ("policy",),
         "diag": ("diag",),
+        "quarantine": ("quarantine",),
         "accuracy": ("accuracy",),
         "calibrate": ("calibrate",),
         "store": ("store",),

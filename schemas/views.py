@@ -9,6 +9,7 @@ from schemas.ids import GpuType, JobId, NodeId, PlanId
 from schemas.jobs import JobSpec
 from schemas.placement import Gang
 from schemas.plans import Cause, Layer, Measures, PlanKind, Stage, Standing
+from schemas.quarantine import Death
 
 
 class JobView(Message, frozen=True, kw_only=True):
@@ -198,6 +199,8 @@ class ServiceView(Message, frozen=True, kw_only=True):
     last_error_at: float | None = None
     troubles: tuple[str, ...] = ()
     """settings that are not in effect, in words: a policy that cannot be loaded, say"""
+    quarantined: tuple[Death, ...] = ()
+    """facts that it passes over since it ended by each of them twice, or stays down by"""
 
 
 class StatusView(Message, frozen=True, kw_only=True):

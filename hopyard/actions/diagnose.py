@@ -161,7 +161,8 @@ async def _services(client: Client) -> str:
         views = (await client.status()).services
     except (ApiRefusal, Unreachable):
         views = (await client.ready()).services
-    wrong = [one for one in views if one.state not in {ServiceState.UP, ServiceState.ENDED} or one.troubles]
+    well = {ServiceState.UP, ServiceState.ENDED}
+    wrong = [one for one in views if one.state not in well or one.troubles or one.quarantined]
     if wrong:
         raise _Bad("; ".join(service_text(one) for one in wrong))
     back = [service_text(one) for one in views if one.restarts]

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -13,36 +13,48 @@ from schemas.base import Message, Question
 from schemas.questions import Refused
 from schemas.settings import Settings
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from shared.runtime.bus.jetstream.connection import Connection
+
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
 
 
 def ask(question: Question, kind: type[M], timeout_s: float) -> M:
     """The answer. Raises Unreachable when nobody answers, Failure when the answer is no."""
+    from shared.runtime.bus.jetstream.questions import JetStreamQuestions  # noqa: PLC0415 - brings NATS, which --help need not wait for
+
+    reply = over_nats(lambda connection: JetStreamQuestions(connection).ask(question, timeout_s))
+    if not isinstance(reply, kind):
+        raise Failure(reply.reason if isinstance(reply, Refused) else "an answer of the wrong kind")
+    return reply
+
+
+def over_nats(do: "Callable[[Connection], Awaitable[T]]") -> T:
+    """What somebody does with a connection of the operator's. Raises Unreachable, Failure."""
     import asyncio  # noqa: PLC0415 - --help need not wait for it
 
-    return asyncio.run(_ask(question, kind, timeout_s))
+    return asyncio.run(_connected(do))
 
 
-async def _ask(question: Question, kind: type[M], timeout_s: float) -> M:
-    from shared.runtime.bus.contract import Unavailable  # noqa: PLC0415 - brings NATS, which --help need not wait for
+async def _connected(do: "Callable[[Connection], Awaitable[T]]") -> T:
+    from shared.runtime.bus.contract import Unavailable  # noqa: PLC0415 - as above
     from shared.runtime.bus.jetstream.connection import Connection  # noqa: PLC0415 - as above
-    from shared.runtime.bus.jetstream.questions import JetStreamQuestions  # noqa: PLC0415 - as above
 
     connection = Connection(_settings(), "cli")
     try:
         await connection.open(CONNECT_TIMEOUT_S)
-        reply = await JetStreamQuestions(connection).ask(question, timeout_s)
+        return await do(connection)
     except (Unavailable, PermissionError) as error:
         raise Unreachable(str(error)) from None
     except ValueError as error:
         raise Failure(str(error)) from None
     finally:
         await connection.close()
-    if not isinstance(reply, kind):
-        raise Failure(reply.reason if isinstance(reply, Refused) else "an answer of the wrong kind")
-    return reply
 
 
 def _settings() -> Settings:

@@ -124,7 +124,8 @@ def service_text(service: ServiceView) -> str:
     """One service in a line: its state, its restarts, its last error, its troubles."""
     back = f", restarts: {service.restarts}" if service.restarts else ""
     error = f", last error: {service.last_error}" if service.last_error else ""
-    return f"{service.name} is {service.state}{back}{error}" + "".join(f"; {one}" for one in service.troubles)
+    wrong = [*service.troubles, *(one.text for one in service.quarantined)]
+    return f"{service.name} is {service.state}{back}{error}" + "".join(f"; {one}" for one in wrong)
 
 
 def status_facts(status: StatusView) -> dict[str, str]:

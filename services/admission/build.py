@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.cluster import ClusterFile, Node
+from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.admission.core import Admission
@@ -31,6 +32,7 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
         name="admission",
         core=core,
         facts=subjects_of(FOLDS),
+        own=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
         tasks=[door.attach],
         routes=lambda: _routes(ports, settings, door, gate),
         gauges=lambda: [*_gauges(core.state), *gate.gauges()],

@@ -4,6 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import uuid4
 
 from schemas.cluster import Node
+from schemas.events import (
+    GpusWithheld,
+    NodeDrained,
+    NodeJoined,
+    ProfileFailed,
+    ProfileMeasured,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
 from schemas.ids import PlacementId
 from schemas.questions import JoinAllReduce, Refused, agent_of
 from schemas.settings import Settings
@@ -79,6 +89,16 @@ def build(
             leave_s=settings.leave_s,
         ),
         facts=subjects_of(FOLDS, node.node_id),
+        own=(
+            NodeJoined,
+            NodeDrained,
+            GpusWithheld,
+            ProfileMeasured,
+            ProfileFailed,
+            WorkerStarted,
+            WorkerCheckpointed,
+            WorkerStopped,
+        ),
         answers=agent_of(node.node_id),
         workers=_workers(runner, output, ports.bus),
         tasks=[_running(runner, output), beat, *tasks],

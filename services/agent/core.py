@@ -40,10 +40,10 @@ from services.agent.tasks import (
     TurnWorker,
 )
 from shared.domain import gangs
-from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
+from shared.domain.core import Asked, Effect, Effects, Input, MustEnd, Publish, Reply, Work, WorkFailed
 
 
-class Superseded(RuntimeError):
+class Superseded(MustEnd):
     """Another agent began a life on the node, so this one must end, and all it runs with it."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from schemas.events import JobQueued
 from schemas.questions import ESTIMATOR, FitLoading, FittedLoading
 from schemas.samples import ThroughputObserved
 from schemas.settings import Settings
@@ -55,6 +56,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             calibrates=settings.calibrate,
         ),
         facts=subjects_of(FOLDS),
+        own=(JobQueued,),
         samples=(ThroughputObserved,),
         answers=ESTIMATOR,
         workers=_workers(workers, ports, lane),

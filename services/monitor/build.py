@@ -1,5 +1,6 @@
 """Wires the monitor: its core, what it reads, and a task that notices when the bus is away."""
 
+from schemas.events import JobCompleted, JobFailed, NodeLost, NodeReturned
 from schemas.questions import MONITOR
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
@@ -32,6 +33,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         name="monitor",
         core=core,
         facts=subjects_of(FOLDS),
+        own=(NodeLost, NodeReturned, JobCompleted, JobFailed),
         samples=(Heartbeat,),
         answers=MONITOR,
         tasks=(watch_bus,),

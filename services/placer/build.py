@@ -1,5 +1,14 @@
 """Wires the placer."""
 
+from schemas.events import (
+    GangFormed,
+    JobPreempted,
+    JobStarted,
+    PlacementRefused,
+    StartOrdered,
+    StopOrdered,
+    TurnsOrdered,
+)
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.placer.core import Placer
@@ -15,4 +24,5 @@ def build(settings: Settings, ports: Ports) -> Service:
             profile_iterations=settings.profile_iterations,
         ),
         facts=subjects_of(FOLDS),
+        own=(StartOrdered, GangFormed, StopOrdered, TurnsOrdered, JobStarted, JobPreempted, PlacementRefused),
     )

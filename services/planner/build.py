@@ -1,5 +1,6 @@
 """Puts the planner together by hand."""
 
+from schemas.events import PlanPublished, PolicyChosen
 from schemas.questions import PLANNER
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
@@ -43,6 +44,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         name="planner",
         core=core,
         facts=subjects_of({*FOLDS, *TRIGGERS}),
+        own=(PlanPublished, PolicyChosen),
         answers=PLANNER,
         workers={
             Look: workers.look,

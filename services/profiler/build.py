@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from schemas.events import JobProfiled, JobRejected, ProfileFailed, ProfilingAdded, ProfilingPlanned
 from schemas.questions import PROFILER
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
@@ -33,6 +34,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             settle_s=settings.fragment_settle_s / 2,
         ),
         facts=subjects_of(FOLDS),
+        own=(ProfilingPlanned, ProfilingAdded, ProfileFailed, JobProfiled, JobRejected),
         answers=PROFILER,
         workers={Fit: partial(lane.do, fit), FitTimes: partial(lane.do, fit_times)},
         close=close,

@@ -60,6 +60,10 @@ Input = Event | Sample | Asked | WorkFailed | msgspec.Struct
 """a fact, a sample, a question, or the answer to some work"""
 
 
+class MustEnd(Exception):
+    """A core's word that its service has to end; no fault of the fact that it was handed."""
+
+
 class Core(Protocol):
     """One service's decisions. `now` is cluster time, float seconds."""
 

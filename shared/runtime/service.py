@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.base import Sample
+from schemas.base import Event, Sample
 from shared.domain.core import Core
 from shared.runtime.bus.contract import Bus
 from shared.runtime.clock import Clock
@@ -50,6 +50,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     core: Core
     facts: Sequence[str]
     """subjects it reads"""
+    own: tuple[type[Event], ...] = ()
+    """facts that it alone tells; it may pass over none of them"""
     samples: Sequence[type[Sample]] = ()
     answers: str | None = None
     """subject of the questions it answers"""

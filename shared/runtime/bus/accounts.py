@@ -91,7 +91,7 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
         publish=(
             *subjects_of(facts),
             *_asking(name),
-            *(f"{_KV}.{kind}/{name}" for kind in ("cursor", "service")),
+            *(f"{_KV}.{kind}/{name}" for kind in ("cursor", "service", "quarantine")),
             f"{_OBJECTS}.M.{snapshot}",
             f"{_OBJECTS}.C.*",
             *_READING,
@@ -113,21 +113,32 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
 
 def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
     """Of the agent of one node."""
-    keys = (f"cursor/{AGENT}-{node_id}", f"claim/{node_id}", f"snapshot/{AGENT}-{node_id}")
+    keys = (
+        f"cursor/{AGENT}-{node_id}",
+        f"claim/{node_id}",
+        f"snapshot/{AGENT}-{node_id}",
+        f"quarantine/{AGENT}-{node_id}",
+    )
     return _of_agents(node_id, f"{AGENT}-{node_id}", facts, keys)
 
 
 def of_any_node(facts: Iterable[type[Event]], services: Sequence[str]) -> Permissions:
     """Of agents whose nodes nobody knows beforehand. What is the services' own is not theirs."""
     whole = _of_agents("*", AGENTS, facts, ("*",))
-    theirs = [f"{kind}/{name}" for kind in ("cursor", "service", "lease") for name in services]
+    theirs = [f"{kind}/{name}" for kind in ("cursor", "service", "lease", "quarantine") for name in services]
     never = tuple(f"{_KV}.{key}" for key in (*theirs, f"{LEADER}/policy", "settings"))
     return msgspec.structs.replace(whole, never=never)
 
 
 def of_operator() -> Permissions:
     return Permissions(
-        publish=(*_asking(OPERATOR), *_READING, "$JS.API.STREAM.MSG.GET.*", f"{INBOXES}.>"),
+        publish=(
+            *_asking(OPERATOR),
+            *_READING,
+            f"{_KV}.quarantine/*",
+            "$JS.API.STREAM.MSG.GET.*",
+            f"{INBOXES}.>",
+        ),
         subscribe=(f"{inbox_of(OPERATOR)}.>", f"{SAMPLE_PREFIX}.>"),
     )
 

@@ -14,6 +14,7 @@ import msgspec
 
 from schemas.views import ServiceState, ServiceView
 from shared.runtime.bus.contract import Conflict, State
+from shared.runtime.shell.quarantine import quarantine_of
 
 NAMES = ("admission", "profiler", "estimator", "planner", "placer", "monitor")
 """the services that report"""
@@ -119,7 +120,12 @@ async def reported(bus: State, name: str) -> AsyncIterator[Reporter | None]:
 async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[ServiceView, ...]:
     """Of every service that ever reported. Raises Unavailable."""
     found = [await _read(bus, name) for name in NAMES]
-    return tuple(_judged(report, now()) for report in found if report is not None)
+    return tuple([await _whole(bus, _judged(report, now())) for report in found if report is not None])
+
+
+async def _whole(bus: State, report: ServiceView) -> ServiceView:
+    quarantined = (await quarantine_of(bus, report.name)).in_force
+    return msgspec.structs.replace(report, quarantined=quarantined)
 
 
 def _judged(report: ServiceView, now: float) -> ServiceView:

@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from schemas.quarantine import Death
 from schemas.settings import Settings
 from schemas.views import Problem, Readiness, ServiceView
 from shared.runtime.bus.contract import Bus, Unavailable
@@ -148,7 +149,15 @@ def _own_routes(
 
 def _outlined(service: ServiceView) -> ServiceView:
     """For those who showed no token: an exception's words may name a job, a user or a path."""
-    return msgspec.structs.replace(service, last_error="", troubles=())
+    quarantined = tuple([_kind_of(death) for death in service.quarantined])
+    return msgspec.structs.replace(service, last_error="", troubles=(), quarantined=quarantined)
+
+
+def _kind_of(death: Death) -> Death:
+    """Without the job or node that the subject names, and the error's words."""
+    entity, fact = death.fact.split(".")
+    error = death.error.partition(":")[0]
+    return msgspec.structs.replace(death, subject=f"hopyard.{entity}.*.{fact}", error=error)
 
 
 def _measured(registry: CollectorRegistry) -> Middleware:

@@ -1,16 +1,17 @@
 """What a core makes of its messages: the half of a shell that needs no I/O, the same in every shell."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from schemas.base import Event
-from shared.domain.core import Effect, Publish
+from shared.domain.core import Effect, MustEnd, Publish
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.recent import Recent
 from shared.runtime.service import Service
+from shared.runtime.shell.quarantine import Deadly
 from shared.runtime.shell.snapshots import packed, unpacked
 
 TIMER_SLACK_S = 1e-4
@@ -50,6 +51,8 @@ class Handling:
         self._notes_seq = hasattr(service.core.state, "seq")
         self.due: float | None = None
         """when the core wants to be woken, as of the last turn"""
+        self.passed_over: Collection[int] = frozenset()
+        """sequences of facts that the core is not handed"""
 
     def turn(self, batch: Sequence[object], now: float) -> list[Effect]:
         """What follows from some messages, and from a timer that is due."""
@@ -103,7 +106,14 @@ class Handling:
         self.counts.facts += 1
         if self._notes_seq:
             self.core.state.seq = record.seq
-        return self.core.handle(record.event, now)
+        if record.seq in self.passed_over:
+            return ()
+        try:
+            return self.core.handle(record.event, now)
+        except MustEnd:
+            raise
+        except Exception as error:
+            raise Deadly(record, error) from error
 
     def _is_known(self, event_id: str) -> bool:
         """Whether a fact of this id was read before; from now on it was."""

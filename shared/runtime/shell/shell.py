@@ -6,6 +6,7 @@ go out twice; facts carry ids that derive from their cause, so publishing them a
 """
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -21,6 +22,7 @@ from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.service import Inbox, Ports, Service
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
+from shared.runtime.shell.quarantine import Deadly, forget_released, note, quarantine_of
 from shared.runtime.shell.snapshots import UnreadableSnapshot
 from shared.runtime.shell.turns import AT_ONCE, Turns
 
@@ -28,6 +30,7 @@ BATCH = 256
 """messages handled between two rounds of publishing"""
 MAILBOX_LIMIT = 2_000
 CURSOR_EVERY_REAL_S = 0.25
+NOTE_LIMIT_REAL_S = 5.0
 DIGITS_MAX = 20
 """of a sequence of the stream"""
 
@@ -71,6 +74,9 @@ class Shell:
                 self._group = group
                 await self._begin(facts)
                 await self._live()
+        except* Deadly as deaths:
+            await self._note(deaths)
+            raise
         finally:
             self._ready = False
             for waiting in self._waiting.values():
@@ -92,13 +98,27 @@ class Shell:
             "service ready", service=self._service.name, seq=self._handling.seq, replay_s=self.counts.replay_s
         )
 
+    async def _note(self, deaths: BaseExceptionGroup[Deadly]) -> None:
+        """Remember by which fact it ended, where the bus is there."""
+        deadly = next(one for one in _leaves(deaths) if isinstance(one, Deadly))
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(NOTE_LIMIT_REAL_S):
+                await note(self._bus, self._service.name, deadly, self._service.own)
+
     # ---- recovery
 
     async def _recover(self) -> AsyncIterator[Sequence[Record]]:
         """Bring the core to the cursor; the facts beyond it."""
         began = time.perf_counter()
         self._cursor = await self._stored_cursor()
-        await self._load_snapshot()
+        known = await quarantine_of(self._bus, self._service.name)
+        self._handling.passed_over = frozenset([one.seq for one in known.deaths if one.passed_over])
+        if known.released:
+            log.info(
+                "replaying for facts that were released", service=self._service.name, seqs=known.released
+            )
+        else:
+            await self._load_snapshot()
         stored = self._bus.read(self._handling.seq, self._service.facts)
         facts: AsyncIterator[Sequence[Record]] = stored
         reached = self._handling.seq
@@ -112,6 +132,8 @@ class Shell:
             if beyond:
                 facts = _chained(beyond, stored)
                 break
+        if known.released:
+            await forget_released(self._bus, self._service.name)
         self.counts.replay_s = time.perf_counter() - began
         return facts
 
@@ -243,6 +265,12 @@ class Shell:
     async def _save_snapshot(self) -> None:
         await self._bus.save(self._service.name, self._handling.snapshot())
         self._snapshot_seq = self._handling.seq
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]
 
 
 async def _forever(task: Any, inbox: Inbox) -> None:  # noqa: ANN401 - any of Service.tasks

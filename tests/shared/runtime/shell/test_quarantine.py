@@ -1,0 +1,135 @@
+"""A fact at which a core raises ends the service twice; then it is passed over, unless it is its own."""
+
+import asyncio
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from schemas.base import Event
+from schemas.events import NodeDrained, NodeRestored
+from schemas.quarantine import Quarantine, key_of
+from schemas.settings import Settings
+from services.table import TABLE, ServiceEntry
+from shared.domain.core import Effects, Input
+from shared.runtime.bus.memory import MemoryBus
+from shared.runtime.clock import LoopClock
+from shared.runtime.service import Ports
+from shared.runtime.shell.quarantine import Deadly, quarantine_of, release
+from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.virtual import run
+from tests.shared.runtime.shell.stages import NAME, Restorer, Set, drained
+
+
+class Frail(Restorer):
+    """Raises at what is said of one node."""
+
+    def __init__(self, at: type[NodeDrained | NodeRestored] | None = NodeDrained) -> None:
+        super().__init__()
+        self._at = at
+
+    def handle(self, message: Input, now: float) -> Effects:
+        if self._at is not None and isinstance(message, self._at) and message.node_id == "bad":
+            self.state.drained.append(message.node_id)  # half done
+            raise ZeroDivisionError("bad")
+        return super().handle(message, now)
+
+
+async def life(
+    bus: MemoryBus, core: Restorer, snapshot_every: int = 1_000, own: tuple[type[Event], ...] = ()
+) -> BaseException | None:
+    """Of two minutes at most; how it ended by itself."""
+    ports = Ports(bus=bus.client(NAME), clock=LoopClock())
+    service = msgspec.structs.replace(Set().service(core, ports), own=own)
+    task = asyncio.create_task(Shell(service, ports, Settings(snapshot_every=snapshot_every)).run())
+    await asyncio.wait({task}, timeout=120.0)
+    if task.done():
+        return task.exception()
+    task.cancel()
+    await asyncio.wait({task})
+    return None
+
+
+async def planted() -> MemoryBus:
+    bus = MemoryBus(LoopClock())
+    await bus.publish([drained("a"), drained("bad"), drained("b")])
+    return bus
+
+
+def test_after_the_second_death_the_fact_is_passed_over() -> None:
+    async def story() -> None:
+        bus = await planted()
+        for _ in range(2):
+            error = await life(bus, Frail())
+            assert isinstance(error, BaseExceptionGroup)
+            assert error.subgroup(Deadly) is not None
+        core = Frail()
+        assert await life(bus, core) is None
+        assert core.state.drained == ["a", "b"]
+        assert core.state.restored == ["a", "b"]
+        (death,) = (await quarantine_of(bus, NAME)).in_force
+        assert (death.seq, death.subject, death.deaths) == (2, "hopyard.node.bad.drained", 2)
+        assert "ZeroDivisionError: bad" in death.error
+
+    run(story)
+
+
+def test_a_death_that_does_not_come_again_costs_nothing() -> None:
+    async def story() -> None:
+        bus = await planted()
+        assert await life(bus, Frail()) is not None
+        core = Restorer()
+        assert await life(bus, core) is None
+        assert core.state.drained == ["a", "bad", "b"]
+        assert (await quarantine_of(bus, NAME)).in_force == ()
+
+    run(story)
+
+
+def test_its_own_fact_keeps_a_service_down() -> None:
+    async def story() -> None:
+        bus = await planted()
+        for _ in range(4):
+            assert await life(bus, Frail(), own=(NodeDrained,)) is not None
+        (death,) = (await quarantine_of(bus, NAME)).in_force
+        assert death.own
+        assert not death.passed_over
+        assert death.text.startswith("stays down by its own fact 2 ")
+
+    run(story)
+
+
+@pytest.mark.parametrize("snapshot_every", [1, 1_000])
+def test_what_is_released_is_handled_in_its_place(snapshot_every: int) -> None:
+    async def story() -> None:
+        bus = await planted()
+        for _ in range(3):
+            await life(bus, Frail(), snapshot_every)
+        assert not await release(bus, NAME, 1)
+        assert await release(bus, NAME, 2)
+        core = Restorer()
+        assert await life(bus, core) is None
+        assert core.state.drained == ["a", "bad", "b"]
+        assert sorted(core.state.restored) == ["a", "b", "bad"]
+        assert await quarantine_of(bus, NAME) == Quarantine()
+
+    run(story)
+
+
+def test_a_quarantine_that_cannot_be_read_is_none() -> None:
+    async def story() -> None:
+        bus = await planted()
+        await bus.put(key_of(NAME), b"\xff{")
+        assert await life(bus, Restorer()) is None
+
+    run(story)
+
+
+@pytest.mark.parametrize("entry", TABLE, ids=lambda entry: str(entry.name))
+def test_what_a_service_may_not_pass_over_is_what_it_publishes(entry: ServiceEntry) -> None:
+    source = import_module(f"{entry.module}.build").__file__
+    assert source is not None
+    _, _, rest = Path(source).read_text().partition(" own=(")
+    named = {name.strip() for name in rest.partition(")")[0].split(",")} - {""}
+    assert named == {kind.__name__ for kind in entry.publishes}
