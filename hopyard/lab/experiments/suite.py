@@ -11,13 +11,13 @@ from hopyard.lab.experiments import (
     accuracy,
     accuracy_report,
     comparison,
+    errors,
     grids,
     hadar,
     jps,
     paper,
     scalability,
 )
-from hopyard.lab.experiments.errors import predicted
 from hopyard.lab.experiments.hadare import cases as hadare_cases
 from hopyard.lab.experiments.hadare import report as hadare_report
 from hopyard.lab.experiments.options import Options
@@ -252,8 +252,8 @@ def _verdicts(finished: Sequence[Finished]) -> list[Verdict]:
 def _departures(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     finished = simulations(done)
     return Findings(
-        [*comparison.by_rule(finished, {}, ""), *predicted(finished)],
-        comparison.figures_of(finished, {}),
+        [*comparison.by_rule(finished, {}, ""), *errors.predicted(finished)],
+        [*comparison.figures_of(finished, {}), *errors.figures_of(finished)],
         _verdicts(finished),
     )
 

@@ -5,6 +5,7 @@ and opened years later.
 """
 
 import base64
+import csv
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -19,6 +20,9 @@ from hopyard.lab.report.verdicts import Verdict
 from schemas.base import Message
 
 FIGURES = "figures.json"
+TABLE = "figures.csv"
+COLUMNS = ("group", "arm", "measure", "unit", "at", "mean", "half_width")
+DIGITS = 6
 KEPT_APART = ("scenario", "scenario hash")
 """what a report says about itself and another in the same folder must say, too"""
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -111,7 +115,20 @@ def write(folder: Path, report: Report, written: Written) -> list[Path]:
     paths[0].write_text(page(report), "utf-8")
     paths[1].write_text(markdown(report), "utf-8")
     paths[2].write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
+    with (folder / TABLE).open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *map(_line, written.figures)])
     return paths
+
+
+def _line(figure: Figure) -> list[str]:
+    numbers = (figure.at, figure.mean, figure.half_width)
+    return [
+        figure.group,
+        figure.arm,
+        figure.measure,
+        figure.unit,
+        *("" if number is None else f"{number:.{DIGITS}g}" for number in numbers),
+    ]
 
 
 def markdown(report: Report) -> str:

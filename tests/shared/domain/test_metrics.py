@@ -256,6 +256,18 @@ def test_use_by_rounds_counts_the_last_one_in_full(round_s: float | None, use: f
     assert summary(ledger_of(facts), round_s=round_s)["cru_slots"] == use
 
 
+def test_rounds_are_not_used_beyond_their_end_where_the_last_workers_end_later() -> None:
+    facts = [
+        joined(gpus=2),
+        *in_queue("a"),
+        worker_started("a", at=0),
+        started("a", at=0),
+        completed("a", at=100),
+        worker_stopped("a", at=130),
+    ]
+    assert summary(ledger_of(facts), round_s=100)["cru_slots"] == 1.0
+
+
 def test_gpus_of_a_lost_node_are_not_available() -> None:
     facts = [
         joined(gpus=2),
