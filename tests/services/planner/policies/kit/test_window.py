@@ -52,6 +52,11 @@ def test_a_job_too_large_for_the_idle_gpus_is_stepped_over() -> None:
     assert admitted(line, 1, 4) == ["j0", "j2", "j3"]
 
 
+def test_a_job_as_sensitive_as_the_queue_is_not_admitted() -> None:
+    line = queue((4, 2.0), (2, 1.5), (2, 1.0))  # their mean is 1.5
+    assert admitted(line, 1, 4) == ["j0", "j2"]
+
+
 def test_as_printed_a_job_is_admitted_if_it_leaves_a_gpu() -> None:
     line = queue((4, 2.0), (4, 1.0), (3, 1.0), (4, 1.0))
     assert [entry.job_id for entry in adjusted(line, 1, 4, last_gpu=False)] == ["j0", "j2"]
