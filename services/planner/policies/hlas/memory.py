@@ -12,6 +12,8 @@ from services.planner.policies.hlas.queues import QueuePlace
 ENDED_AT_MOST = 20
 """jobs of one workload whose lengths are remembered"""
 WORKLOADS_AT_MOST = 200
+JOBS_AT_MOST = 4_000
+"""that are remembered; of others all but the size is forgotten, which their samples say"""
 
 
 class RememberedJob(msgspec.Struct, frozen=True, array_like=True):

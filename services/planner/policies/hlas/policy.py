@@ -23,7 +23,13 @@ from services.planner.policies.contract.decision import Choice, Decision, Left, 
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
 from services.planner.policies.hlas.contenders import Contender, contenders
-from services.planner.policies.hlas.memory import HlasMemory, RememberedJob, remembered, with_ended
+from services.planner.policies.hlas.memory import (
+    JOBS_AT_MOST,
+    HlasMemory,
+    RememberedJob,
+    remembered,
+    with_ended,
+)
 from services.planner.policies.hlas.options import HlasLOptions, HlasOptions, HlasPOptions
 from services.planner.policies.hlas.predicting import JobSoFar, conservative, entire, named
 from services.planner.policies.hlas.queues import QueuePlace
@@ -199,10 +205,13 @@ def _left(one: Contender) -> Left:
 
 def _memory(view: View, before: HlasMemory, seen: Arrangement, choices: Mapping[JobId, Choice]) -> HlasMemory:
     unseen = _unseen(view, before, seen) if view.kind is PlanKind.FRAGMENT else {}
+    known = unseen | dict(_known(seen.queue, choices))
+    if len(known) > JOBS_AT_MOST:  # those that run first, then in order
+        known = dict(sorted(known.items(), key=lambda each: not each[1].groups)[:JOBS_AT_MOST])
     return HlasMemory(
         at=view.at,
         groups=seen.formed.groups,
-        jobs=unseen | dict(_known(seen.queue, choices)),
+        jobs=known,
         speeds=seen.speeds,
         ended=before.ended,
     )

@@ -9,6 +9,7 @@ The paper decides after each round; between an arrival, a completion and a chang
 repeat. A job that runs does not grow at the cost of others.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
@@ -34,10 +35,16 @@ def served(
 ) -> list[tuple[int, ...]]:
     """Groups by job, in the order given. `partial_first`: a job with too few groups grows in its turn."""
     held, free = [list(one.held) for one in order], list(idle)
+    running = deque(place for place, one in enumerate(order) if held[place] and not one.fixed)
     for place, one in enumerate(order):
         if one.fixed or (held[place] and not partial_first):
             continue
-        held[place] += _taken(one, held[place], free) if held[place] else _begun(order, held, place, free)
+        found = _taken(one, held[place], free) if free else []
+        if not found and not held[place]:
+            while running and running[0] <= place:
+                running.popleft()
+            found = _given_up(one, held, running)
+        held[place] += found
     for place, one in enumerate(order):
         if held[place] and not one.fixed and free:
             held[place] += _taken(one, held[place], free)
@@ -51,17 +58,11 @@ def _taken(one: Claimant, held: Sequence[int], free: list[int]) -> list[int]:
     return found
 
 
-def _begun(order: Sequence[Claimant], held: list[list[int]], place: int, free: list[int]) -> list[int]:
-    """For a job without any group: free ones, else those of the last that runs behind it."""
-    one = order[place]
-    found = _taken(one, (), free) if free else []
-    if found:
-        return found
-    for behind in range(len(order) - 1, place, -1):
-        if order[behind].fixed or not held[behind]:
-            continue
-        found = [group for group in held[behind] if one.usable[group]][: one.need]
+def _given_up(one: Claimant, held: list[list[int]], behind: Sequence[int]) -> list[int]:
+    """Up to what it needs of the groups of the last that runs behind it, and has any that it can use."""
+    for place in reversed(behind):
+        found = [group for group in held[place] if one.usable[group]][: one.need]
         if found:
-            held[behind] = [group for group in held[behind] if group not in found]
+            held[place] = [group for group in held[place] if group not in found]
             return found
     return []

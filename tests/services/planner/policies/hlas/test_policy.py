@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from schemas.ids import JobId
+from schemas.ids import Fingerprint, JobId
 from schemas.plans import PlanKind, Waiting
-from services.planner.policies.contract.decision import Decision, fault
+from services.planner.policies.contract.decision import MEMORY_BYTES_MAX, Decision, fault
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.hlas.memory import HlasMemory, remembered
+from services.planner.policies.hlas.memory import JOBS_AT_MOST, HlasMemory, remembered
 from services.planner.work.registry import Registry, UnfitPolicy
 from tests.services.planner.planner_builders import decide, linear, silent, view
 from tests.services.planner.policies.hlas.hlas_builders import (
@@ -243,6 +243,18 @@ def test_memory_is_small() -> None:
     assert (
         len(decision.memory) < 100_000
     )  # of jobs that have not begun nothing is remembered but the workload
+
+
+def test_memory_has_an_end_however_many_jobs_have_run() -> None:
+    """Of those that are forgotten the queue is known by what they have done."""
+    jobs = [toy(f"a-job-of-a-longer-name-{index:05}", Toy(ALIKE, 1, 999), 70.0) for index in range(6000)]
+    jobs = [msgspec.structs.replace(one, workload=Fingerprint("one")) for one in jobs]
+    decision = asked(jobs)
+    known = remembered(decision.memory)
+    assert {choice.job_id for choice in decision.choices} <= known.jobs.keys()
+    assert len(known.jobs) == JOBS_AT_MOST
+    assert len(decision.memory) < MEMORY_BYTES_MAX
+    assert queues(asked(after(decision, jobs), decision)) == queues(decision)
 
 
 def test_a_fragment_plan_leaves_who_runs_alone() -> None:
