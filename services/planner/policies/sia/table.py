@@ -30,6 +30,10 @@ Offer = tuple[Option, ...]
 """what a job may be given: many jobs have the same"""
 
 
+PLACES_AT_MOST = 16
+"""of a type and a count; of more, as many, spread evenly over the type's nodes"""
+
+
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
     """What there is of a type, idle or not."""
 
@@ -210,10 +214,16 @@ def _anywhere(nodes: Sequence[ViewNode], gpus: int) -> Iterator[list[tuple[NodeI
     """
     holding = [node for node in nodes if node.gpus >= gpus]
     if holding:
-        yield from ([(node.node_id, gpus)] for node in holding)
+        yield from ([(holding[index].node_id, gpus)] for index in _evenly(len(holding)))
         return
-    for begin in range(len(nodes)):
+    for begin in _evenly(len(nodes)):
         yield list(_filled(islice(cycle(nodes), begin, None), gpus))
+
+
+def _evenly(count: int) -> list[int]:
+    """Positions among so many: all, or `PLACES_AT_MOST` of them."""
+    most = min(count, PLACES_AT_MOST)
+    return [index * count // most for index in range(most)]
 
 
 def _filled(nodes: Iterable[ViewNode], gpus: int) -> Iterator[tuple[NodeId, int]]:

@@ -12,6 +12,7 @@ from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
 from services.planner.policies.sia.policy import Sia, SiaFaithful, SiaMemory, SiaOptions, SiaPowers
+from services.planner.policies.sia.table import PLACES_AT_MOST
 from tests.services.planner.planner_builders import (
     FAST,
     SLOW,
@@ -94,6 +95,15 @@ def test_a_goodput_is_the_mean_over_the_nodes_of_the_type() -> None:
     spread = view([job("x", (12,))], nodes(8, 8))
     [choice] = decide(SIA + FREELY, spread, estimator=speeds(a0=1.0, a1=4.0)).choices
     assert choice.throughput == pytest.approx((1.0 + 4.0) / 2 * 12 * 10.0 * 0.8)
+
+
+def test_of_many_nodes_some_are_asked_about_spread_evenly() -> None:
+    """A large cluster has as many rows a job as one of 16 nodes a type, and its last nodes count too."""
+    cluster = [node(f"a{index:02d}") for index in range(40)]
+    wanted = Sia(FREE).wants(view([job("x", (2, 12))], cluster))
+    assert len(wanted) == 2 * PLACES_AT_MOST
+    alone = [index for row in range(PLACES_AT_MOST) for index in wanted.cells(row)]
+    assert (alone[:3], alone[-1]) == ([0, 2, 5], 37)
 
 
 def test_jobs_of_one_workload_are_asked_about_once() -> None:
