@@ -116,6 +116,7 @@ def _job_result(ledger: Ledger, record: JobRecord, rho: float | None) -> JobResu
         restarts=record.restarts,
         lost_gpu_s=record.lost_gpu_s,
         placements=len(record.runs),
+        priority=record.spec.priority,
         nodes=tuple(nodes),
         merges=copies.merges,
         merge_steps_mean=copies.steps_mean,

@@ -37,6 +37,7 @@ class JobResult(Message, frozen=True, kw_only=True):
     """recomputed, or spent on checkpoints and restores"""
     placements: int = 0
     """how often it was placed and ran"""
+    priority: float = 1.0
     nodes: tuple[str, ...] = ()
     """where it ran, in the order of its first stay"""
     merges: int = 0

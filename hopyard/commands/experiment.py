@@ -47,6 +47,7 @@ class Name(StrEnum):
     HADAR = "hadar"
     JPS = "jps"
     HADARE = "hadare"
+    HARE = "hare"
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
@@ -86,6 +87,10 @@ def experiment(
     quick: Annotated[
         bool, typer.Option("--quick", help="The scenario tiny and two seeds: does it all work?")
     ] = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="With the sweeps that cost most; only hare has any."),
+    ] = False,
     events: Events = False,
     as_json: AsJson = False,
 ) -> None:
@@ -100,6 +105,7 @@ def experiment(
     hadar: section IV of the Hadar paper, 480 jobs on 60 GPUs.
     jps: section VI of the JPS paper, four jobs on 15 to 300 GPUs.
     hadare: section VI of the Hadar paper, one to twelve jobs on five unlike nodes.
+    hare: section VI of the Hare paper, jobs at once and online on 15 and 160 GPUs.
 
     The others are of the Hops paper.
 
@@ -116,6 +122,7 @@ def experiment(
         trace=trace,
         columns=columns,
         quick=quick,
+        full=full,
     )
     _perform(name, chosen, options, out=out, jobs=jobs, events=events, as_json=as_json)
 
@@ -158,6 +165,7 @@ def _options(
     trace: Path | None,
     columns: str | None,
     quick: bool = False,
+    full: bool = False,
 ) -> "Options":
     """Raises Invalid."""
     from hopyard.actions.scenario import (  # noqa: PLC0415 - as above
@@ -182,6 +190,7 @@ def _options(
         seeds=tuple(range(1, seeds + 1)),
         given=found.given,
         quick=quick,
+        full=full,
     )
 
 

@@ -64,7 +64,10 @@ def test_an_old_log_gives_the_figures_it_gave_then() -> None:
         settings=msgspec.convert(then.settings, Settings),
         wall_s=then.wall_s,
     )
-    added = {"cru_slots", "jain_equal", "merges", "merge_steps_mean", "merge_steps_max", "copy_share_max"}
+    added = {
+        *("cru_slots", "jain_equal", "merges", "merge_steps_mean", "merge_steps_max", "copy_share_max"),
+        *("weighted_jct_s", "switch_s_mean"),
+    }
     assert now.metrics.keys() - then.metrics.keys() == added, "since"
     for name, value in then.metrics.items():  # from Python 3.12 on, `sum` rounds once
         assert now.metrics[name] == (value if value is None else pytest.approx(value, rel=1e-12)), name

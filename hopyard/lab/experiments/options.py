@@ -32,6 +32,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """settings of the shell and of its settings file, which the scenario has already"""
     quick: bool = False
     """small, to see that everything works"""
+    full: bool = False
+    """with what is left out because it costs most"""
 
     def about(self) -> dict[str, str]:
         """What it was asked, for the report's foot."""
@@ -44,7 +46,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def folder(self) -> str:
         """A name that no other scenario, trace, settings, policies or seeds have."""
-        asked = (scenario_hash(self.scenario), self.policies, self.seeds, self.quick)
+        more = (self.full,) if self.full else ()
+        asked = (scenario_hash(self.scenario), self.policies, self.seeds, self.quick, *more)
         digest = blake2b(msgspec.json.encode(asked, order="deterministic"), digest_size=4)
         return f"{self.scenario.name}-{digest.hexdigest()}"
 

@@ -20,6 +20,8 @@ from hopyard.lab.experiments import (
 )
 from hopyard.lab.experiments.hadare import cases as hadare_cases
 from hopyard.lab.experiments.hadare import report as hadare_report
+from hopyard.lab.experiments.hare import cases as hare_cases
+from hopyard.lab.experiments.hare import report as hare_report
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
@@ -290,6 +292,11 @@ def _hadare(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     return Findings(list(hadare_report.report(finished)), hadare_report.figures_of(finished))
 
 
+def _hare(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
+    finished = simulations(done)
+    return Findings(list(hare_report.report(finished)), hare_report.figures_of(finished))
+
+
 BASELINES = (
     "Two settings, both shown: policies *as in the paper* plan the service window of the latency-ratio queue "
     "and see the same demand sets (Gavel the median of each); *as its authors set it*, each runs with its "
@@ -396,5 +403,17 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         policies=hadare_cases.POLICIES,
         cases=hadare_cases.cases,
         report=_hadare,
+    ),
+    "hare": Experiment(
+        title="Hare and HLAS on 15 and 160 GPUs",
+        about="Section VI of the Hare paper (IEEE TCC 12(4), 2024): jobs that are all there at time 0, on "
+        "its testbed and on 160 GPUs (figures 14 to 21), and jobs that come by and by (22 to 27). How many "
+        "jobs, their sizes and arrivals are not printed and are ours. `--full` adds the sweeps over GPUs and "
+        "jobs (figures 16, 17, 22, 23).",
+        scenario=hare_cases.SCENARIO,
+        policies=hare_cases.POLICIES,
+        cases=hare_cases.cases,
+        report=_hare,
+        seeds=3,
     ),
 }

@@ -49,6 +49,8 @@ FURTHER = (
     Measure("cru_slots", "nodes busy by rounds", "%", 0.01),
     Measure("cluster_throughput_mean", "throughput", "GPUs"),
     Measure("restarts", "restarts"),
+    Measure("weighted_jct_s", "Σ priority · JCT", "h", HOUR_S),
+    Measure("switch_s_mean", "starts after the first", "s"),
     Measure("lost_work_gpu_s", "lost work", "GPU·h", HOUR_S),
     Measure("decision_s_p50", "decision p50", "s"),
     Measure("decision_s_p99", "decision p99", "s"),

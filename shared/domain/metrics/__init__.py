@@ -5,6 +5,7 @@
 | makespan_s              | s       | last completion − first submission                                    |
 | ttd_s                   | s       | makespan, if all jobs were submitted before any started; else None    |
 | jct_s_mean …_max        | s       | completion − submission: mean, p50, p95, p99, max                     |
+| weighted_jct_s          | s       | Σ priority · JCT of the completed jobs (Hare)                         |
 | wt_s_mean               | s       | waiting time: without GPUs, profiling included                        |
 | lr_mean, lr_max         | 1       | latency ratio, wait / age (Hops eq. 8)                                |
 | raqlr                   | 1       | mean latency ratio of the jobs that ended in the last 4 h (eq. 7)     |
@@ -21,6 +22,7 @@
 |                         |         | (nodes · round · rounds); None where rounds are not known             |
 | cluster_throughput_mean | GPUs    | samples/s of all jobs, each in units of its single-GPU mean over types|
 | restarts                | 1       | preemptions of all jobs                                               |
+| switch_s_mean           | s       | from the order to start a job that ran before until it trains again   |
 | lost_work_gpu_s         | GPU·s   | recomputed, or spent on checkpoints and restores (see the function)   |
 | merges                  | 1       | means taken of copies' weights (HadarE)                               |
 | merge_steps_mean, …_max | 1       | optimizer steps of a copy from one merge to the next                  |
@@ -73,6 +75,7 @@ def summary(
         "jct_s_p95": percentile(jcts, 0.95),
         "jct_s_p99": percentile(jcts, 0.99),
         "jct_s_max": max(jcts, default=None),
+        "weighted_jct_s": weighted_jct_s(done),
         "wt_s_mean": mean([record.wait_s(at) for record in done]),
         "lr_mean": mean(ratios),
         "lr_max": max(ratios, default=None),
@@ -88,6 +91,7 @@ def summary(
         "cru_slots": None if round_s is None else cru_slots(ledger, at, round_s),
         "cluster_throughput_mean": cluster_throughput_mean(ledger, at),
         "restarts": float(sum(record.restarts for record in ledger.jobs.values())),
+        "switch_s_mean": mean(switches_s(ledger)),
         "lost_work_gpu_s": lost_work_gpu_s(ledger),
         "merges": float(copies.merges),
         "merge_steps_mean": copies.steps_mean,
@@ -143,6 +147,16 @@ def jct_s(record: JobRecord) -> float:
     """Completion − submission of an ended job."""
     assert record.ended_at is not None, "only ended jobs have a completion time"
     return max(record.ended_at - record.submitted_at, 0.0)
+
+
+def weighted_jct_s(done: Sequence[JobRecord]) -> float | None:
+    return math.fsum(record.spec.priority * jct_s(record) for record in done) if done else None
+
+
+def switches_s(ledger: Ledger) -> list[float]:
+    """Of every start of a job but its first, as far as its order was seen."""
+    later = (run.start_s for record in ledger.jobs.values() for run in record.runs[1:])
+    return [seconds for seconds in later if seconds is not None]
 
 
 def makespan_s(ledger: Ledger) -> float | None:

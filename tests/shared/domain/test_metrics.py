@@ -42,6 +42,7 @@ from tests.fact_builders import (
     plan,
     preempted,
     queued,
+    start_ordered,
     started,
     submitted,
     whole_life,
@@ -79,6 +80,32 @@ def test_nothing_to_stand_on_is_none_and_never_nan() -> None:
 def test_no_figure_is_ever_nan(length: int) -> None:
     found = [value for value in figures(*whole_life()[:length]).values() if value is not None]
     assert all(math.isfinite(value) for value in found)
+
+
+def test_jobs_count_by_their_priority() -> None:
+    """a: 100 s; b: 200 s, three times."""
+    facts = [
+        *in_queue("a"),
+        *in_queue("b", priority=3.0),
+        started("a", at=0),
+        started("b", at=0, place="pl-2"),
+        completed("a", at=100),
+        completed("b", at=200, place="pl-2"),
+    ]
+    assert figures(*facts)["weighted_jct_s"] == 100 + 3 * 200
+
+
+def test_only_starts_after_a_job_s_first_are_switches() -> None:
+    facts = [
+        *in_queue("a"),
+        start_ordered("a", at=0),
+        started("a", at=20),
+        preempted("a", at=100),
+        start_ordered("a", at=150, place="pl-2"),
+        started("a", at=153, place="pl-2"),
+    ]
+    assert figures(*facts[:3])["switch_s_mean"] is None
+    assert figures(*facts)["switch_s_mean"] == 3.0
 
 
 def test_makespan_runs_from_the_first_submission_to_the_last_completion() -> None:

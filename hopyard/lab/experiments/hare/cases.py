@@ -1,0 +1,206 @@
+"""The runs of Hare's experiment: who plans, on which GPUs, which jobs. Pure.
+
+The paper's figures 14 to 21 are about jobs that are all known at time 0 (*offline*), 22 to 27 about jobs that
+come by and by (*online*). What costs most, sweeps over GPUs and jobs, is made where `full` asks for it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from hopyard.lab.experiments.baselines import Contender
+from hopyard.lab.experiments.options import Options
+from hopyard.lab.runs.cases import Case
+from hopyard.lab.runs.trials import Overrides, Simulation
+from loadgen.scenarios import arrivals, cluster_of, load_scenario
+from loadgen.workloads.mixes import mix_named
+from schemas.cluster import ClusterFile
+from schemas.jobs import Workload
+from schemas.scenarios import Arrival, ArrivingJob, ListedWorkload, PoissonWorkload, ScenarioFile
+
+SCENARIO = "hare-15"
+THRESHOLDS = "60 240 960 3840 15360"
+"""of the queues of hlas, which 2D-LAS gets as well, in GPU-seconds"""
+TWO_D = "tiresias"
+TWO_D_ALIKE = f"tiresias+thresholds={THRESHOLDS}"
+OFFLINE = ("allox", "allox-gang", "gavel-fifo", "fifo", "srtf")
+ONLINE = ("hlas", "hlas-p", "hlas-l", TWO_D, TWO_D_ALIKE, "fifo")
+POLICIES = (*OFFLINE, *(name for name in ONLINE if name not in OFFLINE))
+LEADING = ("allox", "srtf")
+"""of those, the ones that are run under all conditions"""
+OURS_OFFLINE, OURS_ONLINE = "hare", "hlas"
+WHOLE_ROUNDS: Overrides = {"minimum_run_restarts": 0.0, "restart_share_max": 1.0}
+"""whatever runs may be moved at every decision, as in the papers"""
+
+TESTBED = "15 GPUs, 40 jobs at once"
+LEVELS = {
+    "low": "160 GPUs all alike, 200 jobs at once",
+    "middle": "160 GPUs of two types, 200 jobs at once",
+    "high": "160 GPUs of four types, 200 jobs at once",
+}
+NETWORK = "15 GPUs, by bandwidth between nodes"
+BATCHES = "15 GPUs, by size of the batches"
+MIXES = {
+    "more language": "15 GPUs, half of the jobs are of language",
+    "more recommendation": "15 GPUs, half of the jobs are of recommendation",
+}
+COME = "160 GPUs, 200 jobs that come"
+GROUPS = "160 GPUs, 200 jobs that come, by number of groups"
+DECISIONS = "160 GPUs in 40 groups, all jobs at once, by number of jobs"
+GPUS_OFFLINE, GPUS_ONLINE = "200 jobs at once, by number of GPUs", "200 jobs that come, by number of GPUs"
+JOBS_OFFLINE, JOBS_ONLINE = "160 GPUs, by number of jobs at once", "160 GPUs, by number of jobs that come"
+
+GBIT = (10.0, 25.0)
+BATCHES_OF = (0.5, 1.0, 2.0)
+GROUPS_OF = (5, 20, 40, 80)
+JOBS_OF = (100, 150, 200, 250, 300)
+NODES_OF: Mapping[int, Sequence[int]] = {
+    100: (7, 6, 6, 7),
+    120: (8, 8, 8, 8),
+    140: (9, 9, 10, 11),
+    160: (11, 10, 10, 11),
+    180: (12, 12, 12, 12),
+}
+"""nodes of 8 V100, 4 T4, 1 K80 and 2 M60, by the number of their GPUs"""
+DOMAINS: Mapping[str, Sequence[str]] = {
+    "more language": ("bert-base", "transformer"),
+    "more recommendation": ("fastgcn", "graphsage"),
+}
+HALF = 3.0
+"""times as many of a domain's jobs make half of all of what was a quarter"""
+
+
+def cases(options: Options) -> Iterator[Case]:
+    """Those of the policies that were named; a quick run has one group, on any scenario."""
+    yield from _runs(TESTBED, options.scenario, options.policies, options)
+    if options.quick or options.scenario.name != SCENARIO:
+        return
+    offline, online = _named(options, OFFLINE), _named(options, ONLINE)
+    for name, group in LEVELS.items():
+        yield from _runs(group, load_scenario(f"hare-160-{name}"), offline, options, seeds=1)
+    yield from _conditions(options)
+    here = load_scenario("hare-160")
+    yield from _runs(COME, here, online, options)
+    hlas = [one for one in online if one.policy == OURS_ONLINE]
+    for groups in GROUPS_OF:
+        yield from _runs(GROUPS, here, _grouped(hlas, groups), options, at=groups, seeds=1)
+    for jobs in JOBS_OF[::2]:
+        at_once = _with_jobs(load_scenario("hare-160-high"), jobs)
+        yield from _runs(DECISIONS, at_once, _grouped(hlas, 40), options, at=jobs, seeds=1)
+    if options.full:
+        yield from _sweeps(options, offline, online)
+
+
+def _conditions(options: Options) -> Iterator[Case]:
+    """The testbed with one thing changed (figures 19 to 21)."""
+    few = _named(options, LEADING)
+    for gbit in GBIT:
+        yield from _runs(NETWORK, _with_network(options.scenario, gbit), few, options, at=gbit)
+    for name, group in MIXES.items():
+        yield from _runs(group, _with_more(options.scenario, DOMAINS[name]), few, options)
+    for factor in BATCHES_OF:
+        for seed in options.seeds:
+            larger = _with_batches(options.scenario, factor, seed)
+            yield from _runs(BATCHES, larger, few, options, at=factor, only=seed)
+
+
+def _sweeps(options: Options, offline: Sequence[Contender], online: Sequence[Contender]) -> Iterator[Case]:
+    at_once, come = load_scenario("hare-160-high"), load_scenario("hare-160")
+    sweeps: Sequence[tuple[str, ScenarioFile, Sequence[Contender], Change, Sequence[int]]] = (
+        (GPUS_OFFLINE, at_once, offline, _with_gpus, tuple(NODES_OF)),
+        (JOBS_OFFLINE, at_once, offline, _with_jobs, JOBS_OF),
+        (GPUS_ONLINE, come, online, _with_gpus, tuple(NODES_OF)),
+        (JOBS_ONLINE, come, online, _with_jobs, JOBS_OF),
+    )
+    for group, scenario, policies, change, places in sweeps:
+        for place in places:
+            yield from _runs(group, change(scenario, place), policies, options, at=place)
+
+
+def _named(options: Options, names: Sequence[str]) -> list[Contender]:
+    """Of the policies asked for, those of one half; one that is of neither is in both."""
+    known = {*OFFLINE, *ONLINE}
+    return [one for one in options.policies if one.policy in names or one.policy not in known]
+
+
+def _grouped(policies: Sequence[Contender], groups: int) -> list[Contender]:
+    return [msgspec.structs.replace(one, policy=f"{one.policy}+groups={groups}") for one in policies]
+
+
+def _runs(
+    group: str,
+    scenario: ScenarioFile,
+    policies: Sequence[Contender],
+    options: Options,
+    *,
+    at: float | None = None,
+    seeds: int | None = None,
+    only: int | None = None,
+) -> Iterator[Case]:
+    """`seeds`: so many of them at most; `only`: this one."""
+    for one in policies:
+        for seed in options.seeds[:seeds] if only is None else (only,):
+            overrides = {**WHOLE_ROUNDS, **options.given, **one.overrides}
+            trial = Simulation(scenario=scenario, policy=one.policy, seed=seed, overrides=overrides)
+            yield Case(group=group, arm=one.label, trial=trial, at=at)
+
+
+# ---- scenarios that differ in one thing
+
+Change = Callable[[ScenarioFile, int], ScenarioFile]
+
+
+def _with_network(scenario: ScenarioFile, gbit: float) -> ScenarioFile:
+    """All nodes' networks as much slower as `gbit` is than the testbed's 25 Gb/s."""
+    cluster = cluster_of(scenario)
+    types = {
+        name: msgspec.structs.replace(one, network_bandwidth=one.network_bandwidth * gbit / max(GBIT))
+        for name, one in cluster.gpu_types.items()
+    }
+    return _on(scenario, msgspec.structs.replace(cluster, name=f"{cluster.name}-{gbit:g}g", gpu_types=types))
+
+
+def _with_gpus(scenario: ScenarioFile, gpus: int) -> ScenarioFile:
+    cluster = cluster_of(scenario)
+    counts = zip(cluster.nodes, NODES_OF[gpus], strict=True)
+    nodes = [msgspec.structs.replace(group, count=count) for group, count in counts]
+    return _on(scenario, msgspec.structs.replace(cluster, name=f"hare-{gpus}", nodes=nodes))
+
+
+def _with_jobs(scenario: ScenarioFile, jobs: int) -> ScenarioFile:
+    workload = scenario.workload
+    assert isinstance(workload, PoissonWorkload), "the jobs of hare-160 are drawn"
+    return msgspec.structs.replace(scenario, workload=msgspec.structs.replace(workload, count=jobs))
+
+
+def _with_more(scenario: ScenarioFile, models: Sequence[str]) -> ScenarioFile:
+    """Half of the jobs are of these models."""
+    workload = scenario.workload
+    assert isinstance(workload, PoissonWorkload), "the jobs of hare-15 are drawn"
+    mix = mix_named(workload.mix)
+    jobs = [
+        msgspec.structs.replace(one, weight=one.weight * (HALF if one.model in models else 1.0))
+        for one in mix.jobs
+    ]
+    mixes = {**scenario.catalogue.mixes, workload.mix: msgspec.structs.replace(mix, jobs=jobs)}
+    return msgspec.structs.replace(
+        scenario, catalogue=msgspec.structs.replace(scenario.catalogue, mixes=mixes)
+    )
+
+
+def _with_batches(scenario: ScenarioFile, factor: float, seed: int) -> ScenarioFile:
+    """The same samples of the same jobs in batches of another size."""
+    listed = [
+        ArrivingJob(at_s=one.at_s, job=msgspec.structs.replace(one.job, workload=_scaled(one, factor)))
+        for one in arrivals(scenario, seed=seed)
+    ]
+    return msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=listed))
+
+
+def _on(scenario: ScenarioFile, cluster: ClusterFile) -> ScenarioFile:
+    return msgspec.structs.replace(scenario, cluster=cluster)
+
+
+def _scaled(one: Arrival, factor: float) -> Workload:
+    workload = one.job.workload
+    return msgspec.structs.replace(workload, batch_size=max(round(workload.batch_size * factor), 1))

@@ -1,0 +1,253 @@
+"""The report of Hare's experiment: a table a figure, the paper's numbers beside ours. Pure.
+
+Everything is from event logs. Means have intervals over seeds; ratios are of the same seed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from hopyard.lab.experiments.hare import cases, printed
+from hopyard.lab.report import pictures
+from hopyard.lab.report.document import Figure, Part, Picture, Table
+from hopyard.lab.report.measures import spread
+from hopyard.lab.report.statistics import Summary, summary
+from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
+from hopyard.lab.runs.trials import Simulated
+
+Measured = Callable[[Simulated], float | None]
+
+SOON_S = 25 * 60.0
+"""of figure 15"""
+HOUR_S, MINUTE_S = 3600.0, 60.0
+WEIGHTED, MEAN = "Σ w · JCT, h", "mean JCT, min"
+SOON = "within 25 min, %"
+OURS: Mapping[bool, str] = {False: cases.OURS_OFFLINE, True: cases.OURS_ONLINE}
+"""by whether jobs come by and by"""
+
+
+def report(finished: Sequence[Finished]) -> Iterator[Part]:
+    yield PREFACE
+    for group, members in groups_of(finished).items():
+        yield f"## {group[0].upper()}{group[1:]}"
+        yield from PARTS[group](members)
+
+
+def figures_of(finished: Sequence[Finished]) -> list[Figure]:
+    """Every measure of every arm."""
+    return [
+        Figure(
+            group=group,
+            arm=arm,
+            measure=name.partition(", ")[0],
+            unit=name.partition(", ")[2],
+            mean=found.mean,
+            half_width=found.half_width,
+            values=found.values,
+            at=at,
+        )
+        for group, members in groups_of(finished).items()
+        for at, here in _places(members)
+        for arm, outcomes in arms_of(here).items()
+        for name, measured in MEASURES.items()
+        if (found := _summary(outcomes, measured)) is not None
+    ]
+
+
+def _places(members: list[Finished]) -> list[tuple[float | None, list[Finished]]]:
+    """By place in the sweep; all at none, where nothing is swept."""
+    return [*places_of(members).items()] or [(None, members)]
+
+
+# ---- one set of jobs
+
+
+def _at_once(members: Sequence[Finished]) -> Iterator[Part]:
+    """Figures 14, 15 and 18."""
+    yield from _compared(members, WEIGHTED, online=False)
+    if members[0].case.group == cases.TESTBED:
+        soon = (f"{arm} {100 * share:.1f} %" for arm, share in printed.WITHIN_25_MIN.items())
+        yield (
+            "The paper (figure 14): weighted completion time of the others is "
+            f"{printed.OTHERS_OVER_HARE} times that of Hare. Within 25 min (figure 15): {', '.join(soon)}."
+        )
+        yield _jcts(members, "testbed")
+    elif members[0].case.group in cases.LEVELS.values():
+        yield f"The paper (figure 18): AlloX about {printed.ALLOX_OVER_HARE:g} times Hare, at every level."
+    else:
+        yield "The paper (figure 19): more language is worse for all, more recommendation better."
+
+
+def _come(members: Sequence[Finished]) -> Iterator[Part]:
+    """Figures 22, 26 and 27."""
+    yield from _compared(members, MEAN, online=True)
+    yield (
+        f"The paper: 2D-LAS (`{cases.TWO_D}`, and with the thresholds of HLAS) takes "
+        f"{printed.OVER_HLAS[cases.TWO_D]:g} times as long as HLAS (figure 22), and HLAS "
+        f"{printed.HLAS_OVER_HLAS_P:g} times as long as HLAS-P; HLAS-L gains little (figures 26, 27). Its "
+        "abstract has 2.94, which is nowhere in its evaluation."
+    )
+    yield _jcts(members, "online")
+
+
+def _compared(members: Sequence[Finished], of: str, *, online: bool) -> Iterator[Part]:
+    """All measures, and how many times as long each takes as ours, or as the first that is there."""
+    outcomes = arms_of(members)
+    ours = OURS[online] if OURS[online] in outcomes else next(iter(outcomes))
+    rows = [
+        [
+            f"**{arm}**",
+            *(spread(_summary(found, measured), marked=False) for measured in MEASURES.values()),
+            spread(_over(found, outcomes[ours], MEASURES[of])),
+        ]
+        for arm, found in outcomes.items()
+    ]
+    yield Table(["", *(f">{name}" for name in MEASURES), f">{of.partition(', ')[0]}, over {ours}"], rows)
+
+
+def _jcts(members: Sequence[Finished], name: str) -> Picture:
+    values = {
+        arm: [job.jct_s / MINUTE_S for one in found for job in one.jobs if job.jct_s is not None]
+        for arm, found in arms_of(members).items()
+    }
+    drawn = pictures.distributions({"completion time, min": values}, list(values), of="jobs")
+    return Picture(f"{name}-jct", "Completion times, jobs of all seeds.", drawn)
+
+
+# ---- sweeps
+
+
+def _swept(of: str, label: str, said: str) -> Callable[[Sequence[Finished]], Iterator[Part]]:
+    def part(members: Sequence[Finished]) -> Iterator[Part]:
+        places = places_of(members)
+        found = {
+            arm: {
+                at: each
+                for at, here in places.items()
+                if (each := _summary(arms_of(here).get(arm, []), MEASURES[of])) is not None
+            }
+            for arm in arms_of(members)
+        }
+        rows = [
+            [f"**{arm}**", *(spread(by_place.get(at), marked=False) for at in places), _change(by_place)]
+            for arm, by_place in found.items()
+        ]
+        yield Table([of, *(f">{at:g} {label}" for at in places), ">last over first"], rows)
+        yield said
+        if len(places) > 2:  # noqa: PLR2004 - two places are no curve
+            name = "".join(letter if letter.isalnum() else "-" for letter in members[0].case.group.lower())
+            yield Picture(name, f"{of}, by {label}.", pictures.sweep({of: found}, list(found), label))
+
+    return part
+
+
+def _change(by_place: Mapping[float, Summary]) -> str:
+    means = [by_place[at].mean for at in sorted(by_place)]
+    return f"{means[-1] / means[0]:.2f}" if len(means) > 1 and means[0] else "–"
+
+
+# ---- one figure
+
+
+def _summary(outcomes: Sequence[Simulated], measured: Measured) -> Summary | None:
+    values = [value for outcome in outcomes if (value := measured(outcome)) is not None]
+    return summary(values) if values else None
+
+
+def _over(mine: Sequence[Simulated], others: Sequence[Simulated], measured: Measured) -> Summary | None:
+    theirs = {one.result.seed: measured(one) for one in others}
+    pairs = [(measured(one), theirs.get(one.result.seed)) for one in mine]
+    ratios = [value / other for value, other in pairs if value and other]
+    return summary(ratios) if ratios else None
+
+
+def _metric(name: str, unit: float) -> Measured:
+    def measured(outcome: Simulated) -> float | None:
+        value = outcome.result.metrics.get(name)
+        return None if value is None else value / unit
+
+    return measured
+
+
+def _within(outcome: Simulated) -> float | None:
+    """Of all jobs, those that ended otherwise included."""
+    soon = sum(job.jct_s is not None and job.jct_s <= SOON_S for job in outcome.jobs)
+    return 100 * soon / len(outcome.jobs) if outcome.jobs else None
+
+
+def _computing(outcome: Simulated) -> float | None:
+    """Time in which single GPUs of the types that were used would have done the work, over time held."""
+    time = outcome.gpu_time
+    if time is None:
+        return None
+    computing = time.useful + time.slower_types
+    held = computing + time.gangs + time.restarts + time.profiling
+    return 100 * computing / held if held > 0 else None
+
+
+def _decision_ms(outcome: Simulated) -> float | None:
+    value = outcome.result.metrics.get("decision_s_p50")
+    return None if value is None else 1000 * value
+
+
+MEASURES: Mapping[str, Measured] = {
+    WEIGHTED: _metric("weighted_jct_s", HOUR_S),
+    MEAN: _metric("jct_s_mean", MINUTE_S),
+    SOON: _within,
+    "makespan, min": _metric("makespan_s", MINUTE_S),
+    "starts after the first, s": _metric("switch_s_mean", 1.0),
+    "restarts": _metric("restarts", 1.0),
+    "computing of GPU time held, %": _computing,
+    "a plan, ms": _decision_ms,
+}
+
+PREFACE = (
+    "w: the user's priority of a job, 1 here. Starts after the first: from the order until the job trains "
+    "again; a relaxed gang that stands by takes what table III says, others a start of processes. Computing: "
+    "what the samples would have taken on single GPUs of the types that did them, over all GPU time held; "
+    "the rest is exchanges, waiting for the slowest, starts and profiles. Every figure of the paper is a "
+    "picture: its numbers here are those that its text has."
+)
+
+PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
+    cases.TESTBED: _at_once,
+    **dict.fromkeys(cases.LEVELS.values(), _at_once),
+    **dict.fromkeys(cases.MIXES.values(), _at_once),
+    cases.COME: _come,
+    cases.NETWORK: _swept(
+        WEIGHTED, "Gb/s", f"The paper (figure 20): Hare {100 * printed.BY_NETWORK:.1f} % from 10 to 25 Gb/s."
+    ),
+    cases.BATCHES: _swept(
+        WEIGHTED,
+        "times the batch",
+        "The paper (figure 21): little effect, but Sched_Homo is worse with larger batches.",
+    ),
+    cases.GROUPS: _swept(
+        MEAN,
+        "groups",
+        "The paper (figure 24) says of more groups that total completion time decreases and that the average "
+        "increases. It is the same jobs, so both cannot be.",
+    ),
+    cases.DECISIONS: _swept(
+        "a plan, ms",
+        "jobs",
+        "The paper (figure 25): cost grows less than linearly. Modelled, as in all simulations.",
+    ),
+    cases.GPUS_OFFLINE: _swept(
+        WEIGHTED,
+        "GPUs",
+        f"The paper (figure 16): AlloX about {printed.ALLOX_OVER_HARE:g} times Hare, Gavel_FIFO the worst.",
+    ),
+    cases.JOBS_OFFLINE: _swept(
+        WEIGHTED,
+        "jobs",
+        f"The paper (figure 17): others {printed.OTHERS_OVER_HARE_300} times Hare at 300 jobs; gaps widen.",
+    ),
+    cases.GPUS_ONLINE: _swept(
+        MEAN,
+        "GPUs",
+        f"The paper (figure 22): 2D-LAS {printed.OVER_HLAS[cases.TWO_D]:g} times HLAS, FIFO behind both.",
+    ),
+    cases.JOBS_ONLINE: _swept(
+        MEAN, "jobs", f"The paper (figure 23): at 300 jobs {printed.OVER_HLAS_300}; the gap to FIFO widens."
+    ),
+}
+"""by group"""

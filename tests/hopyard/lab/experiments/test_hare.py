@@ -1,0 +1,150 @@
+"""Hare's experiment: which runs it makes, scenarios that differ in one thing, and what the report says."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from hopyard.lab.experiments.hare import cases
+from hopyard.lab.experiments.hare.report import MEASURES, PARTS, figures_of, report
+from hopyard.lab.report.document import Picture, Table
+from hopyard.lab.runs.cases import Case, Finished
+from hopyard.lab.runs.trials import GpuTime, Simulation
+from loadgen.scenarios import arrivals, cluster_of, load_scenario
+from schemas.ids import GpuType
+from schemas.scenarios import ScenarioFile
+from shared.domain.cluster import nodes_of
+from tests.hopyard.lab.experiment_builders import finished, job, options, outcome
+
+SWEEPS = {cases.GPUS_OFFLINE, cases.JOBS_OFFLINE, cases.GPUS_ONLINE, cases.JOBS_ONLINE}
+
+
+def made(
+    *, full: bool = False, seeds: Sequence[int] = (1, 2), policies: Sequence[str] = cases.POLICIES
+) -> list[Case]:
+    asked = options(scenario=load_scenario(cases.SCENARIO), policies=policies, seeds=tuple(seeds))
+    return list(cases.cases(msgspec.structs.replace(asked, full=full)))
+
+
+def scenario_of(case: Case) -> ScenarioFile:
+    assert isinstance(case.trial, Simulation)
+    return case.trial.scenario
+
+
+def test_every_group_has_its_part_and_only_a_full_run_has_sweeps() -> None:
+    usual, full = ({case.group for case in made(full=each)} for each in (False, True))
+    assert usual == PARTS.keys() - SWEEPS
+    assert full == PARTS.keys()
+
+
+def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -> None:
+    here = made(policies=("srtf", "hlas", "las"))
+    offline = {case.arm for case in here if case.group == cases.LEVELS["high"]}
+    online = {case.arm for case in here if case.group == cases.COME}
+    assert (offline, online) == ({"srtf", "las"}, {"hlas", "las"})
+    assert {case.trial.policy for case in here if case.group == cases.GROUPS} == {
+        f"hlas+groups={groups}" for groups in cases.GROUPS_OF
+    }
+
+
+def test_a_quick_run_is_one_group_on_any_scenario() -> None:
+    asked = options(policies=("srtf", "hlas"), quick=True)
+    assert [case.group for case in cases.cases(asked)] == [cases.TESTBED] * 4
+
+
+@pytest.mark.parametrize("group", [cases.GPUS_OFFLINE, cases.GPUS_ONLINE])
+def test_a_cluster_of_so_many_gpus_has_so_many(group: str) -> None:
+    sweep = [case for case in made(full=True, seeds=(1,), policies=("fifo",)) if case.group == group]
+    gpus = [sum(node.gpus for node in nodes_of(cluster_of(scenario_of(case)))) for case in sweep]
+    assert gpus == [case.at for case in sweep] == list(cases.NODES_OF)
+
+
+@pytest.mark.parametrize("name", ["hare-15", "hare-160", "hare-160-low", "hare-160-middle", "hare-160-high"])
+def test_scenarios_have_the_gpus_and_jobs_that_they_name(name: str) -> None:
+    scenario = load_scenario(name)
+    assert sum(node.gpus for node in nodes_of(cluster_of(scenario))) == int(name.split("-")[1])
+    jobs = arrivals(scenario, seed=1)
+    assert len(jobs) == (40 if name == "hare-15" else 200)
+    assert (max(one.at_s for one in jobs) == 0.0) is (name != "hare-160")
+    domains = Counter(one.job.workload.model for one in jobs)
+    assert domains["deepspeech2"] == len(jobs) / 4, "a quarter of the jobs is of speech"
+
+
+def test_batches_are_larger_and_the_samples_the_same() -> None:
+    by_factor = {
+        case.at: arrivals(scenario_of(case), seed=2)
+        for case in made(seeds=(2,), policies=("srtf",))
+        if case.group == cases.BATCHES
+    }
+    for one, other in zip(by_factor[1.0], by_factor[2.0], strict=True):
+        assert other.job.workload.batch_size == 2 * one.job.workload.batch_size
+        assert (other.job.samples, other.job.epochs) == (one.job.samples, one.job.epochs)
+    assert by_factor[1.0] == arrivals(load_scenario(cases.SCENARIO), seed=2)
+
+
+@pytest.mark.parametrize("domain", cases.MIXES)
+def test_half_of_the_jobs_are_of_the_domain(domain: str) -> None:
+    [case] = [case for case in made(seeds=(1,), policies=("srtf",)) if case.group == cases.MIXES[domain]]
+    models = Counter(one.job.workload.model for one in arrivals(scenario_of(case), seed=1))
+    assert sum(models[model] for model in cases.DOMAINS[domain]) == pytest.approx(20, abs=1)
+
+
+def test_ten_gigabits_are_two_fifths_of_the_testbed_s() -> None:
+    by_gbit = {case.at: cluster_of(scenario_of(case)) for case in made() if case.group == cases.NETWORK}
+    own = cluster_of(load_scenario(cases.SCENARIO)).gpu_types[GpuType("v100")].network_bandwidth
+    assert [by_gbit[at].gpu_types[GpuType("v100")].network_bandwidth / own for at in (10.0, 25.0)] == [
+        0.4,
+        1.0,
+    ]
+
+
+# ---- the report
+
+TIME = GpuTime(
+    useful=40.0, slower_types=20.0, gangs=15.0, restarts=3.0, profiling=2.0, beside_waiting=10.0, idle=10.0
+)
+
+
+def test_measures_of_one_run() -> None:
+    jobs = tuple(job(name, jct_s=seconds) for name, seconds in (("a", 100.0), ("b", 1500.0), ("c", 1501.0)))
+    one = outcome("fifo", 1, weighted_jct_s=7200.0, switch_s_mean=2.0)
+    result = msgspec.structs.replace(one.result, job_results=jobs)
+    one = msgspec.structs.replace(one, result=result, gpu_time=TIME)
+    assert MEASURES["Σ w · JCT, h"](one) == 2.0
+    assert MEASURES["within 25 min, %"](one) == pytest.approx(200 / 3)
+    assert MEASURES["starts after the first, s"](one) == 2.0
+    assert MEASURES["computing of GPU time held, %"](one) == 75.0
+
+
+def ran(policy: str, group: str, seed: int = 1, at: float | None = None, **metrics: float) -> Finished:
+    return finished(policy, seed, group=group, at=at, **metrics)
+
+
+def test_ratios_are_of_the_same_seed_over_ours() -> None:
+    done = [
+        *(ran("hlas", cases.COME, seed, jct_s_mean=seconds) for seed, seconds in ((1, 100.0), (2, 400.0))),
+        *(
+            ran("tiresias", cases.COME, seed, jct_s_mean=seconds)
+            for seed, seconds in ((1, 300.0), (2, 400.0))
+        ),
+    ]
+    [table] = [part for part in report(done) if isinstance(part, Table)]
+    assert table.columns[-1] == ">mean JCT, over hlas"
+    assert [row[0] for row in table.rows] == ["**hlas**", "**tiresias**"]
+    assert table.rows[1][-1].startswith("2 ±")
+
+
+def test_a_sweep_says_how_much_the_last_place_differs_and_is_drawn() -> None:
+    done = [ran("hlas", cases.GROUPS, at=at, jct_s_mean=60.0 * at) for at in (5.0, 20.0, 80.0)]
+    parts = list(report(done))
+    [table] = [part for part in parts if isinstance(part, Table)]
+    assert table.rows == [["**hlas**", "5", "20", "80", "16.00"]]
+    assert len([part for part in parts if isinstance(part, Picture)]) == 1
+    assert {figure.at for figure in figures_of(done)} == {5.0, 20.0, 80.0}
+
+
+def test_every_group_can_be_reported() -> None:
+    done = [ran("hlas", group, at=at, jct_s_mean=60.0) for group in PARTS for at in (1.0, 2.0)]
+    headings = [part for part in report(done) if isinstance(part, str) and part.startswith("## ")]
+    assert len(headings) == len(PARTS)
