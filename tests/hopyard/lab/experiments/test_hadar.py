@@ -108,6 +108,25 @@ def test_statements_that_contradict_themselves_are_shown() -> None:
     assert hadar.PAPER_GPU_HOURS == 5.0
 
 
+def test_what_a_plan_takes_is_shown_by_the_number_of_jobs() -> None:
+    """Fragment plans are left out; an arm that never had so many jobs has no figure."""
+    plans = (
+        plan(placements=20, left_out=12, solve_s=0.25),
+        plan(placements=1, left_out=0, solve_s=0.75),
+        plan(placements=30, left_out=0, solve_s=9.0, kind="fragment"),
+        plan(placements=40, left_out=480, solve_s=2.0),
+    )
+    one, other = finished("hadar", 1), finished("gavel", 1)
+    done = [Finished(one.case, msgspec.structs.replace(one.outcome, plans=plans)), other]
+    [table] = [
+        part for part in hadar.report(at_hadar_60(), done)
+        if isinstance(part, Table) and part.columns[0] == "jobs"
+    ]  # fmt: skip
+    assert table.columns == ["jobs", ">hadar, s", ">gavel, s"]
+    assert [row[:2] for row in table.rows] == [["1 to 32", "0.5"], ["513 to 1024", "2"]]
+    assert table.rows[1][2] == "–"
+
+
 def test_the_two_bounds_of_a_total_time() -> None:
     jobs = (job("a", gpu_s=6 * HOUR_S, jct_s=5 * HOUR_S, wait_s=HOUR_S), job("b", gpu_s=0.0, jct_s=None))
     result = msgspec.structs.replace(outcome().result, job_results=jobs)
