@@ -13,7 +13,7 @@ from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
 from hopyard.lab.runs.trials import Simulated
 
-Measured = Callable[[Simulated], float | None]
+OfRun = Callable[[Simulated], float | None]
 
 SOON_S = 25 * 60.0
 """of figure 15"""
@@ -147,19 +147,19 @@ def _change(by_place: Mapping[float, Summary]) -> str:
 # ---- one figure
 
 
-def _summary(outcomes: Sequence[Simulated], measured: Measured) -> Summary | None:
+def _summary(outcomes: Sequence[Simulated], measured: OfRun) -> Summary | None:
     values = [value for outcome in outcomes if (value := measured(outcome)) is not None]
     return summary(values) if values else None
 
 
-def _over(mine: Sequence[Simulated], others: Sequence[Simulated], measured: Measured) -> Summary | None:
+def _over(mine: Sequence[Simulated], others: Sequence[Simulated], measured: OfRun) -> Summary | None:
     theirs = {one.result.seed: measured(one) for one in others}
     pairs = [(measured(one), theirs.get(one.result.seed)) for one in mine]
     ratios = [value / other for value, other in pairs if value and other]
     return summary(ratios) if ratios else None
 
 
-def _metric(name: str, unit: float) -> Measured:
+def _metric(name: str, unit: float) -> OfRun:
     def measured(outcome: Simulated) -> float | None:
         value = outcome.result.metrics.get(name)
         return None if value is None else value / unit
@@ -188,7 +188,7 @@ def _decision_ms(outcome: Simulated) -> float | None:
     return None if value is None else 1000 * value
 
 
-MEASURES: Mapping[str, Measured] = {
+MEASURES: Mapping[str, OfRun] = {
     WEIGHTED: _metric("weighted_jct_s", HOUR_S),
     MEAN: _metric("jct_s_mean", MINUTE_S),
     SOON: _within,
