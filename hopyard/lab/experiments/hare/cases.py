@@ -32,7 +32,7 @@ OURS_OFFLINE, OURS_ONLINE = "hare", "hlas"
 WHOLE_ROUNDS: Overrides = {"minimum_run_restarts": 0.0, "restart_share_max": 1.0}
 """whatever runs may be moved at every decision, as in the papers"""
 
-TESTBED = "15 GPUs, 40 jobs at once"
+TESTBED = "the scenario itself"
 LEVELS = {
     "low": "160 GPUs all alike, 200 jobs at once",
     "middle": "160 GPUs of two types, 200 jobs at once",
