@@ -35,9 +35,18 @@ def agent_of(node_id: str) -> str:
 
 
 def ensure_accounts(data: Path, nodes: Sequence[NodeId] = ()) -> None:
-    """Those of the stack itself, and of nodes that are known beforehand."""
-    for user in (*OF_STACK, *map(agent_of, nodes)):
+    """Those of the stack itself, and of nodes that are known beforehand and were not expelled."""
+    for user in (*OF_STACK, *(agent_of(node) for node in nodes if not is_expelled(data, node))):
         ensure_account(data, user)
+
+
+def is_expelled(data: Path, node_id: str) -> bool:
+    """Whether the agent of a node was let in no more, and not let in again since."""
+    return _mark_of(data, node_id).exists()
+
+
+def _mark_of(data: Path, node_id: str) -> Path:
+    return account_of(data, agent_of(node_id)).with_suffix(".expelled")
 
 
 def admitted(data: Path, node_id: str) -> Path:
@@ -46,6 +55,7 @@ def admitted(data: Path, node_id: str) -> Path:
         name = msgspec.convert(node_id, Name)
     except msgspec.ValidationError:
         raise Invalid(f"{node_id} names no node: lower-case letters, digits and dashes do") from None
+    _mark_of(data, name).unlink(missing_ok=True)
     return ensure_account(data, agent_of(name))
 
 
@@ -73,11 +83,13 @@ def write_accounts(data: Path) -> Path:
 
 
 def expel(data: Path, node_id: str) -> bool:
-    """Let the agent of a node in no more; false: it was not let in."""
+    """Let the agent of a node in no more, until it is admitted again; false: it was not let in."""
     file = account_of(data, agent_of(node_id))
-    there = file.exists()
-    file.unlink(missing_ok=True)
-    return there
+    if not file.exists():
+        return False
+    private.write(_mark_of(data, node_id), b"")
+    file.unlink()
+    return True
 
 
 def accounts_in(data: Path) -> list[NatsAccount]:

@@ -16,12 +16,12 @@ import aiohttp
 import msgspec
 
 from hopyard.failures import Died, Invalid, NotReady
-from hopyard.local.accounts import accounts_in, ensure_accounts, stamp_of
+from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, stamp_of
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
-from schemas.cluster import ClusterFile
+from schemas.cluster import ClusterFile, Node
 from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
@@ -149,8 +149,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     spec.data.chmod(_mode(settings))
     close_contents(spec.data)
     ensure_tokens(spec.data)
-    nodes = nodes_of(spec.cluster) if spec.cluster else ()
-    ensure_accounts(spec.data, [node.node_id for node in nodes])
+    ensure_accounts(spec.data, [node.node_id for node in _nodes(spec)])
     known = stamp_of(spec.data)
     tls = bool(settings.web_certificate)
     stack = Stack(_nats(spec, settings), _ports(spec), data=spec.data, tls=tls)
@@ -164,6 +163,12 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     finally:
         await stop(stack.running, SAVE_LIMIT_S if settings_of(spec).runner == PROCESSES else STOP_LIMIT_S)
         await stack.nats.stop()
+
+
+def _nodes(spec: StackSpec) -> list[Node]:
+    """Of its cluster, whose agents the stack starts itself; none that was expelled."""
+    nodes = nodes_of(spec.cluster) if spec.cluster else ()
+    return [node for node in nodes if not is_expelled(spec.data, node.node_id)]
 
 
 def _mode(settings: Settings) -> int:
@@ -416,7 +421,7 @@ def _text(value: Value) -> str:
 def _ports(spec: StackSpec) -> dict[str, int]:
     """A web port for each process, by name. Raises NotReady when the wanted one is taken."""
     _claim(spec.api_port)
-    nodes = nodes_of(spec.cluster) if spec.cluster else ()
+    nodes = _nodes(spec)
     names = [*SERVICES, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     return ports | ({"admission": spec.api_port} if spec.api_port else {})

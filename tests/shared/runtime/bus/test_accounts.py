@@ -16,12 +16,14 @@ from hopyard.local.accounts import (
     admitted,
     ensure_accounts,
     expel,
+    is_expelled,
     permissions_of,
     stamp_of,
 )
 from hopyard.local.credentials import account_of, folder_of
 from schemas.codec import encode
 from schemas.events import FACTS, NodeJoined, StopOrdered
+from schemas.ids import NodeId
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, subjects_of
@@ -298,6 +300,17 @@ def test_an_account_has_the_same_credentials_for_as_long_as_it_is_there(tmp_path
     assert first != admitted(tmp_path, "n-2").read_bytes()
     expel(tmp_path, "n-1")
     assert admitted(tmp_path, "n-1").read_bytes() != first
+
+
+def test_who_is_expelled_stays_out_at_the_next_start_until_it_is_admitted(tmp_path: Path) -> None:
+    nodes = [NodeId("n-1"), NodeId("n-2")]
+    ensure_accounts(tmp_path, nodes)
+    assert expel(tmp_path, "n-1")
+    ensure_accounts(tmp_path, nodes)
+    assert [account_of(tmp_path, f"agent-{node}").exists() for node in nodes] == [False, True]
+    assert [is_expelled(tmp_path, node) for node in nodes] == [True, False]
+    admitted(tmp_path, "n-1")
+    assert not is_expelled(tmp_path, "n-1")
 
 
 @pytest.mark.parametrize("name", ["../planner", "a.b", "*", ">", "", "N", "a b"])
