@@ -94,4 +94,5 @@ def _plain(annotation: Any) -> type:  # noqa: ANN401 - whatever a field is annot
     """What a column of such a field holds: `float` of `float | None`, `str` of an id or an enum."""
     kinds = [kind for kind in getattr(annotation, "__args__", (annotation,)) if kind is not type(None)]
     kind = getattr(kinds[0], "__supertype__", kinds[0])
+    kind = getattr(kind, "__origin__", kind)  # of an id with limits: `Annotated[str, …]`
     return str if issubclass(kind, StrEnum) else kind
