@@ -28,19 +28,31 @@ print(simulate(SMALL).result.event_log_hash, stormy(1).result.event_log_hash)
 """
 
 
+PRINT_HASHES_OF_POLICIES = """
+import msgspec
+from loadgen.scenarios import load_scenario
+from loadgen.simulation import simulate
+from services.planner.work.registry import names
+whole = load_scenario("hare-15")
+part = msgspec.structs.replace(whole, workload=msgspec.structs.replace(whole.workload, count=16))
+print(*[f"{name}:{simulate(part, policy=name).result.event_log_hash}" for name in names()])
+"""
+"""jobs of several counts, some of which wait, on four types of GPUs"""
+
+
 def hashes() -> str:
     return f"{simulate(SMALL).result.event_log_hash} {stormy(1).result.event_log_hash}"
 
 
-def hashes_elsewhere(hash_seed: int, before: str = "") -> str:
+def hashes_elsewhere(hash_seed: int, before: str = "", show: str = PRINT_HASHES) -> str:
     """From a new process that did something `before`."""
     environ = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": f"{HERE}:{HERE.parent.parent}"}
     ran = subprocess.run(
-        [sys.executable, "-c", before + PRINT_HASHES],
+        [sys.executable, "-c", before + show],
         env=environ,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=400,
         check=True,
     )
     return ran.stdout.split("\n")[-2]
@@ -59,6 +71,11 @@ def test_the_same_run_twice_gives_the_same_event_log() -> None:
 )
 def test_the_process_does_not_matter(hash_seed: int, before: str) -> None:
     assert hashes_elsewhere(hash_seed, before) == hashes()
+
+
+def test_no_policy_depends_on_the_order_of_a_set() -> None:
+    first, second = (hashes_elsewhere(seed, show=PRINT_HASHES_OF_POLICIES).split() for seed in (1, 2))
+    assert first == second
 
 
 def test_no_service_changes_a_fact_that_others_read_too() -> None:

@@ -32,7 +32,7 @@ def _limited(
     """Batches of one GPU by node, in proportion to speed, but for those at the limit."""
     full: set[NodeId] = set()
     while True:
-        spare = sum(place.values()) - sum(most[node] * place[node] for node in full)
+        spare = sum(place.values()) - sum(most[node] * place[node] for node in place if node in full)
         speed = sum(gpus * rates[node] for node, gpus in place.items() if node not in full)
         share = {node: most[node] if node in full else spare * rates[node] / speed for node in place}
         above = {
