@@ -9,9 +9,12 @@ spend at most that share of its GPU time, and what the first plan in it spent.
 Copies of a job are no such matter: that plans merge them is how they run. Nothing holds a job on a node that
 is lost or drains; nor the budget one whose node has been promised
 to measurements beyond its GPUs. Besides, what runs on a node that is closed (see `leaving`) stays there.
+
+Where one job of a rota stays all do: the one holds the rota's GPUs whole, so to move the others frees none.
 """
 
 import math
+from collections.abc import Callable
 
 import msgspec
 
@@ -33,16 +36,28 @@ class Stays(msgspec.Struct, frozen=True):
 def staying(state: State, at: float, settings: Settings, closed: frozenset[NodeId] = frozenset()) -> Stays:
     """`closed`: nodes on which nothing more is placed, and what runs stays."""
     stays = _within_limits(state, at, settings)
-    if not closed:
-        return stays
-    held = {
+    held = stays.placements
+    if closed:
+        held = held | _where(state, lambda placement: not closed.isdisjoint(placement.gang.nodes))
+    rotas = {_holder(placement) for placement in held.values() if gangs.rota(placement.gang)}
+    if rotas:
+        held = held | _where(state, lambda placement: _holder(placement) in rotas)
+    return Stays(held, stays.until)
+
+
+def _where(state: State, holds: Callable[[Placement], bool]) -> dict[JobId, Placement]:
+    """Jobs that may stay at such placements."""
+    return {
         job_id: placement
         for job_id, placement_id in state.claims.of_job.items()
         if (job := state.jobs.get(job_id)) is not None
-        and not closed.isdisjoint((placement := state.claims.planned[placement_id]).gang.nodes)
+        and holds(placement := state.claims.planned[placement_id])
         and _may_stay(state, job, placement)
     }
-    return Stays(stays.placements | held, stays.until)
+
+
+def _holder(placement: Placement) -> str:
+    return gangs.holder(placement.placement_id, placement.gang)
 
 
 def _within_limits(state: State, at: float, settings: Settings) -> Stays:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from schemas.events import PlanPublished, TurnsOrdered
+from schemas.events import PlanPublished, PolicyChosen, TurnsOrdered
 from schemas.placement import Gang, Relaxed
 from schemas.settings import Settings
 from services.planner.core.viewing import idle_gpus
@@ -142,3 +142,18 @@ def test_a_job_that_may_not_be_moved_keeps_its_tasks() -> None:
     stage.until(362.0)
     after = {str(one.job_id): one for one in stage.plan.placements}["second"]
     assert after == before
+
+
+@pytest.mark.parametrize("policy", ["hops", "fifo", "hlas"])
+def test_where_one_may_not_be_moved_its_whole_rota_stays_whatever_the_policy(policy: str) -> None:
+    """`first` has run for long and may go; `second` is not preemptible; both are in turns on all GPUs."""
+    stage = stage_of()
+    stage.until(100.0)
+    stage.tell(*in_queue("second", at=100.0, demand=(4,), preemptible=False))
+    up(stage, stage.plan)
+    before = {str(one.job_id): one.placement_id for one in stage.plan.placements}
+    stage.until(3590.0)
+    stage.tell(PolicyChosen(at=3590.0, policy=policy), opened(at=3600.0, number=10))
+    stage.until(3700.0)
+    assert stage.plan.policy == policy
+    assert {str(one.job_id): one.placement_id for one in stage.plan.placements} == before
