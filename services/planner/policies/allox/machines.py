@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from schemas.ids import GpuType, NodeId
-from schemas.placement import Configuration, Relaxed
+from schemas.placement import Configuration, Gang, Relaxed
 from services.planner.policies.contract.decision import Choice
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.kit.gangs import place, pools
+from shared.domain import gangs
 
 SOON_S = 1e-3
 """a GPU in use is free no sooner, however late its job is"""
@@ -49,20 +50,19 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machines(
-    view: View, kept: Sequence[Choice], idle: dict[NodeId, int], left_s: Sequence[float], *, gangs: bool
+    view: View, kept: Sequence[Choice], idle: dict[NodeId, int], left_s: Sequence[float], *, in_gangs: bool
 ) -> Machines:
     """`left_s`: how long each of those that are `kept` still runs; `idle`: what they leave.
 
-    `gangs`: all tasks of a round have a GPU each.
+    `in_gangs`: all tasks of a round have a GPU each.
     """
     groups: dict[Kind, list[ViewNode]] = {}
     for node in view.nodes:
         if node.idle > 0:
-            groups.setdefault(Kind(node.gpu_type, not gangs and Relaxed.tag() in node.modes), []).append(node)
-    busy: dict[NodeId, list[float]] = {}
-    for choice, seconds in zip(kept, left_s, strict=True):
-        for one in choice.gang.members:
-            busy.setdefault(one.node, []).extend([max(seconds, SOON_S)] * one.gpus)
+            groups.setdefault(Kind(node.gpu_type, not in_gangs and Relaxed.tag() in node.modes), []).append(
+                node
+            )
+    busy = _busy(kept, left_s)
     kinds = sorted(groups, key=lambda kind: (kind.gpu_type, kind.relaxed))
     return Machines(
         kinds=tuple(kinds),
@@ -79,6 +79,20 @@ def machines(
             for kind in kinds
         ),
     )
+
+
+def _busy(kept: Sequence[Choice], left_s: Sequence[float]) -> dict[NodeId, list[float]]:
+    """When each GPU in use is free, by node. GPUs of a rota are free when the last of its jobs has ended."""
+    ends: dict[str, tuple[Gang, float]] = {}
+    for choice, seconds in zip(kept, left_s, strict=True):
+        holder = gangs.holder(choice.job_id, choice.gang)
+        _, known_s = ends.get(holder, (choice.gang, SOON_S))
+        ends[holder] = choice.gang, max(known_s, seconds)
+    busy: dict[NodeId, list[float]] = {}
+    for gang, seconds in ends.values():
+        for one in gang.members:
+            busy.setdefault(one.node, []).extend([seconds] * one.gpus)
+    return busy
 
 
 def _found(nodes: Sequence[ViewNode], gpus: int, idle: Mapping[NodeId, int]) -> Configuration:

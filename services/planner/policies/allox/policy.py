@@ -117,7 +117,7 @@ class Allox:
         jobs = {job.job_id: job for job in view.jobs}
         in_gangs = self.gang or not any(Relaxed.tag() in node.modes for node in view.nodes)
         left_s = [self._left_s(jobs[one.job_id], one) for one in stayers]
-        there = machines(view, stayers, idle, left_s, gangs=in_gangs)
+        there = machines(view, stayers, idle, left_s, in_gangs=in_gangs)
         running = {one.job_id for one in stayers}
         waiting = tuple(job for job in view.jobs if job.job_id not in running)
         scale = tuple(self._scale(job, there, in_gangs=in_gangs) for job in waiting)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.ids import GpuType, PlacementId
+from schemas.ids import GpuType, PlacementId, RotaId
 from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, Waiting
 from services.planner.policies.contract.decision import Decision, Trigger, fault
@@ -36,6 +36,13 @@ def here(seconds: float, **place: int) -> Present:
     )
 
 
+def in_turn(place: int, seconds: float) -> Present:
+    """As one of a rota on both GPUs of a node."""
+    sync = Relaxed(tasks=((1, 1),), rota=RotaId("r"), turns=1, place=place)
+    gang = Gang.of(place_on(f0=2), sync)
+    return msgspec.structs.replace(here(seconds, f0=2), gang=gang, share=0.5)
+
+
 def waiting(decision: Decision) -> dict[str, Waiting]:
     return {one.job_id: one.reason for one in decision.left}
 
@@ -62,6 +69,29 @@ def test_a_job_waits_for_a_fast_gpu_rather_than_take_a_slow_one() -> None:
 def test_the_shortest_job_is_first_on_a_machine() -> None:
     seen = view([trains("long", 4000.0), trains("short", 400.0)], [gpus("f0", 1, "fast")])
     assert chosen(decide("allox", seen, estimator=silent)) == {"short": {"f0": 1}}
+
+
+@BOTH
+def test_gpus_of_a_rota_are_counted_once(policy: str) -> None:
+    rota = [trains(f"turn{place}", 1000.0, (2,), present=in_turn(place, 50.0)) for place in range(2)]
+    seen = view([*rota, trains("wide", 400.0, (4,))], [gpus("f0", 2, "fast")])
+    decision = decide(policy, seen)
+    assert chosen(decision) == {"turn0": {"f0": 2}, "turn1": {"f0": 2}}
+    assert fault(seen, decision) is None
+    one_gpu_computes_it = policy == "allox"
+    reason = Waiting.OUTWEIGHED if one_gpu_computes_it else Waiting.NO_CONFIGURATION
+    assert waiting(decision) == {"wide": reason}
+
+
+@pytest.mark.parametrize(("last_s", "waits"), [(5.0, True), (50.0, False)])
+def test_gpus_of_a_rota_are_free_when_its_last_job_has_ended(last_s: float, waits: bool) -> None:  # noqa: FBT001
+    """10 s on a fast GPU, after that; 40 s on the idle one."""
+    rota = [
+        trains(f"turn{place}", 1000.0, (2,), present=in_turn(place, s))
+        for place, s in enumerate((last_s, 5.0))
+    ]
+    seen = view([*rota, trains("new", 400.0)], [gpus("f0", 2, "fast"), gpus("s0", 1, "slow")])
+    assert ("new" in waiting(decide("allox", seen, estimator=silent))) is waits
 
 
 @BOTH
