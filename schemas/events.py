@@ -418,7 +418,7 @@ class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ord
 class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed", omit_defaults=True):
     """An order: every worker of the gang is up, training begins.
 
-    With a `meeting` it goes to every node of the gang, without one to its leaders alone.
+    With a `meeting`, or in a rota, it goes to every node of the gang, else to its leaders alone.
     """
 
     meeting: str = ""

@@ -108,7 +108,7 @@ ONLY_LOCKSTEP = (Lockstep.tag(),)
 
 
 class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
-    """Nodes with their GPUs, in the order of their ids; the first one leads. At least one GPU a node.
+    """Nodes with their GPUs, one at least, in the order of their ids; the first that computes leads.
 
     Equal gangs are the same GPUs synchronised in the same way. `sync` left out means lockstep.
     """

@@ -72,8 +72,8 @@ def _begin(state: State, placed: Placed, coming: ComingUp, at: float) -> Iterato
         global_batch=gangs.global_batch(placed.gang, spec.workload.batch_size),
     )
     for part in gangs.parts(placed.gang):
-        meeting = coming.meetings.get(part.nodes[0], "")
-        for node_id in part.nodes if meeting else part.nodes[:1]:
+        meeting = coming.meetings.get(gangs.leader(part), "")
+        for node_id in gangs.trained_by(part, meets=bool(meeting)):
             yield GangFormed(
                 at=at,
                 node_id=node_id,

@@ -81,6 +81,9 @@ class Meaning:
     def computing(self, gang: Gang) -> Gang:
         return gang
 
+    def leader(self, part: Gang) -> NodeId:
+        return part.members[0].node
+
     def scale(self, part: Gang) -> int:
         """Batches in a global batch: the number that a job's demand and its learning rates are about."""
         return part.gpus
@@ -193,6 +196,11 @@ class OfRelaxed(Meaning):
         members = tuple(Member(node, len(tasks)) for node, tasks in taken.items())
         return Gang(members, replace(gang.sync, tasks=tuple(taken.values())))
 
+    def leader(self, part: Gang) -> NodeId:
+        """Rank 0 is on the first node that has a task."""
+        pairs = zip(part.members, self.tasks(part), strict=True)
+        return next(one.node for one, tasks in pairs if any(tasks))
+
     def batches(self, gang: Gang, batch_size: int) -> Batches:
         assert isinstance(gang.sync, Relaxed)
         return tuple(tuple(tasks * batch_size for tasks in each) for each in gang.sync.tasks)
@@ -216,7 +224,10 @@ class OfRelaxed(Meaning):
         return super().keeps(present, wanted) or self.retimes(present, wanted)
 
     def retimes(self, present: Gang, wanted: Gang) -> bool:
-        """The same GPUs of the same rota, and as many tasks: their learning rate is the same."""
+        """The same GPUs of the same rota, as many tasks, and the same node leads.
+
+        So the learning rate is the same, and whose samples count.
+        """
         assert isinstance(wanted.sync, Relaxed)
         return (
             present != wanted
@@ -224,6 +235,7 @@ class OfRelaxed(Meaning):
             and present.sync.rota == wanted.sync.rota != ""
             and present.members == wanted.members
             and self.scale(present) == self.scale(wanted)
+            and self.leader(present) == self.leader(wanted)
         )
 
 
@@ -248,8 +260,22 @@ def part_of(gang: Gang, node: NodeId) -> Gang:
 
 
 def leaders(gang: Gang) -> tuple[NodeId, ...]:
-    """The nodes that count progress and write checkpoints, one for each part."""
-    return tuple([part.members[0].node for part in parts(gang)])
+    """The nodes that count progress and write checkpoints, one for each part: the first that computes."""
+    return tuple([leader(part) for part in parts(gang)])
+
+
+def leader(part: Gang) -> NodeId:
+    """The node of rank 0."""
+    return MEANINGS[type(part.sync)].leader(part)
+
+
+def trained_by(part: Gang, *, meets: bool) -> tuple[NodeId, ...]:
+    """The nodes that hear that its training begins; `meets`: its processes have to meet.
+
+    Where no process has to meet another one the leader is enough, but for a rota: each job's leader may be
+    on another node, and there all jobs must be known that take turns with it.
+    """
+    return part.nodes if meets or rota(part) else (leader(part),)
 
 
 def batches(gang: Gang, batch_size: int) -> Batches:

@@ -56,7 +56,7 @@ class Tally(msgspec.Struct, kw_only=True):
     def of(cls, gang: Gang, samples: float, at: float) -> "Tally":
         """Of a gang all of which begins with so many samples."""
         leaders = {
-            part.nodes[0]: Leader(gpus=part.gpus, began=samples, done=samples, at=at)
+            gangs.leader(part): Leader(gpus=part.gpus, began=samples, done=samples, at=at)
             for part in gangs.parts(gang)
         }
         return cls(leaders=leaders, copies=gangs.merges(gang))

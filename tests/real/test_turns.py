@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.events import JobStarted, PlanPublished, WorkerStopped
+from schemas.events import JobCompleted, JobStarted, PlanPublished, WorkerStopped
 from schemas.ids import JobId, NodeId
+from shared.domain import gangs
 from shared.domain.audit import audit
 from shared.domain.states import ENDED
 from tests.real.real_builders import BATCH, Step, cluster, job_file, nothing_left, real_stack, steps_of
@@ -52,6 +53,26 @@ async def test_two_jobs_take_turns_on_two_gpus(tmp_path: Path) -> None:
     print(f"estimated {estimated}, measured {measured}, over {end - begin:.0f} s")
     for job_id in ids:
         assert ACCURACY < measured[job_id] / estimated[job_id] < 1 / ACCURACY
+
+
+async def test_a_job_without_a_task_on_the_first_node_of_its_rota_completes(tmp_path: Path) -> None:
+    """One has all its tasks on the second node, the other one on both."""
+    ledger, policy = tmp_path / "ledger", "tests.simulation.mode_policies:Apart"
+    nodes = [{**NODES[0], "prefix": f"{name}-fast", "gpus": 1} for name in "ab"]
+    async with real_stack(tmp_path, cluster(nodes=nodes), policy=policy, policies_allowed=policy) as (
+        _,
+        client,
+    ):
+        for name, gpus in zip(NAMES, (1, 2), strict=True):
+            await client.submit(job_file(name, ledger, gpus=gpus, samples=SAMPLES / 4), name)
+        await until(client, lambda status: sum(status.jobs.get(state, 0) for state in ENDED) == len(NAMES))
+        lines = [line async for line in client.events()]
+    await nothing_left(tmp_path)
+    log, seqs = [line.fact() for line in lines], [line.seq for line in lines]
+    assert audit(log, drained=True, seqs=seqs) == []
+    assert sum(isinstance(fact, JobCompleted) for fact in log) == len(NAMES)
+    starts = [fact for fact in log if isinstance(fact, JobStarted)]
+    assert any(gangs.leader(fact.gang) != fact.gang.nodes[0] for fact in starts)
 
 
 def together(log: Sequence[object]) -> dict[JobId, float]:

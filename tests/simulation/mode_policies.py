@@ -151,6 +151,27 @@ class Rotas:
         )
 
 
+class Apart(Rotas):
+    """A job that its rota's last node has GPUs enough for has all its tasks there, and none on the others."""
+
+    def decide(
+        self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve | None = None
+    ) -> Decision:
+        made = super().decide(view, wanted, estimates, solve)
+        return msgspec.structs.replace(made, choices=tuple(map(_on_the_last, made.choices)))
+
+
+def _on_the_last(choice: Choice) -> Choice:
+    members, sync = choice.gang.members, choice.gang.sync
+    assert isinstance(sync, Relaxed)
+    tasks, last = sum(map(sum, sync.tasks)), members[-1].gpus
+    if tasks > last:
+        return choice
+    of_last = gangs.divided(tasks, (1.0,) * last)
+    dealt = (*((0,) * one.gpus for one in members[:-1]), of_last)
+    return msgspec.structs.replace(choice, gang=Gang(members, msgspec.structs.replace(sync, tasks=dealt)))
+
+
 def _places(
     half: Sequence[ViewNode], jobs: Sequence[ViewJob]
 ) -> Iterator[tuple[Configuration, list[ViewJob]]]:

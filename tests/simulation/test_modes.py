@@ -18,6 +18,7 @@ from schemas.events import (
     PreemptReason,
     StartOrdered,
     TurnsOrdered,
+    WorkerCheckpointed,
     WorkerStopped,
 )
 from schemas.ids import JobId, NodeId, PlacementId
@@ -176,6 +177,39 @@ def test_a_storm_over_rotas_costs_time_and_nothing_else(seed: int, engine: Engin
 
 def test_both_engines_run_rotas_alike() -> None:
     assert turned().result.event_log_hash == turned("loop").result.event_log_hash
+
+
+@cache
+def apart(engine: Engine = "conductor") -> Simulated:
+    return simulate(SMALL, policy=f"{HERE}Apart", engine=engine)
+
+
+def test_jobs_of_a_rota_are_led_where_they_compute() -> None:
+    run = apart()
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert (modes_of(run), notes_of(run)) == ({Relaxed}, set())
+    starts = [fact for fact in run.events if isinstance(fact, JobStarted)]
+    assert {gangs.leader(fact.gang) == fact.gang.nodes[0] for fact in starts} == {True, False}
+    computing = {fact.placement_id: gangs.computing(fact.gang).nodes for fact in starts}
+    leaders = {
+        (fact.placement_id, fact.node_id)
+        for fact in run.events
+        if isinstance(fact, WorkerCheckpointed) or (isinstance(fact, WorkerStopped) and fact.leads)
+    }
+    assert leaders
+    assert all(node == computing[placement][0] for placement, node in leaders)
+
+
+def test_both_engines_run_rotas_of_several_leaders_alike() -> None:
+    assert apart().result.event_log_hash == apart("loop").result.event_log_hash
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_storm_over_rotas_of_several_leaders_costs_time_and_nothing_else(seed: int) -> None:
+    run = stormy(seed, f"{HERE}Apart")
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
 
 @cache

@@ -97,16 +97,18 @@ class EmulatedRunner:
 
     def train(self, placement_id: PlacementId, meeting: str) -> None:  # noqa: ARG002 - nobody has to meet
         worker = self._workers.get(placement_id)
-        if worker is None or worker.stopping or worker.progress is not None:
+        if worker is None or worker.stopping or worker.progress is not None or worker.rota is not None:
             return
         order, now = worker.order, self._clock.now()
-        worker.progress = _progress(order, now)
+        progress = _progress(order, now)
         worker.save_at = now + order.spec.checkpoint_interval_s
         worker.stretch_s = self._observe_every_s
+        if order.node_id in gangs.leaders(order.gang):
+            worker.progress = progress
         if gangs.rota(order.gang):
             self._take_turns(worker)
         else:
-            self._run_on(worker, worker.progress)
+            self._run_on(worker, progress)
 
     def turn(self, placement_id: PlacementId, gang: Gang) -> None:
         worker = self._workers.get(placement_id)
@@ -125,13 +127,14 @@ class EmulatedRunner:
         if worker.alarm is not None:
             worker.alarm.cancel()
         order, progress = worker.order, worker.progress
+        if progress is not None:
+            progress.settle(self._clock.now())
+            progress.rate = 0.0
+        if worker.rota is not None:
+            worker.rota.leave(worker)
         if progress is None:
             self._end(worker, Stopped(placement_id, order.samples_done))
             return
-        progress.settle(self._clock.now())
-        progress.rate = 0.0
-        if worker.rota is not None:
-            worker.rota.leave(worker)
         if progress.complete:
             self._end(worker, Completed(placement_id, progress.total))
             return
@@ -258,7 +261,8 @@ class EmulatedRunner:
         try:
             rota.check(worker)
         except DoesNotFit as error:
-            self._end(worker, Failed(worker.order.placement_id, str(error), lasting=True))
+            if worker.progress is not None:  # where another node leads the job, that one says so
+                self._end(worker, Failed(worker.order.placement_id, str(error), lasting=True))
         else:
             rota.join(worker)
 

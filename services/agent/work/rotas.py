@@ -1,7 +1,9 @@
-"""Emulated workers, and those that take turns on the same GPUs, under this node's lead.
+"""Emulated workers, and those that take turns on the same GPUs.
 
 No turn is an event. The world says how fast each job is while these take turns; that holds for a stretch,
-until one comes or goes or takes other turns, or until the stretch is drawn anew.
+until one comes or goes or takes other turns, or until the stretch is drawn anew. The jobs of a rota may be
+led by unlike nodes. Each of these knows all the jobs, asks about all of them, and counts for its own; asked
+at the same time about the same jobs the world gives all nodes the same answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,6 +22,7 @@ class Emulated:
     def __init__(self, order: StartOrdered) -> None:
         self.order = order
         self.progress: Progress | None = None
+        """once it trains, on the node that leads it"""
         self.save_at = 0.0
         self.stretches = 0
         """begun so far"""
@@ -53,18 +56,16 @@ class Rota:
         self._world = world
         self._clock = clock
         self._going_on = going_on
-        self._key = f"{first.holder}/{first.order.placement_id}"
+        self._holder = first.holder
         self._nodes = first.order.nodes
         self._jobs: dict[PlacementId, Emulated] = {}
         self._observe_every_s = observe_every_s
-        self._stretches = 0
-        """begun so far: no two have the same draws"""
         self._alarm: Alarm | None = None
 
     def check(self, worker: Emulated) -> None:
         """Whether the world knows it there. Raises DoesNotFit."""
         alone = worker.order.spec, gangs.turning(worker.order.gang)
-        self._world.rota([alone], self._nodes, key=self._key, index=0)
+        self._world.rota([alone], self._nodes, key=self._holder, index=0)
 
     def join(self, worker: Emulated) -> None:
         """It trains from now on."""
@@ -88,20 +89,20 @@ class Rota:
     def _next_stretch(self, seconds: float) -> None:
         """A stretch lasts as long as all before it since the turns changed, as it does of a lone gang."""
         self.end()
-        if not self._jobs:
+        if all(worker.progress is None for worker in self._jobs.values()):
             return
-        now, workers = self._clock.now(), list(self._jobs.values())
-        for worker, rate in zip(workers, self._rates(workers), strict=True):
-            assert worker.progress is not None, "who is in a rota trains"
-            worker.progress.settle(now)
-            worker.progress.rate = rate
-            self._going_on(worker)
+        now, workers = self._clock.now(), [self._jobs[key] for key in sorted(self._jobs)]
+        for worker, rate in zip(workers, self._rates(workers, now), strict=True):
+            if worker.progress is not None:
+                worker.progress.settle(now)
+                worker.progress.rate = rate
+                self._going_on(worker)
         self._alarm = self._clock.at(now + seconds, lambda: self._next_stretch(2 * seconds))
 
-    def _rates(self, workers: Iterable[Emulated]) -> tuple[float, ...]:
+    def _rates(self, workers: Iterable[Emulated], now: float) -> tuple[float, ...]:
+        """No two times have the same draws."""
         jobs = [(worker.order.spec, worker.order.gang) for worker in workers]
-        self._stretches += 1
-        return self._world.rota(jobs, self._nodes, key=self._key, index=self._stretches)
+        return self._world.rota(jobs, self._nodes, key=f"{self._holder} at {now!r}", index=0)
 
 
 def rota_of(worker: Emulated, others: Iterable[Emulated]) -> Rota | None:

@@ -60,7 +60,7 @@ class Runner(Protocol):
         """Every worker of the gang is up: its processes may meet and train.
 
         `meeting`: `host:port`, as the gang's rank 0 reported it; this is called on every node then. Empty:
-        they need not meet, and this is called on the nodes of the gang's leaders alone.
+        they need not meet, and this is called on the nodes of the gang's leaders, or on all of a rota.
         """
         ...
 

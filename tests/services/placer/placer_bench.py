@@ -19,6 +19,7 @@ from schemas.jobs import JobSpec, Workload
 from schemas.placement import Forked, Gang, Lockstep
 from schemas.plans import Layer, Measures, Placement, PlanKind, Stage, Standing
 from services.placer.core import Placer
+from shared.domain import gangs
 from shared.domain.core import Effects, Publish
 
 A, B = NodeId("a"), NodeId("b")
@@ -91,7 +92,7 @@ class Bench:
                 job_id=placement.job_id,
                 outcome=outcome,
                 samples_done=samples,
-                leads=node_id == min(placement.gang.nodes),
+                leads=node_id == gangs.leader(placement.gang),
             )
         )
 

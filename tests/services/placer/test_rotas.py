@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from schemas.base import Event
 from schemas.events import (
+    GangFormed,
     JobPreempted,
     JobStarted,
     NodeLost,
@@ -14,11 +16,12 @@ from schemas.events import (
     StartOrdered,
     StopOrdered,
     TurnsOrdered,
+    WorkerCheckpointed,
 )
 from schemas.ids import JobId, RotaId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement
-from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, joined, node, place
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, joined, node, place, worker_started
 
 THIRD = JobId("job-3")
 
@@ -100,6 +103,29 @@ def test_what_ends_one_job_leaves_the_others() -> None:
     facts = bench.stop(ONE, A, Outcome.FAILED)
     assert {fact.placement_id for fact in facts if isinstance(fact, StopOrdered)} == {"p1"}
     assert bench.core.state.placements[TWO.placement_id].wanted
+
+
+@pytest.mark.parametrize("meeting", ["", "10.0.0.2:4711"])
+def test_a_job_is_led_by_the_first_node_where_it_has_tasks(meeting: str) -> None:
+    """On the other one it has no process: what that node's worker says of samples counts nothing."""
+    bench = bench_of_turns()
+    sync = Relaxed(tasks=((0, 0), (1, 1)), rota=RotaId("r"))
+    led = msgspec.structs.replace(ONE, gang=Gang(ONE.gang.members, sync))
+    bench.plan(led)
+    for node_id, said in ((A, ""), (B, meeting)):
+        facts = bench.tell(worker_started(led, node_id, 2, said))
+    formed = [(fact.node_id, fact.meeting) for fact in facts if isinstance(fact, GangFormed)]
+    assert formed == [(A, meeting), (B, meeting)]
+    for node_id, samples, counted in ((A, 900.0, 0.0), (B, 70.0, 70.0)):
+        bench.tell(
+            WorkerCheckpointed(
+                at=40.0, node_id=node_id, placement_id=led.placement_id, job_id=JOB, samples_done=samples
+            )
+        )
+        assert bench.core.state.jobs[JOB].samples_done == counted
+    facts = bench.stop(led, B, Outcome.COMPLETED)
+    assert [fact.node_id for fact in facts if isinstance(fact, StopOrdered)] == [A]
+    assert bench.core.state.jobs[JOB].over
 
 
 def test_a_lost_node_ends_all_of_its_rota() -> None:

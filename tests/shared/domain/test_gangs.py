@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from schemas.ids import NodeId, RotaId
 from schemas.placement import Forked, Gang, Lockstep, Mode, Proportional, Relaxed, Sync
 from shared.domain import gangs
+from shared.domain.tally import Tally
 from tests.docs.pages import SOURCES, name
 from tests.paths import ROOT
 
@@ -324,6 +325,8 @@ def test_a_gang_of_a_rota_says_its_turns(turns: int, words: str) -> None:
         (TURNS, True),
         (replace(TURNS, turns=3, place=2), True),
         (replace(TURNS, tasks=((1,), (3,))), True),
+        (replace(TURNS, tasks=((4,), (0,))), True),
+        (replace(TURNS, tasks=((0,), (4,))), False),
         (replace(TURNS, tasks=((3,), (2,))), False),
         (replace(TURNS, rota=RotaId("s")), False),
         (Relaxed(tasks=((3,), (1,))), False),
@@ -334,6 +337,16 @@ def test_a_job_runs_on_in_its_rota_while_its_batch_is_the_same(wanted: Relaxed, 
     assert gangs.keeps(present, then) is runs_on
     assert gangs.retimes(present, then) is (runs_on and present != then)
     assert not gangs.retimes(present, Gang.of({A: 1}, replace(TURNS, tasks=((4,),))))
+
+
+@pytest.mark.parametrize(("tasks", "node"), [(((0,), (4,)), B), (((4,), (0,)), A), (((1,), (3,)), A)])
+def test_a_job_is_led_by_the_first_node_that_has_a_task(
+    tasks: tuple[tuple[int, ...], ...], node: NodeId
+) -> None:
+    gang = Gang.of({A: 1, B: 1}, replace(TURNS, tasks=tasks))
+    assert gangs.leaders(gang) == (node,) == gangs.leaders(gangs.computing(gang))
+    assert [*Tally.of(gang, 0.0, 0.0).leaders] == [node]
+    assert gangs.trained_by(gang, meets=False) == (A, B), "others of the rota may be led by the other node"
 
 
 def test_holders_are_counted_once() -> None:

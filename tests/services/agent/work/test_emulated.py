@@ -10,7 +10,7 @@ import pytest
 from schemas.events import StartOrdered
 from schemas.ids import JobId, NodeId, PlacementId, RotaId
 from schemas.measurements import Stretch
-from schemas.placement import Forked, Relaxed
+from schemas.placement import Forked, Gang, Relaxed
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -436,6 +436,31 @@ def test_jobs_of_a_rota_divide_its_time_by_turns() -> None:
 
     ends = {report.placement_id: at - STARTUP_S for at, report in played(scene).of(Completed)}
     assert ends == {PlacementId("p2"): pytest.approx(400.0), P1: pytest.approx(500.0)}
+
+
+def test_a_job_that_another_node_leads_takes_its_turns_and_counts_nothing_here() -> None:
+    """On two GPUs p1 alone would take 250 s; p2 goes after 200 s, with 400 of p1's 1,000 samples done."""
+
+    def led(order: StartOrdered, *tasks: tuple[int, ...]) -> StartOrdered:
+        sync = order.gang.sync
+        assert isinstance(sync, Relaxed)
+        gang = Gang.of({BEFORE: 1, HERE: 1}, msgspec.structs.replace(sync, tasks=tasks))
+        return msgspec.structs.replace(order, gang=gang, nodes=(node(BEFORE), node()))
+
+    async def scene(play: Play) -> None:
+        p1, p2 = led(turning("p1"), (0,), (1,)), led(turning("p2", place=1), (1,), (0,))
+        await _together(play, p1, p2)
+        await asyncio.sleep(200.0)
+        assert play.runner.progress() == {JOB: pytest.approx(400.0)}
+        play.runner.stop(PlacementId("p2"))
+
+    play = played(scene)
+    ends = {report.placement_id: at - STARTUP_S for at, report in play.of(Completed)}
+    assert ends == {P1: pytest.approx(200.0 + 150.0)}
+    assert [(report.placement_id, report.samples_done) for _, report in play.of(Stopped)] == [
+        (PlacementId("p2"), 0.0)
+    ]
+    assert {report.placement_id for _, report in play.of(Saved)} <= {P1}
 
 
 def test_samples_are_conserved_over_every_change_of_turns() -> None:
