@@ -22,7 +22,7 @@ LIVE_ONLY = frozenset({
     *("speed", "clock_origin", "cluster", "cluster_name", "node", "nodes", "runner", "store"),
     *("policy_load_real_s", "policy_wants_real_s", "policy_memory_max_bytes"),
     *("gpus", "node_file", "address", "output_file_bytes", "output_files", "output_node_bytes"),
-    *("jobs_folder", "run_folder", "network_interface", "merge", "job_account", "template"),
+    *("turn_limit_s", "jobs_folder", "run_folder", "network_interface", "merge", "job_account", "template"),
     *("output_file_bytes", "output_files", "output_node_bytes"),
 })  # fmt: skip
 """of processes, connections, files and the wall clock, none of which a simulation has"""

@@ -78,8 +78,13 @@ NARROW = msgspec.structs.replace(
 )
 """every job can run on a node alone"""
 
-NEVER_PLACED = {"hadare": {"distributed-1"}, "hadare-literal": {"distributed-1"}}
-"""by policy: jobs of `SMALL` that it never runs, since a copy takes all of a job's GPUs from one node"""
+NEVER_PLACED = {
+    "hadare": {"distributed-1"},
+    "hadare-literal": {"distributed-1"},
+    "hops-literal": {"distributed-1", "rigid-2"},
+}
+"""by policy: jobs of `SMALL` that it never runs, since a copy takes all of a job's GPUs from one node, or
+since Hops as printed gives a job no node's last GPU"""
 
 FAULTS = Faults(duplicate=0.1, delay_s=0.5, redeliver=0.2, one_by_one=True)
 AWAY_S = (0.0, 0.5, 5.0, 60.0)

@@ -49,7 +49,11 @@ NARROW_FIXED = ("wide", "elastic")
 """of the scenario all of whose jobs every policy can place"""
 
 
-@pytest.mark.parametrize("policy", [*names(), RESTLESS, COPIES])
+PLACES_ALL = sorted({*names()} - {"hops-literal"})
+"""as printed, Hops never gives a job the last GPU of a node, and some of `NARROW` ask for whole ones"""
+
+
+@pytest.mark.parametrize("policy", [*PLACES_ALL, RESTLESS, COPIES])
 def test_jobs_that_are_not_preemptible_run_through_under_every_policy(policy: str) -> None:
     ran = simulate(asking(NARROW, *NARROW_FIXED, preemptible=False), policy=policy, overrides=LIMITLESS)
     assert audit(ran.events, drained=True, seqs=ran.seqs) == []

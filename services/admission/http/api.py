@@ -52,7 +52,7 @@ from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.door import Door, Outside
 from services.admission.http.gate import Gate
 from services.admission.http.lines import about, line, records
-from services.admission.http.openapi import CLOCK, KEY, LINES, openapi
+from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, openapi
 from services.admission.http.operations import (
     OPERATIONS,
     EventsQuery,
@@ -82,7 +82,6 @@ from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.clock import Clock
 from shared.runtime.process.reports import reports
 
-KEY_LENGTH_MAX = 200
 FOLLOWERS_MAX = 64
 """event streams that are followed at once"""
 HUNG_UP_POLL_REAL_S = 1.0

@@ -13,6 +13,7 @@ from services.admission.http.operations import Operation
 LINES = "application/x-ndjson"
 PROBLEM = "application/problem+json"
 KEY = "Idempotency-Key"
+KEY_LENGTH_MAX = 200
 CLOCK = "Hopyard-Clock"
 
 Json = dict[str, Any]
@@ -101,7 +102,8 @@ def _inlined(schema: Json, schemas: Mapping[str, Json]) -> Json:
 
 
 def _key(each: Operation) -> list[Json]:
-    return [_parameter(KEY, "header", {"type": "string"})] if each.keyed else []
+    schema = {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH_MAX, "pattern": "^[ -~]+$"}
+    return [_parameter(KEY, "header", schema)] if each.keyed else []
 
 
 def _parameter(name: str, place: str, schema: Json) -> Json:

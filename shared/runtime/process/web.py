@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -190,7 +190,10 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
     except web.HTTPException as error:
         if error.status < HTTPStatus.BAD_REQUEST:
             raise
-        return _problem(Problem(title=error.reason, status=error.status, detail=error.text or ""))
+        answer = _problem(Problem(title=error.reason, status=error.status, detail=error.text or ""))
+        if hdrs.ALLOW in error.headers:  # the methods that there are (RFC 9110)
+            answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
+        return answer
     except Unavailable as error:
         return _problem(Refusal(503, str(error)).problem)
     except Exception:

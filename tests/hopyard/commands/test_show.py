@@ -38,7 +38,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: CannedApi
 
 def run(began: float, ended: float | None, reason: PreemptReason | None = None, **nodes: int) -> RunView:
     return RunView(
-        placement_id=PlacementId(f"pl-{began}"),
+        placement_id=PlacementId(f"pl-{began:.0f}"),
         gang=Gang.of({NodeId(name): gpus for name, gpus in nodes.items()}),
         started_at=began,
         ended_at=ended,

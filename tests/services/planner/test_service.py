@@ -72,7 +72,7 @@ async def test_a_planner_set_to_an_unknown_policy_does_not_start() -> None:
 VERDICTS = {
     "hops+moving_cost_s=15": "",
     "fifo": "",
-    "hops+nonsense=1": "policy hops has no option nonsense; it has priority_rule",
+    "hops+nonsense=1": "policy hops has no option nonsense; it has priority_power",
     "hops+moving_cost_s=much": "policy hops, option moving_cost_s: it may be a number",
     "hops+moving_cost_s=-1": "policy hops, option moving_cost_s: it may be a number ≥ 0",
     "hops+priority_rule=lrr": "did you mean lr",

@@ -61,7 +61,7 @@ class Hare:
             left=tuple(_left(view, scene, placed)),
             measures=MEASURES,
             standings={job.seen.job_id: Standing(priority=job.weighted_s) for job in scene.queue},
-            solve_s=STEP_S * len(view.jobs) * len(scene.owner) if view.effort.modelled else 0.0,
+            solve_s=STEP_S * max(len(view.jobs) * len(scene.owner), 1) if view.effort.modelled else 0.0,
         )
 
     def _rotas(self, scene: HareScene) -> Iterator[PlannedRota]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from schemas.questions import MONITOR, FactPlaces, FindFacts
 from schemas.settings import Settings
 from services.monitor.build import build
 from services.monitor.history import FACTS_KEPT
+from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports
@@ -38,14 +39,15 @@ async def with_a_monitor() -> AsyncIterator[Served]:
 
 
 async def known(api: Served, *facts: Event) -> None:
-    """Stored, and the monitor has seen them."""
+    """Stored, and the monitor is up and has seen them."""
     await api.bus.publish(facts)
     last = await api.bus.last_seq()
     async with asyncio.timeout(20.0):
         while True:
-            places = await api.bus.ask(FindFacts(job_id=JobId(JOB)), 20.0)
-            if isinstance(places, FactPlaces) and places.known_to == last:
-                return
+            with suppress(Unavailable):
+                places = await api.bus.ask(FindFacts(job_id=JobId(JOB)), 20.0)
+                if isinstance(places, FactPlaces) and places.known_to == last:
+                    return
             await asyncio.sleep(0.01)
 
 
