@@ -26,9 +26,11 @@ from shared.domain.arrays import Floats, Ints
 TICK_S = 1e-3
 """costs are whole ticks"""
 TICKS_MOST = 1e12
-"""of a job's own time; where one takes longer, ticks are longer"""
+"""of any cost; where one is larger, ticks are longer"""
+LONGEST_S = 1e9
+"""three decades; what takes longer counts as that long, else ticks would be too coarse for the others"""
 LEVELS = 6
-"""k goes so far at first, then to twice that, until no job has the last"""
+"""k goes so far at first, then to twice that, until no job has the last; never beyond the number of jobs"""
 
 
 class ListPlace(msgspec.Struct, frozen=True):
@@ -53,12 +55,14 @@ def matched(seconds: Floats, free_in_s: Sequence[Sequence[float]], widths: Ints 
     places: list[ListPlace | None] = [None] * len(seconds)
     if not len(able):
         return Matching(tuple(places), 0.0)
-    own = seconds[able]
+    own = np.where(np.isfinite(seconds[able]), np.minimum(seconds[able], LONGEST_S), np.inf)
     gpus = np.ones(len(able), dtype=np.int32) if widths is None else widths[able]
     program = _Program(own, free_in_s, gpus)
-    levels = LEVELS
-    while (units := program.solved(levels)) is None or units[:, :, -1].any():
-        levels *= 2
+    levels, enough = LEVELS, max(LEVELS, len(able))
+    while (units := program.solved(levels)) is None or (levels < enough and units[:, :, -1].any()):
+        if levels == enough:
+            raise ValueError("a job is wider than the machines of its kind")
+        levels = min(2 * levels, enough)
     where = units.reshape(len(able), -1).argmax(axis=1)
     alike: dict[tuple[int, float, int], list[int]] = {}
     for job, place in enumerate(where.tolist()):
@@ -75,20 +79,21 @@ class _Program:
     def __init__(self, seconds: Floats, free_in_s: Sequence[Sequence[float]], widths: Ints) -> None:
         self._seconds, self._widths = seconds, widths
         self._job, self._kind = np.nonzero(np.isfinite(seconds))
-        longest_s = max(float(seconds[self._job, self._kind].max()), *(own[-1] for own in free_in_s if own))
-        self._tick_s = max(TICK_S, longest_s / TICKS_MOST)
-        self._free = [np.unique(np.array(own, dtype=np.float64), return_counts=True) for own in free_in_s]
+        self._longest_s = float(seconds[self._job, self._kind].max())
+        ends = [np.minimum(np.array(own, dtype=np.float64), LONGEST_S) for own in free_in_s]
+        self._free = [np.unique(own, return_counts=True) for own in ends]
 
     def solved(self, levels: int) -> Ints | None:
         """Places of each job [J, C, K]; None: so few levels have no room for all."""
         jobs, kinds = self._seconds.shape
         sink = jobs + kinds * levels
         flow, level = SimpleMinCostFlow(), np.arange(levels)
+        tick_s = max(TICK_S, levels * self._longest_s / TICKS_MOST)
         job, kind = np.repeat(self._job, levels), np.repeat(self._kind, levels)
         place = kind * levels + np.tile(level, len(self._job))
         each_s = (self._seconds / self._widths[:, None])[job, kind]
         arcs = flow.add_arcs_with_capacity_and_unit_cost(
-            job, jobs + place, self._widths[job], self._ticks((place % levels + 1) * each_s)
+            job, jobs + place, self._widths[job], _ticks((place % levels + 1) * each_s, tick_s)
         )
         mean = float(self._widths.mean())
         for number, (free_in_s, machines) in enumerate(self._free):
@@ -96,12 +101,15 @@ class _Program:
                 jobs + number * levels + np.repeat(level, len(machines)),
                 np.full(levels * len(machines), sink),
                 np.tile(machines, levels),
-                np.tile(self._ticks(free_in_s / mean), levels),
+                np.tile(_ticks(free_in_s / mean, tick_s), levels),
             )
         flow.set_nodes_supplies(np.arange(jobs), self._widths)
         flow.set_node_supply(sink, -int(self._widths.sum()))
-        if flow.solve() != flow.OPTIMAL:
+        status = flow.solve()
+        if status == flow.INFEASIBLE:
             return None
+        if status != flow.OPTIMAL:
+            raise RuntimeError(f"the flow of jobs to machines is not solved: {status.name}")
         found = np.zeros((jobs, kinds * levels), dtype=np.int64)
         found[job, place] = flow.flows(arcs)
         return found.reshape(jobs, kinds, levels)
@@ -117,5 +125,6 @@ class _Program:
             ends += sum(float(each[:count].sum()) for count in taken.tolist())
         return float(own + ends / self._widths.mean())
 
-    def _ticks(self, seconds: Floats) -> Ints:
-        return np.rint(seconds / self._tick_s).astype(np.int64)
+
+def _ticks(seconds: Floats, tick_s: float) -> Ints:
+    return np.rint(seconds / tick_s).astype(np.int64)

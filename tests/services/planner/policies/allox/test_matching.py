@@ -63,6 +63,34 @@ def test_a_list_may_be_longer_than_the_levels_looked_at_first() -> None:
     assert found.cost_s == pytest.approx(sum(range(1, jobs + 1)[at] * (jobs - at) for at in range(jobs)))
 
 
+def test_levels_end_with_the_number_of_jobs() -> None:
+    """A million times shorter than the longest, they cost nothing on any level, to the tick."""
+    jobs = 2 * LEVELS
+    seconds = np.full((jobs, 1), 1e-6)
+    seconds[0] = 1e8
+    found = matched(seconds, [[0.0]])
+    assert orders(found, 1)[0][-1] == 0
+    assert sorted(place.level for place in found.places if place) == list(range(1, jobs + 1))
+
+
+@pytest.mark.parametrize("seconds", tuple(permutations((1.0, 50.0, 100.0))))
+def test_a_machine_that_is_never_free_leaves_the_order_of_jobs_as_it_is(seconds: tuple[float, ...]) -> None:
+    found = matched(np.array(seconds)[:, None], [[1e15]])
+    assert [seconds[job] for job in orders(found, 1)[0]] == sorted(seconds)
+
+
+def test_a_job_that_never_ends_is_the_last_and_hides_no_other() -> None:
+    seconds = np.array([[1e300], [100.0], [1.0], [50.0]])
+    assert orders(matched(seconds, [[0.0]]), 1) == [[2, 3, 1, 0]]
+
+
+def test_a_program_without_an_answer_is_an_error_and_not_a_lack_of_levels() -> None:
+    with pytest.raises(ValueError, match="wider than the machines"):
+        matched(np.full((1, 1), 5.0), [[0.0]], np.array([LEVELS + 1], dtype=np.int32))
+    with pytest.raises(RuntimeError, match="BAD_COST_RANGE"):
+        matched(np.full((1, 1), -1e15), [[0.0]])
+
+
 def test_a_job_that_can_run_nowhere_has_no_place() -> None:
     found = matched(np.array([[np.inf, np.inf], [np.inf, 2.0]]), [[0.0], [0.0]])
     assert found.places[0] is None
