@@ -1,6 +1,6 @@
 """From state to view: what a policy gets to see of the cluster at one instant. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -93,7 +93,7 @@ def view_of(
     taken = state.claims.claimed if fragment else _taken(state, staying, apart)
     if closed:
         taken = taken | _shut(state, closed, {} if fragment or not shown else _gpus(staying.values()))
-    nodes = _nodes(state, taken, memo)
+    nodes = _marked_closed(_nodes(state, taken, memo), closed)
     names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
     jobs = state.jobs
     rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in names]
@@ -121,6 +121,14 @@ def _marked(jobs: list[ViewJob], staying: Mapping[JobId, Placement]) -> list[Vie
     if not staying:
         return jobs
     return [msgspec.structs.replace(job, stays=True) if job.job_id in staying else job for job in jobs]
+
+
+def _marked_closed(nodes: tuple[ViewNode, ...], closed: Collection[NodeId]) -> tuple[ViewNode, ...]:
+    if not closed:
+        return nodes
+    return tuple(
+        msgspec.structs.replace(node, closed=True) if node.node_id in closed else node for node in nodes
+    )
 
 
 def _taken(

@@ -30,6 +30,8 @@ class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
     """bytes/s that an all-reduce inside the node achieves"""
     network_bandwidth: float = math.inf
     """bytes/s that an all-reduce between such nodes achieves"""
+    closed: bool = False
+    """nothing more is placed on it: its idle GPUs are those of jobs that stay, and nobody joins them"""
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True):

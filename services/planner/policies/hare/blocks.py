@@ -8,9 +8,12 @@ the other where the task ends first on what is left of the GPU:
 
 u_m is the share of GPU m that is spoken for. So while a job exchanges gradients, and on GPUs that wait for
 slower ones of its round, others compute.
+
+A job that may not be moved keeps the tasks that it has, and comes in its turn: those before it leave it what
+is left, and some turns in any case. The GPUs are divided into rooms, and no job has tasks in two of them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -32,6 +35,8 @@ class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
     """of a round with so many tasks by GPU [M]"""
     liked: frozenset[int] = frozenset()
     """GPUs that it takes before others that are as good"""
+    kept: Mapping[int, int] = {}
+    """tasks of a round that it has and keeps, by GPU that has any; none: it may have any"""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,20 +51,35 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """T: from one round to the next, beside those before it in the queue"""
 
 
-def blocks(queue: Iterable[BlockJob], gpus: int) -> list[Block]:
-    """Of the jobs that get GPUs, the first in the queue served first."""
+def blocks(queue: Iterable[BlockJob], gpus: int, rooms: Sequence[Sequence[int]] | None = None) -> list[Block]:
+    """Of the jobs that get GPUs, the first in the queue served first.
+
+    `rooms`: the GPUs of each, by default all in one; those of none are for jobs that keep them.
+    """
     used = np.zeros(gpus)
+    inside = [np.isin(np.arange(gpus), room) for room in ([range(gpus)] if rooms is None else rooms)]
     found: list[Block] = []
     for number, job in enumerate(queue):
-        free = np.where(used < FULL, 1.0 - used, 0.0)
-        if not free.any():
-            break
-        own = _block(number, job, free)
+        if job.kept:
+            own: Block | None = _kept(number, job, 1.0 - used)
+        else:
+            free = np.where(used < FULL, 1.0 - used, 0.0)
+            each = [_block(number, job, np.where(room, free, 0.0)) for room in inside if free[room].any()]
+            own = min(filter(None, each), key=lambda block: block.round_s, default=None)
         if own is not None:
             found.append(own)
             for gpu, tasks in own.tasks.items():
                 used[gpu] += tasks * job.task_s[gpu] / own.round_s
     return found
+
+
+def _kept(number: int, job: BlockJob, free: Floats) -> Block:
+    tasks = np.zeros(len(free), dtype=np.int32)
+    tasks[list(job.kept)] = list(job.kept.values())
+    exchange_s = job.exchange_s(tasks)
+    left = np.maximum(free, 1.0 - FULL)
+    round_s = max(float(count * job.task_s[gpu] / left[gpu]) for gpu, count in job.kept.items()) + exchange_s
+    return Block(job=number, tasks=dict(job.kept), exchange_s=exchange_s, round_s=round_s)
 
 
 def _block(number: int, job: BlockJob, free: Floats) -> Block | None:

@@ -4,7 +4,8 @@ A round is a fixed number of tasks, which need neither as many GPUs nor the same
 another job in milliseconds, and jobs that share GPUs exchange gradients while others compute. What is planned
 are shares of GPUs, and from them turns (`blocks`, `rotas`): a reconstruction; see docs/policies/hare.md.
 
-It is asked whenever a job comes or ends, knows how long jobs are and not which are to come.
+It is asked whenever a job comes or ends, knows how long jobs are and not which are to come. A rota in which
+somebody may not be moved stays as it is but for its turns, and who comes may join it: that moves nobody.
 """
 
 import hashlib
@@ -18,8 +19,9 @@ from services.planner.policies.contract.configurations import Configurations, ex
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
-from services.planner.policies.hare.blocks import blocks, components
+from services.planner.policies.hare.blocks import blocks
 from services.planner.policies.hare.options import HareOptions
+from services.planner.policies.hare.places import Place, grouped
 from services.planner.policies.hare.rotas import PlannedRota, rota_of
 from services.planner.policies.hare.scene import HareJob, HareScene, hare_scene
 from services.planner.solver.problem import Solve
@@ -38,6 +40,7 @@ class Hare:
         trigger: PlanKind.FIRST for trigger in Trigger if trigger is not Trigger.ROUND
     }
     modes: ClassVar[frozenset[type[Mode]]] = frozenset({Relaxed})
+    sees_staying: ClassVar[bool] = True
 
     def __init__(self, options: HareOptions) -> None:
         self._options = options
@@ -64,22 +67,27 @@ class Hare:
             solve_s=STEP_S * max(len(view.jobs) * len(scene.owner), 1) if view.effort.modelled else 0.0,
         )
 
-    def _rotas(self, scene: HareScene) -> Iterator[PlannedRota]:
-        plan = blocks(map(scene.block, scene.queue), len(scene.owner))
+    def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, Place | None]]:
+        """Each with the place that it keeps."""
+        plan = blocks(map(scene.block, scene.queue), len(scene.owner), scene.rooms)
         placed = [block.job for block in plan]
         task_s = {job: scene.task_s(scene.queue[job]) for job in placed}
         left = {job: scene.queue[job].rounds * scene.queue[job].seen.priority for job in placed}
-        for group in components(plan):
-            yield rota_of(group, task_s, left, self._options.switch_s)
+        jobs = [job.seen.job_id for job in scene.queue]
+        for group, place in grouped(plan, scene.places, jobs):
+            gpus = place.gpus if place else ()
+            yield rota_of(group, task_s, left, self._options.switch_s, gpus), place
 
 
-def _choices(view: View, scene: HareScene, rotas: Iterable[PlannedRota]) -> Iterator[Choice]:
+def _choices(
+    view: View, scene: HareScene, rotas: Iterable[tuple[PlannedRota, Place | None]]
+) -> Iterator[Choice]:
     names = {gangs.rota(present.gang) for present in view.apart.values()}
-    for rota in rotas:
+    for rota, here in rotas:
         place = scene.place(rota.gpus)
         members = tuple(Member(node, len(gpus)) for node, gpus in place.items())
         jobs = [scene.queue[member.block.job] for member in rota.members]
-        name = _name(view, members, jobs, names)
+        name = here.rota if here and here.rota not in names else _name(view, members, jobs, names)
         names.add(name)
         for order, (job, member) in enumerate(zip(jobs, rota.members, strict=True)):
             own = [member.block.tasks.get(gpu, 0) for gpu in rota.gpus]

@@ -29,14 +29,18 @@ class PlannedRota(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rota_of(
-    blocks: Sequence[Block], task_s: Mapping[int, Floats], left: Mapping[int, float], switch_s: float
+    blocks: Sequence[Block],
+    task_s: Mapping[int, Floats],
+    left: Mapping[int, float],
+    switch_s: float,
+    gpus: Sequence[int] = (),
 ) -> PlannedRota:
-    """`task_s`: by job and GPU; `left`: rounds by job, times its weight.
+    """`task_s`: by job and GPU; `left`: rounds by job, times its weight; `gpus`: by default those with tasks.
 
     Turns are in proportion to 1 / T, in whole numbers: of these the ones with which the weighted sum of what
     the jobs still take is least, were all to go on like this; ties: the fewest.
     """
-    gpus = sorted({gpu for block in blocks for gpu in block.tasks})
+    gpus = gpus or sorted({gpu for block in blocks for gpu in block.tasks})
     busy = [_busy_s(block, gpus, task_s[block.job]) for block in blocks]
     best = min(
         (_cycle(blocks, busy, left, switch_s, turns) for turns in _proportions(blocks)),

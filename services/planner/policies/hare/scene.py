@@ -10,6 +10,7 @@ from schemas.ids import GpuType, NodeId
 from schemas.placement import Relaxed
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.hare.blocks import BlockJob
+from services.planner.policies.hare.places import Place, places_of
 from services.planner.policies.kit.exchange import exchange_s
 from services.planner.policies.kit.rigid import Rigid, rigid
 from shared.domain.arrays import Floats, Ints
@@ -34,7 +35,16 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     owner: Ints
     """[M]: the node of each GPU, by position"""
     queue: tuple[HareJob, ...]
-    """the first served first"""
+    """the first served first; also those for whom no GPU is idle"""
+    places: tuple[Place, ...]
+    """where jobs are by now"""
+
+    @property
+    def rooms(self) -> list[list[int]]:
+        """The GPUs that nobody keeps, then those of each rota that stays and that others may join."""
+        kept = {gpu for place in self.places if place.kept for gpu in place.gpus}
+        free = [gpu for gpu in range(len(self.owner)) if gpu not in kept]
+        return [free, *(list(place.gpus) for place in self.places if place.kept and place.joinable)]
 
     def task_s(self, job: HareJob) -> Floats:
         """P [M]."""
@@ -44,15 +54,19 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def block(self, job: HareJob) -> BlockJob:
-        present = job.seen.present
-        own = set(present.gang.nodes) if present is not None else set()
-        liked = [number for number, node in enumerate(self.nodes) if node.node_id in own]
+        here = next((place for place in self.places if job.seen.job_id in place.tasks), None)
         return BlockJob(
             tasks=job.scale,
             task_s=self.task_s(job),
             exchange_s=lambda tasks: self._exchange_s(job.seen, tasks),
-            liked=frozenset(np.flatnonzero(np.isin(self.owner, liked)).tolist()) if own else frozenset(),
+            liked=frozenset(here.gpus) if here else self._on_own_nodes(job.seen),
+            kept=here.tasks[job.seen.job_id] if here and here.kept else {},
         )
+
+    def _on_own_nodes(self, job: ViewJob) -> frozenset[int]:
+        own = job.present.gang.nodes if job.present is not None else ()
+        numbers = [number for number, node in enumerate(self.nodes) if node.node_id in own]
+        return frozenset(np.flatnonzero(np.isin(self.owner, numbers)).tolist()) if numbers else frozenset()
 
     def _exchange_s(self, job: ViewJob, tasks: Ints) -> float:
         on = self.owner[np.flatnonzero(tasks)]
@@ -76,13 +90,15 @@ def task_seconds(job: ViewJob) -> Mapping[GpuType, float]:
 
 
 def hare_scene(view: View, rule: Rigid) -> HareScene:
-    nodes = tuple(node for node in view.nodes if node.idle > 0 and Relaxed.tag() in node.modes)
-    types = {node.gpu_type for node in nodes}
+    able = [node for node in view.nodes if Relaxed.tag() in node.modes]
+    nodes = tuple(node for node in able if node.idle > 0)
+    types = {node.gpu_type for node in able}
     jobs = [_job(job, task_seconds(job), rule) for job in view.jobs if types & task_seconds(job).keys()]
     return HareScene(
         nodes=nodes,
         owner=np.repeat(np.arange(len(nodes), dtype=np.int32), [node.idle for node in nodes]),
         queue=tuple(sorted(jobs, key=lambda job: (job.weighted_s, job.seen.submitted_at, job.seen.job_id))),
+        places=places_of(view, nodes),
     )
 
 

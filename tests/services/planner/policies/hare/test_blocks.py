@@ -1,5 +1,6 @@
 """Shares of GPUs: who gets which, and what holds of every plan."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -44,6 +45,21 @@ def test_a_job_that_can_use_no_gpu_that_is_left_gets_none() -> None:
 def test_of_gpus_as_good_a_job_takes_those_that_it_likes() -> None:
     [own] = blocks([wants(1, 1.0, 1.0, 1.0, liked=frozenset({2}))], 3)
     assert own.tasks == {2: 1}
+
+
+def test_no_job_has_tasks_in_two_rooms() -> None:
+    """Two GPUs that anybody may have, and a rota on two faster ones."""
+    plan = blocks([wants(4, 1.0, 1.0, 0.9, 0.9), wants(4, 1.0, 1.0, 0.9, 0.9)], 4, [[0, 1], [2, 3]])
+    assert [one.tasks for one in plan] == [{2: 2, 3: 2}, {0: 2, 1: 2}]
+
+
+def test_a_job_that_keeps_its_tasks_has_what_is_left_and_some_turns_in_any_case() -> None:
+    stays = msgspec.structs.replace(wants(2, 1.0, 1.0), kept={0: 1, 1: 1})
+    before = wants(2, 1.0, 1.0)
+    first, second = blocks([before, stays], 2, [[], [0, 1]])
+    assert (first.tasks, second.tasks) == ({0: 1, 1: 1}, {0: 1, 1: 1})
+    assert second.round_s == pytest.approx(1.0 / (1.0 - FULL))
+    assert [one.job for one in blocks([stays, before], 2, [[]])] == [0]
 
 
 @st.composite

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as limits
+from hypothesis import strategies as st
 
 from schemas.ids import GpuType, PlacementId, RotaId
 from schemas.placement import Gang, Relaxed
@@ -106,6 +107,96 @@ def test_a_rota_that_may_not_be_moved_keeps_its_name_to_itself() -> None:
     seen = msgspec.structs.replace(view([moved], free), apart={trains("stays").job_id: there})
     [choice] = decide("hare", seen).choices
     assert gangs.rota(choice.gang) != "r"
+
+
+def running(jobs: list[ViewJob], decision: Decision, stays: frozenset[str] = frozenset()) -> list[ViewJob]:
+    """The jobs as the next view has them, where each came up at its place."""
+    chosen_for = {one.job_id: one for one in decision.choices}
+    found = []
+    for one in jobs:
+        made = chosen_for.get(one.job_id)
+        there = made and Present(
+            placement_id=PlacementId(one.job_id),
+            gang=made.gang,
+            throughput=made.throughput,
+            layer=made.layer,
+            share=made.share,
+        )
+        found.append(msgspec.structs.replace(one, present=there, stays=bool(there) and one.job_id in stays))
+    return found
+
+
+PAIR = [trains("first", gradient_bytes=40 * MB), trains("second", samples=5000.0, gradient_bytes=40 * MB)]
+
+
+def test_who_comes_takes_turns_in_a_rota_that_stays() -> None:
+    """All GPUs are held by two jobs of which one may not be moved; the third is the shortest."""
+    before = decide("hare", view(PAIR, CLUSTER))
+    jobs = [*running(PAIR, before, frozenset({"second"})), trains("third", samples=100.0)]
+    seen = view(jobs, CLUSTER, at=900.0)
+    decision = decide("hare", seen)
+    assert fault(seen, decision) is None
+    now = {str(one.job_id): one.gang for one in decision.choices}
+    assert now.keys() == {"first", "second", "third"}
+    assert all(gangs.retimes(one.gang, now[str(one.job_id)]) for one in before.choices)
+    assert all(gangs.tasks(one.gang) == gangs.tasks(now[str(one.job_id)]) for one in before.choices)
+    assert gangs.rota(now["third"]) == gangs.rota(now["first"])
+    assert sync(decision, "third").turns >= sync(decision, "second").turns
+
+
+def test_nobody_joins_a_rota_on_a_node_that_is_closed() -> None:
+    before = decide("hare", view(PAIR, CLUSTER))
+    jobs = [*running(PAIR, before, frozenset({"first", "second"})), trains("third", samples=100.0)]
+    shut = [msgspec.structs.replace(one, closed=True) for one in CLUSTER]
+    decision = decide("hare", view(jobs, shut, at=900.0))
+    assert set(chosen(decision)) == {"first", "second"}
+    assert [(one.job_id, one.reason) for one in decision.left] == [("third", Waiting.OUTWEIGHED)]
+
+
+def test_a_job_for_which_no_gpu_is_idle_could_still_run_somewhere() -> None:
+    full = [msgspec.structs.replace(one, idle=0) for one in CLUSTER]
+    left = decide("hare", view([trains("only")], full)).left
+    assert [one.reason for one in left] == [Waiting.OUTWEIGHED]
+
+
+def test_that_one_job_ends_stops_nobody() -> None:
+    """Two jobs in turns on four GPUs; the one that is left has tasks on two of them."""
+    cluster = [gpus("f0", 4, "fast")]
+    jobs = [
+        trains("wide", demand=(4,), gradient_bytes=40 * MB),
+        trains("narrow", samples=9e4, demand=(2,), gradient_bytes=40 * MB),
+    ]
+    before = decide("hare", view(jobs, cluster))
+    [narrow] = [one for one in before.choices if one.job_id == "narrow"]
+    assert gangs.rota(narrow.gang)
+    after = decide("hare", view([running(jobs, before)[1]], cluster, at=900.0))
+    [again] = after.choices
+    assert gangs.keeps(narrow.gang, again.gang)
+    assert again.gang.gpus == 4
+    assert gangs.computing(again.gang).gpus == 2
+
+
+@given(views(), st.data())
+@limits(max_examples=60, deadline=None)
+def test_what_is_planned_can_be_planned_on(seen: View, data: st.DataObject) -> None:
+    """Some jobs end, others come, and some may not be moved."""
+    jobs = [msgspec.structs.replace(one, present=None) for one in seen.jobs]
+    there = frozenset(one.job_id for one in jobs if data.draw(st.booleans()))
+    begun = msgspec.structs.replace(seen, jobs=tuple(one for one in jobs if one.job_id in there))
+    decision = decide("hare", begun)
+    assert fault(begun, decision) is None
+    held = frozenset(one for one in sorted(there) if data.draw(st.booleans()))
+    ended = {one for one in sorted(there) if data.draw(st.booleans())}
+    left = [one for one in running(jobs, decision, held) if one.job_id not in ended]
+    rotas = {gangs.rota(one.present.gang) for one in left if one.stays and one.present} - {RotaId("")}
+    now = msgspec.structs.replace(seen, jobs=tuple(left), at=seen.at + 1.0)
+    again = decide("hare", now)
+    assert fault(now, again) is None
+    placed = {one.job_id: one.gang for one in again.choices}
+    for one in left:
+        if one.present and gangs.rota(one.present.gang) in rotas:
+            assert gangs.keeps(one.present.gang, placed[one.job_id])
+            assert gangs.tasks(one.present.gang) == gangs.tasks(placed[one.job_id])
 
 
 def test_only_nodes_that_run_relaxed_gangs_are_used() -> None:

@@ -1,0 +1,106 @@
+"""Where jobs take turns by now, which of that stays, and who is in it in the next plan. Pure.
+
+The GPUs of a node are alike, so it matters only that each place has as many of them as it holds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from schemas.ids import JobId, NodeId, RotaId
+from schemas.placement import Gang
+from services.planner.policies.contract.view import View, ViewJob, ViewNode
+from services.planner.policies.hare.blocks import Block, components
+from shared.domain import gangs
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs that a rota holds, or a job alone."""
+
+    rota: RotaId
+    """empty: a job has them alone"""
+    gpus: tuple[int, ...]
+    """by position, ascending"""
+    tasks: Mapping[JobId, Mapping[int, int]]
+    """of a round, by job and GPU that has any"""
+    kept: bool
+    """somebody may not be moved, so nobody is"""
+    joinable: bool
+    """others may take turns there too"""
+
+    def blocks(self, plan: Sequence[Block], jobs: Sequence[JobId]) -> list[Block]:
+        """Those that form it in the next plan; none: it is no more. `jobs`: by position in the queue."""
+        own = set(self.gpus)
+        here = [block for block in plan if not own.isdisjoint(block.tasks)]
+        goes_on = any(jobs[block.job] in self.tasks for block in here)
+        holds_all = all(own.issuperset(block.tasks) for block in here)
+        return here if (self.rota or self.kept) and goes_on and holds_all else []
+
+
+def grouped(
+    plan: Sequence[Block], places: Sequence[Place], jobs: Sequence[JobId]
+) -> Iterator[tuple[list[Block], Place | None]]:
+    """The blocks by rota: who goes on in a place that holds them all, and components of the rest.
+
+    A rota whose blocks need no other GPUs keeps all of its own, also those on which nobody has a task any
+    more: that one job ends, or comes, then stops nobody.
+    """
+    seated: set[int] = set()
+    for place in places:
+        here = place.blocks(plan, jobs)
+        if here:
+            seated |= {block.job for block in here}
+            yield here, place
+    for group in components([block for block in plan if block.job not in seated]):
+        yield group, None
+
+
+def places_of(view: View, nodes: Sequence[ViewNode]) -> tuple[Place, ...]:
+    """Those that stay come first, then others, as far as their GPUs are idle. `nodes`: of single GPUs."""
+    holders: dict[str, list[tuple[ViewJob, Gang]]] = {}
+    for job in view.jobs:
+        if job.present is not None:
+            gang = job.present.gang
+            holders.setdefault(gangs.holder(job.job_id, gang), []).append((job, gang))
+    free = _positions(nodes)
+    closed = frozenset(node.node_id for node in nodes if node.closed)
+    together = sorted(holders.values(), key=lambda jobs: not _stays(jobs))
+    return tuple(place for jobs in together if (place := _place(jobs, free, closed)) is not None)
+
+
+def _positions(nodes: Sequence[ViewNode]) -> dict[NodeId, list[int]]:
+    found: dict[NodeId, list[int]] = {}
+    first = 0
+    for node in nodes:
+        found[node.node_id] = list(range(first, first + node.idle))
+        first += node.idle
+    return found
+
+
+def _stays(jobs: Sequence[tuple[ViewJob, Gang]]) -> bool:
+    return any(job.stays for job, _ in jobs)
+
+
+def _place(
+    jobs: Sequence[tuple[ViewJob, Gang]], free: dict[NodeId, list[int]], closed: frozenset[NodeId]
+) -> Place | None:
+    """It takes its GPUs from those that are free; None: they are not there."""
+    gang, kept = jobs[0][1], _stays(jobs)
+    if any(len(free.get(one.node, ())) < one.gpus for one in gang.members):
+        return None
+    gpus = tuple(gpu for one in gang.members for gpu in free[one.node][: one.gpus])
+    for one in gang.members:
+        free[one.node] = free[one.node][one.gpus :]
+    rota = gangs.rota(gang)
+    return Place(
+        rota=rota,
+        gpus=gpus,
+        tasks={job.job_id: _tasks(own, gpus) for job, own in jobs},
+        kept=kept,
+        joinable=bool(rota) and closed.isdisjoint(gang.nodes),
+    )
+
+
+def _tasks(gang: Gang, gpus: Sequence[int]) -> dict[int, int]:
+    each = [tasks for member in gangs.tasks(gang) for tasks in member]
+    return {gpu: tasks for gpu, tasks in zip(gpus, each, strict=True) if tasks}
