@@ -14,7 +14,7 @@ from services.planner.policies.hare.blocks import Block, components
 from shared.domain import gangs
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class HarePlace(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs that a rota holds, or a job alone."""
 
     rota: RotaId
@@ -38,8 +38,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grouped(
-    plan: Sequence[Block], places: Sequence[Place], jobs: Sequence[JobId]
-) -> Iterator[tuple[list[Block], Place | None]]:
+    plan: Sequence[Block], places: Sequence[HarePlace], jobs: Sequence[JobId]
+) -> Iterator[tuple[list[Block], HarePlace | None]]:
     """The blocks by rota: who goes on in a place that holds them all, and components of the rest.
 
     A rota whose blocks need no other GPUs keeps all of its own, also those on which nobody has a task any
@@ -55,7 +55,7 @@ def grouped(
         yield group, None
 
 
-def places_of(view: View, nodes: Sequence[ViewNode]) -> tuple[Place, ...]:
+def places_of(view: View, nodes: Sequence[ViewNode]) -> tuple[HarePlace, ...]:
     """Those that stay come first, then others, as far as their GPUs are idle. `nodes`: of single GPUs."""
     holders: dict[str, list[tuple[ViewJob, Gang]]] = {}
     for job in view.jobs:
@@ -83,7 +83,7 @@ def _stays(jobs: Sequence[tuple[ViewJob, Gang]]) -> bool:
 
 def _place(
     jobs: Sequence[tuple[ViewJob, Gang]], free: dict[NodeId, list[int]], closed: frozenset[NodeId]
-) -> Place | None:
+) -> HarePlace | None:
     """It takes its GPUs from those that are free; None: they are not there."""
     gang, kept = jobs[0][1], _stays(jobs)
     if any(len(free.get(one.node, ())) < one.gpus for one in gang.members):
@@ -92,7 +92,7 @@ def _place(
     for one in gang.members:
         free[one.node] = free[one.node][one.gpus :]
     rota = gangs.rota(gang)
-    return Place(
+    return HarePlace(
         rota=rota,
         gpus=gpus,
         tasks={job.job_id: _tasks(own, gpus) for job, own in jobs},

@@ -21,7 +21,7 @@ from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
 from services.planner.policies.hare.blocks import blocks
 from services.planner.policies.hare.options import HareOptions
-from services.planner.policies.hare.places import Place, grouped
+from services.planner.policies.hare.places import HarePlace, grouped
 from services.planner.policies.hare.rotas import PlannedRota, rota_of
 from services.planner.policies.hare.scene import HareJob, HareScene, hare_scene
 from services.planner.solver.problem import Solve
@@ -67,7 +67,7 @@ class Hare:
             solve_s=STEP_S * max(len(view.jobs) * len(scene.owner), 1) if view.effort.modelled else 0.0,
         )
 
-    def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, Place | None]]:
+    def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
         """Each with the place that it keeps."""
         plan = blocks(map(scene.block, scene.queue), len(scene.owner), scene.rooms)
         placed = [block.job for block in plan]
@@ -80,7 +80,7 @@ class Hare:
 
 
 def _choices(
-    view: View, scene: HareScene, rotas: Iterable[tuple[PlannedRota, Place | None]]
+    view: View, scene: HareScene, rotas: Iterable[tuple[PlannedRota, HarePlace | None]]
 ) -> Iterator[Choice]:
     names = {gangs.rota(present.gang) for present in view.apart.values()}
     for rota, here in rotas:

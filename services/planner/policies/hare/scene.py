@@ -10,7 +10,7 @@ from schemas.ids import GpuType, NodeId
 from schemas.placement import Relaxed
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.hare.blocks import BlockJob
-from services.planner.policies.hare.places import Place, places_of
+from services.planner.policies.hare.places import HarePlace, places_of
 from services.planner.policies.kit.exchange import exchange_s
 from services.planner.policies.kit.rigid import Rigid, rigid
 from shared.domain.arrays import Floats, Ints
@@ -36,7 +36,7 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     """[M]: the node of each GPU, by position"""
     queue: tuple[HareJob, ...]
     """the first served first; also those for whom no GPU is idle"""
-    places: tuple[Place, ...]
+    places: tuple[HarePlace, ...]
     """where jobs are by now"""
 
     @property
