@@ -6,12 +6,11 @@ from msgspec import Meta
 
 from services.planner.policies.hlas.tasks import Fill
 from services.planner.policies.kit.rigid import RigidOptions
+from services.planner.policies.kit.thresholds import Thresholds
 
 
 class HlasOptions(RigidOptions, frozen=True, kw_only=True):
-    hlas_thresholds: Annotated[
-        str, Meta(pattern=r"^\d+(\.\d+)?( +\d+(\.\d+)?)*$", description="numbers, between spaces")
-    ] = "60 240 960 3840 15360"
+    hlas_thresholds: Thresholds = "60 240 960 3840 15360"
     """E: where each queue but the last ends, ascending: seconds of virtual size"""
     groups: Annotated[int, Meta(ge=0, le=100_000)] = 0
     """U: groups of GPUs; 0: one for every four GPUs"""

@@ -37,6 +37,7 @@ from services.planner.policies.hlas.room import room_of
 from services.planner.policies.hlas.rotas import without_rotas
 from services.planner.policies.hlas.scene import Arrangement, scene
 from services.planner.policies.kit.ordered import EVENTS, walk_s
+from services.planner.policies.kit.thresholds import ascending
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
 
@@ -62,7 +63,7 @@ class Hlas:
 
     def __init__(self, options: HlasOptions) -> None:
         self._options = options
-        self._thresholds = tuple(sorted(map(float, options.hlas_thresholds.split())))
+        self._thresholds = ascending(options.hlas_thresholds)
         self._last: tuple[View, Reading] | None = None
 
     # ---- the contract of a policy

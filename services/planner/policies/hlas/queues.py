@@ -30,8 +30,8 @@ class Yardstick(msgspec.Struct, frozen=True):
         return math.floor(samples / self.round_samples + NEARLY)
 
     def rounds_to(self, size_s: float) -> int:
-        """Of which a job is of this size, or larger."""
-        return math.ceil(size_s / self.round_s - NEARLY) if math.isfinite(self.round_s) else 1
+        """Of which a job is of this size, or larger; it has none before its first has ended."""
+        return max(math.ceil(size_s / self.round_s - NEARLY), 1)
 
 
 def yardstick(round_samples: float, speed: float, groups: int) -> Yardstick:

@@ -25,6 +25,7 @@ from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.gangs import Style
 from services.planner.policies.kit.ordered import EVENTS, Ordered, WalkResult
 from services.planner.policies.kit.rigid import RigidOptions, rigid
+from services.planner.policies.kit.thresholds import Thresholds, ascending
 from services.planner.policies.tiresias.gittins import AuthorsGittins, Gittins
 from services.planner.policies.tiresias.queues import (
     JobFigures,
@@ -42,9 +43,7 @@ SOONEST_S = 1.0
 
 
 class TiresiasOptions(RigidOptions, frozen=True, kw_only=True):
-    thresholds: Annotated[
-        str, Meta(pattern=r"^\d+(\.\d+)?( +\d+(\.\d+)?)*$", description="numbers, between spaces")
-    ] = "3250 7200"
+    thresholds: Thresholds = "3250 7200"
     """where each queue but the last ends, ascending: GPU·s of attained service"""
     service: Literal["gpu-time", "time"] = "gpu-time"
     """what service is; with `time`, the thresholds are seconds"""
@@ -69,7 +68,7 @@ class Tiresias(Ordered):
         super().__init__(options)
         self._options = options
         self._rules = Rules(
-            thresholds=tuple(sorted(map(float, options.thresholds.split()))),
+            thresholds=ascending(options.thresholds),
             by_gpus=options.service == "gpu-time",
             promote_knob=options.promote_knob,
             authors=options.faithful,

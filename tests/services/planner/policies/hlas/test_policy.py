@@ -317,6 +317,24 @@ def test_thresholds_may_come_in_any_order() -> None:
     )
 
 
+@pytest.mark.parametrize("rate", [1e-300, 1e-310])
+@pytest.mark.parametrize("policy", ["hlas", "hlas-p", "hlas-l"])
+def test_a_job_that_hardly_moves_is_not_looked_at_every_second(policy: str, rate: float) -> None:
+    slow = toy("slow", Toy(ALIKE, 1, 9))
+    slow = msgspec.structs.replace(slow, single_gpu=dict.fromkeys(slow.single_gpu, rate))
+    decision = asked([slow], policy=policy)
+    assert gpus(decision) == {"slow": 1}
+    assert decision.again_at is None or decision.again_at > 1e200
+
+
+def test_a_first_queue_shorter_than_any_round_is_left_after_the_first() -> None:
+    job = toy("x", Toy((10.0, 10.0), 4, 999))
+    decision = asked([job], hlas_thresholds="0.0000001")
+    [choice] = decision.choices
+    assert choice.throughput == pytest.approx(0.4)
+    assert decision.again_at == pytest.approx(100.0 + 10.0)
+
+
 def test_an_empty_cluster_places_nobody() -> None:
     decision = of(view([toy("x", Toy(ALIKE, 1, 9))], []))
     assert waiting(decision) == ["x"]
