@@ -64,9 +64,15 @@ def attach(
     keeper.restore(seed)
     keeper.rate.go_to(process.order.learning_rate or own, updates=warmup if keeper.progress.trained else 1)
     after_steps_of(optimizer, keeper.progress.update)
-    whole = model if process.order.ranks == 1 else _parallel(model, device, ddp or {})
     others = (scheduler, *(more or {}).values())
-    turns = Turns(process, device) if process.order.turns else None
+    options = ddp or {}
+    turns = None
+    if process.order.turns:
+        turns = Turns(process, device, broadcast=options.get("broadcast_buffers", True))
+        turns.check(model)
+    whole = model if process.order.ranks == 1 else _parallel(model, device, options)
+    if turns is not None:
+        turns.leave_alone(whole)
     rounds = Rounds(model, optimizer, others, turns) if process.order.tasks or turns else None
     return Job(process, keeper, whole, device, rounds, seed=seed, accumulate=accumulate)
 

@@ -70,7 +70,7 @@ class Rounds:
         if self.last:
             if self.turns is not None:
                 self.turns.give_back()
-                self.turns.exchange(list(self._parameters()))
+                self.turns.exchange(list(self._parameters()), list(self._model.buffers()))
             return
         kept = dict(self._aside)
         for parameter in self._parameters():

@@ -6,7 +6,8 @@ whatever the script does until its next batch happen while another job computes.
 their contexts and their models on the GPU.
 
 The exchange is made here in place of DistributedDataParallel's, which would have the GPU wait for the other
-ranks within the backward pass. Its result is the same: the mean over ranks.
+ranks within the forward and the backward pass: two jobs, each with its turn on one of the same two GPUs,
+would wait for each other. Its result is the same: the mean over ranks, and the buffers of rank 0.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ OTHERS_S = 5.0
 """what the other ranks wait beyond that: rank 0 saves"""
 
 
+SYNCED = "where jobs take turns on a GPU no layer may talk to other ranks, as SyncBatchNorm does: "
+
+
 class Turns:
-    def __init__(self, process: Process, device: torch.device) -> None:
-        self._process, self._device = process, device
+    """`broadcast`: all ranks take over the buffers of rank 0, once an update."""
+
+    def __init__(self, process: Process, device: torch.device, *, broadcast: bool = True) -> None:
+        self._process, self._device, self._broadcast = process, device, broadcast
         self._line = process.line
         self._round = 0
         self.has = False
@@ -54,15 +60,28 @@ class Turns:
         self.has = False
         self._line.give_back()
 
-    def exchange(self, parameters: Iterable[torch.Tensor]) -> None:
-        """The mean of all ranks' gradients. One that no rank has stays away."""
+    def check(self, model: torch.nn.Module) -> None:
+        """Raises RuntimeError: the model would have the GPU wait for other ranks."""
         if self._process.order.ranks == 1:
             return
-        kinds: dict[torch.dtype, list[torch.Tensor]] = {}
-        for one in parameters:
-            if one.requires_grad:
-                kinds.setdefault(one.dtype, []).append(one)
-        for alike in kinds.values():
+        kind = torch.nn.SyncBatchNorm
+        synced = [name for name, layer in model.named_modules() if isinstance(layer, kind)]
+        if synced:
+            raise RuntimeError(SYNCED + ", ".join(synced))
+
+    def leave_alone(self, model: torch.nn.Module) -> None:
+        """DistributedDataParallel is not to talk to other ranks, not even in its first forward pass."""
+        if self._process.order.ranks > 1:
+            model.require_forward_param_sync = model.require_backward_grad_sync = False
+
+    def exchange(self, parameters: Iterable[torch.Tensor], buffers: Iterable[torch.Tensor] = ()) -> None:
+        """The mean of all ranks' gradients, and rank 0's buffers. A gradient that no rank has stays away."""
+        if self._process.order.ranks == 1:
+            return
+        if self._broadcast:
+            for alike in _by_dtype(buffers).values():
+                _take_over(alike)
+        for alike in _by_dtype(one for one in parameters if one.requires_grad).values():
             _exchange(alike, self._process.order.ranks)
 
     def _memory(self) -> dict[str, object]:
@@ -71,6 +90,24 @@ class Turns:
         kept, peak = torch.cuda.memory_allocated(self._device), torch.cuda.max_memory_allocated(self._device)
         whole = torch.cuda.get_device_properties(self._device).total_memory
         return {"kept": float(kept), "peak": float(peak), "whole": float(whole)}
+
+
+def _by_dtype(tensors: Iterable[torch.Tensor]) -> dict[torch.dtype, list[torch.Tensor]]:
+    kinds: dict[torch.dtype, list[torch.Tensor]] = {}
+    for one in tensors:
+        kinds.setdefault(one.dtype, []).append(one)
+    return kinds
+
+
+def _take_over(buffers: Sequence[torch.Tensor]) -> None:
+    """Of rank 0; of one type."""
+    flat = torch.cat([one.reshape(-1) for one in buffers])
+    if flat.dtype is torch.bool:  # gloo knows none
+        flat = flat.to(torch.uint8)
+    dist.broadcast(flat, 0)
+    with torch.no_grad():
+        for one, part in zip(buffers, flat.split([one.numel() for one in buffers])):
+            one.copy_(part.view_as(one))
 
 
 def _exchange(parameters: Sequence[torch.Tensor], ranks: int) -> None:

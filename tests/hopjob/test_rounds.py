@@ -1,5 +1,6 @@
 """A gang whose GPUs compute several batches of an update trains the model that one process would."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,34 @@ def test_without_its_turn_a_job_computes_nothing_and_stops_where_it_stands(tmp_p
         assert stop([rank]) == [0]
         assert rank.said("stopped") == [{"samples": 8.0}]
         assert len(rank.said("done")) == 2
+
+
+def test_a_rank_computes_in_its_turn_while_the_others_wait_for_theirs(tmp_path: Path) -> None:
+    """DistributedDataParallel gives the buffers of a model to all ranks as a forward pass begins."""
+    settings = {"BATCH": 4, "NORM": "batch"}
+    plain = ended(tmp_path / "plain", 2, **settings)
+    (tmp_path / "turns").mkdir()
+    with Agent(tmp_path / "turns") as agent:
+        agent.grants = False
+        ranks = agent.run(WEIGHED, 2, HOPJOB_TURNS=1, **settings)
+        updates = plain[0]["batches"]
+        for number in range(1, updates + 1):
+            for rank in (ranks[number % 2], ranks[1 - number % 2]):
+                assert rank.wait_for("ready", number)["round"] == number
+                rank.tell(turn={"round": number})
+                rank.wait_for("done", number)
+        assert [rank.end() for rank in ranks] == [0, 0]
+        turned = [json.loads(rank.log.read_text("utf-8").rpartition("end ")[2]) for rank in ranks]
+    assert turned[0]["buffers"] == turned[1]["buffers"]
+    for key in ("parameters", "buffers"):
+        assert turned[0][key] == pytest.approx(plain[0][key], rel=NOISE, abs=NOISE)
+
+
+def test_a_model_whose_layers_talk_to_other_ranks_is_refused_in_turns(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(WEIGHED, 2, HOPJOB_TURNS=1, BATCH=4, NORM="synced")
+        assert [rank.end() for rank in ranks] == [1, 1]
+        assert "no layer may talk to other ranks" in ranks[0].last_word()["failed"]["reason"]
 
 
 def test_a_script_that_makes_no_step_hears_what_to_say(tmp_path: Path) -> None:

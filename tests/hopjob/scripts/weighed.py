@@ -34,7 +34,9 @@ class Segments(nn.Sequential):
         return between
 
 
-layers = nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1)
+norms = {"batch": nn.BatchNorm1d, "synced": nn.SyncBatchNorm}
+norm = [norms[os.environ["NORM"]](16)] if "NORM" in os.environ else []
+layers = nn.Linear(6, 16), *norm, nn.Tanh(), nn.Linear(16, 1)
 checkpointing = os.environ.get("CHECKPOINTING")
 model = Segments(*layers, reentrant=checkpointing == "reentrant") if checkpointing else nn.Sequential(*layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -77,5 +79,6 @@ for number, (inputs, targets) in enumerate(job.batches(loader, epochs=2), start=
         if os.environ.get("CLEARED") != "before":
             optimizer.zero_grad()
 parameters = [number for one in model.parameters() for number in one.flatten().tolist()]
-end = {"parameters": parameters, "sizes": sorted(set(sizes)), "batches": len(sizes)}
+buffers = [number for one in model.buffers() for number in one.flatten().tolist()]
+end = {"parameters": parameters, "buffers": buffers, "sizes": sorted(set(sizes)), "batches": len(sizes)}
 sys.stdout.write("end " + json.dumps(end) + "\n")
