@@ -24,6 +24,7 @@ class WorkerClaim(msgspec.Struct, frozen=True, kw_only=True):
     order: StartOrdered
     gpu_indices: tuple[int, ...]
     ranks: tuple[RankClaim, ...]
+    """none: the job has no task on this node of its rota"""
     groups: dict[str, str] = {}
     """folders of its control groups by controller: the next agent may be in another group itself"""
     port: int | None = None

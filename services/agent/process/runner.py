@@ -30,7 +30,7 @@ from services.agent.process.reduces import timed
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
 from services.agent.process.worker import LiveWorker
-from services.agent.tasks import Report, Started, Stopped
+from services.agent.tasks import Interrupted, Report, Started, Stopped
 from services.agent.work.runner import Join, Write
 from shared.domain import gangs
 from shared.runtime.clock import Clock
@@ -150,7 +150,10 @@ class ProcessRunner:
 
     def _take_over(self) -> None:
         for claim in self._found:
-            self._live(claim.order, claim.gpu_indices, claim)
+            if claim.ranks:
+                self._live(claim.order, claim.gpu_indices, claim)
+            else:
+                self._idle[claim.order.placement_id] = claim.order
         self._ready = True
         for do in self._early:
             do()
@@ -162,8 +165,19 @@ class ProcessRunner:
         if used:
             self._live(of_ranks, used, None)
         else:
-            self._idle[order.placement_id] = order
-            self._host.report(Started(order.placement_id, "", None))
+            self._be_idle(order)
+
+    def _be_idle(self, order: StartOrdered) -> None:
+        """It is written down as others are: the next life of the agent has it, too."""
+        folder = self._folders.worker(order.placement_id)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            claims.write(folder, claims.WorkerClaim(order=order, gpu_indices=(), ranks=()))
+        except OSError as error:
+            self._host.report(Interrupted(order.placement_id, f"cannot be started: {error}"))
+            return
+        self._idle[order.placement_id] = order
+        self._host.report(Started(order.placement_id, "", None))
 
     def _train(self, placement_id: PlacementId, meeting: str) -> None:
         if worker := self._workers.get(placement_id):
@@ -173,6 +187,7 @@ class ProcessRunner:
         if worker := self._workers.get(placement_id):
             worker.stop()
         if order := self._idle.pop(placement_id, None):
+            shutil.rmtree(self._folders.worker(placement_id), ignore_errors=True)
             self._host.report(Stopped(placement_id, order.samples_done))
 
     def _turn(self, placement_id: PlacementId, gang: Gang) -> None:

@@ -127,6 +127,28 @@ async def test_a_node_of_the_rota_without_a_task_of_the_job_has_no_process_of_it
         await stopped(node, A, B)
 
 
+async def test_an_agent_takes_over_a_worker_without_a_process() -> None:
+    """Or its placement would be withdrawn, though the job trains on elsewhere."""
+    one = msgspec.structs.replace(cpu_node(1), node_id=NodeId("a-node"))
+    gang = Gang.of({one.node_id: 1, HERE: 1}, Relaxed(tasks=((2,), (0,)), rota=RotaId("r")))
+    of = msgspec.structs.replace(order("iterations=1", name="a"), gang=gang, nodes=(one, cpu_node(1)))
+    with short_folder() as folder:
+        await killed_agent(folder, of, trains=False)
+        node = RunningNode(folder)
+        await node.begin()
+        try:
+            assert node.adopted == (A,)
+            await node.until(lambda: node.runner.running() == (A,))
+            node.runner.train(A, "10.0.0.1:4711")
+            await node.trained(in_rota("b", place=1))
+            await turns(node, B)
+            assert node.last(A) is None
+            await stopped(node, A, B)
+            assert [path.name for path in node.folders.workers.iterdir()] == []
+        finally:
+            await node.end()
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 async def test_who_dies_or_hangs_in_its_turn_loses_it_and_the_others_go_on(number: int) -> None:
     async with running_node(turn_limit_s=1.0) as node:
