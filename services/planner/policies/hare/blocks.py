@@ -7,7 +7,7 @@ the other where the task ends first on what is left of the GPU:
     T = max_m k_m · p_m / (1 − u_m) + exchange;                                    u_m += k_m · p_m / T
 
 u_m is the share of GPU m that is spoken for. So while a job exchanges gradients, and on GPUs that wait for
-slower ones of its round, others compute.
+slower ones of its round, others compute. A GPU that holds as many jobs as it may takes no more.
 
 A job that may not be moved keeps the tasks that it has, and comes in its turn: those before it leave it what
 is left, and some turns in any case. The GPUs are divided into rooms, and no job has tasks in two of them.
@@ -20,6 +20,8 @@ import numpy as np
 
 from shared.domain.arrays import Floats, Ints
 
+RESIDENTS_MOST = 16
+"""jobs whose processes one GPU holds, by default: as of the setting `residents_max`"""
 FULL = 0.98
 """a GPU of which so much is spoken for takes no more jobs"""
 NEARLY = 1e-9
@@ -51,23 +53,33 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """T: from one round to the next, beside those before it in the queue"""
 
 
-def blocks(queue: Iterable[BlockJob], gpus: int, rooms: Sequence[Sequence[int]] | None = None) -> list[Block]:
+def blocks(
+    queue: Iterable[BlockJob],
+    gpus: int,
+    rooms: Sequence[Sequence[int]] | None = None,
+    residents_max: int = RESIDENTS_MOST,
+) -> list[Block]:
     """Of the jobs that get GPUs, the first in the queue served first.
 
     `rooms`: the GPUs of each, by default all in one; those of none are for jobs that keep them.
+    `residents_max`: jobs with tasks on one GPU; more only where they keep it.
     """
-    used = np.zeros(gpus)
+    jobs = list(queue)
+    used, residents = np.zeros(gpus), np.zeros(gpus, dtype=np.int32)
+    for job in jobs:
+        residents[list(job.kept)] += 1
     inside = [np.isin(np.arange(gpus), room) for room in ([range(gpus)] if rooms is None else rooms)]
     found: list[Block] = []
-    for number, job in enumerate(queue):
+    for number, job in enumerate(jobs):
         if job.kept:
             own: Block | None = _kept(number, job, 1.0 - used)
         else:
-            free = np.where(used < FULL, 1.0 - used, 0.0)
+            free = np.where((used < FULL) & (residents < residents_max), 1.0 - used, 0.0)
             each = [_block(number, job, np.where(room, free, 0.0)) for room in inside if free[room].any()]
             own = min(filter(None, each), key=lambda block: block.round_s, default=None)
         if own is not None:
             found.append(own)
+            residents[[gpu for gpu in own.tasks if gpu not in job.kept]] += 1
             for gpu, tasks in own.tasks.items():
                 used[gpu] += tasks * job.task_s[gpu] / own.round_s
     return found

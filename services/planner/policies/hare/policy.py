@@ -69,7 +69,8 @@ class Hare:
 
     def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
         """Each with the place that it keeps."""
-        plan = blocks(map(scene.block, scene.queue), len(scene.owner), scene.rooms)
+        queue, most = map(scene.block, scene.queue), self._options.residents_max
+        plan = blocks(queue, len(scene.owner), scene.rooms, most)
         placed = [block.job for block in plan]
         task_s = {job: scene.task_s(scene.queue[job]) for job in placed}
         left = {job: scene.queue[job].rounds * scene.queue[job].seen.priority for job in placed}

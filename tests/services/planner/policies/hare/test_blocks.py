@@ -1,12 +1,14 @@
 """Shares of GPUs: who gets which, and what holds of every plan."""
 
+from collections import Counter
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.planner.policies.hare.blocks import FULL, Block, BlockJob, blocks, components
+from services.planner.policies.hare.blocks import FULL, RESIDENTS_MOST, Block, BlockJob, blocks, components
 from services.planner.policies.hare.rotas import TURNS_MOST, rota_of
 
 ALL = 4
@@ -62,6 +64,24 @@ def test_a_job_that_keeps_its_tasks_has_what_is_left_and_some_turns_in_any_case(
     assert [one.job for one in blocks([stays, before], 2, [[]])] == [0]
 
 
+def test_a_gpu_takes_turns_between_so_many_jobs_at_the_most() -> None:
+    """Each computes for a hundredth of its round."""
+    queue = [wants(1, 0.1, 0.1, exchange_s=9.9) for _ in range(2 * RESIDENTS_MOST + 1)]
+    assert residents(blocks(queue, 2)) == {0: RESIDENTS_MOST, 1: RESIDENTS_MOST}
+    assert residents(blocks(queue, 2, residents_max=1)) == {0: 1, 1: 1}
+
+
+def test_jobs_that_keep_a_gpu_are_counted_before_those_that_come_to_it() -> None:
+    stays = msgspec.structs.replace(wants(1, 0.1, 0.2, exchange_s=9.9), kept={0: 1})
+    others = [wants(1, 0.1, 0.2, exchange_s=9.9) for _ in range(2)]
+    assert residents(blocks([*others, stays, stays], 2, residents_max=3)) == {0: 3, 1: 1}
+    assert residents(blocks([*others, stays, stays], 2, residents_max=1)) == {0: 2, 1: 1}
+
+
+def residents(plan: list[Block]) -> Counter[int]:
+    return Counter(gpu for one in plan for gpu in one.tasks)
+
+
 @st.composite
 def queues(draw: st.DrawFn) -> list[BlockJob]:
     def seconds() -> float:
@@ -87,6 +107,11 @@ def load(plan: list[Block], queue: list[BlockJob], gpu: int) -> float:
 def test_no_gpu_is_promised_for_more_than_all_its_time(queue: list[BlockJob]) -> None:
     plan = blocks(queue, ALL)
     assert all(load(plan, queue, gpu) <= 1.0 + 1e-9 for gpu in range(ALL))
+
+
+@given(queues(), st.integers(1, 4))
+def test_no_gpu_has_more_jobs_than_it_may_hold(queue: list[BlockJob], most: int) -> None:
+    assert max(residents(blocks(queue, ALL, residents_max=most)).values(), default=0) <= most
 
 
 @given(queues())

@@ -67,6 +67,15 @@ def test_a_second_job_computes_while_the_first_exchanges() -> None:
     assert sum(one.share for one in decision.choices) == pytest.approx(1.0)
 
 
+def test_users_say_how_many_jobs_take_turns_on_a_gpu() -> None:
+    """The first leaves two thirds of either GPU."""
+    seen = view([trains("first", gradient_bytes=40 * MB), trains("second", samples=5000.0)], CLUSTER)
+    assert set(chosen(decide("hare", seen, residents_max=2))) == {"first", "second"}
+    decision = decide("hare", seen, residents_max=1)
+    assert set(chosen(decision)) == {"first"}
+    assert [(one.job_id, one.reason) for one in decision.left] == [("second", Waiting.OUTWEIGHED)]
+
+
 def test_the_job_of_the_least_time_left_over_weight_comes_first() -> None:
     jobs = [trains("long", samples=9000.0), trains("short", samples=1000.0)]
     assert set(chosen(decide("hare", view(jobs, CLUSTER)))) == {"short"}
