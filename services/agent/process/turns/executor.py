@@ -74,8 +74,8 @@ class Executor:
                 self._spoke(placement_id, word)
             case words.Ready():
                 memory = GpuMemory(word.kept, word.peak, word.whole)
-                if misfit := self._order.wants(placement_id, word.round, memory):
-                    self._seats[placement_id].end(misfit)
+                for newest, misfit in self._order.wants(placement_id, word.round, memory).items():
+                    self._seats[newest].end(misfit)
             case words.Done():
                 if self._order.returns(placement_id, word.round):
                     self._silence(placement_id)

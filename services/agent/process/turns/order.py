@@ -39,8 +39,8 @@ class _Resident(msgspec.Struct):
     """it was not ready in its turn, and has not been ready since"""
     hurries: bool = False
     memory: GpuMemory = GpuMemory()
-    fits: bool = False
-    """beside those that were there when it first was ready"""
+    leaves: bool = False
+    """it has to go, for it does not fit beside the others"""
 
 
 class Order:
@@ -53,6 +53,8 @@ class Order:
         self._next = 0
         self._waits_since: float | None = None
         self._unheard: set[PlacementId] = set()
+        self._there: list[PlacementId] = []
+        """whose memory counts, in the order in which they first were ready"""
 
     def __contains__(self, placement_id: PlacementId) -> bool:
         return placement_id in self._residents
@@ -74,6 +76,7 @@ class Order:
         """Nothing of it is left on the GPU."""
         self._residents.pop(placement_id, None)
         self._unheard.discard(placement_id)
+        self._there = [one for one in self._there if one != placement_id]
         if self.holder is not None and self.holder.placement_id == placement_id:
             self.holder = None
         self._arrange()
@@ -88,14 +91,24 @@ class Order:
         elif holds is None and self.holder is not None and self.holder.placement_id == placement_id:
             self.holder = None
 
-    def wants(self, placement_id: PlacementId, number: int, memory: GpuMemory) -> str:
-        """Why it cannot be there beside the others; empty: it is ready for this round."""
+    def wants(self, placement_id: PlacementId, number: int, memory: GpuMemory) -> dict[PlacementId, str]:
+        """It is ready for this round. Who has to go for want of memory, and why; most often nobody.
+
+        What a job takes while it computes is known once it has computed, so all are looked at every time.
+        Those go that came last, and until they have gone nobody gets a turn.
+        """
         resident = self._residents[placement_id]
-        resident.memory = memory
-        if not resident.fits and (misfit := self._misfit(resident)):
-            return misfit
-        resident.wants, resident.passed, resident.fits = number, False, True
-        return ""
+        if resident.leaves:
+            return {}
+        resident.memory, resident.wants, resident.passed = memory, number, False
+        if placement_id not in self._there:
+            self._there.append(placement_id)
+        out = {}
+        while misfit := self._misfit(memory.whole):
+            newest = self._there.pop()
+            out[newest] = misfit
+            self._residents[newest].leaves, self._residents[newest].wants = True, None
+        return out
 
     def returns(self, placement_id: PlacementId, number: int) -> bool:
         """Whether it had the turn."""
@@ -110,7 +123,7 @@ class Order:
 
     def grant(self, now: float) -> Grant | None:
         """Who gets the turn now, if anybody."""
-        if self.holder is not None or self._unheard:
+        if self.holder is not None or self._unheard or any(one.leaves for one in self._residents.values()):
             return None
         found = self._hurried() or self._in_turn(now)
         if found is not None:
@@ -158,10 +171,11 @@ class Order:
         self._next = self._cycle.index(following) if following is not None else 0
         self._waits_since = None
 
-    def _misfit(self, new: _Resident) -> str:
+    def _misfit(self, whole: float) -> str:
         """All keep what they keep, and one of them computes."""
-        whole = new.memory.whole
-        memories = [one.memory for one in self._residents.values() if one.fits or one is new]
+        memories = [self._residents[one].memory for one in self._there]
+        if len(memories) < 2:  # noqa: PLR2004 - what one takes alone is no matter of turns
+            return ""
         kept = sum(one.kept for one in memories)
         computes = max(max(one.peak - one.kept, 0.0) for one in memories)
         if not whole or kept + computes <= whole:

@@ -18,7 +18,7 @@ def rota(**turns: int) -> Order:
     order = Order()
     for place, (name, of) in enumerate(turns.items()):
         order.joins(PlacementId(name), of, place)
-        assert order.wants(PlacementId(name), 1, FREE) == ""
+        assert order.wants(PlacementId(name), 1, FREE) == {}
     return order
 
 
@@ -107,17 +107,41 @@ def test_after_an_agents_restart_nobody_gets_a_turn_before_all_have_spoken() -> 
 def test_a_rota_has_to_fit_with_one_that_computes() -> None:
     order = Order()
     order.joins(A, 1, 0)
-    assert order.wants(A, 1, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == ""
+    assert order.wants(A, 1, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
     order.joins(B, 1, 1)
-    assert order.wants(B, 1, GpuMemory(kept=3e9, peak=4e9, whole=10e9)) == ""
+    assert order.wants(B, 1, GpuMemory(kept=3e9, peak=4e9, whole=10e9)) == {}
     order.joins(C, 1, 2)
-    misfit = order.wants(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9))
-    assert misfit == (
-        "3 jobs that take turns keep 6.0 GB on a GPU, and one that computes takes 5.0 GB more, of 10.0 GB"
-    )
+    assert order.wants(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {
+        C: "3 jobs that take turns keep 6.0 GB on a GPU, and one that computes takes 5.0 GB more, of 10.0 GB"
+    }
+    assert order.grant(0.0) is None, "it keeps its memory until it has gone"
+    assert order.wants(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {}
+    order.leaves(C)
     assert order.grant(0.0) == Grant(A, 1)
     order.returns(A, 1)
-    assert order.wants(A, 2, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == "", "it was there before"
+    assert order.wants(A, 2, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
+
+
+def test_what_a_job_takes_is_known_once_it_has_computed_and_the_newest_goes() -> None:
+    order = Order()
+    for place, name in enumerate((A, B, C)):
+        order.joins(name, 1, place)
+    for name in (C, A, B):  # B was ready last
+        assert order.wants(name, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {}
+    assert order.grant(0.0) == Grant(A, 1)
+    order.returns(A, 1)
+    assert order.grant(0.0) == Grant(B, 1)
+    out = order.wants(A, 2, GpuMemory(kept=1e9, peak=8.5e9, whole=10e9))
+    assert set(out) == {B}
+    assert "3 jobs that take turns keep 3.0 GB on a GPU" in out[B]
+    assert order.returns(B, 1)
+    assert order.grant(0.0) is None
+    order.leaves(B)
+    assert order.grant(0.0) == Grant(C, 1)
+    order.returns(C, 1)
+    assert set(order.wants(C, 2, GpuMemory(kept=9e9, peak=9e9, whole=10e9))) == {A}, "and so on"
+    order.leaves(A)
+    assert order.grant(0.0) == Grant(C, 2), "one alone takes what it takes"
 
 
 DO: dict[str, Callable[[Order, PlacementId, int], object]] = {

@@ -189,6 +189,19 @@ async def test_a_worker_that_does_not_fit_is_refused_with_the_numbers() -> None:
         await stopped(node, A)
 
 
+async def test_a_worker_that_is_found_not_to_fit_goes_after_its_first_turn() -> None:
+    async with running_node() as node:
+        await node.trained(in_rota("a", "memory-of-gpu=3e9", f"turns={TURN_S}"))
+        await turns(node, A)
+        await node.trained(in_rota("b", "memory-of-gpu=2e9", "peak-of-gpu=8e9", f"turns={TURN_S}", place=1))
+        last = await node.ended(B)
+        assert isinstance(last, Interrupted)
+        assert "2 jobs that take turns keep 5.0 GB on a GPU" in last.reason
+        assert granted(node).count(B) == 1
+        await turns(node, A)
+        await stopped(node, A)
+
+
 async def test_others_wait_until_a_rota_is_gone_and_it_for_others() -> None:
     async with running_node() as node:
         await node.trained(in_rota("a"))

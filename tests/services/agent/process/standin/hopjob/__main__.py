@@ -3,7 +3,8 @@
 `python -m hopjob SCRIPT [WORD[=VALUE] …]`, in their order once all may train: `iterations=N` (of 8 samples a
 rank; then complete), `forever`, `orphan` (saves, and waits until its agent is gone), `deaf` (it hears nothing
 any more), `child` (a process in a session of its own), `memory=MB`, `fill=FILE`, `exit=N`, `raise`, `lost`,
-`kill=SIGNAL`, `print=TEXT`; `turns=SECONDS`: on a GPU that it shares, for ever, `memory-of-gpu=BYTES` before;
+`kill=SIGNAL`, `print=TEXT`; `turns=SECONDS`: on a GPU that it shares, for ever, `memory-of-gpu=BYTES` and
+`peak-of-gpu=BYTES`, known after its first turn, before;
 `rank=N`: what follows is for that rank alone. `silent`: ends without a word.
 """
 
@@ -30,6 +31,7 @@ class Line:
     def __init__(self) -> None:
         self.going, self.stopping, self.alone, self.turn = (threading.Event() for _ in range(4))
         self.memory: dict[str, float] = {}
+        self.computing: dict[str, float] = {}
         self.wants: int | None = None
         self.holds: int | None = None
         self.samples = max((float(path.name) for path in FOLDER.iterdir()), default=0.0)
@@ -117,6 +119,7 @@ def take_turns(line: Line, seconds: float) -> NoReturn:
         time.sleep(seconds)
         line.samples += BATCH
         line.holds = None
+        line.memory.update(line.computing)
         line.say(done={"round": number})
         save(line, "interval")
 
@@ -158,6 +161,7 @@ WORDS: dict[str, Callable[[Line, str], object]] = {
     "forever": lambda line, _: train(line, float("inf")),
     "turns": lambda line, value: take_turns(line, float(value)),
     "memory-of-gpu": lambda line, value: line.memory.update(kept=float(value), peak=float(value), whole=10e9),
+    "peak-of-gpu": lambda line, value: line.computing.update(peak=float(value)),
     "orphan": lambda line, _: orphan(line),
     "deaf": deaf,
     "child": lambda *_: subprocess.Popen(["sleep", "1000"], start_new_session=True),
