@@ -10,6 +10,7 @@ somebody may not be moved stays as it is but for its turns, and who comes may jo
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from schemas.ids import JobId, RotaId
@@ -19,7 +20,7 @@ from services.planner.policies.contract.configurations import Configurations, ex
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
-from services.planner.policies.hare.blocks import blocks
+from services.planner.policies.hare.blocks import blocks, components
 from services.planner.policies.hare.options import HareOptions
 from services.planner.policies.hare.places import HarePlace, grouped
 from services.planner.policies.hare.rotas import PlannedRota, rota_of
@@ -57,7 +58,7 @@ class Hare:
         solve: Solve,  # noqa: ARG002 - nor is there a program
     ) -> Decision:
         scene = hare_scene(view, self._options.rigid_demand)
-        choices = tuple(_choices(view, scene, self._rotas(scene)))
+        choices = tuple(_choices(view, scene, self._rotas(view, scene)))
         placed = {choice.job_id for choice in choices}
         return Decision(
             choices=choices,
@@ -67,7 +68,7 @@ class Hare:
             solve_s=STEP_S * max(len(view.jobs) * len(scene.owner), 1) if view.effort.modelled else 0.0,
         )
 
-    def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
+    def _rotas(self, view: View, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
         """Each with the place that it keeps."""
         queue, most = map(scene.block, scene.queue), self._options.residents_max
         plan = blocks(queue, len(scene.owner), scene.rooms, most)
@@ -75,9 +76,19 @@ class Hare:
         task_s = {job: scene.task_s(scene.queue[job]) for job in placed}
         left = {job: scene.queue[job].rounds * scene.queue[job].seen.priority for job in placed}
         jobs = [job.seen.job_id for job in scene.queue]
+        rota = partial(rota_of, task_s=task_s, left=left, switch_s=self._options.switch_s)
         for group, place in grouped(plan, scene.places, jobs):
-            gpus = place.gpus if place else ()
-            yield rota_of(group, task_s, left, self._options.switch_s, gpus), place
+            whole = rota(group, gpus=place.gpus if place else ())
+            if place is None or place.kept:
+                yield whole, place
+                continue
+            parts = [rota(part) for part in components(group)]
+            moved = [scene.queue[block.job].seen for block in group if jobs[block.job] in place.tasks]
+            restart_s = sum(job.priority * view.restart_s for job in moved)
+            if whole.left_s <= sum(part.left_s for part in parts) + restart_s:
+                yield whole, place
+            else:
+                yield from ((part, None) for part in parts)
 
 
 def _choices(

@@ -26,6 +26,8 @@ class PlannedRota(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...]
     members: tuple[RotaMember, ...]
     cycle_s: float
+    left_s: float
+    """what its jobs still take by their weights, were all to go on like this"""
 
 
 def rota_of(
@@ -46,7 +48,7 @@ def rota_of(
         (_cycle(blocks, busy, left, switch_s, turns) for turns in _proportions(blocks)),
         key=lambda found: found[0],
     )
-    _, cycle_s, turns = best
+    left_s, cycle_s, turns = best
     load_s = sum(count * sum(own) for own, count in zip(busy, turns, strict=True))
     return PlannedRota(
         gpus=tuple(gpus),
@@ -55,6 +57,7 @@ def rota_of(
             for block, own, count in zip(blocks, busy, turns, strict=True)
         ),
         cycle_s=cycle_s,
+        left_s=left_s,
     )
 
 

@@ -185,6 +185,32 @@ def test_that_one_job_ends_stops_nobody() -> None:
     assert gangs.computing(again.gang).gpus == 2
 
 
+@pytest.mark.parametrize(("rate", "together"), [(30.0, True), (0.1, False)])
+def test_jobs_go_on_together_only_where_no_cycle_holds_them_up(rate: float, together: bool) -> None:  # noqa: FBT001
+    """Of a rota on two nodes two are left, one on each; a round of the slow one takes 300 of the other's."""
+    held = [
+        Gang.of(place_on(f0=1, s0=1), Relaxed(tasks=tasks, rota=RotaId("r"), place=place))
+        for place, tasks in enumerate([((1,), (0,)), ((0,), (1,))])
+    ]
+    jobs = [
+        job(
+            name,
+            (1,),
+            gpu_types=(kind,),
+            single_gpu={kind: own},
+            present=Present(placement_id=PlacementId(name), gang=gang, throughput=own, layer=Layer.THEORY),
+        )
+        for name, kind, own, gang in zip(
+            "xy", map(GpuType, ("fast", "slow")), (30.0, rate), held, strict=True
+        )
+    ]
+    seen = view(jobs, CLUSTER)
+    decision = decide("hare", seen)
+    assert fault(seen, decision) is None
+    assert {gangs.rota(one.gang) for one in decision.choices} == {RotaId("r" if together else "")}
+    assert [one.throughput for one in decision.choices] == pytest.approx([30.0, rate], rel=0.02)
+
+
 @given(views(), st.data())
 @limits(max_examples=60, deadline=None)
 def test_what_is_planned_can_be_planned_on(seen: View, data: st.DataObject) -> None:
