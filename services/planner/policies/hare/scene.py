@@ -59,7 +59,7 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
             tasks=job.scale,
             task_s=self.task_s(job),
             exchange_s=lambda tasks: self._exchange_s(job.seen, tasks),
-            liked=frozenset(here.gpus) if here else self._on_own_nodes(job.seen),
+            liked=self._on_own_nodes(job.seen),
             kept=here.tasks[job.seen.job_id] if here and here.kept else {},
         )
 
