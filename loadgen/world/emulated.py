@@ -1,10 +1,11 @@
 """The emulated world as agents meet it: a pure function of its seed and of what it is asked."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from loadgen.catalogue.specs import catalogue_with
+from loadgen.catalogue.specs import Catalogue, catalogue_with
 from loadgen.catalogue.timing import memory_bytes
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
@@ -16,7 +17,7 @@ from loadgen.world.switching import switch_s
 from schemas.calibration import Ring
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
-from schemas.jobs import JobSpec
+from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured, Stretch
 from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
 from schemas.settings import Switching
@@ -95,32 +96,15 @@ class EmulatedWorld:
         self, jobs: Sequence[tuple[JobSpec, Gang]], nodes: Sequence[Node], *, key: str, index: int
     ) -> tuple[float, ...]:
         """Raises DoesNotFit."""
-        turning = in_turn(jobs)
-        turns = [
-            self._turn(spec, nodes, sync, generator(self._seed, "rota", key, index, place))
-            for place, (spec, sync) in enumerate(turning)
-        ]
-        return rates(jobs, turns)
-
-    def _turn(self, spec: JobSpec, nodes: Sequence[Node], sync: Relaxed, random: np.random.Generator) -> Turn:
-        """What the job does on the GPUs where it has tasks; on the others of the rota it takes no time."""
-        used = [(node, one) for node, one in zip(nodes, sync.tasks, strict=True) if any(one)]
-        count = [number for _, one in used for number in one if number]
-        each = tuple((spec.workload.batch_size,) * (len(one) - one.count(0)) for _, one in used)
-        there = tuple(node for node, _ in used)
-        parts = timing(self._catalogue, self._seed, spec.workload, there, each)
-        ring = [(node, len(taken)) for node, taken in zip(there, each, strict=True)]
-        exchange_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
-        rounds = min(ROUNDS_DRAWN, max(STRETCH_DRAWS // len(count), 1))
-        busy_s = np.zeros((rounds, sum(map(len, sync.tasks))))
-        busy_s[:, [number > 0 for one in sync.tasks for number in one]] = draw_busy(
-            parts, count, rounds, random
-        )
-        return Turn(
-            busy_s=busy_s.tolist(),
-            exchange_s=exchange_s,
-            switch_s=self.switch_s(spec),
-            rounds=sync.turns,
+        works = tuple([(spec.workload, gang) for spec, gang in jobs])
+        return _rota(
+            self._catalogue,
+            self._seed,
+            self._switching,
+            works=works,
+            nodes=tuple(nodes),
+            key=key,
+            index=index,
         )
 
     def switch_s(self, spec: JobSpec) -> float:
@@ -165,3 +149,48 @@ def _reported(times_s: Vector, parts: ProcessTimes) -> list[list[float]]:
 
 def _mean(times_s: Vector) -> float:
     return float(np.add.reduce(times_s) / len(times_s))
+
+
+@lru_cache(maxsize=256)
+def _rota(
+    catalogue: Catalogue,
+    seed: int,
+    switching: Switching,
+    *,
+    works: tuple[tuple[Workload, Gang], ...],
+    nodes: tuple[Node, ...],
+    key: str,
+    index: int,
+) -> tuple[float, ...]:
+    """Every node that leads a job of the rota asks for it. Raises DoesNotFit."""
+    turns = []
+    for place, (workload, sync) in enumerate(in_turn(works)):
+        random = generator(seed, "rota", key, index, place)
+        busy_s, exchange_s = _turn(catalogue, seed, workload=workload, nodes=nodes, sync=sync, random=random)
+        switching_s = switch_s(workload, switching)
+        turns.append(Turn(busy_s=busy_s, exchange_s=exchange_s, switch_s=switching_s, rounds=sync.turns))
+    return rates(works, turns)
+
+
+def _turn(
+    catalogue: Catalogue,
+    seed: int,
+    *,
+    workload: Workload,
+    nodes: tuple[Node, ...],
+    sync: Relaxed,
+    random: np.random.Generator,
+) -> tuple[list[list[float]], float]:
+    """Seconds by round and GPU, 0 where the job has no task there, and those of an exchange."""
+    used = [(node, one) for node, one in zip(nodes, sync.tasks, strict=True) if any(one)]
+    count = [number for _, one in used for number in one if number]
+    each = tuple((workload.batch_size,) * (len(one) - one.count(0)) for _, one in used)
+    there = tuple(node for node, _ in used)
+    parts = timing(catalogue, seed, workload, there, each)
+    ring = [(node, len(taken)) for node, taken in zip(there, each, strict=True)]
+    exchange_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
+    rounds = min(ROUNDS_DRAWN, max(STRETCH_DRAWS // len(count), 1))
+    busy_s = np.zeros((rounds, sum(map(len, sync.tasks))))
+    has_tasks = [number > 0 for one in sync.tasks for number in one]
+    busy_s[:, has_tasks] = draw_busy(parts, count, rounds, random)
+    return busy_s.tolist(), exchange_s

@@ -71,7 +71,8 @@ class TableWorld:
         index: int,  # noqa: ARG002 - as above
     ) -> tuple[float, ...]:
         """Raises DoesNotFit."""
-        return rates(jobs, [self._turn(spec, nodes, sync) for spec, sync in in_turn(jobs)])
+        turns = [self._turn(spec, nodes, sync) for spec, sync in in_turn(jobs)]
+        return rates([(spec.workload, gang) for spec, gang in jobs], turns)
 
     def _turn(self, spec: JobSpec, nodes: Sequence[Node], sync: Relaxed) -> Turn:
         speeds, batch_size = self._of(spec.workload), spec.workload.batch_size
