@@ -13,6 +13,7 @@ Where what is done here is not what the paper prints, `as_printed` has the paper
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, ClassVar
 
@@ -103,7 +104,7 @@ class _Outlook(msgspec.Struct, frozen=True):
     window: list[ViewJob]
 
 
-class ProgramPolicy:
+class ProgramPolicy(ABC):
     """Window, configurations and program of Hops; subclasses say who comes first."""
 
     calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
@@ -163,9 +164,9 @@ class ProgramPolicy:
             self._seen = _Outlook(view, ranks, queue, self._window(view, queue))
         return self._seen
 
+    @abstractmethod
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
         """All jobs with their priorities, the most urgent first."""
-        raise NotImplementedError
 
     def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
         """Whom this plan could serve, the most urgent first.
