@@ -11,14 +11,16 @@ from shared.runtime.process.reports import NAMES
 from shared.runtime.shell.quarantine import quarantine_of, release
 
 
-class _State(JetStreamState):
+class StateOf(JetStreamState):
+    """The state bucket alone."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
 
 async def found_of(connection: Connection, services: Sequence[str]) -> dict[str, tuple[Death, ...]]:
     """By service, those that have any. Raises Unavailable."""
-    state = _State(connection)
+    state = StateOf(connection)
     found = {name: (await quarantine_of(state, name)).in_force for name in services or NAMES}
     return {name: deaths for name, deaths in found.items() if deaths}
 
@@ -28,4 +30,4 @@ async def released(connection: Connection, service: str, seq: int) -> bool:
     first = (await connection.js.stream_info(FACTS_STREAM)).state.first_seq
     if first > 1:
         raise Failure(f"the log begins at {first}: a replay would not come to the state that {service} has")
-    return await release(_State(connection), service, seq)
+    return await release(StateOf(connection), service, seq)

@@ -18,6 +18,8 @@ OPERATOR = "operator"
 """the account of commands at NATS"""
 TOKENS = "tokens.json"
 """digests of all tokens"""
+OF_STACK_ITSELF = "of the stack itself"
+"""the note of tokens that a stack makes for itself"""
 OWN = {"operator-token": Role.OPERATOR, "viewer-token": Role.VIEWER}
 """of the commands of whoever started the stack, and of the page in his browser"""
 
@@ -62,7 +64,7 @@ def ensure_tokens(data: Path) -> None:
         name: role for name, role in OWN.items() if keyring.holder(own_token(data, role), time.time()) is None
     }
     made = {
-        name: issued(role, user=this_user(), now=time.time(), note="of the stack itself")
+        name: issued(role, user=this_user(), now=time.time(), note=OF_STACK_ITSELF)
         for name, role in missing.items()
     }
     if made:

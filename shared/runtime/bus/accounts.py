@@ -6,7 +6,7 @@ subject. Readers may read all: facts hold no secrets of the stack.
     service      its own facts; questions to those it asks; its own cursor, report and snapshot
     agent        the same of one node
     agents       of any node: for machines that are not known beforehand
-    operator     questions of commands; no fact
+    operator     questions of commands, whole streams for a backup; no fact
 """
 
 from base64 import urlsafe_b64encode
@@ -137,6 +137,8 @@ def of_operator() -> Permissions:
             *_READING,
             f"{_KV}.quarantine/*",
             "$JS.API.STREAM.MSG.GET.*",
+            "$JS.API.STREAM.SNAPSHOT.*",
+            "$JS.SNAPSHOT.ACK.>",
             f"{INBOXES}.>",
         ),
         subscribe=(f"{inbox_of(OPERATOR)}.>", f"{SAMPLE_PREFIX}.>"),

@@ -1,0 +1,152 @@
+"""A whole stack into one file, while it runs.
+
+Snapshots of services are taken before their cursors and claims, and those before the facts: what a file
+holds is then what a crash of all services would have left, which every service comes back from.
+"""
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from hopyard.actions.quarantined import StateOf
+from hopyard.failures import Failure, Unreachable
+from hopyard.local import backup_file
+from hopyard.local.backup_file import FILES, FORMAT, STORE, STREAMS, Manifest, StreamPart
+from hopyard.local.credentials import FOLDER, OF_STACK_ITSELF, TOKENS, tokens_of
+from schemas.archive import VERSION, Header, encoded
+from schemas.base import Message
+from schemas.questions import ExportStore, Refused, StorePage
+from schemas.subjects import DEAD_STREAM, FACTS_STREAM
+from schemas.tokens import TokensFile
+from schemas.views import SettingsView
+from shared.runtime import private
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, copied, last_of
+from shared.runtime.bus.jetstream.questions import JetStreamQuestions
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
+from shared.runtime.process.joining import Shared, announced
+from shared.runtime.settings import DEFAULT
+
+IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, DEAD_STREAM)
+OF_FOLDER = ("cluster.json", "catalogue.json")
+THE_STACKS = "the stack itself"
+"""the source of settings that `hopyard up` decides"""
+HIDDEN = "***"
+STORE_TIMEOUT_S = 120.0
+LINES_AT_ONCE = 10_000
+
+
+class BackedUp(Message, frozen=True, kw_only=True):
+    file: str
+    bytes: int
+    facts: int
+    last_seq: int
+    """of the facts"""
+    store_lines: int
+    made_at: float
+
+
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """What NATS does not know of a stack."""
+
+    data: Path | None
+    """its folder, where it is on this machine"""
+    settings: SettingsView
+    version: str
+    """of hopyard"""
+
+
+async def back_up(connection: Connection, target: Path, stack: Stack) -> BackedUp:
+    """Raises Failure, Unavailable."""
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as name:
+        try:
+            return await _back_up(connection, target, stack, Path(name))
+        except NotCopied as error:
+            raise Failure(f"NATS does not hand over a stream: {error}") from None
+        except OSError as error:
+            if isinstance(error, (Unavailable, PermissionError)):
+                raise
+            raise Failure(f"{target}: {error.strerror or error}; nothing was written") from None
+
+
+async def _back_up(connection: Connection, target: Path, stack: Stack, folder: Path) -> BackedUp:
+    for each in (FILES, f"{FILES}/{FOLDER}", STREAMS):
+        private.make_folder(folder / each)
+    if stack.data is not None:
+        _copy_files(stack.data, folder / FILES)
+    shared = await _shared(connection)
+    lines = await _copy_store(connection, folder / STORE)
+    streams = {stream: await _copy_stream(connection, stream, folder) for stream in IN_ORDER}
+    manifest = Manifest(
+        format=FORMAT,
+        hopyard=stack.version,
+        made_at=time.time(),
+        cluster=str(shared.get("cluster_name", "")),
+        speed=float(shared["speed"]),
+        origin=float(shared["clock_origin"]),
+        revision=await last_of(connection, STATE_STREAM),
+        settings=chosen_in(stack.settings),
+        streams={name: StreamPart(config=one.config, state=one.state) for name, one in streams.items()},
+        parts=backup_file.parts_of(folder),
+    )
+    written = await asyncio.to_thread(backup_file.write, target, manifest, folder)
+    facts = streams[FACTS_STREAM]
+    return BackedUp(
+        file=str(target),
+        bytes=written,
+        facts=int(facts.state.get("messages", 0)),
+        last_seq=facts.last_seq,
+        store_lines=lines,
+        made_at=manifest.made_at,
+    )
+
+
+async def _copy_stream(connection: Connection, stream: str, folder: Path) -> StreamCopy:
+    with private.appended(folder / STREAMS / stream) as out:
+        return await copied(connection, stream, out)
+
+
+async def _copy_store(connection: Connection, file: Path) -> int:
+    """What the estimator knows, as `hopyard store export` writes it; how many lines. Raises Failure."""
+    questions, after, lines = JetStreamQuestions(connection), 0, 0
+    with private.appended(file) as out:
+        out.write(encoded(Header(version=VERSION)) + b"\n")
+        while True:
+            page = await questions.ask(ExportStore(after=after, limit=LINES_AT_ONCE), STORE_TIMEOUT_S)
+            if not isinstance(page, StorePage):
+                reason = page.reason if isinstance(page, Refused) else "an answer of the wrong kind"
+                raise Failure(f"the estimator does not hand over its store: {reason}")
+            out.writelines(line + b"\n" for line in page.lines)
+            lines += len(page.lines)
+            if page.next is None:
+                return lines
+            after = page.next
+
+
+def _copy_files(data: Path, folder: Path) -> None:
+    for name in OF_FOLDER:
+        if (data / name).exists():
+            private.write(folder / name, (data / name).read_bytes())
+    if tokens_of(data).exists():
+        found = msgspec.json.decode(private.read_secret(tokens_of(data)), type=TokensFile)
+        of_users = TokensFile(tokens=tuple(one for one in found.tokens if one.note != OF_STACK_ITSELF))
+        private.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users))
+
+
+def chosen_in(view: SettingsView) -> dict[str, str | int | float | bool]:
+    return {
+        one.name: one.value
+        for one in view.settings
+        if one.source not in {DEFAULT, THE_STACKS} and one.value != HIDDEN and not one.name.endswith("_url")
+    }
+
+
+async def _shared(connection: Connection) -> Shared:
+    found = await announced(StateOf(connection))
+    if found is None:
+        raise Unreachable("no stack has begun on this NATS")
+    return found

@@ -1,0 +1,148 @@
+"""A backup into a new data folder, on which `hopyard up` then goes on."""
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from shlex import quote
+
+import msgspec
+
+from hopyard.failures import Failure, Invalid
+from hopyard.local import backup_file
+from hopyard.local.backup_file import FILES, STORE, STREAMS, Backup
+from hopyard.local.data_folder import ClockFile
+from schemas.base import Message
+from schemas.settings import Settings
+from services.estimator.remake import from_export
+from shared.runtime import private
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, put_back, raise_revisions
+from shared.runtime.process.nats_server import NatsServer
+from shared.runtime.settings import converted
+
+SETTINGS = "settings.json"
+STORE_FILE = "estimator.duckdb"
+KNOWN_FILES = ("cluster.json", "catalogue.json", "credentials/tokens.json")
+CONNECT_TIMEOUT_S = 10.0
+
+
+class Restored(Message, frozen=True, kw_only=True):
+    data: str
+    cluster: str
+    facts: int
+    last_seq: int
+    store_lines: int
+    made_at: float
+    start: str
+    """the command by which it goes on"""
+
+
+def restore(source: Path, data: Path) -> Restored:
+    """All or nothing. Raises Invalid for a damaged file or a folder that holds something, Failure."""
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        raise Invalid(f"{data} is there and not empty: choose another --data")
+    with backup_file.opened(source) as backup:
+        data.absolute().parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{data.name}-", dir=data.absolute().parent))
+        try:
+            lines = _fill(backup, draft, data.absolute())
+            if data.exists():
+                data.rmdir()
+            draft.replace(data)
+        except (NotCopied, Unavailable, RuntimeError) as error:
+            raise Failure(f"NATS does not take the streams of {source}: {error}") from None
+        except ValueError as error:
+            raise Invalid(f"{source}: {error}") from None
+        except OSError as error:
+            raise Failure(f"{data}: {error.strerror or error}; nothing is left of it") from None
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return _restored(backup, data, lines)
+
+
+def _fill(backup: Backup, data: Path, home: Path) -> int:
+    """How many lines the store was made of. `home`: where the folder will be."""
+    manifest = backup.manifest
+    clock = ClockFile(origin=manifest.origin, speed=manifest.speed)
+    private.write(data / "clock.json", msgspec.json.encode(clock) + b"\n")
+    for name in backup.names(FILES):
+        if name not in KNOWN_FILES:
+            raise Invalid(f"{name} in a backup: no stack has such a file")
+        private.make_folder((data / name).parent)
+        private.write(data / name, backup.part(f"{FILES}/{name}").read())
+    settings = _settings(backup, home)
+    if settings:
+        private.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
+    half_life_s = float(settings.get("evidence_half_life_s", Settings().evidence_half_life_s))
+    lines = from_export(data / STORE_FILE, backup.part(STORE), half_life_s)
+    asyncio.run(_put_streams(backup, data / "nats"))
+    return lines
+
+
+async def _put_streams(backup: Backup, folder: Path) -> None:
+    async with _server(folder) as connection:
+        for name, part in backup.manifest.streams.items():
+            await put_back(connection, StreamCopy(part.config, part.state), backup.part(f"{STREAMS}/{name}"))
+        await raise_revisions(connection, backup.manifest.revision)
+
+
+def _settings(backup: Backup, home: Path) -> dict[str, str | int | float | bool]:
+    """Those that a later version dropped are left out."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    chosen = {
+        name: converted(value, fields[name], f"{name} in the backup")
+        for name, value in backup.manifest.settings.items()
+        if name in fields
+    }
+    if "catalogue.json" in backup.names(FILES):
+        chosen["catalogue"] = str(home / "catalogue.json")
+    return chosen
+
+
+@contextlib.asynccontextmanager
+async def _server(folder: Path) -> AsyncIterator[Connection]:
+    """For this process alone, for as long as the block lasts."""
+    token = secrets.token_urlsafe(32)
+    server = NatsServer(folder, token=token)
+    await server.start()
+    try:
+        connection = Connection(Settings(nats_url=server.url, nats_token=token), "restore")
+        await connection.open(CONNECT_TIMEOUT_S)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+    finally:
+        await server.stop()
+
+
+def _restored(backup: Backup, data: Path, lines: int) -> Restored:
+    manifest = backup.manifest
+    facts = manifest.streams.get("HOPYARD")
+    state = facts.state if facts else {}
+    return Restored(
+        data=str(data),
+        cluster=manifest.cluster,
+        facts=int(state.get("messages", 0)),
+        last_seq=int(state.get("last_seq", 0)),
+        store_lines=lines,
+        made_at=manifest.made_at,
+        start=_start(manifest, data),
+    )
+
+
+def _start(manifest: backup_file.Manifest, data: Path) -> str:
+    words = ["hopyard", "up", "--data", str(data)]
+    if (data / "cluster.json").exists():
+        words += ["--cluster", str(data / "cluster.json")]
+    else:
+        words += ["--listen", "HOST:PORT"]
+    if manifest.speed != 1.0:
+        words += ["--speed", f"{manifest.speed:g}"]
+    before = [f"HOPYARD_SETTINGS={quote(str(data / SETTINGS))}"] if (data / SETTINGS).exists() else []
+    return " ".join([*before, *map(quote, words)])

@@ -1,0 +1,173 @@
+"""The file of a backup: a tar whose first member says what is in it, part by part, with digests.
+
+No token and no password is in it: digests of users' tokens are, whatever opens the stack itself is made anew.
+"""
+
+import hashlib
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import msgspec
+
+from hopyard.failures import Failure, Invalid
+from schemas.base import Message
+from shared.runtime import private
+
+FORMAT = 1
+MANIFEST = "backup.json"
+DIGEST = "backup.sha256"
+"""of the manifest"""
+STORE = "store.ndjson"
+STREAMS = "streams"
+FILES = "files"
+MANIFEST_MAX_BYTES = 4 * 1024 * 1024
+COPIED_AT_ONCE = 1024 * 1024
+Raw = dict[str, Any]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Part(Message, frozen=True, kw_only=True):
+    """A member of the tar."""
+
+    size: Count
+    sha256: str
+
+
+class StreamPart(Message, frozen=True, kw_only=True):
+    """A stream as the server described it."""
+
+    config: Raw
+    state: Raw
+
+
+class Manifest(Message, frozen=True, kw_only=True):
+    format: int
+    hopyard: str
+    """its version"""
+    made_at: float
+    """Unix time"""
+    cluster: str
+    speed: float
+    origin: float
+    """Unix time of cluster second 0"""
+    revision: int
+    """of the state bucket, when all was written"""
+    settings: dict[str, str | int | float | bool]
+    """that somebody chose for the stack; no secret, no address"""
+    streams: dict[str, StreamPart]
+    parts: dict[str, Part]
+
+
+def part_of(file: Path) -> Part:
+    digest = hashlib.sha256()
+    with file.open("rb") as data:
+        while some := data.read(COPIED_AT_ONCE):
+            digest.update(some)
+    return Part(size=file.stat().st_size, sha256=digest.hexdigest())
+
+
+def parts_of(folder: Path) -> dict[str, Part]:
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return {str(file.relative_to(folder)): part_of(file) for file in files}
+
+
+def write(target: Path, manifest: Manifest, folder: Path) -> int:
+    """All or nothing, for its owner alone; the bytes of it. Raises Failure."""
+    draft = target.with_name(f".{target.name}.draft")
+    head = folder / MANIFEST
+    private.write(head, msgspec.json.encode(manifest))
+    private.write(folder / DIGEST, part_of(head).sha256.encode())
+    try:
+        draft.unlink(missing_ok=True)
+        with private.appended(draft) as file:
+            with tarfile.open(fileobj=file, mode="w|") as tar:
+                for name in (MANIFEST, DIGEST, *manifest.parts):
+                    tar.add(folder / name, name, recursive=False)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+        return target.stat().st_size
+    except OSError as error:
+        raise Failure(f"{target}: {error.strerror or error}; nothing was written") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator["Backup"]:
+    """Raises Invalid for what is no whole backup of a version that this one reads."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            yield Backup(path, tar)
+    except (tarfile.TarError, EOFError) as error:
+        raise Invalid(f"{path}: is no backup, or a damaged one: {error}") from None
+    except OSError as error:
+        raise Invalid(f"{path}: {error.strerror or error}") from None
+
+
+class Backup:
+    """A file that is looked through before anything of it is used."""
+
+    def __init__(self, path: Path, tar: tarfile.TarFile) -> None:
+        self._path = path
+        self._tar = tar
+        self.manifest = self._manifest()
+        self._check()
+
+    def part(self, name: str) -> BinaryIO:
+        """Raises Invalid."""
+        try:
+            found = self._tar.extractfile(name)
+        except KeyError:
+            found = None
+        if found is None:
+            raise Invalid(f"{self._path}: damaged: {name} is not there")
+        return found  # type: ignore[return-value]
+
+    def names(self, folder: str) -> list[str]:
+        """Of the parts in a folder, without it."""
+        return [
+            name.removeprefix(f"{folder}/") for name in self.manifest.parts if name.startswith(f"{folder}/")
+        ]
+
+    def _manifest(self) -> Manifest:
+        member = self._tar.next()
+        if (
+            member is None
+            or member.name != MANIFEST
+            or not member.isreg()
+            or member.size > MANIFEST_MAX_BYTES
+        ):
+            raise Invalid(f"{self._path}: is no backup: {MANIFEST} is not its first part")
+        try:
+            data = self.part(MANIFEST).read()
+            if self.part(DIGEST).read() != hashlib.sha256(data).hexdigest().encode():
+                raise Invalid(f"{self._path}: damaged: {MANIFEST} in it is not what was written")
+            form = msgspec.json.decode(data, type=_Form).format
+            if form != FORMAT:
+                raise Invalid(f"{self._path}: a backup of format {form}, and this hopyard reads {FORMAT}")
+            return msgspec.json.decode(data, type=Manifest)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Invalid(f"{self._path}: {MANIFEST} in it is damaged: {error}") from None
+
+    def _check(self) -> None:
+        """Every part is there, and as it was written. Raises Invalid."""
+        members = {member.name: member for member in self._tar.getmembers() if member.isreg()}
+        for name, part in self.manifest.parts.items():
+            member = members.get(name)
+            if member is None or member.size != part.size:
+                raise Invalid(f"{self._path}: damaged: {name} is cut short, or not there")
+            digest = hashlib.sha256()
+            with self.part(name) as data:
+                while some := data.read(COPIED_AT_ONCE):
+                    digest.update(some)
+            if digest.hexdigest() != part.sha256:
+                raise Invalid(f"{self._path}: damaged: {name} is not what was written")
+
+
+class _Form(msgspec.Struct):
+    format: int

@@ -1,0 +1,124 @@
+"""Whole streams out of a server and back into one, by the server's own snapshots.
+
+A snapshot is of one instant, though the stream goes on: sequences, times and ids of its messages are kept.
+The server sends it in parts and waits for a word after each.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, BinaryIO
+
+import msgspec
+from nats.aio.msg import Msg
+
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.streams import STATE_STREAM, STATE_SUBJECT
+
+PART_BYTES = 128 * 1024
+PART_LIMIT_S = 30.0
+"""between two parts of a snapshot"""
+BUMPS_AT_ONCE = 500
+BUMPS_AT_MOST = 1_000_000
+Raw = dict[str, Any]
+
+
+class StreamCopy(msgspec.Struct, frozen=True):
+    """What a server says of a stream as it hands it over."""
+
+    config: Raw
+    state: Raw
+
+    @property
+    def last_seq(self) -> int:
+        return int(self.state.get("last_seq", 0))
+
+
+class NotCopied(Exception):
+    """The server does not hand the stream over, or does not take it; the text says why."""
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    description: str = ""
+    code: int = 0
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    error: _Problem | None = None
+    config: Raw = {}
+    state: Raw = {}
+    deliver_subject: str = ""
+
+
+async def copied(connection: Connection, stream: str, out: BinaryIO) -> StreamCopy:
+    """Write the stream into a file. Raises Unavailable, NotCopied."""
+    parts: asyncio.Queue[Msg] = asyncio.Queue()
+    inbox = connection.nats.new_inbox()
+    with unavailable(f"snapshot of {stream}"):
+        subscription = await connection.nats.subscribe(inbox, cb=parts.put)
+        try:
+            asked = {"deliver_subject": inbox, "no_consumers": True, "chunk_size": PART_BYTES}
+            answer = await _asked(connection, f"$JS.API.STREAM.SNAPSHOT.{stream}", msgspec.json.encode(asked))
+            async for part in _parts(stream, parts):
+                out.write(part)
+        finally:
+            await subscription.unsubscribe()
+    return StreamCopy(answer.config, answer.state)
+
+
+async def _parts(stream: str, parts: asyncio.Queue[Msg]) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            async with asyncio.timeout(PART_LIMIT_S):
+                msg = await parts.get()
+        except TimeoutError:
+            raise Unavailable(f"the snapshot of {stream} stopped") from None
+        status = (msg.headers or {}).get("Status", "")
+        if status and not status.startswith("2"):
+            raise NotCopied(f"{stream}: {status} {(msg.headers or {}).get('Description', '')}".strip())
+        if not msg.data:
+            return
+        yield msg.data
+        if msg.reply:
+            await msg.respond(b"")
+
+
+async def put_back(connection: Connection, copy: StreamCopy, data: BinaryIO) -> None:
+    """Make the stream anew from a file. Raises Unavailable, NotCopied."""
+    name = str(copy.config["name"])
+    with unavailable(f"restore of {name}"):
+        asked = msgspec.json.encode({"config": copy.config, "state": copy.state})
+        answer = await _asked(connection, f"$JS.API.STREAM.RESTORE.{name}", asked)
+        while part := data.read(PART_BYTES):
+            await connection.nats.request(answer.deliver_subject, part, timeout=PART_LIMIT_S)
+        await _asked(connection, answer.deliver_subject, b"")
+
+
+async def _asked(connection: Connection, subject: str, data: bytes) -> _Answer:
+    """Raises NotCopied."""
+    reply = await connection.nats.request(subject, data, timeout=PART_LIMIT_S)
+    answer = msgspec.json.decode(reply.data, type=_Answer)
+    if answer.error is not None:
+        raise NotCopied(answer.error.description)
+    return answer
+
+
+async def last_of(connection: Connection, stream: str) -> int:
+    """Sequence of its newest message. Raises Unavailable."""
+    with unavailable(f"state of {stream}"):
+        return int((await connection.js.stream_info(stream)).state.last_seq)
+
+
+async def raise_revisions(connection: Connection, at_least: int) -> None:
+    """Have the next value of the state bucket get a later revision. Raises Unavailable, NotCopied.
+
+    A lease's revision is its holder's fencing token, which facts carry: no new holder may have an older one.
+    """
+    with unavailable("revisions"):
+        last = await last_of(connection, STATE_STREAM)
+        if at_least - last > BUMPS_AT_MOST:
+            raise NotCopied(f"{STATE_STREAM} ends at {last}, far before {at_least}")
+        while last < at_least:
+            some = min(BUMPS_AT_ONCE, at_least - last)
+            words = [connection.js.publish(f"{STATE_SUBJECT}.restored", b"") for _ in range(some)]
+            last = max(ack.seq for ack in await asyncio.gather(*words))

@@ -1,0 +1,91 @@
+"""The file of a backup, whole and damaged."""
+
+import hashlib
+import re
+import stat
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hopyard.actions.restore import restore
+from hopyard.failures import Invalid
+from hopyard.local import backup_file
+from hopyard.local.backup_file import DIGEST, FORMAT, MANIFEST, Manifest, opened
+
+STORE = b'{"kind":"hopyard-store","version":2}\n'
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    folder, file = tmp_path / "parts", tmp_path / "backup.tar"
+    (folder / "streams").mkdir(parents=True)
+    (folder / "store.ndjson").write_bytes(STORE)
+    (folder / "streams" / "HOPYARD").write_bytes(b"\x00\xff" * 5_000)
+    backup_file.write(file, manifest(folder), folder)
+    return file
+
+
+def manifest(folder: Path, form: int = FORMAT) -> Manifest:
+    return Manifest(
+        format=form,
+        hopyard="1",
+        made_at=0.0,
+        cluster="lab",
+        speed=1.0,
+        origin=0.0,
+        revision=0,
+        settings={},
+        streams={},
+        parts=backup_file.parts_of(folder),
+    )
+
+
+def test_a_backup_is_its_owners_alone_and_says_what_is_in_it(whole: Path) -> None:
+    assert stat.S_IMODE(whole.stat().st_mode) == 0o600
+    with opened(whole) as backup:
+        assert backup.manifest.cluster == "lab"
+        assert backup.part("store.ndjson").read() == STORE
+        assert backup.names("streams") == ["HOPYARD"]
+
+
+def test_wherever_a_backup_is_damaged_it_is_refused_with_its_name_and_nothing_is_written(
+    whole: Path, tmp_path: Path
+) -> None:
+    data = whole.read_bytes()
+    with tarfile.open(whole) as tar:
+        parts = [(member.offset_data, member.size) for member in tar.getmembers()]
+    flipped = [offset + at for offset, size in parts for at in range(0, size, max(size // 7, 1))]
+    damaged = [b"", b"\x00" * 2_000, b"garbage" * 500, data[:100], data[: len(data) // 2]]
+    damaged += [data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :] for at in flipped]
+    for each in damaged:
+        whole.write_bytes(each)
+        with pytest.raises(Invalid, match=re.escape(str(whole))), opened(whole):
+            pass
+    whole.write_bytes(data[: len(data) // 2])
+    with pytest.raises(Invalid, match="damaged"):
+        restore(whole, tmp_path / "new")
+    assert not [path for path in tmp_path.iterdir() if "new" in path.name]
+
+
+def test_a_backup_of_a_later_form_is_refused_with_both_numbers(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    backup_file.write(whole, manifest(folder, form=FORMAT + 1), folder)
+    with pytest.raises(Invalid, match=f"format {FORMAT + 1}, and this hopyard reads {FORMAT}"), opened(whole):
+        pass
+
+
+def test_a_part_under_another_name_goes_nowhere(whole: Path) -> None:
+    out = BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        head = msgspec.json.encode(manifest(whole.parent / "parts"))
+        digest = hashlib.sha256(head).hexdigest().encode()
+        for name, data in ((MANIFEST, head), (DIGEST, digest), ("../../etc/store.ndjson", STORE)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, BytesIO(data))
+    whole.write_bytes(out.getvalue())
+    with pytest.raises(Invalid, match="not there"), opened(whole):
+        pass
