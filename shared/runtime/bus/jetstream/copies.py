@@ -20,14 +20,14 @@ PART_LIMIT_S = 30.0
 """between two parts of a snapshot"""
 BUMPS_AT_ONCE = 500
 BUMPS_AT_MOST = 1_000_000
-Raw = dict[str, Any]
+Plain = dict[str, Any]
 
 
 class StreamCopy(msgspec.Struct, frozen=True):
     """What a server says of a stream as it hands it over."""
 
-    config: Raw
-    state: Raw
+    config: Plain
+    state: Plain
 
     @property
     def last_seq(self) -> int:
@@ -45,8 +45,8 @@ class _Problem(msgspec.Struct, frozen=True):
 
 class _Answer(msgspec.Struct, frozen=True):
     error: _Problem | None = None
-    config: Raw = {}
-    state: Raw = {}
+    config: Plain = {}
+    state: Plain = {}
     deliver_subject: str = ""
 
 
