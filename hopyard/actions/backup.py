@@ -50,7 +50,7 @@ class BackedUp(Message, frozen=True, kw_only=True):
     made_at: float
 
 
-class Stack(msgspec.Struct, frozen=True, kw_only=True):
+class BesideNats(msgspec.Struct, frozen=True, kw_only=True):
     """What NATS does not know of a stack."""
 
     data: Path | None
@@ -60,7 +60,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """of hopyard"""
 
 
-async def back_up(connection: Connection, target: Path, stack: Stack) -> BackedUp:
+async def back_up(connection: Connection, target: Path, stack: BesideNats) -> BackedUp:
     """Raises Failure, Unavailable."""
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as name:
         try:
@@ -73,7 +73,7 @@ async def back_up(connection: Connection, target: Path, stack: Stack) -> BackedU
             raise Failure(f"{target}: {error.strerror or error}; nothing was written") from None
 
 
-async def _back_up(connection: Connection, target: Path, stack: Stack, folder: Path) -> BackedUp:
+async def _back_up(connection: Connection, target: Path, stack: BesideNats, folder: Path) -> BackedUp:
     for each in (FILES, f"{FILES}/{FOLDER}", STREAMS):
         private.make_folder(folder / each)
     if stack.data is not None:

@@ -33,13 +33,13 @@ def backup(
 
     $ hopyard backup lab-monday.tar
     """
-    from hopyard.actions.backup import Stack, back_up  # noqa: PLC0415 - brings NATS
+    from hopyard.actions.backup import BesideNats, back_up  # noqa: PLC0415 - brings NATS
     from hopyard.api.ask import over_nats  # noqa: PLC0415 - as above
     from hopyard.api.connect import call  # noqa: PLC0415 - as above
     from hopyard.commands.about import versions  # noqa: PLC0415 - as above
 
     settings = call(api, lambda client: client.settings())
-    stack = Stack(data=_folder(), settings=settings, version=versions()["hopyard"])
+    stack = BesideNats(data=_folder(), settings=settings, version=versions()["hopyard"])
     done = over_nats(lambda connection: back_up(connection, file, stack))
     table = facts_table(
         {

@@ -30,7 +30,7 @@ Raw = dict[str, Any]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Part(Message, frozen=True, kw_only=True):
+class BackupPart(Message, frozen=True, kw_only=True):
     """A member of the tar."""
 
     size: Count
@@ -59,18 +59,18 @@ class Manifest(Message, frozen=True, kw_only=True):
     settings: dict[str, str | int | float | bool]
     """that somebody chose for the stack; no secret, no address"""
     streams: dict[str, StreamPart]
-    parts: dict[str, Part]
+    parts: dict[str, BackupPart]
 
 
-def part_of(file: Path) -> Part:
+def part_of(file: Path) -> BackupPart:
     digest = hashlib.sha256()
     with file.open("rb") as data:
         while some := data.read(COPIED_AT_ONCE):
             digest.update(some)
-    return Part(size=file.stat().st_size, sha256=digest.hexdigest())
+    return BackupPart(size=file.stat().st_size, sha256=digest.hexdigest())
 
 
-def parts_of(folder: Path) -> dict[str, Part]:
+def parts_of(folder: Path) -> dict[str, BackupPart]:
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     return {str(file.relative_to(folder)): part_of(file) for file in files}
 

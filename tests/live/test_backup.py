@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hopyard.actions.backup import BackedUp, Stack, back_up
+from hopyard.actions.backup import BackedUp, BesideNats, back_up
 from hopyard.actions.restore import SETTINGS, restore
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
@@ -70,7 +70,7 @@ async def _backed_up(stack: stacks.Stack, client: Client, file: Path) -> BackedU
     connection = Connection(stack.settings(), "test")
     await connection.open(MADE_S)
     try:
-        whole = Stack(data=stack.data, settings=await client.settings(), version="1")
+        whole = BesideNats(data=stack.data, settings=await client.settings(), version="1")
         return await back_up(connection, file, whole)
     finally:
         await connection.close()
