@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nats.aio.client import Client
-from nats.js.api import StreamConfig
+from nats.js.api import RawStreamMsg, StreamConfig
 from nats.js.errors import NotFoundError
 
 from schemas.settings import Settings
@@ -18,6 +18,7 @@ from shared.runtime.clock import LoopClock
 from shared.runtime.process.nats_server import NatsServer
 
 LISTENER_QUEUE = 50
+LIMIT_S = 60.0
 
 
 class LiveNats:
@@ -89,16 +90,23 @@ class JetStreamNet:
 
     async def request(self, subject: str, data: bytes) -> bytes:
         """The reply to any bytes, as a stranger would get it."""
-        return bytes((await self._raw.request(subject, data, timeout=2.0)).data)
+        return bytes((await self._raw.request(subject, data, timeout=LIMIT_S)).data)
 
     async def stream(self, name: str) -> StreamConfig:
         config: StreamConfig = (await self._raw.jetstream().stream_info(name)).config
         return config
 
     async def dead_letters(self) -> list[tuple[str, bytes]]:
-        await asyncio.sleep(0.05)  # put down without an acknowledgement
-        message = await self._raw.jetstream().get_last_msg(DEAD_STREAM, f"{DEAD_PREFIX}.>")
+        message = await self._dead_letter()
         return [((message.headers or {})["Hopyard-Reason"], message.data or b"")]
+
+    async def _dead_letter(self) -> RawStreamMsg:
+        """The last one, once there is one: they are put down without an acknowledgement."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                with suppress(NotFoundError):
+                    return await self._raw.jetstream().get_last_msg(DEAD_STREAM, f"{DEAD_PREFIX}.>")
+                await asyncio.sleep(0.02)
 
     async def close(self) -> None:
         for bus in self._clients:

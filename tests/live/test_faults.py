@@ -23,7 +23,7 @@ from schemas.subjects import DEAD_STREAM
 from shared.domain.audit import audit
 from shared.runtime.bus.accounts import inbox_of
 from tests.live.live_builders import SPEED, all_ended, stack_and_client, submit_all
-from tests.stack_watch import busy, log_of, until
+from tests.stack_watch import LIMIT_S, busy, log_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -105,7 +105,7 @@ async def test_a_message_nobody_can_read_is_a_dead_letter_and_the_stack_goes_on(
     try:
         stream = connection.jetstream()
         await stream.publish("hopyard.job.broken.submitted", b"\xc1 no message of ours")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             while (await stream.stream_info(DEAD_STREAM)).state.messages == 0:
                 await asyncio.sleep(0.1)
     finally:
@@ -129,7 +129,7 @@ async def test_a_solver_that_is_killed_costs_nothing_but_quality(loaded: Loaded)
     before = len(await plans(client))
     for child in children(pid_of(stack, "planner")):
         os.kill(child, signal.SIGKILL)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while len(await plans(client)) < before + 2:
             await asyncio.sleep(0.2)
 
@@ -162,7 +162,7 @@ async def plans(client: Client) -> list[PlanPublished]:
 
 async def plan_with_a_note(client: Client, word: str) -> PlanPublished:
     """Wait for a plan that says something of it."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while True:
             for plan in await plans(client):
                 if any(word in note for note in plan.notes):

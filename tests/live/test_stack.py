@@ -20,12 +20,12 @@ from schemas.events import JobCompleted, PlanPublished, PolicyChosen
 from schemas.views import PolicyChoice
 from shared.domain.audit import audit
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
-from tests.stack_watch import busy, log_of, until
+from tests.stack_watch import LIMIT_S, busy, log_of, until
 
 
 async def ready(port: int) -> None:
     """Wait until a service says it is ready."""
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
@@ -41,7 +41,7 @@ async def kill(stack: Stack, name: str) -> None:
     running = next(running for running in stack.running if running.program.name == name)
     before = running.process.pid
     os.kill(before, signal.SIGKILL)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while running.process.pid == before:
             await asyncio.sleep(0.05)
     await ready(stack.ports[name])
@@ -49,7 +49,7 @@ async def kill(stack: Stack, name: str) -> None:
 
 async def kill_nats(stack: Stack) -> None:
     stack.nats.kill()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while not stack.nats.running():
             await asyncio.sleep(0.05)
     await asyncio.gather(*(ready(stack.ports[name]) for name in SERVICES))

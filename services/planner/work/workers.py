@@ -42,8 +42,11 @@ GRACE_REAL_S = 2.0
 class Workers:
     """Does `Look`, `Judge`, `Prepare` and `Resolve`."""
 
-    def __init__(self, settings: Settings, ports: Ports, policies: HelperProcess) -> None:
+    def __init__(
+        self, settings: Settings, ports: Ports, policies: HelperProcess, *, grace_real_s: float = GRACE_REAL_S
+    ) -> None:
         self._settings = settings
+        self._grace_real_s = grace_real_s
         self._ports = ports
         self._policies = policies
         self._remembered = Remembered()
@@ -84,12 +87,12 @@ class Workers:
 
     async def _decision(self, task: Resolve) -> Decision:
         step = Decide(policy=task.policy, view=task.view, wanted=task.wanted, estimates=task.estimates)
-        answer = await self._run(step, task.view.effort.budget_s + GRACE_REAL_S)
+        answer = await self._run(step, task.view.effort.budget_s + self._grace_real_s)
         notes: tuple[str, ...] = ()
         if isinstance(answer, PolicyFailed) and answer.crashed:
             self.fallbacks.unsolved += 1
             notes = (f"{answer.reason}; planned without solving",)
-            answer = await self._run(_without_solving(step), GRACE_REAL_S)
+            answer = await self._run(_without_solving(step), self._grace_real_s)
         if not isinstance(answer, Decision):
             self.fallbacks.stood_in += 1
             notes = (_replaced(answer),)

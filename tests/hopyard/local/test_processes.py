@@ -38,7 +38,7 @@ def program(tmp_path: Path) -> Callable[[str], Program]:
     return write
 
 
-async def until(condition: Callable[[], object], limit_s: float = 20.0) -> None:
+async def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
     async with asyncio.timeout(limit_s):
         while not condition():
             await asyncio.sleep(0.02)

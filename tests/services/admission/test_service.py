@@ -38,7 +38,7 @@ async def living(bus: MemoryBus, settings: Settings | None = None) -> AsyncItera
 
 
 async def submit(shell: Shell, key: str, **job: object) -> Message:
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(60.0):
         return await shell.ask(Submit(job=job_file(**job), key=key))
 
 
@@ -87,7 +87,7 @@ async def test_nodes_handed_in_come_before_the_file() -> None:
 
 async def test_the_installed_policies_can_be_chosen() -> None:
     bus = MemoryBus(LoopClock())
-    async with living(bus) as shell, asyncio.timeout(5.0):
+    async with living(bus) as shell, asyncio.timeout(60.0):
         assert await shell.ask(SetPolicy(policy="fifo")) == PolicyChoice(policy="fifo")
     await bus.close()
 

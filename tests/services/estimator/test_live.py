@@ -33,7 +33,7 @@ async def running(live: JetStreamNet, settings: Settings) -> AsyncIterator[None]
     shell = Shell(service, ports, settings)
     task = asyncio.create_task(shell.run())
     try:
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while not shell.ready():
                 await asyncio.sleep(0.01)
         yield

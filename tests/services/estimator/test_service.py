@@ -55,7 +55,7 @@ async def first_theory_then_evidence(settings: Settings, offload: Offload = INLI
     service = build(settings, ports)
     running = asyncio.create_task(Shell(service, ports, settings).run())
     await bus.publish([joined(node()), submitted(), profiled()])
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         await queued(bus)
     theory = await ask(bus)
     for _ in range(3 if offload is INLINE else 100):

@@ -42,7 +42,7 @@ async def known(api: Served, *facts: Event) -> None:
     """Stored, and the monitor is up and has seen them."""
     await api.bus.publish(facts)
     last = await api.bus.last_seq()
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(60.0):
         while True:
             with suppress(Unavailable):
                 places = await api.bus.ask(FindFacts(job_id=JobId(JOB)), 20.0)

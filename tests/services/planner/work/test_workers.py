@@ -21,7 +21,7 @@ from shared.runtime.service import Ports
 from tests.services.planner.planner_builders import chosen, place_on
 from tests.services.planner.work.workers_builders import SEEN, answer, planned
 
-SETTINGS = Settings(estimate_timeout_real_s=0.2, policies_allowed="*")
+SETTINGS = Settings(estimate_timeout_real_s=60.0, policy_wants_real_s=60.0, policies_allowed="*")
 LIVE = Effort(budget_s=0.5)
 
 
@@ -45,7 +45,7 @@ def process() -> Iterator[HelperProcess]:
 
 def workers(bus: MemoryBus, policies: HelperProcess | None = None) -> Workers:
     ports = Ports(bus=bus, clock=LoopClock())
-    return Workers(SETTINGS, ports, policies or policy_process(SETTINGS, INLINE))
+    return Workers(SETTINGS, ports, policies or policy_process(SETTINGS, INLINE), grace_real_s=5.0)
 
 
 async def test_the_estimator_is_asked_and_the_policy_decides(bus: MemoryBus) -> None:

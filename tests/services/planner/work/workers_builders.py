@@ -33,8 +33,12 @@ async def answer(question: Question) -> Message:
 
 async def planned(at: Workers, policy: str = "hops", seen: View = SEEN) -> tuple[Prepared, Decision]:
     ready = await at.prepare(Prepare(number=1, policy=policy, view=seen))
+    return ready, await decided(at, ready, seen)
+
+
+async def decided(at: Workers, ready: Prepared, seen: View) -> Decision:
     task = Resolve(number=1, policy=ready.policy, view=seen, wanted=ready.wanted, estimates=ready.estimates)
-    return ready, (await at.resolve(task)).decision
+    return (await at.resolve(task)).decision
 
 
 def _column(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -8,8 +8,7 @@ from schemas.ids import JobId, NodeId
 from schemas.samples import Heartbeat
 from schemas.subjects import FACT_SUBJECTS
 from shared.runtime.bus.contract import Bus, Record
-
-LIMIT_S = 5.0
+from tests.bus_nets import LIMIT_S
 
 
 def cancelled(job: object = "j", at: float = 0.0) -> JobCancelled:
@@ -47,7 +46,7 @@ def jobs(records: Sequence[Record]) -> list[str]:
     return [str(getattr(record.event, "job_id", "-")) for record in records]
 
 
-async def until(holds: Callable[[], bool], limit_s: float = 5.0) -> None:
+async def until(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
     """Wait for something to become true, without guessing how long it takes."""
     async with asyncio.timeout(limit_s):
         while not holds():

@@ -32,8 +32,10 @@ from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.process.nats_server import NatsServer
+from tests.bus_nets import LIMIT_S
 from tests.fact_builders import joined, lost, plan, stop_ordered
 from tests.guarded_nats import API, NODES, OWN, ROGUE, STREAMS, Guarded, subject_of
+from tests.shared.runtime.bus.bus_build import next_records, read_all
 
 
 async def test_a_service_tells_its_own_facts_and_no_others(guarded: Guarded) -> None:
@@ -143,9 +145,7 @@ async def test_a_fact_on_the_subject_of_another_is_nobodys(guarded: Guarded) -> 
         for fact in (plan(), lost("n-2"), joined("n-2")):
             await client.client.publish(subject, encode(fact))
         await client.client.publish(subject, encode(joined("n-1")))
-        async with asyncio.timeout(10.0):
-            (record,) = await anext(bus.read(0, [subject_of(kind, "*") for kind in OWN["agent"]]))
-        assert isinstance(record, Record)
+        (record,) = await read_all(bus, 1, [subject_of(kind, "*") for kind in OWN["agent"]])
         assert record.event == joined("n-1")
         assert bus.counts.malformed == 3
 
@@ -162,8 +162,7 @@ async def test_who_takes_the_id_of_a_fact_keeps_it_out_of_no_stream(guarded: Gua
         taken = {"Nats-Msg-Id": fact.event_id}
         await stream.publish(subject_of(OWN["agent"][0], "n-1"), encode(joined("n-1")), headers=taken)
         await planner.publish([fact])
-        async with asyncio.timeout(10.0):
-            (record,) = await anext(placer.read(0, [subject_of(type(fact), "*")]))
+        (record,) = await read_all(placer, 1, [subject_of(type(fact), "*")])
         assert record.event == fact
 
 
@@ -179,7 +178,7 @@ async def test_the_heartbeat_of_a_node_comes_from_its_agent_alone(guarded: Guard
     lie = Heartbeat(at=1.0, node_id=NODES[1], life="b", workers=())
     async with guarded.bus("monitor") as monitor, guarded.bus(ROGUE) as rogue:
         heard = asyncio.ensure_future(anext(monitor.listen([Heartbeat])))
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(LIMIT_S):
             while not heard.done():
                 await rogue.send(lie)
                 await rogue.send(true)
@@ -192,9 +191,8 @@ async def test_all_that_an_agent_does_it_may(guarded: Guarded) -> None:
     name = ROGUE
     async with guarded.bus(ROGUE) as bus:
         await bus.publish([joined("n-1")])
-        assert [record.event for record in await anext(bus.read(0, subjects_of(OWN["agent"], "n-1")))] == [
-            joined("n-1")
-        ]
+        (record,) = await read_all(bus, 1, subjects_of(OWN["agent"], "n-1"))
+        assert record.event == joined("n-1")
         await bus.put(f"cursor/{name}", b"1")
         revision = await bus.put("claim/n-1", b"me", expected=0, ttl_s=5.0)
         assert await bus.get("claim/n-1") == (b"me", revision)
@@ -214,7 +212,7 @@ async def test_an_agent_reads_what_is_about_its_node_in_order_and_as_it_comes(gu
         reading = bus.read(20, subjects)
         found: list[Record] = []
         publishing = None
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(LIMIT_S):
             async for batch in reading:
                 found += batch
                 if publishing is None and len(found) == 130:
@@ -231,12 +229,11 @@ async def test_an_agent_reads_on_after_the_server_was_away(guarded: Guarded) -> 
     async with guarded.bus(ROGUE) as bus, guarded.bus("placer") as placer:
         reading = bus.read(0, subjects_of([StopOrdered], "n-1"))
         await placer.publish([stop_ordered("one", place="pl-1", node_id="n-1")])
-        async with asyncio.timeout(60.0):
-            (first,) = await anext(reading)
-            guarded.server.kill()
-            await guarded.server.start()
-            await placer.publish([stop_ordered("two", place="pl-2", node_id="n-1")])
-            (second,) = await anext(reading)
+        (first,) = await next_records(reading, 1)
+        guarded.server.kill()
+        await guarded.server.start()
+        await placer.publish([stop_ordered("two", place="pl-2", node_id="n-1")])
+        (second,) = await next_records(reading, 1)
         assert second.seq == first.seq + 1
 
 
@@ -279,7 +276,7 @@ async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Gu
     assert expel(guarded.data, "n-9")
     assert not expel(guarded.data, "n-9")
     guarded.server.take_accounts()
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(LIMIT_S):
         while bus.connected():
             await asyncio.sleep(0.05)
     await bus.close()
@@ -287,7 +284,7 @@ async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Gu
 
 async def let_in(settings: Settings) -> JetStreamBus:
     """Once the server has looked at its accounts again."""
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(LIMIT_S):
         while True:
             with contextlib.suppress(PermissionError):
                 return await JetStreamBus.connect(settings, "agent", 10.0)

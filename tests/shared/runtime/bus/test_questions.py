@@ -8,7 +8,7 @@ from schemas.questions import ESTIMATOR, MONITOR, EstimateQuestion, Estimates, L
 from schemas.views import JobPage
 from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.bus.limits import QUESTION_MAX_BYTES
-from tests.bus_nets import JetStreamNet, LiveNats, Net
+from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats, Net
 
 PAGE = JobPage(jobs=(), next="7")
 
@@ -44,15 +44,14 @@ async def test_nobody_there_is_unavailable(net: Net) -> None:
 
 async def test_a_slow_answer_is_unavailable_after_the_time_limit(net: Net) -> None:
     async def answer(_: Question) -> Message:
-        await asyncio.sleep(60.0)
+        await asyncio.sleep(10 * LIMIT_S)
         return PAGE
 
     bus = await net.client("monitor")
     await bus.serve("monitor", MONITOR, answer)
-    began = asyncio.get_running_loop().time()
-    with pytest.raises(Unavailable):
-        await bus.ask(ListJobs(), 0.1)
-    assert asyncio.get_running_loop().time() - began < 1.0
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Unavailable):
+            await bus.ask(ListJobs(), 0.1)
 
 
 async def test_an_answer_that_raises_is_a_refusal(net: Net) -> None:
@@ -148,7 +147,7 @@ async def test_a_server_answers_again_after_a_restart(live: JetStreamNet, nats: 
 
 
 async def _patiently(bus: Bus) -> Message:
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(LIMIT_S):
         while True:
             try:
                 return await bus.ask(ListJobs(), 1.0)
