@@ -16,7 +16,7 @@ from typing import Any, Self, TextIO
 from tests.paths import ROOT
 from tests.torch_python import torch_python
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 SCRIPTS = Path(__file__).parent / "scripts"
 Word = dict[str, Any]
 

@@ -58,7 +58,7 @@ SETTINGS: Mapping[str, Value] = {
     "profile_iterations": 12,
     "fragment_settle_s": 0.2,
 }
-GONE_LIMIT_S = 20.0
+GONE_LIMIT_S = 60.0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from tests.stack_watch import log_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio(loop_scope="module")]
 
-LIMIT_S = 90.0
+LIMIT_S = 240.0
 
 
 class Stage(msgspec.Struct, frozen=True):

@@ -130,10 +130,10 @@ async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
             assert times.seconds == ()
 
         for members in (((a_node(HERE), 2),), ((a_node(HERE), 1), (a_node(THERE), 1))):
-            question = TimeAllReduce(ring=Ring(members=members), sizes=(1e6, 130e6), repeats=2)
-            times = await one.runner.all_reduces(question, join)
-            (small, small_again), (large, large_again) = times.seconds
-            assert 0 < min(small, small_again) < min(large, large_again)
+            question = TimeAllReduce(ring=Ring(members=members), sizes=(32e3, 1e9), repeats=8)
+            small, large = (await one.runner.all_reduces(question, join)).seconds
+            assert len(small) == len(large) == 8
+            assert 0 < min(small) < min(large)  # of so many, one at least was not kept from its processor
         for each in (one, other):
             await each.end()
             assert left_of(each.folders) == []

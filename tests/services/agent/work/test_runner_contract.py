@@ -25,7 +25,7 @@ from tests.services.agent.agent_bench import FixedWorld, job, start
 from tests.services.agent.process import process_bench
 
 P1, P2 = PlacementId("p1"), PlacementId("p2")
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 
 
 class ANode(Protocol):
