@@ -34,6 +34,11 @@ class Model(File, frozen=True, kw_only=True):
     """launched in a forward pass"""
     efficiency: Portion
     """of what a GPU sustains that this model's large kernels reach"""
+    loop: Annotated[float, Meta(ge=0)] = 0.0
+    """seconds of a reference core that the script takes in every iteration besides launching kernels: Python,
+    metrics, logging"""
+    convolutions: bool = False
+    """whether its large kernels are convolutions"""
     precision: Literal["fp32", "tf32", "fp16"]
     pattern: Literal[1, 2]
     """1 overlaps loading with the backward pass, 2 does not"""
@@ -55,6 +60,8 @@ class Dataset(File, frozen=True, kw_only=True):
     decode: Positive
     """seconds of a reference core per sample"""
     loading: Literal["stable", "unstable"]
+    memory: Literal["pinned", "pageable"] = "pinned"
+    """of the host, that a batch is sent from: `pageable` where the script itself writes each batch anew"""
     source: str = ""
 
 
@@ -69,11 +76,22 @@ class Gpu(File, frozen=True, kw_only=True):
     """bytes/s"""
     sustained: Portion
     """of the peak that long kernels hold"""
+    sustained_tf32: Portion | None = None
+    """of the peak on tensor cores; left out: `sustained`"""
+    convolutions: Positive = 1.0
+    """how near its peak convolutions come, in units of what models reach on a V100"""
+    kernel: Positive = 4e-6
+    """seconds that a kernel takes at least, however small its work"""
     source: str = ""
 
     def peak(self, precision: str) -> float:
         """FLOP/s at a precision; 32 bit where the card has no better."""
         return {"tf32": self.tf32, "fp16": self.fp16}.get(precision) or self.fp32
+
+    def held(self, precision: str) -> float:
+        """FLOP/s that long kernels hold at a precision."""
+        on_tensor_cores = {"tf32": self.tf32, "fp16": self.fp16}.get(precision)
+        return self.peak(precision) * ((on_tensor_cores and self.sustained_tf32) or self.sustained)
 
 
 class Server(File, frozen=True, kw_only=True):
@@ -82,6 +100,8 @@ class Server(File, frozen=True, kw_only=True):
     """of a core, relative to the reference"""
     copy: Positive
     """bytes/s from host memory to a GPU"""
+    pageable: Positive = 2.5e9
+    """bytes/s at which a script writes a batch anew and sends it"""
     disk: Positive
     """bytes/s"""
     source: str = ""

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     GPUS = "gpus"
     SERVERS = "servers"
     MIXES = "mixes"
+    MEASURED = "measured"
 
 
 def catalogue(
@@ -38,6 +39,10 @@ def catalogue(
 
     A mix says which models the jobs of a scenario are drawn from.
 
+    measured compares speeds on one GPU with those that others measured: the ratio
+    of ours to theirs, the factor by which ours are off, and that factor where no
+    figure of the catalogue was fitted to what was measured (held).
+
     Emulated nodes train these models and no others; a job of another is refused
     when it is submitted. Entries of your own are listed too: those of a scenario,
     and those of the file that the setting catalogue names. With --json every
@@ -45,10 +50,12 @@ def catalogue(
 
     $ hopyard catalogue models
     $ hopyard catalogue gpus --json
+    $ hopyard catalogue measured
     $ hopyard catalogue --scenario mine.yaml
     """
     from hopyard.actions.scenario import chosen_catalogue  # noqa: PLC0415 - brings numpy
     from hopyard.show.catalogue import catalogue_tables  # noqa: PLC0415 - brings the catalogue
+    from loadgen.catalogue.measured import compared  # noqa: PLC0415 - as above
     from loadgen.catalogue.specs import catalogue_with  # noqa: PLC0415 - as above
 
     known = catalogue_with(chosen_catalogue(scenario))
@@ -58,6 +65,7 @@ def catalogue(
         Kind.GPUS: known.gpus,
         Kind.SERVERS: known.servers,
         Kind.MIXES: known.mixes,
+        Kind.MEASURED: compared(known),
     }
     kinds = list(Kind) if kind is None else [kind]
     if as_json:

@@ -1,9 +1,10 @@
 """Tables of the emulated world's catalogue."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
+from loadgen.catalogue.measured import Compared, compared, mean_ratio, typical_factor
 from loadgen.catalogue.specs import Catalogue
 from schemas.catalogue import Mix
 
@@ -18,6 +19,7 @@ def catalogue_tables(known: Catalogue) -> Mapping[str, Table]:
         "gpus": _gpus(known),
         "servers": _servers(known),
         "mixes": _mixes(known),
+        "measured": _measured(compared(known)),
     }
 
 
@@ -58,6 +60,30 @@ def _servers(known: Catalogue) -> Table:
 def _mixes(known: Catalogue) -> Table:
     rows = ((name, str(len(mix.jobs)), _hours(mix), _most(mix)) for name, mix in known.mixes.items())
     return _table(("mix", ">models", ">GPU-hours of a job", ">GPUs at most"), rows)
+
+
+def _measured(rows: Sequence[Compared]) -> Table:
+    """A row for each series of batches, and one for each table, and for all."""
+    columns = ("table", "model", "gpu", ">batch", ">ratio", ">off", ">held")
+    by_series: dict[tuple[str, ...], list[Compared]] = {}
+    for row in rows:
+        one = row.measured
+        by_series.setdefault((one.table, f"{one.model} {one.dataset}", one.gpu), []).append(row)
+    shown = [(*name, _batches(found), *_factors(found)) for name, found in by_series.items()]
+    tables = {name: [row for row in rows if row.measured.table == name] for name, *_ in by_series}
+    shown += [(name, "", "", "", *_factors(found)) for name, found in (tables | {"all": list(rows)}).items()]
+    return _table(columns, shown)
+
+
+def _batches(rows: Sequence[Compared]) -> str:
+    batches = [row.measured.batch for row in rows]
+    return str(batches[0]) if len(batches) == 1 else f"{min(batches)}-{max(batches)}"
+
+
+def _factors(rows: Sequence[Compared]) -> tuple[str, str, str]:
+    held = [row for row in rows if row.measured.part == "held"]
+    off = f"{typical_factor(held):.2f}" if held else ""
+    return f"{mean_ratio(rows):.2f}", f"{typical_factor(rows):.2f}", off
 
 
 def _hours(mix: Mix) -> str:

@@ -2,7 +2,7 @@
 
 from loadgen.catalogue.specs import Catalogue
 from loadgen.catalogue.timing import compute, fits, iteration_s, loading
-from schemas.catalogue import Model
+from schemas.catalogue import Dataset, Gpu, Model, Server
 from schemas.cluster import ClusterFile, NodeGroup
 
 
@@ -35,16 +35,14 @@ def largest_gang(model: Model, cluster: ClusterFile, catalogue: Catalogue) -> in
 
 
 def _throughput(model: Model, group: NodeGroup, catalogue: Catalogue) -> float:
-    server = catalogue.server_of(group.server)
-    times = compute(model, catalogue.gpu_of(group.gpu_type), model.batch, server.speed)
-    data = loading(
-        catalogue.dataset_of(model),
-        server,
-        batch=model.batch,
-        gpus=group.gpus,
-        step_s=times.total_s,
-        speed=server.speed,
-    )
+    gpu, server = catalogue.gpu_of(group.gpu_type), catalogue.server_of(group.server)
+    return throughput(model, gpu, server, catalogue.dataset_of(model), gpus=group.gpus)
+
+
+def throughput(model: Model, gpu: Gpu, server: Server, dataset: Dataset, *, gpus: int) -> float:
+    """Samples/s of one GPU that has its share of a server with so many."""
+    times = compute(model, gpu, model.batch, server.speed)
+    data = loading(dataset, server, batch=model.batch, gpus=gpus, step_s=times.total_s, speed=server.speed)
     hit_s = iteration_s(model.pattern, data.hit_s, times)
     miss_s = iteration_s(model.pattern, data.miss_s, times)
     return model.batch / (hit_s + data.miss_share * (miss_s - hit_s))

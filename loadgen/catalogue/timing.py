@@ -3,9 +3,9 @@
 Forward time of a batch of B samples, by a roofline in two parts (the large kernels of a network are bound
 by arithmetic, those between them by memory, and they alternate):
 
-    T_f = max(B·flops / (peak·sustained·efficiency) + B·traffic / (0.8·bandwidth), launch)
+    T_f = max(B·flops / (held·efficiency) + B·traffic / (0.8·bandwidth) + kernels·kernel, launch)
 
-The backward pass does twice the work of the forward pass.
+The backward pass does twice the work of the forward pass. What the script does besides stands in the update.
 """
 
 import msgspec
@@ -57,14 +57,17 @@ class DataTimes(msgspec.Struct, frozen=True):
 
 def compute(model: Model, gpu: Gpu, batch: int, speed: float) -> Compute:
     """`speed`: of a host core, relative to the reference."""
-    flops_s = batch * model.forward / (gpu.peak(model.precision) * gpu.sustained * model.efficiency)
+    reached = model.efficiency * (gpu.convolutions if model.convolutions else 1.0)
+    flops_s = batch * model.forward / (gpu.held(model.precision) * reached)
     memory_s = batch * TRAFFIC * model.activations / (MEMORY_SHARE * gpu.bandwidth)
+    gpu_s = flops_s + memory_s + model.kernels * gpu.kernel
     launch_s = model.kernels * LAUNCH_S / speed
     _, moved = OPTIMIZER[model.optimizer]
+    moving_s = model.parameters * moved / (MEMORY_SHARE * gpu.bandwidth)
     return Compute(
-        forward_s=max(flops_s + memory_s, launch_s),
-        backward_s=max(2 * (flops_s + memory_s), BACKWARD_LAUNCHES * launch_s),
-        update_s=UPDATE_FIXED_S / speed + model.parameters * moved / (MEMORY_SHARE * gpu.bandwidth),
+        forward_s=max(gpu_s, launch_s),
+        backward_s=max(2 * gpu_s, BACKWARD_LAUNCHES * launch_s),
+        update_s=(UPDATE_FIXED_S + model.loop) / speed + moving_s,
         launch_s=launch_s,
     )
 
@@ -86,7 +89,8 @@ def loading(
     `load` is how much of that share the process needs to keep up. An unstable loader misses rarely
     while it has slack, and with every second batch or so when it has none.
     """
-    hit_s = 3e-4 / speed + batch * dataset.input / server.copy
+    sent = server.copy if dataset.memory == "pinned" else server.pageable
+    hit_s = 3e-4 / speed + batch * dataset.input / sent
     decode_s = batch * dataset.decode / (server.cores / gpus * speed)
     if dataset.loading == "stable":
         late_s = max(decode_s - step_s, 0.0)

@@ -62,7 +62,10 @@ def member(catalogue: Catalogue, seed: int, workload: Workload, node: Node, batc
     speed = server.speed * own.host
     own_server = msgspec.structs.replace(server, disk=server.disk * own.disk)
     own_gpu = msgspec.structs.replace(
-        gpu, sustained=min(gpu.sustained * own.gpu, 1.0), bandwidth=gpu.bandwidth * own.gpu
+        gpu,
+        sustained=min(gpu.sustained * own.gpu, 1.0),
+        sustained_tf32=gpu.sustained_tf32 and min(gpu.sustained_tf32 * own.gpu, 1.0),
+        bandwidth=gpu.bandwidth * own.gpu,
     )
     times = compute(model, own_gpu, batch, speed)
     data = loading(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from loadgen.catalogue.measured import Compared, compared, ranked_alike, typical_factor
 from loadgen.catalogue.reference import FitsNowhere, largest_gang, reference_throughput
 from loadgen.catalogue.specs import UnknownWorkload, shipped
 from loadgen.scenarios import cluster_names, load_cluster
@@ -69,6 +70,57 @@ def test_reference_speeds_are_near_those_that_jps_measured(
     )
 
     assert rate == pytest.approx(measured, rel=0.2)
+
+
+COMPARED = compared(KNOWN)
+
+
+def of(part: str) -> list[Compared]:
+    return [row for row in COMPARED if row.measured.part == part]
+
+
+def test_speeds_are_near_those_that_others_measured_also_where_nothing_was_fitted() -> None:
+    assert typical_factor(of("fit")) < 1.25
+    assert typical_factor(of("held")) < 1.3
+    assert all(0.3 < row.ratio < 3.0 for row in COMPARED)
+
+
+def test_every_other_batch_of_a_series_is_held_and_a_whole_table() -> None:
+    series: dict[tuple[str, ...], list[Compared]] = {}
+    for row in COMPARED:
+        one = row.measured
+        series.setdefault((one.table, one.model, one.dataset, one.gpu), []).append(row)
+    for (table, *_), rows in series.items():
+        batches = [row.measured.batch for row in rows]
+        assert batches == sorted(set(batches))
+        held = [row.measured.part == "held" for row in rows]
+        if table == "elasticflow":
+            assert all(held)
+        elif len(held) > 1:
+            assert held == [index % 2 == 1 for index in range(len(held))]
+
+
+def test_gpu_types_rank_as_measured() -> None:
+    alike, pairs = ranked_alike(COMPARED)
+
+    assert pairs > 50
+    assert alike > 0.85 * pairs
+
+
+def test_models_differ_in_what_a_faster_gpu_gives_them() -> None:
+    """Gavel: a recommender is slower on the host of a V100 than on that of a P100; CycleGAN gains most."""
+
+    def gain(model: str, batch: int) -> float:
+        rates = {
+            row.measured.gpu: row.ours
+            for row in COMPARED
+            if (row.measured.table, row.measured.model, row.measured.batch) == ("gavel", model, batch)
+        }
+        return rates[GpuType("v100")] / rates[GpuType("p100")]
+
+    assert gain("recommendation", 2048) < 0.7
+    assert gain("resnet18", 16) < 1.3
+    assert gain("cyclegan", 1) > 1.4
 
 
 def test_a_model_is_measured_only_on_gpus_that_hold_it() -> None:

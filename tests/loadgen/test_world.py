@@ -100,7 +100,7 @@ def test_seed_key_and_index_tell_draws_apart(other: Callable[[], object]) -> Non
 def test_a_draw_is_what_it_always_was() -> None:
     rate = stretch(EmulatedWorld(1), spec(), [(node(), 4)], 0).throughput
 
-    assert rate == pytest.approx(236.03365286438543, rel=1e-9)
+    assert rate == pytest.approx(235.00870629074856, rel=1e-9)
 
 
 def test_waiting_emerges_and_grows_with_the_number_of_processes() -> None:
@@ -139,7 +139,7 @@ def test_a_weaker_host_slows_a_job_that_reads_much() -> None:
 
 
 def test_spreading_a_job_with_large_gradients_costs_throughput() -> None:
-    job = spec("vgg11", "cifar10")
+    job = spec("vgg19", "cifar10")
     alone = throughput(job, [(node("a"), 1)])
     together = throughput(job, [(node("a"), 2)])
     apart = throughput(job, [(node("a"), 1), (node("b"), 1)])

@@ -27,6 +27,15 @@ def test_one_kind_is_a_table(hopyard: Hopyard) -> None:
     assert hopyard("catalogue", "gpuss").code == 2
 
 
+def test_speeds_stand_beside_those_that_others_measured(hopyard: Hopyard) -> None:
+    lines = hopyard("catalogue", "measured").out.splitlines()
+    assert lines[0].split() == ["table", "model", "gpu", "batch", "ratio", "off", "held"]
+    assert lines[1].split()[:6] == ["gavel", "resnet18", "cifar10", "v100", "16-256", "1.02"]
+    assert lines[-1].split()[0] == "all"
+    found = json.loads(hopyard("catalogue", "measured", "--json").out)["measured"]
+    assert {row["measured"]["part"] for row in found} == {"fit", "held"}
+
+
 OWN = "{fp32: 75e12, memory: 180e9, bandwidth: 7.7e12, sustained: 0.8}"
 
 
