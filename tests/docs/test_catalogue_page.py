@@ -1,7 +1,7 @@
 """The figures stored for the page of the catalogue are those of the catalogue."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -11,7 +11,11 @@ from tests.paths import ROOT
 
 COMPARED = compared(shipped())
 WHICH = {"held out": "held", "fitted to": "fit"}
-MEASURES = {"measured": len, "ratio": mean_ratio, "off by": typical_factor}
+MEASURES: dict[str, Callable[[Sequence[Compared]], float]] = {
+    "measured": len,
+    "ratio": mean_ratio,
+    "off by": typical_factor,
+}
 
 
 def rows() -> Iterator[tuple[str, str, str, float]]:
