@@ -18,7 +18,7 @@ from schemas.events import (
     ProfileMeasured,
     WorkerStopped,
 )
-from schemas.plans import PlanKind
+from schemas.plans import PlanKind, Waiting
 from services.planner.policies.contract.decision import Trigger
 
 TRIGGERS: dict[type[Event], Trigger] = {
@@ -39,10 +39,14 @@ TRIGGERS: dict[type[Event], Trigger] = {
 
 
 def trigger_of(fact: Event) -> Trigger | None:
-    """A plan calls for the next one where the GPUs it leaves may serve jobs that it did not consider."""
+    """A plan calls for the next one where the GPUs it leaves may serve jobs that it did not consider.
+
+    Those that it did consider would be left out again for the same reason.
+    """
     if isinstance(fact, PlanPublished):
-        leaves_more = fact.kind == PlanKind.FIRST or fact.placements
-        return Trigger.FREED if leaves_more else None
+        considered_all = all(left.reason is not Waiting.OUTSIDE_WINDOW for left in fact.left_out)
+        serves_nobody = fact.kind is PlanKind.FRAGMENT and not fact.placements
+        return None if considered_all or serves_nobody else Trigger.FREED
     return TRIGGERS.get(type(fact))
 
 

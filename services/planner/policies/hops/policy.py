@@ -154,7 +154,7 @@ class ProgramPolicy(ABC):
             gap=solution.gap,
             solve_s=solution.seconds,
             configurations=len(wanted),
-            again_at=self._again_at(view, wanted, chosen, outlook.window),
+            again_at=self._again_at(outlook, wanted, chosen),
         )
 
     def _outlook(self, view: View) -> "_Outlook":
@@ -230,14 +230,16 @@ class ProgramPolicy(ABC):
         fixed_s = self._options.moving_cost_s
         return view.restart_of(workload, gpu_type) if fixed_s is None else fixed_s
 
-    def _again_at(
-        self, view: View, wanted: Configurations, chosen: Sequence[int], window: Sequence[ViewJob]
-    ) -> float | None:
-        """When the queue is refreshed next, if that could let in a job that idle GPUs are enough for."""
+    def _again_at(self, outlook: "_Outlook", wanted: Configurations, chosen: Sequence[int]) -> float | None:
+        """When the queue is refreshed next, if that could let in a job that idle GPUs are enough for.
+
+        Who is not in the queue has no place on these nodes: that changes with them, and calls for a plan.
+        """
+        view = outlook.view
         used = sum(int(wanted.gpus[wanted.start[row] : wanted.start[row + 1]].sum()) for row in chosen)
-        inside = {job.job_id for job in window}
+        inside = {job.job_id for job in outlook.window}
         idle = view.idle_gpus - used
-        outside = (job for job in view.jobs if job.job_id not in inside)
+        outside = (job for job in outlook.queue if job.job_id not in inside)
         if any(job.demand[0] <= idle for job in outside):
             return view.at + self._options.queue_refresh_s
         return None

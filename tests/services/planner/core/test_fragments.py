@@ -103,6 +103,32 @@ def test_a_fragment_left_by_the_first_plan_is_filled() -> None:
     assert sum(placement.gpus for made in stage.plans for placement in made.placements) == 10
 
 
+def test_no_plan_follows_one_that_considered_everybody() -> None:
+    stage = cluster(*in_queue("a", demand=(6,)), *in_queue("b", demand=(1,), at=1.0))
+    stage.estimator = _unknown_to("b")
+    stage.tell(opened(at=2.0))
+    stage.until(350.0)
+    assert (kinds(stage), stage.plan.idle_gpus) == ([PlanKind.FIRST], 2)
+    assert {job.job_id: job.reason for job in stage.plan.left_out} == {"b": Waiting.NO_ESTIMATE}
+
+
+def test_a_plan_follows_one_that_left_a_job_outside_its_window() -> None:
+    jobs = [
+        *in_queue("a", demand=(4,)),
+        *in_queue("b", demand=(4,), at=0.5),
+        *in_queue("c", demand=(1,), at=1.0),
+    ]
+    stage = cluster(*jobs)
+    stage.estimator = _unknown_to("b")
+    stage.tell(opened(at=1.5))
+    stage.until(10.0)
+    assert {job.job_id: job.reason for job in stage.plans[0].left_out} == {
+        "b": Waiting.NO_ESTIMATE,
+        "c": Waiting.OUTSIDE_WINDOW,
+    }
+    assert kinds(stage)[:2] == [PlanKind.FIRST, PlanKind.FRAGMENT]
+
+
 def test_no_two_plans_are_in_the_making() -> None:
     stage = cluster(*in_queue("first", demand=(2,)))
     stage.work_s = 30.0

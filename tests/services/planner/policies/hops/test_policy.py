@@ -114,6 +114,11 @@ def test_it_does_not_ask_again_when_nothing_idle_is_enough() -> None:
     assert decide("hops", seen).again_at is None
 
 
+def test_it_does_not_ask_again_for_a_job_that_these_nodes_have_no_place_for() -> None:
+    seen = view([job("sensitive", (4,), sensitivity=2.0)], nodes(2, 2), kind=PlanKind.FRAGMENT)
+    assert decide("hops", seen).again_at is None
+
+
 def test_a_running_job_is_not_moved_for_nothing() -> None:
     seen = view([job("x", (4,), present=present(a2=4))], nodes(8, 8, 8))
     assert chosen(decide("hops", seen)) == {"x": place_on(a2=4)}
