@@ -2,7 +2,8 @@
 has none.
 
 Results: `docs/experiments/data/NAME.csv`, the `figures.csv` of the report. A table whose first heading is a
-group of them has an arm a row and a measure a column; each cell is rounded from the stored figure.
+group of them has an arm a row and a measure a column; one whose first heading is `GROUP: MEASURE` has a
+column for every point of a sweep. Each cell is rounded from the stored figure.
 """
 
 import csv
@@ -29,7 +30,9 @@ def stored(page: Path) -> Figures:
     with (FOLDER / "data" / f"{page.stem}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return {
-        (row["group"], row["arm"], heading): (row["mean"], row["half_width"])
+        (f"{row['group']}: {heading}", row["arm"], row["at"])
+        if row["at"]
+        else (row["group"], row["arm"], heading): (row["mean"], row["half_width"])
         for row in rows
         for heading in (row["measure"], f"{row['measure']} {row['unit']}".strip())
     }
