@@ -117,9 +117,10 @@ class MemoryStack:
         self._trouble.cancel()
 
     async def _live(self, name: str) -> None:
-        client = self._clients[name] = self.bus.client(name)
+        client, life = self.bus.client(name), self._lives[name]
+        self._clients[name] = client
         try:
-            await self._run(name, Ports(bus=client, clock=LoopClock()))
+            await self._run(name, Ports(bus=client, clock=LoopClock(), term=lambda: life))
         except Exception as error:  # noqa: BLE001 - handed to whoever watches
             if not self._trouble.done():
                 self._trouble.set_exception(error)

@@ -490,6 +490,21 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
     """it would end so every time on such a GPU: out of memory"""
 
 
+# ---- services ---------------------------------------------------------------------------------------
+
+
+class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led"):
+    """An instance of a service began to lead. The stream takes no fact of an earlier leader behind it."""
+
+    entity_field: ClassVar[str] = "service"
+    identity: ClassVar[tuple[str, ...]] = ("service", "token")
+
+    service: PlainLine
+    instance: WholeNumber
+    token: WholeNumber
+    """fencing token of its lease: larger than that of every leader before"""
+
+
 # ---- the tables ---------------------------------------------------------------------------------------
 
 Fact = (
@@ -500,6 +515,7 @@ Fact = (
     | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored | GpusWithheld
     | StartOrdered | GangFormed | TurnsOrdered | StopOrdered
     | WorkerStarted | WorkerCheckpointed | WorkerStopped
+    | ServiceLed
 )  # fmt: skip
 
 FACTS: dict[str, type[Event]] = {kind.tag(): kind for kind in Fact.__args__}

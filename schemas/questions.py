@@ -14,6 +14,7 @@ from schemas.output import OutputPage
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import JobPage, JobSorting, JobView, NodePage, StatusView, WhyView
 
+ADMISSION = "hopyard.ask.admission"
 ESTIMATOR = "hopyard.ask.estimator"
 MONITOR = "hopyard.ask.monitor"
 PLANNER = "hopyard.ask.planner"
@@ -33,6 +34,24 @@ def node_asked(subject: str) -> str:
     """Of the agent that answers there; empty: no agent does."""
     _, asked, node_id = subject.partition(f"{AGENTS}.")
     return node_id if asked else ""
+
+
+# ---- admission
+
+
+class HandedOn(Question, frozen=True, kw_only=True, tag="handed-on"):
+    """What an admission that does not lead was asked over HTTP, for the one that does."""
+
+    subject: ClassVar[str] = ADMISSION
+
+    asked: bytes
+    """as admission itself has it, MessagePack; the caller's name and rights are in it"""
+
+
+class HandedBack(Message, frozen=True, kw_only=True):
+    said: bytes
+    problem: bool
+    """it is a refusal"""
 
 
 # ---- the estimator
@@ -298,6 +317,7 @@ class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refuse
 
 
 REPLIES: dict[type[Question], type[Message]] = {
+    HandedOn: HandedBack,
     EstimateQuestion: Estimates,
     ShowAccuracy: AccuracyReport,
     Calibrate: Calibration,
@@ -322,7 +342,8 @@ REPLIES: dict[type[Question], type[Message]] = {
 }
 
 Asked = (
-    EstimateQuestion | ShowAccuracy | Calibrate | ExportStore | ImportStore
+    HandedOn
+    | EstimateQuestion | ShowAccuracy | Calibrate | ExportStore | ImportStore
     | JudgePolicy
     | FitLoading
     | TimeAllReduce | JoinAllReduce | ReadOutput

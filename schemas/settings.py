@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from schemas.base import File
 from schemas.cluster import Address
+from schemas.instances import INSTANCES_MAX
 
 Seconds = Annotated[float, Meta(gt=0, le=1e8)]
 Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -62,6 +63,10 @@ class Settings(File, frozen=True, kw_only=True):
     """ids of facts that a service remembers, to drop what comes twice"""
     work_timeout_real_s: Seconds = 120.0
     """work outside a core that takes longer counts as failed"""
+    instance: Annotated[int, Meta(ge=1, le=INSTANCES_MAX)] = 1
+    """number of this instance of its service; of several one leads, and the others are ready to"""
+    lease_real_s: Seconds = 3.0
+    """how long an instance leads without renewing"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """what is logged: this and what is graver"""
     log_format: Literal["json", "console"] = "json"
@@ -192,8 +197,6 @@ class Settings(File, frozen=True, kw_only=True):
     """save the problem of every plan in this folder, for `hopyard solve`; empty: do not"""
     estimate_timeout_real_s: Seconds = 2.0
     """a planner that waits longer for estimates goes by those of earlier plans"""
-    lease_real_s: Seconds = 3.0
-    """how long a planner leads without renewing"""
     raqlr_window_s: Seconds = 4 * 3600.0
     """jobs that ended within this time count in the mean latency ratio (Hops eq. 7)"""
 

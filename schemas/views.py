@@ -201,6 +201,10 @@ class ServiceView(Message, frozen=True, kw_only=True):
     """settings that are not in effect, in words: a policy that cannot be loaded, say"""
     quarantined: tuple[Death, ...] = ()
     """facts that it passes over since it ended by each of them twice, or stays down by"""
+    instance: int = 1
+    """its number among the instances of the service"""
+    leads: bool = True
+    """whether it acts; if not, it follows the instance that does"""
 
 
 class StatusView(Message, frozen=True, kw_only=True):

@@ -10,10 +10,11 @@ import msgspec
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stack_file
 from hopyard.local.processes import Restarts, Say
-from hopyard.local.stack import Listen, Stack, StackSpec, Value, cluster_name, running_stack
+from hopyard.local.stack import SERVICES, Listen, Stack, StackSpec, Value, cluster_name, running_stack
 from hopyard.local.stacks import listed
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
+from schemas.instances import INSTANCES_MAX
 from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import EVERYWHERE
 
@@ -36,6 +37,8 @@ class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     policy: str | None
     nats: Listen = Listen()
+    instances: dict[str, int] = {}
+    """of each service; of one that is not named there is one"""
 
 
 async def run_up(spec: UpSpec, say: Say) -> None:
@@ -70,6 +73,29 @@ def listening(text: str) -> Listen:
     return Listen(host=host, port=int(port))
 
 
+def instances(text: str) -> dict[str, int]:
+    """What --instances says: a number for all services, or some as `planner=2,placer=3`. Raises Invalid."""
+    given = (
+        dict.fromkeys(SERVICES, text) if "=" not in text else dict(_pair(each) for each in text.split(","))
+    )
+    wrong = [name for name in given if name not in SERVICES]
+    if wrong or any(not _may_be(number) for number in given.values()):
+        raise Invalid(
+            f"--instances {text}: it takes a number from 1 to {INSTANCES_MAX}, or some as planner=2,placer=2 "
+            f"of {', '.join(SERVICES)}"
+        )
+    return {name: int(number) for name, number in given.items()}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, number = text.partition("=")
+    return name.strip(), number.strip()
+
+
+def _may_be(number: str) -> bool:
+    return number.isascii() and number.isdecimal() and 1 <= int(number) <= INSTANCES_MAX
+
+
 def _how_to_join(spec: UpSpec, stack: Stack) -> str:
     here = spec.nats.host not in EVERYWHERE
     address = stack.nats.url if here else f"nats://THIS-MACHINE:{stack.nats.port}"
@@ -89,6 +115,7 @@ def _stack_spec(spec: UpSpec) -> StackSpec:
         chosen={} if spec.policy is None else {"policy": spec.policy},
         api_port=spec.port,
         nats=spec.nats,
+        instances=spec.instances,
         restarts=RESTARTS,
     )
 

@@ -123,6 +123,14 @@ def up(
             help="No emulated nodes: have `hopyard agent` join here; 0.0.0.0:4222 is open to all machines.",
         ),
     ] = None,
+    instances: Annotated[
+        str,
+        typer.Option(
+            "--instances",
+            metavar="N|SERVICE=N,…",
+            help="Run each service, or some, so often: one leads, the others take over in seconds.",
+        ),
+    ] = "1",
 ) -> None:
     """Run a stack on this machine until Ctrl-C. Its nodes are emulated, or join with --listen.
 
@@ -133,7 +141,9 @@ def up(
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
     $ hopyard up --listen 0.0.0.0:4222
+    $ hopyard up --instances 2
     """
+    from hopyard.actions import up as action  # noqa: PLC0415 - as above
     from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
         check_policy,
         chosen_catalogue,
@@ -141,7 +151,6 @@ def up(
         chosen_scenario,
         cluster_of,
     )
-    from hopyard.actions.up import UpSpec, listening, run_up  # noqa: PLC0415 - as above
     from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
     from hopyard.local.stack import Listen  # noqa: PLC0415 - as above
 
@@ -149,7 +158,7 @@ def up(
     if cluster and listen:
         raise Invalid("--cluster has emulated nodes, and --listen has none: one of them")
     chosen = None if cluster or listen else chosen_scenario(scenario)
-    spec = UpSpec(
+    spec = action.UpSpec(
         cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster) if cluster else None,
         catalogue=chosen.catalogue if chosen else chosen_catalogue(None),
         scenario=chosen.name if chosen else "",
@@ -158,9 +167,10 @@ def up(
         speed=speed,
         port=port,
         policy=policy,
-        nats=listening(listen) if listen else Listen(),
+        nats=action.listening(listen) if listen else Listen(),
+        instances=action.instances(instances),
     )
-    run_until_stopped(run_up(spec, say))
+    run_until_stopped(action.run_up(spec, say))
     say("stopped")
 
 

@@ -22,6 +22,7 @@ from hopyard.local.data_folder import StackFile, close_contents, close_to_others
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile, Node
+from schemas.instances import instance_name
 from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
@@ -84,6 +85,8 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
     """of the scenario: the environment of this process wins over them"""
     chosen: Mapping[str, Value] = {}
     """on the command line: win over the environment"""
+    instances: Mapping[str, int] = {}
+    """of each service; of one that is not named there is one"""
     api_port: int = 0
     """0: any free port"""
     nats: Listen = Listen()
@@ -279,12 +282,13 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
         Program(
             name=name,
             module=f"services.{service}",
-            environ=environ | _own(name, port) | _account(spec, name),
+            environ=environ | _own(spec, service, of, port) | _account(spec, name if of_node else service),
             log=logs / f"{name}.log",
-            umask=-1 if service == "agent" and runner == PROCESSES else private.UMASK,
+            umask=-1 if of_node and runner == PROCESSES else private.UMASK,
         )
         for name, port in stack.ports.items()
-        for service in [name.partition("-")[0]]
+        for service, _, of in [name.partition("-")]
+        for of_node in [service not in SERVICES]
     ]
 
 
@@ -311,7 +315,7 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
             if _variable(name) not in os.environ
         },
         **dict.fromkeys(spec.chosen, "command line"),
-        **dict.fromkeys((*ours, "web_port", "node"), "the stack itself"),
+        **dict.fromkeys((*ours, "web_port", "node", "instance"), "the stack itself"),
     }
     handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
     return (
@@ -348,7 +352,7 @@ def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
         "speed": spec.speed,
         "cluster": "" if spec.cluster is None else str(_cluster_of(spec).absolute()),
         "cluster_name": cluster_name(spec),
-        "store": str((spec.data / "estimator.duckdb").absolute()),
+        "store": _store_of(spec, 1),
         "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
         "api_tokens": str(tokens_of(spec.data).absolute()),
@@ -360,11 +364,19 @@ def _catalogue_of(spec: StackSpec) -> Path:
     return spec.data / "catalogue.json"
 
 
-def _own(name: str, port: int) -> dict[str, str]:
-    """The environment of one process: its port, and for an agent its node."""
-    service, _, node = name.partition("-")
-    own: dict[str, Value] = {"web_port": port}
-    return _variables(own | {"node": node} if service == "agent" else own)
+def _own(spec: StackSpec, service: str, of: str, port: int) -> dict[str, str]:
+    """The environment of one process: its port, and its node or its number among instances, as `of` says."""
+    if service not in SERVICES:
+        return _variables({"web_port": port, "node": of})
+    instance = int(of or 1)
+    own: dict[str, Value] = {"web_port": port, "instance": instance}
+    return _variables(own if instance == 1 else own | {"store": _store_of(spec, instance)})
+
+
+def _store_of(spec: StackSpec, instance: int) -> str:
+    """Each instance of the estimator has a file of its own: one that was stopped keeps hold of it."""
+    name = instance_name("estimator", instance)
+    return str((spec.data / f"{name}.duckdb").absolute())
 
 
 def _account(spec: StackSpec, name: str) -> dict[str, str]:
@@ -422,7 +434,12 @@ def _ports(spec: StackSpec) -> dict[str, int]:
     """A web port for each process, by name. Raises NotReady when the wanted one is taken."""
     _claim(spec.api_port)
     nodes = _nodes(spec)
-    names = [*SERVICES, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
+    services = [
+        instance_name(name, number)
+        for name in SERVICES
+        for number in range(1, spec.instances.get(name, 1) + 1)
+    ]
+    names = [*services, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     return ports | ({"admission": spec.api_port} if spec.api_port else {})
 

@@ -9,6 +9,7 @@ from hopyard.show.times import Times
 from hopyard.show.units import duration, gpu_counts, in_a_line, number, plural, share, withheld
 from schemas import events as facts
 from schemas.base import Event
+from schemas.instances import instance_name
 from schemas.plans import PlanKind
 
 STOPPED = {
@@ -50,6 +51,8 @@ def _who(fact: Event) -> str:
             return f"round {number_of_it}"
         case facts.PlanPublished(plan_id=plan_id):
             return plan_id
+        case facts.ServiceLed(service=service, instance=instance):
+            return instance_name(service, instance)
         case _:
             return str(getattr(fact, "job_id", ""))
 
@@ -210,5 +213,6 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.WorkerStarted: _up,
     facts.WorkerCheckpointed: lambda fact: f"saved at {number(fact.samples_done)} samples",
     facts.WorkerStopped: _stopped,
+    facts.ServiceLed: lambda fact: f"leads, by token {fact.token}",
 }
 """what happened, a few words a kind of fact"""

@@ -9,6 +9,7 @@ from rich.text import Text
 from hopyard.show.columns import Column, Listing
 from hopyard.show.times import Times
 from hopyard.show.units import duration, legible, number, share
+from schemas.instances import instance_name
 from schemas.results import RunResult
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
 from schemas.views import (
@@ -125,7 +126,8 @@ def service_text(service: ServiceView) -> str:
     back = f", restarts: {service.restarts}" if service.restarts else ""
     error = f", last error: {service.last_error}" if service.last_error else ""
     wrong = [*service.troubles, *(one.text for one in service.quarantined)]
-    return f"{service.name} is {service.state}{back}{error}" + "".join(f"; {one}" for one in wrong)
+    name = instance_name(service.name, service.instance)
+    return f"{name} is {service.state}{back}{error}" + "".join(f"; {one}" for one in wrong)
 
 
 def status_facts(status: StatusView) -> dict[str, str]:

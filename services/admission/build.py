@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from schemas.cluster import ClusterFile, Node
 from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
+from schemas.questions import ADMISSION
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.admission.core import Admission
@@ -33,6 +34,7 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
         core=core,
         facts=subjects_of(FOLDS),
         own=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
+        answers=ADMISSION,
         tasks=[door.attach],
         routes=lambda: _routes(ports, settings, door, gate),
         gauges=lambda: [*_gauges(core.state), *gate.gauges()],

@@ -20,6 +20,7 @@ from schemas.events import (
     PolicyChosen,
 )
 from schemas.ids import GpuType, JobId, NodeId
+from schemas.questions import HandedOn, Refused
 from schemas.settings import Settings
 from schemas.tokens import Role
 from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Problem, Submitted
@@ -33,6 +34,8 @@ from services.admission.questions import (
     ShowPolicies,
     ShowPolicy,
     Submit,
+    handed_back,
+    taken_over,
 )
 from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed, own_key
 from services.admission.validation import accepted_spec, check_folder
@@ -137,9 +140,19 @@ class Admission:
         return [effect for asked in waiting for effect in self._reply(asked, now)]
 
     def _reply(self, asked: Asked, now: float) -> Effects:
-        message, facts = self._answer(asked.question, now)
+        message, facts = self._message(asked.question, now)
         effects: list[Effect] = [Publish(fact) for fact in facts]
         return [*effects, Reply(asked.ticket, message)]
+
+    def _message(self, question: Question, now: float) -> Answer:
+        if not isinstance(question, HandedOn):
+            return self._answer(question, now)
+        try:
+            own = taken_over(question)
+        except msgspec.DecodeError as error:
+            return Refused(reason=f"an admission of another version asks: {error}"), []
+        message, facts = self._answer(own, now)
+        return handed_back(message), facts
 
     def _answer(self, question: Question, now: float) -> Answer:  # noqa: PLR0911 - one a question
         match question:

@@ -1,15 +1,19 @@
-"""The questions of the HTTP API to the core. They never leave this process."""
+"""The questions of the HTTP API to the core; from one admission to another they travel in a `HandedOn`."""
 
 from typing import ClassVar
 
-from schemas.base import Question
+import msgspec
+
+from schemas.base import Message, Question
 from schemas.ids import JobId, NodeId
 from schemas.jobs import JobFile
+from schemas.questions import ADMISSION, HandedBack, HandedOn
 from schemas.tokens import ITSELF, Identity
+from schemas.views import Problem
 
 
 class OwnQuestion(Question, frozen=True, kw_only=True):
-    subject: ClassVar[str] = "hopyard.ask.admission"
+    subject: ClassVar[str] = ADMISSION
 
     caller: Identity = ITSELF
 
@@ -53,3 +57,20 @@ class ShowFresh(OwnQuestion, frozen=True, kw_only=True, tag="fresh"):
     """A job too new for the monitor. Answered with `JobView`."""
 
     job_id: JobId
+
+
+_ANY = msgspec.msgpack.Decoder(Submit | Cancel | SetDrain | SetPolicy | ShowPolicy | ShowPolicies | ShowFresh)
+
+
+def handed_on(question: OwnQuestion) -> HandedOn:
+    return HandedOn(asked=msgspec.msgpack.encode(question))
+
+
+def taken_over(handed: HandedOn) -> OwnQuestion:
+    """Raises msgspec.DecodeError."""
+    own: OwnQuestion = _ANY.decode(handed.asked)
+    return own
+
+
+def handed_back(reply: Message) -> HandedBack:
+    return HandedBack(said=msgspec.msgpack.encode(reply), problem=isinstance(reply, Problem))

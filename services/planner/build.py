@@ -10,7 +10,7 @@ from services.planner.core.tasks import Judge, Look, Prepare, Resolve
 from services.planner.core.triggers import TRIGGERS
 from services.planner.solver.effort import Effort
 from services.planner.work.gauges import gauges
-from services.planner.work.leadership import Candidate
+from services.planner.work.leadership import begin_to_lead
 from services.planner.work.policy_process import policy_process
 from services.planner.work.workers import Workers
 from shared.domain.policy_names import parted
@@ -26,13 +26,14 @@ def build(settings: Settings, ports: Ports) -> Service:
     POLICIES.target(parted(settings.policy).name)
     policies = policy_process(settings, ports.offload)
     workers = Workers(settings, ports, policies)
-    candidate = Candidate(settings, ports.bus, ports.clock)
+
+    async def lead(inbox: Inbox) -> None:
+        await begin_to_lead(inbox, ports.bus, ports.clock, policy=settings.policy, token=ports.term())
 
     async def warm(_: Inbox) -> None:
         await policies.warm()
 
     async def close() -> None:
-        await candidate.release()
         policies.end()
 
     core = Planner(
@@ -52,7 +53,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             Prepare: workers.prepare,
             Resolve: workers.resolve,
         },
-        tasks=(candidate.keep, warm),
+        tasks=(lead, warm),
         troubles=core.troubles,
         gauges=lambda: gauges(workers.fallbacks),
         close=close,

@@ -24,17 +24,23 @@ class Lease:
         """Whether it was won, and neither lost nor released since, as far as is known here."""
         return self._revision is not None
 
-    async def win(self) -> int | None:
-        """The fencing token; None: somebody else has the lease. Raises Unavailable."""
+    async def win(self, gone: bytes = b"") -> int | None:
+        """The fencing token; None: somebody else has the lease. Raises Unavailable.
+
+        `gone`: how holders begin that are known to be no more; empty: none is.
+        """
         self._revision = None
         found = await self._store.get(self._key)
-        if found is not None and found[0] != self._holder:
+        if found is not None and not self._may_take(found[0], gone):
             return None
         try:
             self._revision = await self._write(0 if found is None else found[1])
         except Conflict:
             return None
         return self._revision
+
+    def _may_take(self, holder: bytes, gone: bytes) -> bool:
+        return holder in (b"", self._holder) or (gone != b"" and holder.startswith(gone))
 
     async def renew(self) -> bool:
         """False: the lease is lost. Raises Unavailable; then it is held for the rest of its time."""
@@ -63,10 +69,13 @@ class Lease:
         self._revision = None
 
     async def release(self) -> None:
-        """Let the next holder in at once. Raises Unavailable; then the lease runs out by itself."""
-        if self.held:
-            self._revision = None
-            await self._store.delete(self._key)
+        """Let the next holder in at once. Raises Unavailable, Conflict; then the lease runs out by itself.
+
+        What remains is the name of nobody: who may purge a value may purge all.
+        """
+        revision, self._revision = self._revision, None
+        if revision is not None:
+            await self._store.put(self._key, b"", expected=revision)
 
     async def _write(self, expected: int) -> int:
         return await self._store.put(self._key, self._holder, expected=expected, ttl_s=self._ttl_s)

@@ -20,6 +20,11 @@ Task = Callable[["Inbox"], Awaitable[None]]
 """runs beside the core for as long as the service does"""
 
 
+def the_only_one() -> int:
+    """The term of one that nobody can take the place of."""
+    return 1
+
+
 class Ports(msgspec.Struct, frozen=True):
     """The outside, handed in; no service imports an implementation of it (an import contract)."""
 
@@ -29,6 +34,8 @@ class Ports(msgspec.Struct, frozen=True):
     tasks: Tasks = LOOP_TASKS
     sources: Mapping[str, str] = {}
     """who set each setting that is set"""
+    term: Callable[[], int] = the_only_one
+    """once the service acts, the fencing token by which it does: larger in each life that does"""
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):

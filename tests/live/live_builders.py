@@ -9,7 +9,7 @@ from hopyard.actions.scenario import cluster_of
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.local.processes import Restarts
-from hopyard.local.stack import Stack, StackSpec, running_stack
+from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.views import StatusView
 from shared.domain.states import ENDED
@@ -18,8 +18,10 @@ SPEED = 60.0
 
 
 @asynccontextmanager
-async def stack_and_client(data: Path, **settings: str) -> AsyncIterator[tuple[Stack, Client]]:
-    """`settings`: beside those of the scenario."""
+async def stack_and_client(
+    data: Path, *, instances: int = 1, **settings: str | float
+) -> AsyncIterator[tuple[Stack, Client]]:
+    """`settings`: beside those of the scenario; `instances`: of each service."""
     scenario = load_scenario("tiny")
     spec = StackSpec(
         data=data,
@@ -27,6 +29,7 @@ async def stack_and_client(data: Path, **settings: str) -> AsyncIterator[tuple[S
         clock_origin=time.time(),
         speed=SPEED,
         settings={**scenario.settings, "seed": 1, **settings},
+        instances=dict.fromkeys(SERVICES, instances),
         restarts=Restarts(most=50, backoff_s=0.05),
     )
     async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:

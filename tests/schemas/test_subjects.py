@@ -14,7 +14,7 @@ def subject(kind: type[Event], entity: str = "n-1") -> str:
 
 
 def test_the_stream_holds_facts_about_these_entities() -> None:
-    entities = ("job", "round", "profile", "plan", "policy", "placement", "node", "worker")
+    entities = ("job", "round", "profile", "plan", "policy", "placement", "node", "worker", "service")
     assert facts_of(*entities) == FACT_SUBJECTS
 
 

@@ -15,6 +15,7 @@ from schemas.events import (
     NodeReturned,
     Outcome,
     PolicyChosen,
+    ServiceLed,
 )
 from schemas.settings import Settings
 from schemas.subjects import Filter
@@ -97,6 +98,7 @@ LOG: list[Event] = [
     NodeRestored(at=370.0, node_id=NODE),
     *whole_life("c", at=400.0, place="p-3")[:-1],
     build.failed("c", at=530.0, place="p-3"),
+    ServiceLed(at=540.0, service="planner", instance=2, token=7),
 ]
 
 

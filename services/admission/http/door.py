@@ -1,19 +1,22 @@
-"""The way from the HTTP API to the core; it also finds out when the core has caught up."""
+"""The way from the HTTP API to the core, here or where admission leads; it sees when ours has caught up."""
 
 import math
 from collections.abc import AsyncGenerator
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from schemas.base import Message
 from schemas.events import JobSubmitted
 from schemas.ids import JobId
+from schemas.questions import HandedBack
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from schemas.views import Problem
 from services.admission import problems
 from services.admission.core import Admission, CaughtUp
 from services.admission.problems import Refusal
-from services.admission.questions import OwnQuestion
+from services.admission.questions import OwnQuestion, handed_on
 from services.admission.state import job_state
 from shared.runtime.bus.contract import Facts, Questions, State, Unavailable
 from shared.runtime.clock import Clock
@@ -21,6 +24,9 @@ from shared.runtime.service import Inbox
 
 CATCH_UP_POLL_REAL_S = 0.02
 BUS_RETRY_REAL_S = 1.0
+LEADER_RETRY_REAL_S = 0.1
+HAND_ON_REAL_S = 2.0
+"""for the admission that leads to answer, before whoever leads then is asked"""
 
 M = TypeVar("M", bound=Message)
 
@@ -43,19 +49,40 @@ class Door:
         return self._inbox is not None
 
     async def ask(self, question: OwnQuestion, kind: type[M], late: str = "try again") -> M:
-        """The core's reply, the facts behind it stored. Raises Refusal."""
-        inbox = self._inbox
-        if inbox is None or not inbox.replayed():
-            raise Refusal(problems.unavailable("admission is starting"))
+        """The reply of the core that leads, here or elsewhere, the facts behind it stored. Raises Refusal."""
+        limit_s = self._settings.ask_timeout_real_s
+        if self._inbox is None:
+            limit_s += self._settings.lease_real_s  # until another leads
         try:
-            async with self._clock.within(self._settings.ask_timeout_real_s):
-                reply = await inbox.ask(question)
+            async with self._clock.within(limit_s):
+                reply = await self._reply(question, kind)
         except TimeoutError:
-            raise Refusal(problems.unavailable(f"no answer in time; {late}")) from None
+            missing = "no answer in time" if self._inbox else "no admission leads yet"
+            raise Refusal(problems.unavailable(f"{missing}; {late}")) from None
         if isinstance(reply, Problem):
             raise Refusal(reply)
         assert isinstance(reply, kind)
         return reply
+
+    async def _reply(self, question: OwnQuestion, kind: type[M]) -> Message:
+        """Who leads may change while it is asked: a submission has a key by which it is known again."""
+        while True:
+            inbox = self._inbox
+            try:
+                if inbox is not None and inbox.replayed():
+                    reply: Message = await inbox.ask(question)
+                    return reply
+                return await self._reply_elsewhere(question, kind)
+            except Unavailable:
+                await self._clock.sleep(self._clock.cluster_s(LEADER_RETRY_REAL_S))
+
+    async def _reply_elsewhere(self, question: OwnQuestion, kind: type[M]) -> Message:
+        handed = await self._bus.ask(handed_on(question), HAND_ON_REAL_S)
+        if not isinstance(handed, HandedBack):
+            raise Unavailable("who leads did not understand")
+        if handed.problem:
+            return msgspec.msgpack.decode(handed.said, type=Problem)
+        return msgspec.msgpack.decode(handed.said, type=kind)
 
     async def attach(self, inbox: Inbox) -> None:
         """A task of the service: open until cancelled."""

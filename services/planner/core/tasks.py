@@ -1,4 +1,4 @@
-"""What the core asks of the outside, what comes back, and what the lease reports."""
+"""What the core asks of the outside, what comes back, and by which token it plans."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from services.planner.policies.contract.view import View
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease was won, with the fencing token, or lost (None)."""
+    """This planner leads, with the fencing token; None: it does no more."""
 
     token: int | None
     announce: bool = False

@@ -3,7 +3,7 @@
 Who published a fact is seen by its subject, which the server guards; a reader takes no fact from another's
 subject. Readers may read all: facts hold no secrets of the stack.
 
-    service      its own facts; questions to those it asks; its own cursor, report and snapshot
+    service      its own facts; questions to those it asks; its own cursor, lease, reports and snapshot
     agent        the same of one node
     agents       of any node: for machines that are not known beforehand
     operator     questions of commands, whole streams for a backup; no fact
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from schemas.base import Event
+from schemas.instances import instances_of
 from schemas.samples import Heartbeat, ThroughputObserved
 from schemas.subjects import (
     DEAD_PREFIX,
@@ -29,15 +30,14 @@ from schemas.subjects import (
 INBOXES = "_INBOX"
 AGENT = "agent"
 AGENTS = "agents"
+PLANNER = "planner"
 OPERATOR = "operator"
 ENSURER = "admission"
 """makes the streams; the others wait for them"""
-LEADER = "planner"
-"""gives its lease away when it ends"""
 ASKS = {
-    "admission": ("monitor", "planner", "agent.*"),
+    "admission": ("admission", "monitor", "planner", "agent.*"),
     "estimator": ("profiler", "agent.*"),
-    "planner": ("estimator",),
+    PLANNER: ("estimator",),
     AGENT: ("agent.*",),
     OPERATOR: (">",),
 }
@@ -85,13 +85,15 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
     snapshot = urlsafe_b64encode(name.encode()).decode()
     more = {
         ENSURER: ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", f"{_KV}.settings"),
-        LEADER: (f"{_KV}.lease/{name}", f"{_KV}.{name}/policy", f"$JS.API.STREAM.PURGE.KV_{STATE_BUCKET}"),
+        PLANNER: (f"{_KV}.{name}/policy",),
     }
     return Permissions(
         publish=(
             *subjects_of(facts),
             *_asking(name),
-            *(f"{_KV}.{kind}/{name}" for kind in ("cursor", "service", "quarantine")),
+            *(f"{_KV}.{kind}/{name}" for kind in ("cursor", "lease", "quarantine")),
+            *(f"{_KV}.service/{instance}" for instance in instances_of(name)),
+            f"hopyard.service.{name}.led",
             f"{_OBJECTS}.M.{snapshot}",
             f"{_OBJECTS}.C.*",
             *_READING,
@@ -125,8 +127,9 @@ def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
 def of_any_node(facts: Iterable[type[Event]], services: Sequence[str]) -> Permissions:
     """Of agents whose nodes nobody knows beforehand. What is the services' own is not theirs."""
     whole = _of_agents("*", AGENTS, facts, ("*",))
-    theirs = [f"{kind}/{name}" for kind in ("cursor", "service", "lease", "quarantine") for name in services]
-    never = tuple(f"{_KV}.{key}" for key in (*theirs, f"{LEADER}/policy", "settings"))
+    theirs = [f"{kind}/{name}" for kind in ("cursor", "lease", "quarantine") for name in services]
+    theirs += [f"service/{instance}" for name in services for instance in instances_of(name)]
+    never = tuple(f"{_KV}.{key}" for key in (*theirs, f"{PLANNER}/policy", "settings"))
     return msgspec.structs.replace(whole, never=never)
 
 

@@ -36,6 +36,10 @@ class Conflict(Exception):
     """A compare-and-set found another revision than expected."""
 
 
+class Fenced(Exception):
+    """Another instance of the service leads: the stream takes no more facts from this one."""
+
+
 class Facts(Protocol):
     """The stream of facts. Its order is the same for every reader."""
 
@@ -43,7 +47,7 @@ class Facts(Protocol):
         """Store the facts, in this order, and return when all are stored.
 
         A fact whose id the stream knows is dropped. Retries with backoff for as long as the bus is
-        gone; cancelling is the way out. Raises ValueError for a fact above the size limit.
+        gone; cancelling is the way out. Raises ValueError for a fact above the size limit, and Fenced.
         """
         ...
 

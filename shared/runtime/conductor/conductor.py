@@ -134,7 +134,8 @@ class Conductor:
         """Begin a life of a service, from what is kept of the last one."""
         self._lives[name] += 1
         bus = ConductedBus(self, name)
-        ports = Ports(bus=bus, clock=self.clock, tasks=ConductedTasks())
+        life = self._lives[name]
+        ports = Ports(bus=bus, clock=self.clock, tasks=ConductedTasks(), term=lambda: life)
         service = self._makers[name](ports, str(self._lives[name]))
         seat = self._seat(service, name)
         self._seats[name] = self._at[seat.rank] = seat

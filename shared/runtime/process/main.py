@@ -3,27 +3,33 @@
 import asyncio
 import contextlib
 import inspect
+import itertools
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from schemas.settings import Settings
 from shared.domain.contradictions import check_together
+from shared.runtime.bus.contract import Fenced
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock
+from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import Beside
 from shared.runtime.process.joining import announce
 from shared.runtime.process.logs import configure_logs
-from shared.runtime.process.reports import Reporter, reported
+from shared.runtime.process.reports import NAMES, Reporter, reported
 from shared.runtime.process.web import serve
 from shared.runtime.service import Ports, Service
 from shared.runtime.settings import load_settings, sources_of
 from shared.runtime.shell.shell import Shell
 
+AFTER_LIFE_REAL_S = 0.5
+"""until an instance that was deposed stands again"""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 Build = Callable[[Settings, Ports], Service | Awaitable[Service]]
@@ -44,30 +50,60 @@ def run(name: str, build: Build) -> None:
 async def _run(name: str, build: Build, settings: Settings) -> None:
     """Until cancelled; also while it still waits for NATS, or for a node to stand for."""
     _cancel_at_signals(asyncio.current_task())
+    for life in itertools.count():
+        try:
+            await _live(name, build, settings, first=life == 0)
+        except BaseExceptionGroup as several:
+            deposed, others = several.split((Deposed, Fenced))
+            if deposed is None or others is not None:
+                raise
+            structlog.get_logger().warning("leads no more", service=name, reason=str(deposed.exceptions[0]))
+        await asyncio.sleep(AFTER_LIFE_REAL_S)
+
+
+async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> None:
+    """One life, from what is stored to an end that was not ordered, or to that of its leading."""
     with _starting(name):
         bus = await JetStreamBus.connect(settings, name)
     try:
-        async with reported(bus, name) as reporter:
+        async with reported(bus, name, settings.instance) as reporter:
             await announce(bus, name, settings)
-            await _serve(name, build, settings, bus, reporter)
+            clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
+            ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ))
+            if name not in NAMES:
+                await _serve(build, settings, ports, Life(name))
+                return
+            candidate = Candidate(bus, clock, settings, name, first=first)
+            ports = msgspec.structs.replace(ports, term=candidate.term)
+            try:
+                await _serve(build, settings, ports, Life(name, candidate, reporter))
+            finally:
+                await candidate.release()
     finally:
         await bus.close()
 
 
-async def _serve(
-    name: str, build: Build, settings: Settings, bus: JetStreamBus, reporter: Reporter | None
-) -> None:
-    clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
-    ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ))
-    with _starting(name):
+class Life(NamedTuple):
+    """Of one service; an agent has neither others beside it nor reports."""
+
+    name: str
+    candidate: Candidate | None = None
+    reporter: Reporter | None = None
+
+
+async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> None:
+    reporter = life.reporter
+    with _starting(life.name):
         built = build(settings, ports)
         service = await built if inspect.isawaitable(built) else built
-        shell = Shell(service, ports, settings)
-        web = await serve(settings, service, _Announced(shell, reporter), bus)
+        shell = Shell(service, ports, settings, candidate=life.candidate)
+        web = await serve(settings, service, _Announced(shell, reporter), ports.bus)
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
     renewing = None
     if reporter is not None:
-        renewing = asyncio.create_task(reporter.renew(ready=shell.ready, troubles=service.troubles))
+        renewing = asyncio.create_task(
+            reporter.renew(ready=shell.ready, leads=shell.leads, troubles=service.troubles)
+        )
     try:
         await shell.run()
     finally:

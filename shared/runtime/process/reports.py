@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
+from schemas.instances import instance_name, instances_of
 from schemas.views import ServiceState, ServiceView
 from shared.runtime.bus.contract import Conflict, State
 from shared.runtime.shell.quarantine import quarantine_of
@@ -32,29 +33,36 @@ Troubles = Callable[[], Sequence[str]]
 class Reporter:
     """Writes the reports of one life of a service."""
 
-    def __init__(self, bus: State, name: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, bus: State, name: str, now: Callable[[], float] = time.time, *, instance: int = 1
+    ) -> None:
         self._bus = bus
         self._now = now
-        self.report = ServiceView(name=name, state=ServiceState.STARTING, since=now(), at=now())
-        self._written = ServiceState.STARTING
+        self._key = _key(instance_name(name, instance))
+        self.report = ServiceView(
+            name=name, instance=instance, state=ServiceState.STARTING, since=now(), at=now()
+        )
+        self._written = self.report
 
     def up(self) -> bool:
         """Whether everybody can read that the service is up."""
-        return self._written is ServiceState.UP
+        return self._written.state is ServiceState.UP
 
     async def begin(self) -> None:
         """Report a start, with restarts and the last error from the report of the life before."""
         with contextlib.suppress(OSError):
             async with asyncio.timeout(WRITE_LIMIT_REAL_S):
-                self._follow(await _read(self._bus, self.report.name))
+                self._follow(await _read(self._bus, self._key))
         await self._write(state=ServiceState.STARTING)
 
-    async def renew(self, *, ready: Callable[[], bool], troubles: Troubles) -> None:
-        """Report again and again until cancelled, and at once when the service becomes ready."""
+    async def renew(
+        self, *, ready: Callable[[], bool], troubles: Troubles, leads: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Report again and again until cancelled, and at once when the service becomes ready, or leads."""
         while True:
             state = ServiceState.UP if ready() else ServiceState.STARTING
-            await self._write(state=state, troubles=tuple(troubles()))
-            await _elapsed_or(lambda: ready() and not self.up())
+            await self._write(state=state, leads=leads(), troubles=tuple(troubles()))
+            await _elapsed_or(lambda: ready() and (not self.up() or leads() != self._written.leads))
 
     async def fail(self, error: BaseException) -> None:
         words = str(error) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
@@ -82,8 +90,8 @@ class Reporter:
         self.report = msgspec.structs.replace(self.report, at=self._now(), **changes)
         with contextlib.suppress(OSError, Conflict):
             async with asyncio.timeout(WRITE_LIMIT_REAL_S):
-                await self._bus.put(_key(self.report.name), msgspec.json.encode(self.report))
-                self._written = self.report.state
+                await self._bus.put(self._key, msgspec.json.encode(self.report))
+                self._written = self.report
 
 
 async def _elapsed_or(changed: Callable[[], bool]) -> None:
@@ -96,7 +104,7 @@ async def _elapsed_or(changed: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def reported(bus: State, name: str) -> AsyncIterator[Reporter | None]:
+async def reported(bus: State, name: str, instance: int = 1) -> AsyncIterator[Reporter | None]:
     """Reports a life from its start to its end, failures included.
 
     None for a service that does not report.
@@ -104,7 +112,7 @@ async def reported(bus: State, name: str) -> AsyncIterator[Reporter | None]:
     if name not in NAMES:
         yield None
         return
-    reporter = Reporter(bus, name)
+    reporter = Reporter(bus, name, instance=instance)
     await reporter.begin()
     try:
         yield reporter
@@ -118,8 +126,8 @@ async def reported(bus: State, name: str) -> AsyncIterator[Reporter | None]:
 
 
 async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[ServiceView, ...]:
-    """Of every service that ever reported. Raises Unavailable."""
-    found = [await _read(bus, name) for name in NAMES]
+    """Of every instance of a service that ever reported. Raises Unavailable."""
+    found = [await _read(bus, _key(instance)) for name in NAMES for instance in instances_of(name)]
     return tuple([await _whole(bus, _judged(report, now())) for report in found if report is not None])
 
 
@@ -135,8 +143,8 @@ def _judged(report: ServiceView, now: float) -> ServiceView:
     return msgspec.structs.replace(report, state=ServiceState.GONE) if lives and silent else report
 
 
-async def _read(bus: State, name: str) -> ServiceView | None:
-    stored = await bus.get(_key(name))
+async def _read(bus: State, key: str) -> ServiceView | None:
+    stored = await bus.get(key)
     if stored is None:
         return None
     try:
@@ -149,5 +157,5 @@ def _cause(error: BaseException) -> BaseException:
     return _cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _key(name: str) -> str:
-    return f"service/{name}"
+def _key(instance: str) -> str:
+    return f"service/{instance}"

@@ -19,7 +19,9 @@ from schemas.base import Message, Question
 from schemas.settings import Settings
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
 from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.leadership import Candidate
 from shared.runtime.service import Inbox, Ports, Service
+from shared.runtime.shell.following import Following
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.quarantine import Deadly, forget_released, note, quarantine_of
@@ -40,7 +42,15 @@ log = structlog.get_logger()
 class Shell:
     """Drives one service. `run` returns only by being cancelled, or by raising."""
 
-    def __init__(self, service: Service, ports: Ports, settings: Settings, turns: Turns = AT_ONCE) -> None:
+    def __init__(
+        self,
+        service: Service,
+        ports: Ports,
+        settings: Settings,
+        turns: Turns = AT_ONCE,
+        candidate: Candidate | None = None,
+    ) -> None:
+        """`candidate`: where other instances of the service may lead; None: there is no other."""
         self._service = service
         self._core = service.core
         self._handling = Handling(service, settings.remembered_ids)
@@ -55,6 +65,8 @@ class Shell:
         self._cursor = 0
         self._cursor_at = 0.0
         self._ready = False
+        self._follows = False
+        self._candidate = candidate
         self._group: asyncio.TaskGroup
         self._inbox = Inbox(put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready)
 
@@ -63,8 +75,13 @@ class Shell:
         return self._handling.counts
 
     def ready(self) -> bool:
-        """Whether the replay is over and the bus is there."""
-        return self._ready and self._bus.connected()
+        """Whether the bus is there, and the replay over: as far as it goes, while another instance leads."""
+        follows = self._candidate is not None and self._candidate.follows and self._follows
+        return (self._ready or follows) and self._bus.connected()
+
+    def leads(self) -> bool:
+        """Whether it acts."""
+        return self._ready
 
     async def run(self) -> None:
         try:
@@ -72,13 +89,15 @@ class Shell:
             await self._turns.mine()
             async with asyncio.TaskGroup() as group:
                 self._group = group
+                if self._candidate is not None:
+                    facts = await self._follow(facts, self._candidate)
                 await self._begin(facts)
                 await self._live()
         except* Deadly as deaths:
             await self._note(deaths)
             raise
         finally:
-            self._ready = False
+            self._ready = self._follows = False
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(Unavailable(f"{self._service.name} has ended"))
@@ -154,6 +173,35 @@ class Shell:
         )
         return newest
 
+    async def _follow(
+        self, facts: AsyncIterator[Sequence[Record]], candidate: Candidate
+    ) -> AsyncIterator[Sequence[Record]]:
+        """Keep up with whoever leads until it is us; the facts that are still to be handled.
+
+        A leader knows all facts before the one by which it began: behind that one nobody else's stand.
+        """
+        following = Following(facts, self._handling.replay)
+        try:
+            self._follows = True
+            await following.until(candidate.stand, self._acknowledged, candidate.step_s)
+            self._group.create_task(candidate.hold())
+            await following.read_to(await self._bus.newest(self._service.facts))
+            following.acknowledged(await self._acknowledged())
+        except BaseException:
+            following.end()
+            raise
+        ahead, coming = following.rest()
+        for record in ahead:
+            self._mailbox.put(record)
+        return coming
+
+    async def _acknowledged(self) -> int:
+        """How far the leader has come, and by what facts it has not."""
+        known = await quarantine_of(self._bus, self._service.name)
+        self._handling.passed_over = frozenset([one.seq for one in known.deaths if one.passed_over])
+        self._cursor = max(self._cursor, await self._stored_cursor())
+        return self._cursor
+
     async def _load_snapshot(self) -> None:
         blob = await self._bus.load(self._service.name)
         if blob is None:
@@ -175,6 +223,8 @@ class Shell:
             await self._turns.mine()
             if timer is not None:
                 timer.cancel()
+            if self._candidate is not None:
+                await self._candidate.sure()
             batch = self._mailbox.take(BATCH)
             await self._perform(self._handling.turn(batch, self._clock.now()))
             await self._move_cursor()

@@ -8,6 +8,11 @@ from nats.aio.msg import Msg
 
 from shared.runtime.bus.jetstream.connection import Connection
 
+WRONG_LAST_SEQUENCE = 10071
+"""JetStream's code: the subject's last sequence is not the expected one"""
+SEQUENCE_IN_DOUBT = 10164
+"""and: it may not be, while another message that expects it is on its way through a cluster"""
+
 
 class ApiProblem(msgspec.Struct):
     code: int = 0

@@ -35,6 +35,21 @@ _REFUSED = re.compile(
 DEAD_LETTER_HEADER_BYTES = 4_096
 
 
+class Fence(msgspec.Struct, frozen=True):
+    """The fact by which an instance of a service began to lead: it publishes while that is the newest."""
+
+    subject: str
+    seq: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """By which the server refuses a fact once another instance leads."""
+        return {
+            "Nats-Expected-Last-Subject-Sequence": str(self.seq),
+            "Nats-Expected-Last-Subject-Sequence-Subject": self.subject,
+        }
+
+
 class Connection:
     """One connection of one service, and who wants to know when it is lost or closed."""
 
@@ -46,6 +61,8 @@ class Connection:
         self.when_lost: set[Callable[[], None]] = set()
         self.when_closed: set[Callable[[], None]] = set()
         self.credentials = credentials_of(settings)
+        self.fence: Fence | None = None
+        """who leads needs it: others publish as they like"""
         self.refused: set[str] = set()
         """subjects on which this account may not publish, as far as the server has said"""
         self._servers = _servers(settings.nats_url)

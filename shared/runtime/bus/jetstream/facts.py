@@ -6,17 +6,18 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from nats.errors import Error
-from nats.js.errors import NotFoundError
+from nats.js.errors import APIError, NotFoundError
 
 from schemas.base import Event
 from schemas.codec import Malformed, encode
+from schemas.events import ServiceLed
 from schemas.subjects import FACTS_STREAM, is_subject_of
 from shared.domain.impossible import read_fact
 from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.backoff import pauses
-from shared.runtime.bus.contract import Batch, Record
-from shared.runtime.bus.jetstream.acks import Ack, Acks
-from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.contract import Batch, Fenced, Record
+from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE, Ack, Acks
+from shared.runtime.bus.jetstream.connection import Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.limits import check_size
@@ -60,15 +61,53 @@ class JetStreamFacts:
             return None
         return Raw(seq, message.subject or "", message.data or b"")
 
+    # ---- leading
+
+    async def led_last(self, service: str) -> int:
+        """Sequence of the fact by which a service's newest leader began; 0: none has. Raises Unavailable."""
+        with unavailable("led_last"):
+            return await self._newest_of(_led(service))
+
+    async def lead(self, led: ServiceLed, after: int) -> None:
+        """Publish that we lead, unless another leads since `after`; from now on publish as a leader.
+
+        Raises Fenced, Unavailable; then it may be stored all the same.
+        """
+        letter = self._letter(led)
+        expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+        with unavailable("lead"):
+            try:
+                ack = await self._connection.js.publish(
+                    letter.subject, letter.data, headers=letter.headers | expected
+                )
+            except APIError as error:
+                if error.err_code in {WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT}:
+                    raise Fenced(f"another leads since fact {after}") from None
+                raise
+        self._connection.fence = Fence(letter.subject, int(ack.seq))
+
+    async def still_leads(self) -> bool:
+        """Whether no other has led since. Raises Unavailable."""
+        fence = self._connection.fence
+        assert fence is not None, "asked by one who leads"
+        with unavailable("still_leads"):
+            return await self._newest_of(fence.subject) == fence.seq
+
     # ---- publishing
 
     async def publish(self, events: Sequence[Event]) -> None:
         letters = [self._letter(event) for event in events]
-        at_once = self._connection.settings.publish_in_flight
+        at_once = self._at_once()
         async with self._publishing:
             for first in range(0, len(letters), at_once):
                 await self._store(letters[first : first + at_once])
         self._connection.counts.facts_published += len(letters)
+
+    def _at_once(self) -> int:
+        """A cluster of servers takes one message at a time that expects something of the same subject."""
+        settings = self._connection.settings
+        fenced = self._connection.fence is not None and settings.nats_replicas > 1
+        return 1 if fenced else settings.publish_in_flight
 
     def _letter(self, event: Event) -> _Letter:
         event_id = event.event_id
@@ -92,9 +131,11 @@ class JetStreamFacts:
     async def _send(self, letters: Sequence[_Letter]) -> int:
         """Publish facts once; how many of them, from the first on, are stored."""
         acks: list[asyncio.Future[Ack]] = []
+        fence = self._connection.fence
+        fenced = fence.headers if fence else {}
         try:
-            for letter in letters:
-                acks.append(await self._acks.send(*letter))  # noqa: PERF401 - those sent count, too
+            for subject, data, headers in letters:
+                acks.append(await self._acks.send(subject, data, headers | fenced))
         except Error as error:
             self._connection.log.debug("publishing broke off", reason=repr(error))
         try:
@@ -108,10 +149,25 @@ class JetStreamFacts:
     async def _really_stored(self, letters: Sequence[_Letter], acks: Sequence[asyncio.Future[Ack]]) -> int:
         """How many, from the first on; a duplicate is stored only where the message before it is the fact."""
         stored = _stored(acks)
+        if self._connection.fence and any(ack.result().duplicate for ack in acks[:stored]):
+            await self._check_fence()  # a cluster looks at ids first
         for place, (letter, ack) in enumerate(zip(letters[:stored], acks, strict=False)):
             if ack.result().duplicate and not await self._stands(letter, ack.result().seq):
                 return place
         return stored
+
+    async def _check_fence(self) -> None:
+        """Raises Fenced."""
+        for pause in pauses():
+            try:
+                if await self.still_leads():
+                    return
+            except (Error, OSError) as error:
+                self._connection.log.debug("who leads is not known", reason=repr(error))
+            else:
+                raise Fenced("another leads")
+            await self._connection.up()
+            await asyncio.sleep(pause)
 
     async def _stands(self, letter: _Letter, seq: int) -> bool:
         """Whether the fact is in the stream, where its id is: whoever knows an id may have put it elsewhere.
@@ -124,7 +180,8 @@ class JetStreamFacts:
                 return True
             reason = f"its id stands on {found.subject}"
             self._connection.log.error("the id of a fact was taken", subject=letter.subject, reason=reason)
-            ack = await self._acks.send(letter.subject, letter.data, {})
+            fence = self._connection.fence
+            ack = await self._acks.send(letter.subject, letter.data, fence.headers if fence else {})
         except NotFoundError:
             return True  # it is so old that the stream has dropped it
         except (Error, OSError):
@@ -211,14 +268,22 @@ class JetStreamFacts:
 def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:
     """How many acknowledgements, from the first on, are good.
 
-    Raises ValueError for a fact that the server will never take.
+    Raises Fenced, and ValueError for a fact that the server will never take.
     """
     for place, ack in enumerate(acks):
         if ack.cancelled():
             return place
         error = ack.result().error
+        if error is not None and error.err_code == WRONG_LAST_SEQUENCE:
+            raise Fenced("another leads")
+        if error is not None and error.err_code == SEQUENCE_IN_DOUBT:
+            return place
         if error is not None and 400 <= error.code < 500:  # noqa: PLR2004 - as in HTTP: our fault
             raise ValueError(f"the stream refuses a fact: {error.description}")
         if error is not None:
             return place
     return len(acks)
+
+
+def _led(service: str) -> str:
+    return f"hopyard.service.{service}.led"

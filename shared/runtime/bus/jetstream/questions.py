@@ -87,9 +87,16 @@ class JetStreamQuestions:
         with unavailable(f"serve {subject}"):
             served = await micro.add_service(self._connection.nats, name=service, version=version("hopyard"))
             self._served.append(served)
-            await served.add_endpoint(name="ask", subject=subject, handler=take, queue_group=service)
+            await served.add_endpoint(
+                name="ask", subject=subject, handler=take, queue_group=self._group(service)
+            )
             await self._connection.nats.flush()  # its ping overtakes the queued subscription
             await self._connection.nats.flush()
+
+    def _group(self, service: str) -> str:
+        """Of a group one is asked: not a leader that was stopped, in place of its successor."""
+        fence = self._connection.fence
+        return f"{service}-{fence.seq}" if fence else service
 
     async def _answer(self, request: Request, answer: Answer) -> None:
         connection, nats = self._connection, self._connection.nats

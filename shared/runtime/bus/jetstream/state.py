@@ -9,12 +9,12 @@ from nats.js.object_store import ObjectStore
 from schemas.subjects import SNAPSHOT_BUCKET
 from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.contract import Conflict
+from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM, STATE_SUBJECT
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
 
-WRONG_REVISION = (10071, 10164)
-"""JetStream's codes: the subject's last sequence is not the expected one"""
+WRONG_REVISION = (WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT)
 BLOB_TIMEOUT_S = 60.0
 HEADER_ROOM_BYTES = 512
 

@@ -31,6 +31,8 @@ from services.table import TABLE
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.clock import ScaledClock
+from shared.runtime.leadership import Candidate
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S
 from tests.fact_builders import joined, lost, plan, stop_ordered
@@ -243,9 +245,10 @@ async def test_all_that_a_service_does_it_may(guarded: Guarded) -> None:
         await bus.save("planner", bytes(2_000_000))
         await bus.save("planner", bytes(1_500_000))
         assert await bus.load("planner") == bytes(1_500_000)
-        await bus.put("lease/planner", b"me", expected=0, ttl_s=5.0)
-        await bus.delete("lease/planner")
-        assert await bus.get("lease/planner") is None
+        candidate = Candidate(bus, ScaledClock(), Settings(), "planner", first=True)
+        assert await candidate.stand()
+        await bus.publish([plan()])
+        await candidate.release()
         assert bus.counts.subjects_refused == 0
 
 

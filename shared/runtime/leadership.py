@@ -1,0 +1,134 @@
+"""Of the instances of a service one leads: it holds the lease, and the stream takes facts from it alone.
+
+    stands ──stand──→ leads ──renewed in time──→ leads ──another leads──→ Deposed
+                        └──not renewed in time──→ in doubt ──renewed──→ leads
+
+The lease says when another may try, the fence who is heard: a leader begins with a fact (`ServiceLed`), and
+the stream refuses what an earlier one publishes behind it. So a leader that slept, was cut off, or has a
+wrong clock harms nothing; while it is in doubt it does nothing either. Times here are real seconds, by a
+clock that cannot be set.
+"""
+
+import asyncio
+import secrets
+import time
+from typing import Protocol
+
+import structlog
+
+from schemas.events import ServiceLed
+from schemas.settings import Settings
+from shared.runtime.bus.contract import Conflict, Fenced, State
+from shared.runtime.clock import Clock
+from shared.runtime.lease import Lease
+
+RENEWALS = 4
+"""within one lease"""
+
+log = structlog.get_logger()
+
+
+class Deposed(Exception):
+    """Another instance of the service leads: what this life of ours knows and has begun is worth nothing."""
+
+
+class Stage(State, Protocol):
+    """What standing for a service needs of the bus."""
+
+    async def led_last(self, service: str) -> int: ...
+
+    async def lead(self, led: ServiceLed, after: int) -> None: ...
+
+    async def still_leads(self) -> bool: ...
+
+
+class Candidate:
+    """One life of one instance of a service, which leads or would like to."""
+
+    def __init__(self, bus: Stage, clock: Clock, settings: Settings, service: str, *, first: bool) -> None:
+        """`first`: of its process. It takes the lease over from the process before it, which is gone."""
+        self.leads = False
+        self.follows = False
+        """another was found to lead"""
+        self._bus = bus
+        self._clock = clock
+        self._service = service
+        self._instance = settings.instance
+        self._lease_s = settings.lease_real_s
+        self.step_s = settings.lease_real_s / RENEWALS
+        """between two attempts, to win or to renew"""
+        own = f"{self._instance}/".encode()
+        self._before = own if first else b""
+        self._lease = Lease(
+            bus, f"lease/{service}", own + secrets.token_hex(8).encode(), ttl_s=settings.lease_real_s
+        )
+        self._token = 0
+        self._sure_until = 0.0
+        self._renewed = asyncio.Event()
+
+    def term(self) -> int:
+        """The fencing token. Only a leader has one."""
+        assert self.leads, "asked before it leads"
+        return self._token
+
+    async def stand(self) -> bool:
+        """Try to lead; whether it does."""
+        before, self._before = self._before, b""
+        try:
+            async with self._clock.within(self._lease_s):
+                after, began = await self._bus.led_last(self._service), time.monotonic()
+                token = await self._lease.win(before)
+                if token is None:
+                    self.follows = True
+                    return False
+                led = ServiceLed(
+                    at=self._clock.now(), service=self._service, instance=self._instance, token=token
+                )
+                await self._bus.lead(led, after)
+        except (OSError, Fenced) as error:
+            log.info("does not lead", service=self._service, reason=str(error))
+            self._before = before
+            return False
+        self._token, self.leads = token, True
+        self._note(began)
+        log.info("leads", service=self._service, instance=self._instance, token=token)
+        return True
+
+    async def hold(self) -> None:
+        """Renew the lease until another instance leads. Raises Deposed then."""
+        while True:
+            await asyncio.sleep(self.step_s)
+            began = time.monotonic()
+            try:
+                async with self._clock.within(self.step_s):
+                    held = await self._lease.renew() or await self._took_up()
+            except OSError as error:  # nobody else can win it either where the bus is away
+                log.debug("lease not renewed", service=self._service, reason=str(error))
+                continue
+            if not held:
+                self.leads = False
+                raise Deposed(f"another {self._service} leads")
+            self._note(began)
+
+    async def sure(self) -> None:
+        """Return while it certainly leads: a process that slept, or was cut off, first finds out."""
+        while time.monotonic() >= self._sure_until:
+            self._renewed.clear()
+            await self._renewed.wait()
+
+    async def release(self) -> None:
+        """Let the next leader in at once."""
+        self.leads = False
+        try:
+            async with self._clock.within(self.step_s):
+                await self._lease.release()
+        except (OSError, Conflict):
+            log.info("the lease runs out by itself", service=self._service)
+
+    async def _took_up(self) -> bool:
+        """A lease that ran out while the bus was away is ours still, where nobody has led since."""
+        return await self._lease.win() is not None and await self._bus.still_leads()
+
+    def _note(self, began: float) -> None:
+        self._sure_until = began + self._lease_s
+        self._renewed.set()

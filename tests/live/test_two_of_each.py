@@ -1,0 +1,172 @@
+"""Two instances of every service: each leader is killed, stopped and woken, under load.
+
+One stack for all, and the last test looks at the whole log: nothing lost, nothing started twice, no GPU with
+two owners. Seconds are printed (`-s`) and not asserted: a machine under load takes longer.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from hopyard.api.client import Client
+from hopyard.api.connect import connect, patiently
+from hopyard.local.stack import SERVICES, Stack
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.events import JobSubmitted, PlanPublished, ServiceLed
+from schemas.ids import JobId
+from schemas.instances import instance_name
+from schemas.jobs import JobFile
+from shared.domain.audit import audit
+from tests.live.live_builders import all_ended, stack_and_client
+from tests.stack_watch import log_of, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LIMIT_S = 120.0
+
+
+class Loaded:
+    """A stack of two of each, and the jobs that it has acknowledged."""
+
+    def __init__(self, stack: Stack, clients: dict[str, Client]) -> None:
+        """`clients`: of each admission, by the name of its process."""
+        self.stack = stack
+        self.clients = clients
+        self.asleep = ""
+        """the process that was stopped"""
+        self.acknowledged: list[JobId] = []
+        self._jobs = itertools.cycle([arrival.job for arrival in arrivals(load_scenario("tiny"), seed=1)])
+
+    @property
+    def client(self) -> Client:
+        return next(client for name, client in self.clients.items() if name != self.asleep)
+
+    def job(self) -> JobFile:
+        return next(self._jobs)
+
+    async def submit(self, count: int = 1) -> None:
+        """Each again and again under its key until it is acknowledged, as a user's command does."""
+        for _ in range(count):
+            job, key = self.job(), f"key-{len(self.acknowledged)}"
+            done = await patiently(lambda job=job, key=key: self.client.submit(job, key))  # type: ignore[misc]
+            self.acknowledged.append(done.job_id)
+
+    def pid(self, name: str) -> int:
+        return next(one.process.pid for one in self.stack.running if one.program.name == name)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        os.killpg(self.pid(name), number)
+
+    @contextlib.contextmanager
+    def sleeping(self, name: str) -> Iterator[None]:
+        self.signal(name, signal.SIGSTOP)
+        self.asleep = name
+        try:
+            yield
+        finally:
+            self.signal(name, signal.SIGCONT)
+            self.asleep = ""
+
+    async def led(self, service: str) -> list[ServiceLed]:
+        facts = await patiently(lambda: log_of(self.client))
+        return [fact for fact in facts if isinstance(fact, ServiceLed) and fact.service == service]
+
+    async def leader(self, service: str) -> str:
+        """The process that leads: the newest that began to."""
+        return instance_name(service, (await self.led(service))[-1].instance)
+
+    async def followed(self, service: str, times: int) -> ServiceLed:
+        """The next one that leads, after so many before."""
+        async with asyncio.timeout(LIMIT_S):
+            while len(found := await self.led(service)) <= times:
+                await asyncio.sleep(0.1)
+        return found[-1]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loaded]:
+    async with (
+        stack_and_client(tmp_path_factory.mktemp("stack"), instances=2) as (stack, client),
+        connect(f"{stack.scheme}://127.0.0.1:{stack.ports['admission-2']}", stack.token) as other,
+    ):
+        found = Loaded(stack, {"admission": client, "admission-2": other})
+        await found.submit(6)
+        yield found
+
+
+async def next_plan(loaded: Loaded, token: int) -> PlanPublished:
+    """A plan of a leader of this token or a later one; jobs are submitted until there is one."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            facts = await patiently(lambda: log_of(loaded.client))
+            plans = [fact for fact in facts if isinstance(fact, PlanPublished) and fact.token >= token]
+            if plans:
+                return plans[0]
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_leader_that_is_killed_is_followed(loaded: Loaded, service: str) -> None:
+    before = len(await loaded.led(service))
+    began = time.monotonic()
+    loaded.signal(await loaded.leader(service), signal.SIGKILL)
+    await loaded.submit()
+    submitted_s = time.monotonic() - began
+    led = await loaded.followed(service, before)
+    print(
+        f"{service} killed: led after {time.monotonic() - began:.1f} s, submission after {submitted_s:.1f} s"
+    )
+    if service == "planner":
+        await next_plan(loaded, led.token)
+        print(f"planner killed: next plan after {time.monotonic() - began:.1f} s")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_leader_that_sleeps_is_followed_and_follows_when_it_wakes(
+    loaded: Loaded, service: str
+) -> None:
+    before, sleeper = len(await loaded.led(service)), await loaded.leader(service)
+    began = time.monotonic()
+    with loaded.sleeping(sleeper):
+        led = await loaded.followed(service, before)
+        took_s = time.monotonic() - began
+        await loaded.submit()
+        if service == "planner":
+            await next_plan(loaded, led.token)
+            print(f"planner stopped: next plan after {time.monotonic() - began:.1f} s")
+    assert instance_name(service, led.instance) != sleeper
+    print(f"{service} stopped: led after {took_s:.1f} s")
+    await until(
+        loaded.client,
+        lambda status: any(
+            instance_name(one.name, one.instance) == sleeper and not one.leads and one.restarts
+            for one in status.services
+        ),
+    )
+
+
+async def test_every_admission_takes_jobs(loaded: Loaded) -> None:
+    """The one that follows hands them on; under the same key they are one job."""
+    job = loaded.job()
+    ids = set()
+    for client in loaded.clients.values():
+        done = await patiently(lambda client=client: client.submit(job, "one-key"))  # type: ignore[misc]
+        ids.add(done.job_id)
+    assert len(ids) == 1
+    loaded.acknowledged += ids
+
+
+async def test_after_all_that_every_job_ends_and_no_rule_was_broken(loaded: Loaded) -> None:
+    await until(loaded.client, all_ended(len(loaded.acknowledged)))
+    lines = [line async for line in loaded.client.events()]
+    facts = [line.fact() for line in lines]
+    assert audit(facts, drained=True, seqs=[line.seq for line in lines]) == []
+    submitted = [fact.job_id for fact in facts if isinstance(fact, JobSubmitted)]
+    assert sorted(submitted) == sorted(loaded.acknowledged)

@@ -1,0 +1,148 @@
+"""Of the instances of a service one leads, and what another says is refused: over a real server."""
+
+import asyncio
+
+import pytest
+
+from schemas.base import Event
+from schemas.events import JobCancelled, ServiceLed
+from schemas.ids import JobId
+from schemas.questions import MONITOR, Refused, ShowStatus
+from schemas.settings import Settings
+from schemas.subjects import FACT_SUBJECTS
+from shared.runtime.bus.contract import Fenced, Unavailable
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.clock import ScaledClock
+from shared.runtime.leadership import Candidate, Deposed
+from tests.bus_nets import JetStreamNet
+
+LEASE_S = 1.0
+LIMIT_S = 60.0
+PLACER = "placer"
+
+
+def candidate(bus: JetStreamBus, instance: int = 1, *, first: bool = False) -> Candidate:
+    settings = Settings(instance=instance, lease_real_s=LEASE_S)
+    return Candidate(bus, ScaledClock(), settings, PLACER, first=first)
+
+
+def cancelled(job: str) -> JobCancelled:
+    return JobCancelled(at=1.0, job_id=JobId(job))
+
+
+async def leading(one: Candidate) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not await one.stand():
+            await asyncio.sleep(0.05)
+
+
+async def log_of(bus: JetStreamBus) -> list[Event]:
+    found: list[Event] = []
+    last = await bus.last_seq()
+    async for batch in bus.read(0, FACT_SUBJECTS):
+        found += [record.event for record in batch]
+        if batch.last >= last:
+            break
+    return found
+
+
+async def test_one_leads_and_the_other_waits(live: JetStreamNet) -> None:
+    one, other = candidate(await live.client()), candidate(await live.client(), 2)
+    assert await one.stand()
+    assert not await other.stand()
+    assert other.follows
+
+
+async def test_a_leader_that_slept_while_another_led_is_refused_all_it_says(live: JetStreamNet) -> None:
+    sleeper, waker = await live.client(), await live.client()
+    one, other = candidate(sleeper), candidate(waker, 2)
+    await leading(one)
+    await sleeper.publish([cancelled("job-1")])
+    await leading(other)  # after the lease of the one that sleeps has run out
+    await waker.publish([cancelled("job-2")])
+    for late in (cancelled("job-3"), cancelled("job-2")):  # its own, and one that is stored already
+        with pytest.raises(Fenced):
+            await sleeper.publish([late])
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Deposed):
+            await one.hold()
+    facts = await log_of(waker)
+    assert [fact.job_id for fact in facts if isinstance(fact, JobCancelled)] == ["job-1", "job-2"]
+    assert [fact.instance for fact in facts if isinstance(fact, ServiceLed)] == [1, 2]
+    tokens = [fact.token for fact in facts if isinstance(fact, ServiceLed)]
+    assert tokens == sorted(set(tokens))
+
+
+async def test_who_began_to_lead_too_late_does_not(live: JetStreamNet) -> None:
+    """It slept between the lease and the fact that it leads."""
+    slow, quick = await live.client(), await live.client()
+    before = await slow.led_last(PLACER)
+    await leading(candidate(quick, 2))
+    with pytest.raises(Fenced):
+        await slow.lead(ServiceLed(at=1.0, service=PLACER, instance=1, token=1), before)
+    await quick.publish([cancelled("job-1")])
+
+
+async def test_a_leader_in_doubt_does_nothing_until_it_has_renewed(live: JetStreamNet) -> None:
+    one = candidate(await live.client())
+    await leading(one)
+    await asyncio.sleep(LEASE_S)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await one.sure()
+    holding = asyncio.create_task(one.hold())
+    async with asyncio.timeout(LIMIT_S):
+        await one.sure()
+    holding.cancel()
+
+
+async def test_a_lease_that_ran_out_while_nobody_else_led_is_taken_up_again(live: JetStreamNet) -> None:
+    bus = await live.client()
+    one = candidate(bus)
+    await leading(one)
+    async with asyncio.timeout(LIMIT_S):
+        while await bus.get(f"lease/{PLACER}") is not None:
+            await asyncio.sleep(0.05)
+    holding = asyncio.create_task(one.hold())
+    async with asyncio.timeout(LIMIT_S):
+        await one.sure()
+    await bus.publish([cancelled("job-1")])
+    holding.cancel()
+
+
+async def test_one_that_releases_is_followed_at_once(live: JetStreamNet) -> None:
+    one, other = candidate(await live.client()), candidate(await live.client(), 2)
+    await leading(one)
+    await one.release()
+    assert await other.stand()
+
+
+async def test_the_next_process_of_an_instance_takes_over_from_the_last_one(live: JetStreamNet) -> None:
+    before, after = await live.client(), await live.client()
+    await leading(candidate(before))
+    assert not await candidate(after).stand()
+    assert await candidate(after, first=True).stand()
+    with pytest.raises(Fenced):
+        await before.publish([cancelled("job-1")])
+
+
+async def test_questions_go_to_who_leads_and_not_to_one_that_sleeps(live: JetStreamNet) -> None:
+    """See tests/live for processes: here the sleeper's subscription stands, and nobody answers behind it."""
+    asleep, awake, asker = await live.client(), await live.client(), await live.client()
+
+    async def sleep(_: object) -> Refused:
+        await asyncio.sleep(LIMIT_S)
+        return Refused(reason="too late")
+
+    async def answer(_: object) -> Refused:
+        return Refused(reason="awake")
+
+    await leading(candidate(asleep))
+    await asleep.serve("monitor", MONITOR, sleep)
+    await leading(candidate(awake, 2))
+    await awake.serve("monitor", MONITOR, answer)
+    for _ in range(10):
+        try:
+            assert await asker.ask(ShowStatus(), 10.0) == Refused(reason="awake")
+        except Unavailable:
+            pytest.fail("the one that sleeps was asked alone")
