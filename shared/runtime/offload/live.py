@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import multiprocessing
 import multiprocessing.context
+import os
 import pickle
 import resource
 import signal
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -19,7 +21,8 @@ from shared.runtime.offload.contract import Crashed, Server
 
 START_REAL_S = 30.0
 READY = "ready"
-ENDING_REAL_S = 1.0
+ENDING_REAL_S = 10.0
+"""a process whose pipe is closed has ended, unless it closed that itself: no code of ours does"""
 UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, IndexError)
 """raised on reading an answer that is garbled, or of a type that cannot be imported here"""
 
@@ -77,22 +80,13 @@ class SpawnedProcess:
             await self._ensure()
             said = await asyncio.to_thread(self._exchange, request, deadline_s)
         except (EOFError, OSError, *UNREADABLE) as error:
-            how = self._how_it_ended() if isinstance(error, EOFError | ConnectionError) else str(error)
+            gone = isinstance(error, EOFError | ConnectionError)
+            how = await asyncio.to_thread(_how_it_ended, self._process) if gone else str(error)
             self.end()
             raise Crashed(how) from None
         if said.spent:
             self.end()
         return said.answer
-
-    def _how_it_ended(self) -> str:
-        """A closed pipe is all that is left of a process that has ended, or is about to."""
-        assert self._process is not None
-        self._process.join(ENDING_REAL_S)
-        code = self._process.exitcode
-        if code is None:
-            return "it closed its pipe"
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return f"the process ended with {how}"
 
     def end(self) -> None:
         if self._process is not None:
@@ -132,13 +126,38 @@ class SpawnedProcess:
         return said
 
 
+def _how_it_ended(process: multiprocessing.context.SpawnProcess | None) -> str:
+    """A closed pipe is all that is left of a process that has ended, or is about to."""
+    assert process is not None
+    process.join(ENDING_REAL_S)
+    code = process.exitcode
+    if code is None:
+        return "it closed its pipe"
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"the process ended with {how}"
+
+
 def _serve(
     pipe: Connection,
     serve: Callable[..., Server],
     arguments: tuple[object, ...],
     memory_bytes: int | None,
 ) -> None:
-    """The life of the process: it ends with its parent."""
+    """The life of the process: it ends with its parent. Where it fails, its pipe closes with its very end."""
+    try:
+        _answer_all(pipe, serve, arguments, memory_bytes)
+    except BaseException:  # noqa: BLE001 - whatever it is, the interpreter would be taken down module by module
+        with contextlib.suppress(MemoryError):
+            traceback.print_exc()
+        os._exit(1)
+
+
+def _answer_all(
+    pipe: Connection,
+    serve: Callable[..., Server],
+    arguments: tuple[object, ...],
+    memory_bytes: int | None,
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if memory_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

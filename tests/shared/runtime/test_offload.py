@@ -1,18 +1,21 @@
 """Heavy work, inline and beside the loop: the same answers, in the order in which they were asked for."""
 
 import asyncio
+import atexit
 import os
 import threading
+import time
 
 import pytest
 
 from shared.runtime.offload import INLINE, Beside, Crashed, Offload
 
 BOTH = pytest.mark.parametrize("offload", [INLINE, Beside()], ids=["inline", "beside"])
+LIMIT_S = 60.0
 
 
 class Doubles:
-    """A server; `exit` ends its process, `eat` takes a gibibyte."""
+    """A server; `exit` ends its process, `eat` takes a gibibyte, `linger` fails with much to take down."""
 
     def __init__(self, start: int) -> None:
         self._done = start
@@ -25,6 +28,8 @@ class Doubles:
             os._exit(3)
         if request == "eat":
             bytearray(2**30)
+        if request == "linger":
+            atexit.register(time.sleep, 600.0)
         assert isinstance(request, int)
         return 2 * request, self._done, os.getpid()
 
@@ -53,7 +58,7 @@ async def test_what_fails_in_a_lane_fails_for_whoever_asked(offload: Offload) ->
 async def test_a_helper_process_answers_and_does_the_rest_afterwards(offload: Offload) -> None:
     helper = offload.process("test", Doubles, 10)
     await helper.warm()
-    assert [(await helper.call(number, 20.0))[:2] for number in (1, 2)] == [(2, 10), (4, 11)]
+    assert [(await helper.call(number, LIMIT_S))[:2] for number in (1, 2)] == [(2, 10), (4, 11)]
     helper.end()
 
 
@@ -61,7 +66,7 @@ async def test_only_live_work_leaves_the_thread_and_the_process() -> None:
     for offload, apart in ((INLINE, False), (Beside(), True)):
         lane, helper = offload.lane("test"), offload.process("test", Doubles, 0)
         assert (await lane.do(threading.get_ident) != threading.get_ident()) is apart
-        assert ((await helper.call(1, 20.0))[2] != os.getpid()) is apart
+        assert ((await helper.call(1, LIMIT_S))[2] != os.getpid()) is apart
         lane.close()
         helper.end()
 
@@ -69,22 +74,23 @@ async def test_only_live_work_leaves_the_thread_and_the_process() -> None:
 async def test_a_helper_process_that_ends_is_replaced() -> None:
     helper = Beside().process("test", Doubles, 0)
     with pytest.raises(Crashed):
-        await helper.call("exit", 20.0)
-    assert (await helper.call(4, 20.0))[0] == 8
+        await helper.call("exit", LIMIT_S)
+    assert (await helper.call(4, LIMIT_S))[0] == 8
     helper.end()
 
 
-async def test_a_helper_process_that_ends_tells_how() -> None:
+@pytest.mark.parametrize(("asked", "code"), [("exit", 3), ("linger", 1)])
+async def test_a_helper_process_that_ends_tells_how(asked: str, code: int) -> None:
     helper = Beside().process("test", Doubles, 0)
-    with pytest.raises(Crashed, match="the process ended with exit code 3"):
-        await helper.call("exit", 20.0)
+    with pytest.raises(Crashed, match=f"the process ended with exit code {code}"):
+        await helper.call(asked, LIMIT_S)
     helper.end()
 
 
 async def test_a_helper_process_has_no_more_memory_than_it_may() -> None:
     helper = Beside().process("test", Doubles, 0, memory_bytes=2**30)
-    assert (await helper.call(4, 20.0))[0] == 8
+    assert (await helper.call(4, LIMIT_S))[0] == 8
     with pytest.raises(Crashed, match="the process ended with exit code 1"):
-        await helper.call("eat", 20.0)
-    assert (await helper.call(4, 20.0))[0] == 8
+        await helper.call("eat", LIMIT_S)
+    assert (await helper.call(4, LIMIT_S))[0] == 8
     helper.end()
