@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from loadgen.disturbance import Disturb
 from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
-from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, Runners, makers
+from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, Around, Runners, makers, untouched
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
-from schemas.views import PolicyChoice, Submitted
+from schemas.views import PolicyChoice
 from services.admission.questions import OwnQuestion, SetPolicy, Submit
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.memory import Faults
@@ -37,6 +37,7 @@ def run(
     policies: Sequence[PolicyChange] = (),
     hear: Sink = ignored,
     runners: Runners = EMULATED,
+    around: Around = untouched,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once.
 
@@ -51,7 +52,15 @@ def run(
         hear(record)
 
     stream(
-        settings, nodes, arrivals, sink, policies=policies, faults=faults, disturb=disturb, runners=runners
+        settings,
+        nodes,
+        arrivals,
+        sink,
+        policies=policies,
+        faults=faults,
+        disturb=disturb,
+        runners=runners,
+        around=around,
     )
     first: dict[str, Record] = {}
     for record in records:
@@ -69,9 +78,12 @@ def stream(
     faults: Faults | None = None,
     disturb: Sequence[Disturb] = (),
     runners: Runners = EMULATED,
+    around: Around = untouched,
 ) -> None:
     """As `run`, each fact to `sink` as it is stored; with `faults`, some twice."""
-    stage = Conductor(makers(settings, nodes, runners), settings, faults=faults, lasting=bool(disturb))
+    stage = Conductor(
+        makers(settings, nodes, runners, around), settings, faults=faults, lasting=bool(disturb)
+    )
     story = _Story(stage)
     stage.log.sinks += [story.hear, sink]
     for name in stage.names:
@@ -129,13 +141,11 @@ class _Story:
         assert isinstance(answer, PolicyChoice), "the policies of a scenario are found before it begins"
 
     async def _submit(self, arrival: Arrival) -> None:
-        answer = await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
-        if isinstance(answer, Submitted):
-            self._jobs.accept(answer.job_id)
+        await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
 
     async def _ask(self, question: OwnQuestion) -> object:
         while True:
             try:
-                return await self._stage.seat("admission").ask(question)
+                return await self._stage.put_to("admission", question)
             except Unavailable:  # it was killed: asking again is harmless
                 await self._stage.clock.sleep(RETRY_S)

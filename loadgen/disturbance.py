@@ -1,7 +1,9 @@
-"""What may happen to a stack while it runs: services are killed, started again, or parted from the others."""
+"""What may happen to a stack while it runs: services are killed, parted, stalled; facts come twice."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
+
+from schemas.base import Event, Question
 
 
 class Stack(Protocol):
@@ -37,6 +39,27 @@ class Stack(Protocol):
         ...
 
     def mend(self, name: str) -> None: ...
+
+    def stall(self, name: str) -> None:
+        """Have a service do nothing until `go_on`, or until its next life; what runs beside its core goes on.
+
+        So it renews its lease and sends heartbeats, and handles no message.
+        """
+        ...
+
+    def go_on(self, name: str) -> None: ...
+
+    def stored(self, after: int) -> Sequence[Event]:
+        """The facts in the stream beyond a place, repetitions too."""
+        ...
+
+    def store(self, fact: Event) -> None:
+        """Put a fact into the stream as somebody would who does not know of ids: it may be there already."""
+        ...
+
+    async def put_to(self, name: str, question: Question) -> object:
+        """The answer of a service's core, as its own HTTP API gets it. Raises Unavailable."""
+        ...
 
 
 Disturb = Callable[[Stack], Awaitable[None]]

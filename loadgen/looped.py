@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from loadgen.disturbance import Disturb
 from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
-from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, MemoryStack, Runners
+from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, Around, MemoryStack, Runners, untouched
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
-from schemas.views import PolicyChoice, Submitted
+from schemas.views import PolicyChoice
 from services.admission.questions import OwnQuestion, SetPolicy, Submit
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.memory import Faults, MemoryBus
@@ -28,10 +28,20 @@ def run(
     *,
     policies: Sequence[PolicyChange] = (),
     runners: Runners = EMULATED,
+    around: Around = untouched,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once."""
     return virtual.run(
-        lambda: _run(settings, nodes, arrivals, faults, disturb, policies=policies, runners=runners)
+        lambda: _run(
+            settings,
+            nodes,
+            arrivals,
+            faults,
+            disturb,
+            policies=policies,
+            runners=runners,
+            around=around,
+        )
     )
 
 
@@ -44,9 +54,10 @@ async def _run(
     *,
     policies: Sequence[PolicyChange],
     runners: Runners,
+    around: Around,
 ) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
-    stack = MemoryStack(bus, settings, nodes, runners)
+    stack = MemoryStack(bus, settings, nodes, runners, around)
     for name in stack.names:
         stack.start(name)
     tasks = [asyncio.create_task(stack.watch())]
@@ -70,7 +81,7 @@ async def _run(
 
 async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]) -> list[Record]:
     jobs = OpenJobs()
-    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, jobs), LoopClock()))
+    submitting = asyncio.create_task(replay(arrivals, _submitter(stack), LoopClock()))
     records: dict[str, Record] = {}
     seq, stored = 0, bus.read(0, FACT_SUBJECTS)
     while not (submitting.done() and jobs.over) or seq < await bus.last_seq():
@@ -85,11 +96,9 @@ async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]
     return list(records.values())
 
 
-def _submitter(stack: MemoryStack, jobs: OpenJobs) -> Callable[[Arrival], Awaitable[None]]:
+def _submitter(stack: MemoryStack) -> Callable[[Arrival], Awaitable[None]]:
     async def submit(arrival: Arrival) -> None:
-        answer = await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
-        if isinstance(answer, Submitted):
-            jobs.accept(answer.job_id)
+        await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
 
     return submit
 
@@ -105,7 +114,7 @@ def _chooser(stack: MemoryStack) -> Callable[[PolicyChange], Awaitable[None]]:
 async def _ask(stack: MemoryStack, question: OwnQuestion) -> object:
     while True:
         try:
-            return await stack.shell("admission").ask(question)
+            return await stack.put_to("admission", question)
         except Unavailable:  # it was killed: asking again is harmless
             await asyncio.sleep(RETRY_S)
 

@@ -2,7 +2,7 @@
 
 from loadgen.stack import ENDINGS
 from schemas.base import Event
-from schemas.events import JobEvent, JobPreempted, JobStarted
+from schemas.events import JobCompleted, JobEvent, JobPreempted, JobStarted, JobSubmitted
 from schemas.ids import JobId
 
 STUCK_S = 24 * 3600.0
@@ -10,33 +10,35 @@ STUCK_S = 24 * 3600.0
 
 
 class OpenJobs:
-    """Jobs that were accepted and have not ended."""
+    """Jobs that were submitted and have not ended."""
 
     def __init__(self) -> None:
         self._open: set[JobId] = set()
-        self._ended: set[JobId] = set()
-        """some before admission's answer was heard"""
         self._running: set[JobId] = set()
+        self._heard: set[str] = set()
+        """ids of what happened to jobs: the stream may hold a fact twice"""
         self._last_s = self._now_s = 0.0
         """when something last happened to a job; when anything did"""
 
-    def accept(self, job_id: JobId) -> None:
-        if job_id not in self._ended:
-            self._open.add(job_id)
-
     def hear(self, fact: Event) -> None:
-        self._now_s = fact.at
-        if not isinstance(fact, JobEvent):
+        self._now_s = max(self._now_s, fact.at)
+        if not isinstance(fact, JobEvent) or fact.event_id in self._heard:
             return
+        self._heard.add(fact.event_id)
         self._last_s = fact.at
-        if isinstance(fact, JobStarted):
+        if isinstance(fact, JobSubmitted):
+            self._open.add(fact.job_id)
+        elif isinstance(fact, JobStarted):
             self._running.add(fact.job_id)
         elif isinstance(fact, JobPreempted):
             self._running.discard(fact.job_id)
-        elif type(fact) in ENDINGS:
+        elif type(fact) in ENDINGS and not self._void(fact):
             self._running.discard(fact.job_id)
             self._open.discard(fact.job_id)
-            self._ended.add(fact.job_id)
+
+    def _void(self, fact: JobEvent) -> bool:
+        """A completion of which a preemption was told first: the job is in the queue again."""
+        return isinstance(fact, JobCompleted) and fact.job_id not in self._running
 
     @property
     def over(self) -> bool:

@@ -18,7 +18,7 @@ from loadgen.progress import Watch, watched
 from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster
-from loadgen.stack import Runners, emulated_on
+from loadgen.stack import Around, Runners, emulated_on, untouched
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.results import RunResult
@@ -63,10 +63,12 @@ def simulate(
     engine: Engine = "conductor",
     watch: Watch | None = None,
     runners: Runners | None = None,
+    around: Around = untouched,
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
     `watch`: is shown how far it has come, by the conductor. `runners`: in place of the emulated ones.
+    `around`: how services are made, where that is to be another way.
     Raises UnfitPolicy, InvalidFile and ContradictorySettings.
     """
     began = time.perf_counter()
@@ -84,6 +86,7 @@ def simulate(
         disturb,
         policies=scenario.policies,
         runners=runners,
+        around=around,
     )
     events = [record.event for record in records]
     result = run_result(

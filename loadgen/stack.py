@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from schemas.base import Event, Question
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
+from schemas.codec import encode
 from schemas.ids import NodeId, PlacementId
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
@@ -28,6 +30,15 @@ RETRY_S = 5.0
 Maker = Callable[[Ports, str], Service]
 """ports and the number of the life → service"""
 
+Around = Callable[[str, Maker], Maker]
+"""the name of a service and how it is made → how it is made instead"""
+
+
+def untouched(_: str, make: Maker) -> Maker:
+    """As it is made for a live stack."""
+    return make
+
+
 Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
 """for a new life of a node's agent: its runner, and the workers that this one adopted"""
 
@@ -40,6 +51,25 @@ def emulated_on(catalogue: CatalogueFile) -> Runners:
 EMULATED = emulated_on(NOTHING_MORE)
 
 
+class StallingTurns(LoopTurns):
+    """Turns that can be kept from a service."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self._free = asyncio.Event()
+        self._free.set()
+
+    def stall(self) -> None:
+        self._free.clear()
+
+    def go_on(self) -> None:
+        self._free.set()
+
+    async def mine(self) -> None:
+        await self._free.wait()
+        await super().mine()
+
+
 class MemoryStack:
     """Services by name, as tasks of the running loop."""
 
@@ -49,14 +79,16 @@ class MemoryStack:
         settings: Settings,
         nodes: Sequence[Node],
         runners: Runners = EMULATED,
+        around: Around = untouched,
     ) -> None:
         self.bus = bus
         self._settings = settings
-        self._makers = makers(settings, nodes, runners)
+        self._makers = makers(settings, nodes, runners, around)
         self._ranks = {name: rank for rank, name in enumerate(self._makers)}
         self._clients: dict[str, MemoryClient] = {}
         self._lives = dict.fromkeys(self._makers, 0)
         self._shells: dict[str, Shell] = {}
+        self._turns: dict[str, StallingTurns] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -107,6 +139,22 @@ class MemoryStack:
     def mend(self, name: str) -> None:
         self._clients[name].mend()
 
+    def stall(self, name: str) -> None:
+        """Have a service take no turns until `go_on`, or until its next life; its tasks go on."""
+        self._turns[name].stall()
+
+    def go_on(self, name: str) -> None:
+        self._turns[name].go_on()
+
+    def stored(self, after: int) -> list[Event]:
+        return self.bus.stored(after)
+
+    def store(self, fact: Event) -> None:
+        self.bus.store(fact.subject, encode(fact))
+
+    async def put_to(self, name: str, question: Question) -> object:
+        return await self.shell(name).ask(question)
+
     async def watch(self) -> None:
         """Raise what any service raises; else wait for ever."""
         await self._trouble
@@ -129,7 +177,8 @@ class MemoryStack:
 
     async def _run(self, name: str, ports: Ports) -> None:
         service = self._makers[name](ports, str(self._lives[name]))
-        shell = self._shells[name] = Shell(service, ports, self._settings, LoopTurns(self._ranks[name]))
+        turns = self._turns[name] = StallingTurns(self._ranks[name])
+        shell = self._shells[name] = Shell(service, ports, self._settings, turns)
         try:
             await shell.run()
         finally:
@@ -137,7 +186,9 @@ class MemoryStack:
                 await service.close()
 
 
-def makers(settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATED) -> Mapping[str, Maker]:
+def makers(
+    settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATED, around: Around = untouched
+) -> Mapping[str, Maker]:
     """By name, in the order in which services that are ready at the same instant take their turns."""
     found: dict[str, Maker] = {}
     for entry in sorted(TABLE, key=lambda entry: entry.turn):
@@ -147,7 +198,7 @@ def makers(settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATE
             }
         else:
             found[entry.name] = _of_cluster(entry, settings, nodes)
-    return found
+    return {name: around(name, make) for name, make in found.items()}
 
 
 def _of_cluster(entry: ServiceEntry, settings: Settings, nodes: Sequence[Node]) -> Maker:

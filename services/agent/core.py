@@ -76,8 +76,8 @@ class Agent:
         self._adopted = adopted
         self._leave_at = None if node.until is None else node.until - leave_s
         """None: not at all, or it is published"""
-        self._early: list[Report] = []
-        """reports from before the life began: what they are about is not known yet"""
+        self._early: list[Report | GpusSeen] = []
+        """reports and looks from before the life began: what they are about is not known yet"""
         self._gpus = GpuLooks(node.node_id, seen)
 
     def handle(self, message: Input, now: float) -> Effects:
@@ -92,7 +92,7 @@ class Agent:
             case WorkFailed(StartWorker(order=order), reason):
                 return self._report(Interrupted(order.placement_id, f"could not be started: {reason}"), now)
             case GpusSeen():
-                return self._gpus.seen(self.state, message, now) if self.state.life == self._life else []
+                return self._look(message, now)
             case _:
                 return self._report(message, now) if isinstance(message, Report) else []
 
@@ -129,6 +129,12 @@ class Agent:
             return []
         worker = self.state.workers.get(report.placement_id)
         return effects_of(worker, self._gpus.judged(worker, report), now) if worker else []
+
+    def _look(self, seen: GpusSeen, now: float) -> Effects:
+        if self.state.life != self._life:
+            self._early.append(seen)
+            return []
+        return self._gpus.seen(self.state, seen, now)
 
     # ---- questions
 
@@ -182,7 +188,7 @@ class Agent:
         """Give adopted workers the orders that came while the agent was away, or that its last life lost."""
         orders = [order for placement_id in self._adopted for order in self._orders_now(placement_id)]
         early, self._early = self._early, []
-        reported = [effect for report in early for effect in self._report(report, now)]
+        reported = [effect for one in early for effect in self.handle(one, now)]
         return [*map(Work, orders), *reported]
 
     def _orders_now(self, placement_id: PlacementId) -> list[TrainWorker | TurnWorker | StopWorker]:

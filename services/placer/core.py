@@ -7,7 +7,7 @@ brings the two together.
 from collections.abc import Iterable, Iterator, Sequence
 
 from schemas.base import Event
-from schemas.events import JobSubmitted, WorkerCheckpointed
+from schemas.events import JobPreempted, JobStarted, JobSubmitted, WorkerCheckpointed
 from schemas.ids import PlacementId
 from services.placer.converge import converge
 from services.placer.folds import FOLDS, fold
@@ -16,7 +16,7 @@ from services.placer.phases import ComingUp
 from services.placer.state import Placed, State
 from shared.domain.core import Effects, Input, Publish
 
-ORDERS_NOTHING = (JobSubmitted, WorkerCheckpointed)
+ORDERS_NOTHING = (JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed)
 """facts that change neither what is wanted nor what is there"""
 
 

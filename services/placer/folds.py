@@ -13,7 +13,9 @@ from schemas.events import (
     JobCancelled,
     JobCompleted,
     JobFailed,
+    JobPreempted,
     JobRejected,
+    JobStarted,
     JobSubmitted,
     NodeDrained,
     NodeJoined,
@@ -149,6 +151,23 @@ def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
 
 def _job_submitted(state: State, submitted: JobSubmitted) -> None:
     state.jobs.setdefault(submitted.job_id, UnfinishedJob(spec=submitted.spec))
+
+
+def _job_started(state: State, started: JobStarted) -> None:
+    if job := state.jobs.get(started.job_id):
+        job.running = True
+
+
+def _job_preempted(state: State, preempted: JobPreempted) -> None:
+    if job := state.jobs.get(preempted.job_id):
+        job.running = False
+
+
+def _job_completed(state: State, completed: JobCompleted) -> None:
+    """Void where a preemption was told first, as the table of states has it: the job waits again."""
+    job = state.jobs.get(completed.job_id)
+    if job is not None and job.running:
+        _job_ended(state, completed)
 
 
 def _job_ended(state: State, ended: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
@@ -339,7 +358,9 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
     ProfileFailed: _taken_back,
     PlacementRefused: _taken_back,
     JobSubmitted: _job_submitted,
-    JobCompleted: _job_ended,
+    JobStarted: _job_started,
+    JobPreempted: _job_preempted,
+    JobCompleted: _job_completed,
     JobFailed: _job_ended,
     JobCancelled: _job_ended,
     JobRejected: _job_ended,

@@ -112,6 +112,8 @@ class UnfinishedJob(msgspec.Struct, kw_only=True):
     """in its last checkpoint"""
     failures: int = 0
     """placements that a process of its own ended by failing"""
+    running: bool = False
+    """as the stream has it: it started, and was not preempted since"""
     over: bool = False
     """it completed or failed, and the monitor has yet to publish so"""
 

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from schemas.base import Question, Sample
+from schemas.base import Event, Question, Sample
 from schemas.settings import Settings
 from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.memory import Faults
@@ -203,6 +203,26 @@ class Conductor:
         if isinstance(seat, FaultySeat):
             self._buses[name].mend()
             seat.join()
+
+    def stall(self, name: str) -> None:
+        """Have a service take no turns until `go_on`, or until its next life; its coroutines go on."""
+        seat = self.seat(name)
+        assert isinstance(seat, FaultySeat), "only a lasting run can be disturbed"
+        seat.stall()
+
+    def go_on(self, name: str) -> None:
+        seat = self._seats.get(name)
+        if isinstance(seat, FaultySeat):
+            seat.go_on()
+
+    def stored(self, after: int) -> Sequence[Event]:
+        return self.log.stored(after)
+
+    def store(self, fact: Event) -> None:
+        self.log.store(fact)
+
+    async def put_to(self, name: str, question: Question) -> object:
+        return await self.seat(name).ask(question)
 
     # ---- from one to the next
 

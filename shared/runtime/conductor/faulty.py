@@ -37,6 +37,7 @@ class FaultySeat(Seat):
         self._comes_at = 0.0
         """when the last delayed fact arrives: later facts come no sooner, so their order stays"""
         self._cursor_at = 0.0
+        self._stalled = False
 
     # ---- what reaches it
 
@@ -72,7 +73,17 @@ class FaultySeat(Seat):
 
     # ---- its turns
 
+    def stall(self) -> None:
+        """Take no turns until `go_on`: messages queue up, coroutines go on."""
+        self._stalled = True
+
+    def go_on(self) -> None:
+        self._stalled = False
+        self._conductor.ready(self)
+
     def turn(self) -> None:
+        if self._stalled:
+            return
         if self.begun and self._outbox:
             self._emit()
         else:

@@ -13,6 +13,8 @@ from shared.runtime.bus.recent import Recent
 Sink = Callable[[Record], None]
 """hears every fact that is stored, in the order of the stream"""
 
+NOTHING_KEPT = "this run keeps no facts to be read again"
+
 
 class Follower(Protocol):
     def deliver(self, record: Record) -> None: ...
@@ -73,11 +75,17 @@ class ConductedLog:
         if after >= last:
             return []
         if self._kept is None:
-            raise ValueError("this run keeps no facts to be read again")
+            raise ValueError(NOTHING_KEPT)
         mine: Routes[None] = Routes()
         for subject in subjects:
             mine.add(subject, None)
         return [one for one in self._kept[after:last] if any(True for _ in mine.of(one.event.subject))]
+
+    def stored(self, after: int) -> list[Event]:
+        """All facts with a sequence above `after`. Raises ValueError where nothing is kept."""
+        if self._kept is None:
+            raise ValueError(NOTHING_KEPT)
+        return [record.event for record in self._kept[after:]]
 
     def keep_none(self) -> None:
         """From now on facts are only handed on: memory does not grow with the stream."""

@@ -4,11 +4,11 @@ import pytest
 from msgspec import structs
 
 from schemas.base import Event
-from schemas.events import NodeJoined, Outcome, WorkerStarted, WorkerStopped
+from schemas.events import GpusWithheld, NodeDrained, NodeJoined, Outcome, WorkerStarted, WorkerStopped
 from schemas.ids import JobId, PlacementId
 from services.agent.core import Agent
 from services.agent.state import WorkerState
-from services.agent.tasks import Completed, Started, StopWorker, TrainWorker
+from services.agent.tasks import Completed, Failed, GpusSeen, Started, StopWorker, TrainWorker
 from shared.domain.core import Publish
 from tests.services.agent.agent_bench import HERE, LIFE, MODES, Bench, formed, joined, node, start, stop
 
@@ -80,3 +80,17 @@ def test_reports_wait_until_what_they_are_about_is_known() -> None:
     [end] = [effect.event for effect in effects if isinstance(effect, Publish)]
     assert isinstance(end, WorkerStopped)
     assert (end.outcome, end.samples_done) == (Outcome.COMPLETED, 1_000.0)
+
+
+def test_a_job_that_fails_on_a_gpu_that_broke_before_the_life_began_is_interrupted() -> None:
+    agent = Agent(node(), LIFE, MODES, adopted=(P1,))
+    for fact in earlier(start(), up(), formed()):
+        agent.handle(fact, 1.0)
+    agent.resume(1.5)
+    broken = GpusSeen(busy={}, broken={0: "has fallen off the bus (Xid 79)"})
+    assert agent.handle(broken, 2.0) == agent.handle(Failed(P1, "exit code 1", exit_code=1), 2.0) == []
+    effects = agent.handle(structs.replace(joined(LIFE), workers=(P1,)), 3.0)
+    facts = [effect.event for effect in effects if isinstance(effect, Publish)]
+    assert [type(fact) for fact in facts] == [GpusWithheld, NodeDrained, WorkerStopped]
+    assert isinstance(facts[-1], WorkerStopped)
+    assert facts[-1].outcome is Outcome.INTERRUPTED

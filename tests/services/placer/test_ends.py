@@ -4,6 +4,7 @@ import pytest
 
 from schemas.events import (
     GangFormed,
+    JobCompleted,
     JobPreempted,
     NodeJoined,
     NodeLost,
@@ -14,7 +15,7 @@ from schemas.events import (
     StopOrdered,
 )
 from schemas.ids import JobId
-from tests.services.placer.placer_bench import OTHER, A, B, Bench, node, place, worker_started
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
 from tests.services.placer.test_core import kinds, only
 
 MEETING = "a.example:29500"
@@ -130,3 +131,15 @@ def test_a_lost_node_that_comes_back_with_its_workers_holds_their_gpus_until_the
     bench.tell(NodeJoined(at=60.0, node_id=A, node=node(A), life="2", workers=(stale.placement_id,)))
     assert bench.plan(new) == []
     assert kinds(bench.stop(stale, A, Outcome.CHECKPOINTED)) == [StartOrdered]
+
+
+def test_a_completion_that_crosses_the_preemption_by_a_lost_node_leaves_the_job_in_the_queue() -> None:
+    """The monitor heard the worker's end first; by the table of states the end is void."""
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.start(placement)
+    assert only(JobPreempted, bench.tell(NodeLost(at=45.0, node_id=A))).job_id == JOB
+    bench.stop(placement, A, Outcome.COMPLETED, samples=1e6)
+    end = JobCompleted(at=50.0, job_id=JOB, placement_id=placement.placement_id, samples_done=1e6)
+    assert bench.tell(end) == []
+    assert kinds(bench.plan(place("p2", b=4))) == [StartOrdered]

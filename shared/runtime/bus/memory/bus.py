@@ -301,6 +301,11 @@ class MemoryBus(MemoryClient):
         """Put any bytes into the stream of facts, as a broken program would; their sequence."""
         return self._broker.log.store(subject, data)
 
+    def stored(self, after: int) -> list[Event]:
+        """The facts that can be read with a sequence above `after`."""
+        seqs = range(after + 1, self._broker.log.last_seq + 1)
+        return [record.event for record in self._records(seqs)]
+
     def dead_letters(self) -> list[DeadLetter]:
         return list(self._broker.dead)
 

@@ -1,0 +1,69 @@
+"""`python -m tests.chaos --events 1e6`: stories by seeds until so many facts were told; then the figures.
+
+A story that breaks a rule is told again with ever fewer strikes, and the shortest that still breaks it is
+printed; then the exit code is 1. `--seed`: the first one, by default of this moment.
+"""
+
+import argparse
+import logging
+import resource
+import secrets
+import sys
+import time
+from collections import Counter
+
+import structlog
+
+from tests.chaos.faults import FAULTS
+from tests.chaos.storm import Story, Told, shortest, story, tell
+
+SEEDS = 2**31
+
+
+def main() -> int:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--events", type=float, default=1e6)
+    parser.add_argument("--seed", type=int)
+    chosen = parser.parse_args()
+    first = secrets.randbelow(SEEDS) if chosen.seed is None else chosen.seed
+    print(f"first seed {first}")
+    hits, events, seed = Counter[int](), 0, first
+    while events < chosen.events:
+        told = tell(story(seed))
+        hits.update(told.hits)
+        events += told.events
+        if told.broken:
+            _say_shortest(told)
+            return 1
+        seed += 1
+    _say_figures(seed - first, events, hits)
+    return 0
+
+
+def _say_figures(stories: int, events: int, hits: Counter[int]) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(
+        f"{events} events in {stories} stories; {used.ru_utime + used.ru_stime:.0f} s of CPU; all rules held"
+    )
+    for number, fault in FAULTS.items():
+        print(f"{number:2} {fault.words:50} {hits[number]:7}")
+
+
+def _say_shortest(told: Told) -> None:
+    print(f"seed {told.story.seed} breaks: {told.broken[0]}")
+    began = time.perf_counter()
+    kind = told.broken[0].partition(":")[0]
+
+    def fails(fewer: Story) -> bool:
+        return any(one.startswith(kind) for one in tell(fewer).broken)
+
+    short = shortest(told.story, fails)
+    strikes = f"{len(short.actions)} of {len(told.story.actions)} strikes"
+    print(f"still breaks with {strikes} ({time.perf_counter() - began:.0f} s to find out):")
+    for action in short.actions:
+        print(f"  {FAULTS[action.fault].words}: {action}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

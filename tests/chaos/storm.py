@@ -1,0 +1,190 @@
+"""A story of strikes by a seed, told on the simulated stack; what it breaks; the shortest that breaks it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from loadgen.disturbance import Stack
+from loadgen.simulation import Engine, Simulated, simulate
+from loadgen.stack import Around, untouched
+from schemas.base import Event
+from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
+from shared.domain.audit import audit
+from tests.chaos.clocks import Clocks
+from tests.chaos.faults import FAULTS, Action, Scene
+from tests.chaos.nodes import Ills, draws, ill
+from tests.chaos.solvers import ERRING
+from tests.simulation.frail import Frailty
+from tests.simulation.storms import FAULTS as BUS_FAULTS
+from tests.simulation.storms import SMALL, XP, Gpus, arriving
+
+LANES = 3
+"""strikes at a time"""
+ROUNDS = 8
+"""how often a story has each fault"""
+JOBS = 30
+DEMANDS: list[Gpus] = [1, 2, 4, [1, 2], [1, 2, 4]]
+WORKLOADS = 12
+"""that jobs are of, each to be measured before its first"""
+OPEN_MAX = 24
+"""unfinished jobs, at most"""
+PATIENCE = 60
+"""facts that an action waits for one of its kind"""
+FACTS_MAX = 20_000
+"""of a story; one has about two thousand"""
+AWAY_S = (0.0, 0.5, 5.0, 20.0, 60.0)
+"""the last is longer than a node's lease"""
+POLICIES = ("hops", "fifo-skipping", "las", "tests.simulation.restless:Restless")
+SETTINGS = {
+    **SMALL.settings,
+    "snapshot_every": 100,
+    "interruptions_max": 1_000_000,
+    "jobs_open_max": OPEN_MAX,
+    "policies_allowed": " ".join([*ERRING, POLICIES[-1]]),
+}
+
+
+class Story(msgspec.Struct, frozen=True):
+    seed: int
+    actions: tuple[Action, ...]
+
+    @property
+    def policy(self) -> str:
+        return POLICIES[self.seed % len(POLICIES)]
+
+
+class Told(msgspec.Struct):
+    """What became of a story."""
+
+    story: Story
+    events: int = 0
+    """facts in the stream, repetitions too"""
+    hits: Counter[int] = msgspec.field(default_factory=Counter)
+    """by fault"""
+    broken: list[str] = []
+    """what does not hold; empty: all is well"""
+
+
+def story(seed: int, rounds: int = ROUNDS) -> Story:
+    random = draws(seed, "story")
+    actions: list[Action] = []
+    for _ in range(rounds):
+        actions += [
+            Action(
+                fault=fault,
+                skip=random.randrange(3),
+                steps=random.randrange(12),
+                pick=random.random(),
+                away_s=random.choice(AWAY_S),
+            )
+            for fault in random.sample(sorted(FAULTS), len(FAULTS))
+        ]
+    return Story(seed, tuple(actions))
+
+
+def scenario(seed: int) -> ScenarioFile:
+    return msgspec.structs.replace(SMALL, workload=ListedWorkload(jobs=list(_jobs(seed))), settings=SETTINGS)
+
+
+def _jobs(seed: int) -> Iterator[ArrivingJob]:
+    random = draws(seed, "jobs")
+    at_s = 0.0
+    for number in range(JOBS):
+        gpus = random.choice(DEMANDS)
+        types = [XP] if random.random() < 0.2 else None
+        one = arriving(at_s, f"job-{number}", gpus, random.uniform(100.0, 900.0), types)
+        workload = msgspec.structs.replace(one.job.workload, code_version=f"v{random.randrange(WORKLOADS)}")
+        yield msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, workload=workload))
+        at_s += random.expovariate(1 / 90.0)
+
+
+def tell(story: Story, engine: Engine = "conductor", around: Around = untouched) -> Told:
+    """`around`: how services are made, where one is to be at fault."""
+    told = Told(story)
+    try:
+        ran = _run(story, told, engine, around)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the story breaks
+        told.broken = [f"{type(error).__name__}: {error}"]
+        return told
+    told.events = ran.seqs[-1]
+    told.broken = broken(ran)
+    return told
+
+
+def _run(story: Story, told: Told, engine: Engine, around: Around) -> Simulated:
+    ills, clocks = Ills(), Clocks()
+    scenes: list[Scene] = []
+
+    async def lane(actions: Sequence[Action], stack: Stack) -> None:
+        if not scenes:
+            scenes.append(Scene(stack, ills, clocks, story.policy))
+        await _strike(scenes[0], actions, told)
+
+    return simulate(
+        scenario(story.seed),
+        policy=story.policy,
+        seed=story.seed,
+        faults=msgspec.structs.replace(BUS_FAULTS, seed=story.seed),
+        disturb=[_without_end, *(partial(lane, story.actions[number::LANES]) for number in range(LANES))],
+        engine=engine,
+        runners=ill(ills, Frailty(seed=story.seed, breaks=0.1, within_s=300.0)),
+        around=lambda name, make: clocks.around(name, around(name, make)),
+    )
+
+
+async def _without_end(stack: Stack) -> None:
+    await stack.facts(FACTS_MAX)
+    raise RuntimeError(f"it goes on after {FACTS_MAX} facts")
+
+
+async def _strike(scene: Scene, actions: Sequence[Action], told: Told) -> None:
+    for action in actions:
+        fault = FAULTS[action.fault]
+        fact = await _awaited(scene, fault.when, action.skip)
+        if fact is not None:
+            await scene.stack.steps(action.steps)
+            hit = await fault.strike(scene, action, fact)
+            told.hits[action.fault] += hit
+
+
+async def _awaited(scene: Scene, when: Callable[[Event], bool], skip: int) -> Event | None:
+    """The next fact that calls for a fault, after those that are let pass; None: it takes too long."""
+    scene.catch_up()
+    seen = len(scene.facts)
+    for _ in range(PATIENCE):
+        await scene.stack.facts(1)
+        scene.catch_up()
+        for fact in scene.facts[seen:]:
+            if when(fact):
+                if not skip:
+                    return fact
+                skip -= 1
+        seen = len(scene.facts)
+    return None
+
+
+def broken(ran: Simulated) -> list[str]:
+    """The audit's rules; and whatever was accepted has completed."""
+    found = [f"{one.rule}: {one.detail}" for one in audit(ran.events, drained=True, seqs=ran.seqs)]
+    jobs = ran.result.jobs
+    if jobs.get("submitted") != jobs.get("completed"):
+        found.append(f"jobs that did not complete: {jobs}")
+    return found
+
+
+def shortest(story: Story, fails: Callable[[Story], bool]) -> Story:
+    """The story with as many actions left out as can be while it still fails (delta debugging)."""
+    actions, size = list(story.actions), max(len(story.actions) // 2, 1)
+    while True:
+        place = 0
+        while place < len(actions):
+            fewer = actions[:place] + actions[place + size :]
+            if fails(Story(story.seed, tuple(fewer))):
+                actions = fewer
+            else:
+                place += size
+        if size == 1:
+            return Story(story.seed, tuple(actions))
+        size //= 2

@@ -1,0 +1,87 @@
+"""Whatever of the sixteen faults strikes, at once and again: no rule of the audit is broken."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from loadgen.simulation import Engine
+from loadgen.stack import Maker
+from schemas.events import JobQueued
+from shared.domain.core import Effects, Input
+from shared.runtime.service import Ports, Service
+from tests.chaos.clocks import WrongTime
+from tests.chaos.faults import FAULTS, Action
+from tests.chaos.storm import Story, shortest, story, tell
+
+EVENTS = 100_000
+PARTS = 5
+SEEDS_APART = 1_000
+
+
+@pytest.fixture(scope="module")
+def hits() -> Counter[int]:
+    return Counter()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_rule_is_broken_whatever_strikes(part: int, hits: Counter[int]) -> None:
+    events, seed = 0, part * SEEDS_APART
+    while events < EVENTS / PARTS:
+        told = tell(story(seed))
+        assert told.broken == [], f"python -m tests.chaos --seed {seed}"
+        events, seed = events + told.events, seed + 1
+        hits.update(told.hits)
+
+
+def test_every_fault_was_hit(hits: Counter[int]) -> None:
+    """By the stories above, or they would say less than they seem to."""
+    assert {number for number in FAULTS if not hits[number]} == set()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_shells_of_a_live_stack_bear_it_too(seed: int) -> None:
+    told = tell(story(seed, rounds=4), engine="loop")
+    assert told.broken == []
+    assert sum(told.hits.values()) > len(FAULTS)
+
+
+@pytest.mark.parametrize("engine", ["conductor", "loop"])
+def test_the_same_seed_is_the_same_story(engine: Engine) -> None:
+    one, other = (tell(story(7, rounds=2), engine) for _ in range(2))
+    assert (one.events, one.hits) == (other.events, other.hits)
+
+
+class Forgetful(WrongTime):
+    """A core that does not hear of every job that is ready to run."""
+
+    def handle(self, message: Input, now: float) -> Effects:
+        missed = isinstance(message, JobQueued) and message.job_id.endswith("3")
+        return [] if missed else super().handle(message, now)
+
+
+def forgetful_planner(name: str, make: Maker) -> Maker:
+    def made(ports: Ports, life: str) -> Service:
+        service = make(ports, life)
+        return msgspec.structs.replace(service, core=Forgetful(service.core, 0.0))
+
+    return made if name == "planner" else make
+
+
+def test_a_service_at_fault_is_found() -> None:
+    told = tell(story(2, rounds=2), around=forgetful_planner)
+    assert any(one.startswith("job-lost") for one in told.broken), told.broken
+
+
+def strike(fault: int) -> Action:
+    return Action(fault=fault, skip=0, steps=0, pick=0.5, away_s=0.0)
+
+
+def test_the_shortest_story_has_what_it_takes_and_no_more() -> None:
+    long = Story(1, tuple(strike(fault) for fault in [*FAULTS, *FAULTS]))
+
+    def fails(one: Story) -> bool:
+        faults = [action.fault for action in one.actions]
+        return 3 in faults and 11 in faults[faults.index(3) :]
+
+    assert [action.fault for action in shortest(long, fails).actions] == [3, 11]
