@@ -19,7 +19,8 @@ import msgspec
 
 from shared.runtime.offload.contract import Crashed, Server
 
-START_REAL_S = 30.0
+START_REAL_S = 120.0
+"""an import takes its time on a crowded machine: given up and begun anew, it would never come to its end"""
 READY = "ready"
 ENDING_REAL_S = 10.0
 """a process whose pipe is closed has ended, unless it closed that itself: no code of ours does"""
