@@ -82,6 +82,10 @@ class Died(Failure):
     """A process ended that should not have; the text says which, how, and its last words."""
 
 
+class StoreDamaged(Failure):
+    """What a stack has stored is damaged; the text says what, what is lost, and what to do."""
+
+
 class NotReady(Failure):
     """Some service did not get ready in time."""
 

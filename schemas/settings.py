@@ -47,6 +47,8 @@ class Settings(File, frozen=True, kw_only=True):
     """how long NATS may take to confirm a fact before it is published again"""
     publish_in_flight: Whole = 256
     """facts on their way to the server at once"""
+    facts_may_lack: bool = False
+    """go on where the stream of facts has lost some to a damaged disk; false: services end, and say which"""
     stream_max_bytes: Whole = 1_000_000_000
     """size of the stream of facts; beyond it the oldest are dropped"""
     sample_max_age_real_s: Seconds = 3600.0

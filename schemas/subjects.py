@@ -1,7 +1,8 @@
 """Every subject, stream and bucket on the bus, in one table.
 
 hopyard.<entity>.<id>.<fact>     facts            stream HOPYARD, file storage
-hopyard-sample.<kind>.<node>     samples          stream HOPYARD-SAMPLES, limited
+hopyard-sample.<kind>.<node>     samples          stream HOPYARD-SAMPLES, limited, in memory
+hopyard-sample.throughput.<node> observations     stream HOPYARD-OBSERVATIONS, limited, on disk
 hopyard.ask.<service>            questions        request/reply, not stored
 hopyard-dead.<service>           dead letters     stream HOPYARD-DEAD, limited
 """
@@ -17,6 +18,8 @@ FACT_SUBJECTS = tuple(dict.fromkeys(f"hopyard.{tag.split('.')[0]}.*.*" for tag i
 
 SAMPLES_STREAM = "HOPYARD-SAMPLES"
 SAMPLE_PREFIX = "hopyard-sample"
+OBSERVATIONS_STREAM = "HOPYARD-OBSERVATIONS"
+"""samples from which the estimator's store can be made anew"""
 
 DEAD_STREAM = "HOPYARD-DEAD"
 DEAD_PREFIX = "hopyard-dead"

@@ -19,7 +19,7 @@ from hopyard.local.credentials import FOLDER, OF_STACK_ITSELF, TOKENS, tokens_of
 from schemas.archive import VERSION, Header, encoded
 from schemas.base import Message
 from schemas.questions import ExportStore, Refused, StorePage
-from schemas.subjects import DEAD_STREAM, FACTS_STREAM
+from schemas.subjects import DEAD_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM
 from schemas.tokens import TokensFile
 from schemas.views import SettingsView
 from shared.runtime import private
@@ -31,7 +31,7 @@ from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from shared.runtime.process.joining import Shared, announced
 from shared.runtime.settings import DEFAULT
 
-IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, DEAD_STREAM)
+IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
 OF_FOLDER = ("cluster.json", "catalogue.json")
 THE_STACKS = "the stack itself"
 """the source of settings that `hopyard up` decides"""

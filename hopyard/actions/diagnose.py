@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from hopyard.api.ask import connected
 from hopyard.api.client import ApiRefusal, Client, LoggedEvent
 from hopyard.api.connect import connect
 from hopyard.failures import Failure, Unreachable
+from hopyard.local.damage import SERVICES
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
 from hopyard.local.stack import is_ready
@@ -19,8 +21,12 @@ from hopyard.show.tables import service_text, status_facts
 from schemas.base import Event, Message
 from schemas.codec import Malformed
 from schemas.events import PlanPublished
+from schemas.subjects import FACTS_STREAM
 from schemas.views import PolicyChoice, ServiceState
 from shared.domain.audit import audit
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.soundness import flaws, lacking
+from shared.runtime.damage import REMEDY, ranges_text
 
 TIMEOUT_S = 5.0
 NATS_PORT = 4222
@@ -73,6 +79,7 @@ async def _stack_checks(stack: StackFile | None) -> list[Check]:
         return []
     return [
         await _check("NATS", lambda: _nats(stack.nats_url)),
+        await _check("stored", lambda: connected(stored)),
         *[await _check(name, partial(_service, stack, name)) for name in stack.ports],
     ]
 
@@ -182,6 +189,17 @@ async def _nats(url: str) -> str:
     if not greeting.startswith(b"INFO "):
         raise _Bad(f"{url}: what answers there is no NATS server")
     return f"{url}: version {msgspec.json.decode(greeting[5:], type=_Greeting).version}"
+
+
+async def stored(connection: Connection) -> str:
+    """Damage to what NATS has stored. Raises Failure."""
+    found = await flaws(connection, (), SERVICES)
+    grave = [flaw.text for flaw in found if flaw.grave]
+    if not grave and (gaps := await lacking(connection)):
+        grave = [f"NATS' stream {FACTS_STREAM} has lost facts {ranges_text(gaps)}"]
+    if grave:
+        raise _Bad(". ".join([*grave, REMEDY]))
+    return "; ".join(["all facts at NATS can be read", *(flaw.text for flaw in found)])
 
 
 class _Greeting(Message, frozen=True, kw_only=True):

@@ -1,11 +1,8 @@
 """A backup into a new data folder, on which `hopyard up` then goes on."""
 
 import asyncio
-import contextlib
-import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from shlex import quote
 
@@ -14,21 +11,19 @@ import msgspec
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import FILES, STORE, STREAMS, Backup
+from hopyard.local.damage import STORE as STORE_FILE
 from hopyard.local.data_folder import ClockFile
+from hopyard.local.quiet_nats import quiet_nats
 from schemas.base import Message
 from schemas.settings import Settings
 from services.estimator.remake import from_export
 from shared.runtime import private
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, put_back, raise_revisions
-from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.settings import converted
 
 SETTINGS = "settings.json"
-STORE_FILE = "estimator.duckdb"
 KNOWN_FILES = ("cluster.json", "catalogue.json", "credentials/tokens.json")
-CONNECT_TIMEOUT_S = 10.0
 
 
 class Restored(Message, frozen=True, kw_only=True):
@@ -80,12 +75,12 @@ def _fill(backup: Backup, data: Path, home: Path) -> int:
         private.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
     half_life_s = float(settings.get("evidence_half_life_s", Settings().evidence_half_life_s))
     lines = from_export(data / STORE_FILE, backup.part(STORE), half_life_s)
-    asyncio.run(_put_streams(backup, data / "nats"))
+    asyncio.run(_put_streams(backup, data))
     return lines
 
 
-async def _put_streams(backup: Backup, folder: Path) -> None:
-    async with _server(folder) as connection:
+async def _put_streams(backup: Backup, data: Path) -> None:
+    async with quiet_nats(data) as connection:
         for name, part in backup.manifest.streams.items():
             await put_back(connection, StreamCopy(part.config, part.state), backup.part(f"{STREAMS}/{name}"))
         await raise_revisions(connection, backup.manifest.revision)
@@ -102,23 +97,6 @@ def _settings(backup: Backup, home: Path) -> dict[str, str | int | float | bool]
     if "catalogue.json" in backup.names(FILES):
         chosen["catalogue"] = str(home / "catalogue.json")
     return chosen
-
-
-@contextlib.asynccontextmanager
-async def _server(folder: Path) -> AsyncIterator[Connection]:
-    """For this process alone, for as long as the block lasts."""
-    token = secrets.token_urlsafe(32)
-    server = NatsServer(folder, token=token)
-    await server.start()
-    try:
-        connection = Connection(Settings(nats_url=server.url, nats_token=token), "restore")
-        await connection.open(CONNECT_TIMEOUT_S)
-        try:
-            yield connection
-        finally:
-            await connection.close()
-    finally:
-        await server.stop()
 
 
 def _restored(backup: Backup, data: Path, lines: int) -> Restored:

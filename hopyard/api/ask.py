@@ -38,10 +38,11 @@ def over_nats(do: "Callable[[Connection], Awaitable[T]]") -> T:
     """What somebody does with a connection of the operator's. Raises Unreachable, Failure."""
     import asyncio  # noqa: PLC0415 - --help need not wait for it
 
-    return asyncio.run(_connected(do))
+    return asyncio.run(connected(do))
 
 
-async def _connected(do: "Callable[[Connection], Awaitable[T]]") -> T:
+async def connected(do: "Callable[[Connection], Awaitable[T]]") -> T:
+    """As `over_nats`, in an event loop."""
     from shared.runtime.bus.contract import Unavailable  # noqa: PLC0415 - as above
     from shared.runtime.bus.jetstream.connection import Connection  # noqa: PLC0415 - as above
 

@@ -1,5 +1,6 @@
 """store export, store import."""
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -84,6 +85,39 @@ def import_file(
         entered, known = entered + taken.entered, known + taken.known
     total = Imported(entered=entered, known=known)
     show(total, facts_table({"entered": str(entered), "known before": str(known)}), as_json=as_json)
+
+
+@store.command("rebuild")
+def rebuild_file(
+    *,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Of the stack, which must not run.")
+    ] = Path(".hopyard"),
+    export: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", exists=True, dir_okay=False, help="An export to begin with."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the estimator's file anew from the log of facts and samples, where it is damaged or gone.
+
+    Time modules, observations and the prediction log follow from the log.
+    Bandwidths do not: `hopyard calibrate` measures them again. What the log
+    has dropped as too old comes from an export alone. The old file is kept.
+
+    $ hopyard store rebuild --data /var/lib/hopyard
+    $ hopyard store rebuild --from lab.jsonl
+    """
+    from hopyard.actions.rebuild import rebuild  # noqa: PLC0415 - brings NATS and DuckDB
+    from shared.runtime.settings import load_settings  # noqa: PLC0415 - brings YAML
+
+    try:
+        half_life_s = load_settings(os.environ).evidence_half_life_s
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    done = rebuild(data, export, half_life_s)
+    facts = {"file": done.file, "facts": str(done.facts), "observations": str(done.observations)}
+    show(done, facts_table(facts | ({"before": done.kept} if done.kept else {})), as_json=as_json)
 
 
 def _pages() -> Iterator[StorePage]:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from hopyard.failures import NOT_INSTALLED, Died, NotInstalled
+from hopyard.failures import NOT_INSTALLED, Died, NotInstalled, StoreDamaged
 from shared.runtime import private
+from shared.runtime.damage import EXIT_CODE
 
 Say = Callable[[str], None]
 """where a line about what happens goes"""
@@ -78,13 +79,18 @@ async def start(program: Program) -> RunningProgram:
 
 
 async def keep(running: RunningProgram, restarts: Restarts, say: Say) -> None:
-    """Start the program again whenever it ends. Raises Died when that happens too often, and NotInstalled."""
+    """Start the program again whenever it ends. Raises Died when that happens too often.
+
+    NotInstalled and StoreDamaged at once: another start would end the same way.
+    """
     allowed = Allowance(restarts)
     while True:
         code = await running.process.wait()
         kill_group(running.process.pid)
         if code == NOT_INSTALLED:
             raise NotInstalled(f"{running.program.name}: {_tail(running.program)[-1]}")
+        if code == EXIT_CODE:
+            raise StoreDamaged(_tail(running.program)[-1].removeprefix("hopyard "))
         running.last_error = _last_error(running.program, code)
         delay_s = allowed.take()
         if delay_s is None:

@@ -18,6 +18,7 @@ import msgspec
 from hopyard.failures import Died, Invalid, NotReady
 from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, stamp_of
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
+from hopyard.local.damage import check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others
 from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -106,9 +107,12 @@ class Stack:
 
     def settings(self) -> Settings:
         """By which a program on this machine comes to its NATS, to ask and to read."""
-        settings = load_settings(os.environ)
-        account = str(account_of(self.data, OPERATOR)) if own_accounts(settings) else ""
-        return msgspec.structs.replace(settings, nats_url=self.nats.url, nats_credentials=account)
+        return msgspec.structs.replace(load_settings(os.environ), **self.at_nats())
+
+    def at_nats(self) -> dict[str, str]:
+        """The settings that lead there, as the operator."""
+        account = str(account_of(self.data, OPERATOR)) if own_accounts(load_settings(os.environ)) else ""
+        return {"nats_url": self.nats.url, "nats_credentials": account}
 
     @property
     def token(self) -> str:
@@ -158,6 +162,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     stack = Stack(_nats(spec, settings), _ports(spec), data=spec.data, tls=tls)
     try:
         await _start_nats(stack.nats)
+        await check_streams(spec.data, msgspec.structs.replace(settings, **stack.at_nats()), say)
         for program in _programs(spec, stack):
             stack.running.append(await start(program))
         async with _kept(stack, spec.restarts, say, known):

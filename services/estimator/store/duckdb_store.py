@@ -44,9 +44,14 @@ from services.estimator.store.tables import (
     observation_of,
     observation_row,
 )
+from shared.runtime.damage import Damaged
 
 WORKLOADS_IN_MEMORY = 5_000
 """the first read is dropped first"""
+
+
+class DamagedStore(StoreUnavailable, Damaged):
+    """The file is there and cannot be read, now or later."""
 
 
 class DuckDbStore:
@@ -170,8 +175,14 @@ class DuckDbStore:
             self._connection.execute("INSERT INTO hopyard_store VALUES (?)", [FORMAT])
         elif formats != [(FORMAT,)]:
             raise StoreUnavailable(f"{self._path} has store format {formats[0][0]}, this is {FORMAT}")
+        self._read_all()
         bandwidths = self._connection.execute("SELECT * FROM bandwidths").fetchall()
         self._memory.calibrate({one: msgspec.json.decode(text, type=Bandwidth) for one, text in bandwidths})
+
+    def _read_all(self) -> None:
+        """So that damage shows now, and not as estimates that are missing one day."""
+        for table in TABLES:
+            self._connection.execute(f"SELECT sum(hash(COLUMNS(*))) FROM {table}")  # noqa: S608 - ours
 
     def _load(self, fingerprints: Sequence[Fingerprint]) -> None:
         """Bring what the file has of these workloads into memory."""
@@ -239,9 +250,17 @@ class DuckDbStore:
     def _translated(self, verb: str) -> Iterator[None]:
         try:
             yield
-        except (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException) as error:
+        except duckdb.Error as error:
+            if (
+                not isinstance(error, _OUTSIDE) and type(error) is not duckdb.Error
+            ):  # a wrong checksum has no type
+                raise
             remedy = _remedy(str(error))
-            raise StoreUnavailable(f"store {self._path} cannot be {verb}: {error}. {remedy}") from error
+            kind = DamagedStore if remedy == _DAMAGED and verb != "written" else StoreUnavailable
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise kind(f"store {self._path} cannot be {verb}: {reason}. {remedy}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DamagedStore(f"store {self._path} cannot be {verb}: {error}. {_DAMAGED}") from error
 
 
 _NEWEST = f"""
@@ -260,7 +279,12 @@ _REMEDIES = (
     ("No such file", "Create the folder, or set HOPYARD_STORE to another path"),
     ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
 )
-_DAMAGED = "Restore the file from a backup, or move it away to begin with an empty store"
+_DAMAGED = (
+    "It is damaged: `hopyard store rebuild` makes it anew from the log of facts and samples; or move it "
+    "away to begin with an empty store"
+)
+_OUTSIDE = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException)
+"""what is no fault of ours"""
 
 
 def _remedy(reason: str) -> str:

@@ -21,15 +21,23 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Batch(list[Record]):
-    """Facts of a stretch of the stream that ends at `last`; what cannot be read there is left out."""
+    """Facts of a stretch of the stream that ends at `last`; what cannot be read there is left out.
 
-    def __init__(self, records: Iterable[Record], last: int) -> None:
+    `lacking`: sequences that the stream ought to have there and has lost, where the reader can tell.
+    """
+
+    def __init__(self, records: Iterable[Record], last: int, lacking: Sequence[range] = ()) -> None:
         super().__init__(records)
         self.last = last
+        self.lacking = lacking
 
 
 class Unavailable(ConnectionError):
     """The bus, or whoever should answer, is not there within the time limit."""
+
+
+class DamagedBlob(Exception):
+    """What is stored under a name is not what was saved, or not all of it."""
 
 
 class Conflict(Exception):
@@ -133,7 +141,9 @@ class State(Protocol):
         """Write a blob of any size."""
         ...
 
-    async def load(self, name: str) -> bytes | None: ...
+    async def load(self, name: str) -> bytes | None:
+        """The blob, or None. Raises Unavailable, DamagedBlob."""
+        ...
 
 
 class Bus(Facts, Samples, Questions, State, Protocol):

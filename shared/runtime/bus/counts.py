@@ -12,6 +12,8 @@ class Counts(msgspec.Struct):
     """of a type that a later version brought: skipped"""
     facts_forgotten: int = 0
     """fell out of the stream's limits before this reader came to them"""
+    facts_lost: int = 0
+    """missing between others that are there: the stream is damaged"""
     readers_restarted: int = 0
     malformed: int = 0
     """messages put to the dead letters"""

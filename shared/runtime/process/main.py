@@ -18,6 +18,7 @@ from shared.domain.contradictions import check_together
 from shared.runtime.bus.contract import Fenced
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock
+from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import Beside
 from shared.runtime.process.joining import announce
@@ -44,7 +45,11 @@ def run(name: str, build: Build) -> None:
         sys.exit(f"hopyard {name}: {error}")
     configure_logs(settings, service=name)
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        asyncio.run(_run(name, build, settings))
+        try:
+            asyncio.run(_run(name, build, settings))
+        except* Damaged as found:
+            sys.stderr.write(f"hopyard {name}: {leaf_of(found)}\n")
+            sys.exit(EXIT_CODE)
 
 
 async def _run(name: str, build: Build, settings: Settings) -> None:
@@ -134,6 +139,8 @@ def _starting(name: str) -> Iterator[None]:
     """Within, what the outside makes impossible ends the process with one line that says what it was."""
     try:
         yield
+    except Damaged:
+        raise
     except (OSError, ValueError, LookupError) as error:
         structlog.get_logger().debug("cannot start", exc_info=True)
         raise SystemExit(f"hopyard {name}: {error}") from None

@@ -17,15 +17,17 @@ import structlog
 
 from schemas.base import Message, Question
 from schemas.settings import Settings
+from schemas.subjects import FACTS_STREAM
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
-from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.bus.contract import Batch, DamagedBlob, Record, Unavailable
+from shared.runtime.damage import REMEDY, Damaged, ranges_text
 from shared.runtime.leadership import Candidate
 from shared.runtime.service import Inbox, Ports, Service
 from shared.runtime.shell.following import Following
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.quarantine import Deadly, forget_released, note, quarantine_of
-from shared.runtime.shell.snapshots import UnreadableSnapshot
+from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
 from shared.runtime.shell.turns import AT_ONCE, Turns
 
 BATCH = 256
@@ -138,7 +140,7 @@ class Shell:
             )
         else:
             await self._load_snapshot()
-        stored = self._bus.read(self._handling.seq, self._service.facts)
+        stored = self._whole(self._bus.read(self._handling.seq, self._service.facts))
         facts: AsyncIterator[Sequence[Record]] = stored
         reached = self._handling.seq
         while reached < self._cursor:
@@ -155,6 +157,13 @@ class Shell:
             await forget_released(self._bus, self._service.name)
         self.counts.replay_s = time.perf_counter() - began
         return facts
+
+    async def _whole(self, batches: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
+        """The batches. Raises Damaged where the stream lacks facts, unless it may."""
+        async for batch in batches:
+            if batch.lacking and not self._settings.facts_may_lack:
+                raise Damaged(f"{FACTS_STREAM} at NATS has lost facts {ranges_text(batch.lacking)}. {REMEDY}")
+            yield batch
 
     async def _stored_cursor(self) -> int:
         """Where the last life left it. What is no place in the stream counts as its end.
@@ -203,10 +212,17 @@ class Shell:
         return self._cursor
 
     async def _load_snapshot(self) -> None:
-        blob = await self._bus.load(self._service.name)
+        try:
+            blob = await self._bus.load(self._service.name)
+        except DamagedBlob as error:
+            log.warning("snapshot is damaged, replaying the stream", reason=str(error))
+            return
         if blob is None:
             return
         try:
+            if self._settings.facts_may_lack and seq_in(blob) > await self._bus.last_seq():
+                log.warning("snapshot of facts that are lost, replaying the stream")
+                return
             self._handling.restore(blob)
         except UnreadableSnapshot as error:
             log.warning("snapshot of another version, replaying the stream", reason=str(error))

@@ -43,6 +43,14 @@ def unpacked(blob: bytes, kind: type[S]) -> tuple[int, S, list[str]]:
         raise UnreadableSnapshot(str(error)) from None
 
 
+def seq_in(blob: bytes) -> int:
+    """Of the fact that it is as of. Raises UnreadableSnapshot."""
+    try:
+        return msgspec.msgpack.decode(zlib.decompress(blob), type=_Snapshot).seq
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableSnapshot(str(error)) from None
+
+
 def _shape(kind: type) -> str:
     """A field that was renamed would else be read as absent, and its default taken for the truth.
 

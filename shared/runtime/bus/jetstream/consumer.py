@@ -21,7 +21,7 @@ from nats.errors import Error
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import BadRequestError
 
-from schemas.subjects import FACTS_STREAM, Filter, coarser
+from schemas.subjects import ALL_FACTS, FACTS_STREAM, Filter, coarser
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.limits import READ_BATCH
 
@@ -56,6 +56,8 @@ class Found(NamedTuple):
     """sequence of the last message that was looked at"""
     wanted: list[Raw]
     """of those looked at; none may be"""
+    skipped: tuple[range, ...] = ()
+    """sequences that did not come, where all that are stored are asked for"""
 
 
 class Consumer:
@@ -73,6 +75,9 @@ class Consumer:
         self._inbox = ""
         self._filter: Filter | None = None
         """what is passed on; None: all that comes"""
+        self._all = False
+        """whether the server was asked for all that is stored"""
+        self._skipped: list[range] = []
         self._subscription: Subscription
 
     async def open(self, after: int, subjects: Sequence[str]) -> None:
@@ -90,6 +95,7 @@ class Consumer:
     def filters(self, subjects: Sequence[str]) -> list[str]:
         """What the server is asked for."""
         filters = coarser(subjects)
+        self._all = filters == (ALL_FACTS,)
         self._filter = None if set(filters) == set(subjects) else Filter(subjects)
         return list(filters)
 
@@ -113,6 +119,7 @@ class Consumer:
                 f"{after}: this is another stream than the one it knows"
             )
         forgotten = min(state.first_seq, state.last_seq + 1) - 1 - after
+        self._seen = after + max(forgotten, 0)
         if forgotten > 0:
             self._connection.counts.facts_forgotten += forgotten
             self._connection.log.error("facts are gone from the stream", after=after, count=forgotten)
@@ -131,7 +138,8 @@ class Consumer:
                 await self._wait()
             before, batch = self._seen, self._sort_out()
             if self._seen > before:
-                return Found(self._seen, batch)
+                skipped, self._skipped = tuple(self._skipped), []
+                return Found(self._seen, batch, skipped)
 
     async def close(self) -> None:
         with suppress(Error):
@@ -168,6 +176,8 @@ class Consumer:
                 self._note_status(status, msg)
                 continue
             raw = self._in_order(msg)
+            if self._all and raw.seq > self._seen + 1:
+                self._skipped.append(range(self._seen + 1, raw.seq))
             self._seen = raw.seq
             if self._filter is None or self._filter.passes(raw.subject):
                 batch.append(raw)

@@ -212,9 +212,9 @@ class JetStreamFacts:
             await self._connection.up()
             try:
                 async with aclosing(self._follow(last, subjects)) as batches:
-                    async for last, found in batches:
+                    async for last, found, skipped in batches:
                         attempts = pauses()
-                        yield Batch(await self._records(found), last)
+                        yield Batch(await self._records(found), last, await self._lost(skipped))
             except Lost as error:
                 self._connection.counts.readers_restarted += 1
                 self._connection.log.info("reading begins again", after=last, reason=str(error))
@@ -234,6 +234,20 @@ class JetStreamFacts:
                     yield await consumer.take()
             finally:
                 await consumer.close()
+
+    async def _lost(self, skipped: Sequence[range]) -> list[range]:
+        """Of sequences that did not come, those that no limit of the stream has dropped."""
+        if not skipped:
+            return []
+        try:
+            first = (await self._connection.js.stream_info(FACTS_STREAM)).state.first_seq
+        except (Error, OSError) as error:
+            raise Lost(repr(error)) from error
+        kept = [range(max(one.start, first), one.stop) for one in skipped]
+        lost = [one for one in kept if one]
+        self._connection.counts.facts_forgotten += sum(map(len, skipped)) - sum(map(len, lost))
+        self._connection.counts.facts_lost += sum(map(len, lost))
+        return lost
 
     def _reader(self, subjects: Sequence[str]) -> Consumer | NodeReader:
         own = self._connection.credentials

@@ -9,6 +9,7 @@ from nats.js.object_store import ObjectStore
 from schemas.subjects import SNAPSHOT_BUCKET
 from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.contract import Conflict
+from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM, STATE_SUBJECT
@@ -71,11 +72,8 @@ class JetStreamState:
             found = await self.get(f"snapshot/{name}")
             return None if found is None else found[0]
         with unavailable(f"load {name}"):
-            try:
-                async with asyncio.timeout(BLOB_TIMEOUT_S):
-                    return (await self._blobs().get(name)).data or b""
-            except NotFoundError:
-                return None
+            async with asyncio.timeout(BLOB_TIMEOUT_S):
+                return await blobs.read(self._connection.js, name)
 
     def _of_a_node(self, name: str) -> bool:
         """Such an account may write values of its own, and no object: to purge one's is to purge all."""

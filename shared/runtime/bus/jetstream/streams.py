@@ -7,16 +7,18 @@ from nats.errors import Error
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import BadRequestError
 
+from schemas.samples import Heartbeat, ThroughputObserved
 from schemas.settings import Settings
 from schemas.subjects import (
     DEAD_PREFIX,
     DEAD_STREAM,
     FACT_SUBJECTS,
     FACTS_STREAM,
-    SAMPLE_PREFIX,
+    OBSERVATIONS_STREAM,
     SAMPLES_STREAM,
     SNAPSHOT_BUCKET,
     STATE_BUCKET,
+    sample_subject,
 )
 from shared.runtime.bus.accounts import ENSURER
 from shared.runtime.bus.backoff import pauses
@@ -91,7 +93,10 @@ async def _create_or_update(connection: Connection, config: StreamConfig) -> Non
 
 
 def configs(settings: Settings) -> list[StreamConfig]:
-    """Facts survive everything; samples live in memory, where writing them costs the disk nothing."""
+    """Facts survive everything. Heartbeats live in memory, where writing them costs the disk nothing.
+
+    The narrower subjects of samples stand before those that an earlier version had with them.
+    """
     return [
         _stream(
             settings,
@@ -103,10 +108,16 @@ def configs(settings: Settings) -> list[StreamConfig]:
         _stream(
             settings,
             name=SAMPLES_STREAM,
-            subjects=[f"{SAMPLE_PREFIX}.>"],
+            subjects=[sample_subject(Heartbeat)],
             storage=StorageType.MEMORY,
             max_bytes=settings.sample_max_bytes,
             max_age=settings.sample_max_age_real_s,
+        ),
+        _stream(
+            settings,
+            name=OBSERVATIONS_STREAM,
+            subjects=[sample_subject(ThroughputObserved)],
+            max_bytes=settings.sample_max_bytes,
         ),
         _stream(
             settings,

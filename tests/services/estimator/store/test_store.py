@@ -209,7 +209,7 @@ def test_a_file_in_use_is_refused_with_path_and_remedy(tmp_path: Path) -> None:
 def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store.duckdb"
     path.write_bytes(content)
-    with pytest.raises(StoreUnavailable, match=r"store\.duckdb.*Restore the file from a backup"):
+    with pytest.raises(StoreUnavailable, match=r"store\.duckdb.*hopyard store rebuild"):
         DuckDbStore(str(path), HALF_LIFE_S)
     assert path.read_bytes() == content
 

@@ -1,0 +1,110 @@
+"""The estimator's store made anew from what NATS has logged, while no stack runs on the folder."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from hopyard.failures import Failure, Invalid
+from hopyard.local.damage import STORE
+from hopyard.local.data_folder import claimed
+from hopyard.local.quiet_nats import quiet_nats
+from schemas.base import Event, Message
+from schemas.codec import Malformed, decode_sample
+from schemas.samples import ThroughputObserved
+from schemas.subjects import ALL_FACTS, FACTS_STREAM, OBSERVATIONS_STREAM
+from services.estimator.remake import from_export, rebuilt
+from shared.domain.impossible import read_fact
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.soundness import messages
+
+
+class Rebuilt(Message, frozen=True, kw_only=True):
+    file: str
+    facts: int
+    observations: int
+    lines: int
+    """of the export that was entered first"""
+    kept: str
+    """where the file is that was there before; empty: there was none"""
+
+
+def rebuild(data: Path, export: Path | None, half_life_s: float) -> Rebuilt:
+    """Raises Claimed, Invalid, Failure; then the old file is where it was."""
+    if not (data / "nats").exists():
+        raise Invalid(f"{data} is no folder of a stack: it has no NATS in it")
+    target = data / STORE
+    draft = data / f".{STORE}.draft"
+    with claimed(data):
+        _remove(draft)
+        try:
+            lines = 0 if export is None else _from_export(draft, export, half_life_s)
+            facts, samples = asyncio.run(_logged(data))
+            count = rebuilt(draft, facts, samples, half_life_s)
+            kept = _set_aside(target)
+            draft.replace(target)
+        except (Unavailable, RuntimeError) as error:
+            raise Failure(f"NATS in {data} does not hand over what it has logged: {error}") from None
+        except OSError as error:
+            raise Failure(f"{target}: {error.strerror or error}") from None
+        finally:
+            _remove(draft)
+    return Rebuilt(
+        file=str(target),
+        facts=len(facts),
+        observations=count,
+        lines=lines,
+        kept="" if kept is None else str(kept),
+    )
+
+
+def _from_export(draft: Path, export: Path, half_life_s: float) -> int:
+    try:
+        with export.open("rb") as lines:
+            return from_export(draft, (line.rstrip(b"\n") for line in lines), half_life_s)
+    except ValueError as error:
+        raise Invalid(f"{export}: {error}") from None
+
+
+async def _logged(data: Path) -> tuple[list[Event], list[ThroughputObserved]]:
+    async with quiet_nats(data) as connection:
+        facts = [fact async for raw in messages(connection, FACTS_STREAM, ALL_FACTS) if (fact := _fact(raw))]
+        return facts, await _samples(connection)
+
+
+async def _samples(connection: Connection) -> list[ThroughputObserved]:
+    found = []
+    async for raw in messages(connection, OBSERVATIONS_STREAM, ">"):
+        with contextlib.suppress(Malformed):
+            sample = decode_sample(raw)
+            if isinstance(sample, ThroughputObserved):
+                found.append(sample)
+    return found
+
+
+def _fact(raw: bytes) -> Event | None:
+    """None for what no service could read either."""
+    try:
+        return read_fact(raw)
+    except Malformed:
+        return None
+
+
+def _set_aside(file: Path) -> Path | None:
+    """With what DuckDB has beside it: its log is of the old file."""
+    if not file.exists():
+        _remove(file)
+        return None
+    number = 1
+    while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
+        number += 1
+    file.replace(aside)
+    wal = file.with_name(f"{file.name}.wal")
+    if wal.exists():
+        wal.replace(aside.with_name(f"{aside.name}.wal"))
+    return aside
+
+
+def _remove(file: Path) -> None:
+    for each in (file, file.with_name(f"{file.name}.wal")):
+        each.unlink(missing_ok=True)

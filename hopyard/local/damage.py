@@ -1,0 +1,50 @@
+"""Damage to what a stack has stored, found before its services go by it."""
+
+from pathlib import Path
+
+from hopyard.failures import StoreDamaged
+from hopyard.local.processes import Say
+from schemas.settings import Settings
+from services.table import OF_CLUSTER
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.soundness import Flaw, flaws
+from shared.runtime.damage import REMEDY
+
+CONNECT_TIMEOUT_S = 10.0
+STORE = "estimator.duckdb"
+SERVICES = tuple(entry.name for entry in OF_CLUSTER)
+
+
+def streams_on_disk(data: Path) -> set[str]:
+    return {folder.name for folder in (data / "nats" / "jetstream").glob("*/streams/*")}
+
+
+async def check_streams(data: Path, settings: Settings, say: Say) -> None:
+    """`settings`: by which a program comes to its NATS. Raises StoreDamaged, unless facts may lack."""
+    found = await _found(data, settings)
+    for flaw in found:
+        if settings.facts_may_lack or not flaw.grave:
+            say(flaw.text)
+    grave = [flaw.text for flaw in found if flaw.grave]
+    if grave and not settings.facts_may_lack:
+        raise StoreDamaged(". ".join([*grave, REMEDY]))
+
+
+async def _found(data: Path, settings: Settings) -> list[Flaw]:
+    there = streams_on_disk(data)
+    if not there:  # its first start; or NATS' folder is gone
+        lost = (data / STORE).exists()
+        return (
+            [Flaw(f"{data / 'nats'} holds no stream, though a stack ran here: all jobs are lost")]
+            if lost
+            else []
+        )
+    connection = Connection(settings, "up")
+    try:
+        await connection.open(CONNECT_TIMEOUT_S)
+        return await flaws(connection, there, SERVICES)
+    except Unavailable as error:
+        return [Flaw(f"NATS does not say what it has stored: {error}")]
+    finally:
+        await connection.close()

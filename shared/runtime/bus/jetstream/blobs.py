@@ -1,0 +1,69 @@
+"""Blobs of the object store, read message by message: damage shows at once, and not as silence.
+
+The client's own `get` waits for a last part that will never come.
+"""
+
+import hashlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+import msgspec
+from nats.js import JetStreamContext
+from nats.js.errors import APIError, NotFoundError
+
+from schemas.subjects import SNAPSHOT_BUCKET
+from shared.runtime.bus.contract import DamagedBlob
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
+
+DIGEST = "SHA-256="
+SERVER_ERRORS = 500
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    """Of an object, as clients of every language write it."""
+
+    nuid: str = ""
+    size: int = 0
+    digest: str = ""
+    deleted: bool = False
+
+
+async def read(js: JetStreamContext, name: str) -> bytes | None:
+    """None: there is none. Raises DamagedBlob, and what the client raises where the server is away."""
+    subject = f"$O.{SNAPSHOT_BUCKET}.M.{urlsafe_b64encode(name.encode()).decode()}"
+    try:
+        message = await js.get_last_msg(SNAPSHOT_STREAM, subject)
+    except NotFoundError:
+        return None
+    except APIError as error:
+        raise _damaged(name, error) from error
+    try:
+        meta = msgspec.json.decode(message.data or b"", type=_Meta)
+        wanted = urlsafe_b64decode(meta.digest.removeprefix(DIGEST))
+    except ValueError as error:
+        raise DamagedBlob(f"{name}: {error}") from None
+    if meta.deleted:
+        return None
+    data = await _chunks(js, name, meta)
+    if hashlib.sha256(data).digest() != wanted:
+        raise DamagedBlob(f"{name}: is not what was written")
+    return data
+
+
+async def _chunks(js: JetStreamContext, name: str, meta: _Meta) -> bytes:
+    data, seq, subject = bytearray(), 1, f"$O.{SNAPSHOT_BUCKET}.C.{meta.nuid}"
+    while len(data) < meta.size:
+        try:
+            part = await js.get_msg(SNAPSHOT_STREAM, seq, subject, next=True)
+        except NotFoundError:
+            raise DamagedBlob(f"{name}: {len(data)} of {meta.size} bytes are there") from None
+        except APIError as error:
+            raise _damaged(name, error) from error
+        assert part.seq is not None
+        data += part.data or b""
+        seq = part.seq + 1
+    return bytes(data)
+
+
+def _damaged(name: str, error: APIError) -> DamagedBlob | APIError:
+    """What the server finds in its file it calls an error of its own; to be away is 503."""
+    return DamagedBlob(f"{name}: {error.description}") if error.code == SERVER_ERRORS else error

@@ -1,0 +1,312 @@
+"""Disks of a stack: it is backed up while it runs and restored elsewhere; what is damaged is found and named.
+
+The tests share one stack, which ran for a while and was stopped.
+"""
+
+import asyncio
+import random
+import shutil
+import stat
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from hopyard.actions.backup import BackedUp, BesideNats, back_up
+from hopyard.actions.diagnose import stored
+from hopyard.actions.rebuild import rebuild
+from hopyard.actions.restore import SETTINGS, restore
+from hopyard.api.client import Client
+from hopyard.api.connect import connect
+from hopyard.failures import Failure, Invalid, StoreDamaged
+from hopyard.local import stack as stacks
+from hopyard.local.credentials import tokens_of
+from hopyard.local.damage import STORE
+from hopyard.local.data_folder import ClockFile
+from hopyard.local.processes import Restarts, Say
+from schemas.archive import CorrectionLine, LoadingLine, ObservationLine, entry_of
+from schemas.base import Event
+from schemas.cluster import ClusterFile
+from schemas.events import JobCompleted, JobSubmitted
+from schemas.questions import ExportStore, StorePage
+from schemas.tokens import Role
+from services.estimator.store.archive import page
+from services.estimator.store.duckdb_store import DamagedStore, DuckDbStore
+from shared.domain.audit import audit
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.questions import JetStreamQuestions
+from shared.runtime.tokens import Keyring, change_tokens, issued
+from tests.live.live_builders import SPEED, all_ended, stack_and_client, submit_all
+from tests.stack_watch import LIMIT_S, busy, log_of, until
+
+MADE_S = 5.0
+AGE_S = 60.0
+"""of the stack's clock when it starts again"""
+HALF_LIFE_S = 1e6
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAME = ("speed", "clock_origin", "seed", "policy", "round_s", "cluster_name")
+
+
+class Ran(NamedTuple):
+    """A stack that was backed up, and stopped while its jobs ran."""
+
+    data: Path
+    backup: Path
+    done: BackedUp
+    jobs: int
+    token: str
+    """of a user"""
+    known: dict[str, object]
+    facts: list[tuple[int, Event]]
+    """up to the backup"""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("first")
+    data, file = folder / "data", folder / "backup.tar"
+    token, entry = issued(Role.SUBMITTER, user="ada", now=time.time())
+    async with stack_and_client(data, snapshot_every="40") as (stack, client):
+        change_tokens(tokens_of(data), lambda there: (*there, entry))
+        count = await submit_all(client)
+        await until(client, busy)
+        await _observed(stack)
+        done = await _backed_up(stack, client, file)
+        known = await _known(client)
+        facts = [(line.seq, line.fact()) async for line in client.events()][: done.facts]
+    return Ran(data, file, done, count, token, known, facts)
+
+
+async def test_a_restored_stack_is_the_same_and_its_jobs_end(ran: Ran, tmp_path: Path) -> None:
+    assert ran.done.facts == ran.done.last_seq == len(ran.facts)
+    assert stat.S_IMODE(ran.backup.stat().st_mode) == 0o600
+    for secret in _secrets(ran.data):
+        assert secret not in ran.backup.read_bytes()
+
+    second = tmp_path / "second"
+    made = await asyncio.to_thread(restore, ran.backup, second)
+    assert (made.last_seq, made.store_lines) == (ran.done.last_seq, ran.done.store_lines)
+    assert Keyring(str(tokens_of(second))).holder(ran.token, time.time()) is not None
+    async with _again(second) as (stack, client):
+        again = [(line.seq, line.fact()) async for line in client.events()]
+        assert again[: len(ran.facts)] == ran.facts
+        assert await _known(client) == ran.known
+        await until(client, all_ended(ran.jobs))
+        assert "all facts at NATS can be read" in await _looked_at(stack)
+        events = await log_of(client)
+    assert audit(events, drained=True) == []
+    ended = [fact.job_id for fact in events if isinstance(fact, JobCompleted)]
+    assert len(ended) == len(set(ended)) == ran.jobs
+    assert sum(isinstance(fact, JobSubmitted) for fact in events) == ran.jobs
+
+
+# ---- damage
+
+FACTS, SNAPSHOTS = "HOPYARD", "OBJ_hopyard-snapshots"
+
+
+def halve(file: Path) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def garble(file: Path) -> None:
+    file.write_bytes(random.Random(1).randbytes(file.stat().st_size))
+
+
+def remove(file: Path) -> None:
+    shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 0x55
+    file.write_bytes(data)
+
+
+def streams_of(data: Path) -> Path:
+    return data / "nats" / "jetstream" / "$G" / "streams"
+
+
+@pytest.mark.parametrize(
+    ("damage", "file", "said"),
+    [
+        (halve, "HOPYARD/msgs/1.blk", r"stream HOPYARD has lost facts \d+ to \d+"),
+        (empty, "HOPYARD/msgs/1.blk", "has lost all of its"),
+        (garble, "HOPYARD/msgs/1.blk", "has lost all of its"),
+        (remove, "HOPYARD/msgs/1.blk", "has lost all of its"),
+        (remove, "HOPYARD/msgs", "has handled fact"),
+        (garble, "HOPYARD/meta.inf", "cannot read what its stream HOPYARD is"),
+        (remove, "HOPYARD/", "all facts are lost"),
+        (remove, "KV_hopyard-state/msgs/1.blk", "has lost values of KV_hopyard-state"),
+        (remove, "../..", "holds no stream"),
+    ],
+)
+async def test_a_stack_on_a_damaged_stream_says_so_and_starts_nothing(
+    ran: Ran, tmp_path: Path, damage: Callable[[Path], None], file: str, said: str
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(ran.data, data)
+    damage((streams_of(data) / file).resolve())
+    with pytest.raises(StoreDamaged, match=said) as refused:
+        async with _again(data):
+            pass
+    assert "hopyard restore FILE" in str(refused.value)
+
+
+async def test_a_fact_that_cannot_be_read_is_missed_by_whoever_replays(ran: Ran, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(ran.data, data)
+    block = streams_of(data) / FACTS / "msgs" / "1.blk"
+    flip(block, block.stat().st_size // 2)
+    snapshots = streams_of(data) / SNAPSHOTS / "msgs" / "1.blk"
+    flip(snapshots, snapshots.read_bytes().rindex(b"$O.hopyard-snapshots.C.") + 100)  # in the newest one
+    said: list[str] = []
+    with pytest.raises(StoreDamaged, match="has lost facts"):
+        async with _again(data, said.append):
+            pass
+    assert any("they replay the whole log" in line for line in said)
+    async with _again(data, facts_may_lack="true") as (stack, _):
+        with pytest.raises(Failure, match=r"has lost facts \d+\."):
+            await _looked_at(stack)
+
+
+# ---- the estimator's store
+
+
+@pytest.mark.parametrize("damage", [halve, empty, garble])
+async def test_a_damaged_store_ends_the_start_with_its_remedy(
+    ran: Ran, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    file = tmp_path / "estimator.duckdb"
+    shutil.copy(ran.data / file.name, file)
+    damage(file)
+    with pytest.raises(DamagedStore, match="hopyard store rebuild"):
+        DuckDbStore(str(file), HALF_LIFE_S)
+
+
+async def test_a_rebuilt_store_knows_what_the_damaged_one_knew(ran: Ran, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(ran.data, data)
+    before = _lines(data / STORE)
+    garble(data / STORE)
+    with pytest.raises(StoreDamaged, match="hopyard store rebuild"):
+        async with _again(data):
+            pass
+    done = await asyncio.to_thread(rebuild, data, None, HALF_LIFE_S)
+    assert done.observations > 0
+    assert done.kept == f"{data / STORE}.damaged-1"
+    after = _lines(data / STORE)
+    assert set(before) <= set(after)  # what came in the last moments, the old one did not write any more
+    assert [line for line in after if line in set(before)] == before
+
+
+def _lines(store: Path) -> list[bytes]:
+    """All that it knows and that follows from the log."""
+    opened = DuckDbStore(str(store), HALF_LIFE_S)
+    try:
+        lines = page(opened, ExportStore(after=0, limit=100_000)).lines
+    finally:
+        opened.close()
+    return [line for line in lines if not isinstance(entry_of(line), LoadingLine | CorrectionLine)]
+
+
+async def _observed(stack: stacks.Stack) -> None:
+    """Wait for observations to be in the store."""
+    connection = await _connected(stack)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while not any(isinstance(entry_of(line), ObservationLine) for line in await _page(connection)):
+                await asyncio.sleep(0.2)
+    finally:
+        await connection.close()
+
+
+async def _page(connection: Connection) -> tuple[bytes, ...]:
+    asked = ExportStore(after=0, limit=1_000)
+    reply = await JetStreamQuestions(connection).ask(asked, LIMIT_S)
+    assert isinstance(reply, StorePage)
+    return reply.lines
+
+
+async def _looked_at(stack: stacks.Stack) -> str:
+    """What `hopyard diag` says of what is stored."""
+    connection = await _connected(stack)
+    try:
+        return await stored(connection)
+    finally:
+        await connection.close()
+
+
+async def _connected(stack: stacks.Stack) -> Connection:
+    connection = Connection(stack.settings(), "test")
+    await connection.open(MADE_S)
+    return connection
+
+
+async def _backed_up(stack: stacks.Stack, client: Client, file: Path) -> BackedUp:
+    connection = await _connected(stack)
+    try:
+        whole = BesideNats(data=stack.data, settings=await client.settings(), version="1")
+        return await back_up(connection, file, whole)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _again(data: Path, say: Say = print, **settings: str) -> AsyncIterator[tuple[stacks.Stack, Client]]:
+    """As `hopyard up` starts it, on a restored folder by what `hopyard restore` prints."""
+    chosen: dict[str, stacks.Value] = {"seed": 1, **settings}
+    clock = ClockFile(origin=time.time() - AGE_S, speed=SPEED)
+    if (data / SETTINGS).exists():
+        chosen |= msgspec.json.decode((data / SETTINGS).read_bytes())
+        clock = msgspec.json.decode((data / "clock.json").read_bytes(), type=ClockFile)
+    spec = stacks.StackSpec(
+        data=data,
+        cluster=msgspec.json.decode((data / "cluster.json").read_bytes(), type=ClusterFile),
+        clock_origin=clock.origin,
+        speed=clock.speed,
+        settings=chosen,
+        restarts=Restarts(most=0, backoff_s=0.05),
+    )
+    assert (clock.speed, chosen["seed"]) == (SPEED, 1)
+    async with stacks.running_stack(spec, say) as stack, connect(stack.api_url, stack.token) as client:
+        yield stack, client
+
+
+async def _known(client: Client) -> dict[str, object]:
+    """What does not change while jobs run."""
+    jobs = (await client.jobs(limit=100)).jobs
+    nodes = (await client.nodes()).nodes
+    return {
+        "jobs": {job.job_id: (job.spec, job.submitted_at) for job in jobs},
+        "nodes": [view.node for view in nodes],
+        "policy": (await client.policy()).policy,
+        "settings": {one.name: one.value for one in (await client.settings()).settings if one.name in SAME},
+    }
+
+
+def _secrets(data: Path) -> list[bytes]:
+    folder = data / "credentials"
+    passwords = [
+        msgspec.json.decode(file.read_bytes())["password"].encode()
+        for file in (folder / "nats").glob("*.json")
+    ]
+    return [*passwords, *((folder / f"{role}-token").read_bytes().strip() for role in ("operator", "viewer"))]
+
+
+async def test_a_folder_that_holds_something_is_no_place_for_a_backup(tmp_path: Path) -> None:
+    (tmp_path / "clock.json").write_text("{}")
+    with pytest.raises(Invalid, match="not empty"):
+        restore(tmp_path / "any.tar", tmp_path)

@@ -1,0 +1,46 @@
+"""A store made anew from what was logged knows what the one that learnt it live knew."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.events import JobProfiled
+from schemas.questions import ExportStore
+from schemas.samples import ThroughputObserved
+from services.estimator.folds import fold
+from services.estimator.remake import rebuilt
+from services.estimator.state import State
+from services.estimator.store.archive import page
+from services.estimator.store.duckdb_store import DuckDbStore
+from tests.fact_builders import whole_life
+from tests.services.estimator.estimator_builders import observed
+
+HALF_LIFE_S = 5_000.0
+EVIDENCE = "SELECT * FROM evidence ORDER BY fingerprint, layer, place, distributed, size"
+
+
+def test_what_follows_from_the_log_is_the_same(tmp_path: Path) -> None:
+    facts = whole_life()
+    seen = [observed(f"a{n % 3}", throughput=50.0 + n, at=100.0 * n) for n in range(40)]
+    live = DuckDbStore(str(tmp_path / "live"), HALF_LIFE_S)
+    state = State()
+    for fact in facts:
+        _, execution = fold(state, fact)
+        if isinstance(fact, JobProfiled):
+            live.keep(state.jobs[fact.job_id].spec.workload, fact.modules)
+        if execution is not None:
+            live.log([execution])
+    for first in range(0, len(seen), 7):  # written as they came
+        live.add(seen[first : first + 7])
+
+    twice: list[ThroughputObserved] = [*seen, seen[3]]
+    assert rebuilt(tmp_path / "new", facts, twice, HALF_LIFE_S) == len(seen)
+    new = DuckDbStore(str(tmp_path / "new"), HALF_LIFE_S)
+    asked = ExportStore(after=0, limit=1_000)
+    assert page(new, asked).lines == page(live, asked).lines
+    assert live.executions()
+    rows, others = (store._connection.execute(EVIDENCE).fetchall() for store in (live, new))
+    assert rows
+    assert [row[:5] for row in others] == [row[:5] for row in rows]
+    for row, other in zip(rows, others, strict=True):
+        assert other[5:] == pytest.approx(row[5:], rel=1e-12)
