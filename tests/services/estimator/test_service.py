@@ -141,5 +141,5 @@ def test_a_damaged_store_stops_the_service_before_it_starts(tmp_path: Path) -> N
     path = tmp_path / "store.duckdb"
     path.write_bytes(b"?" * 100)
     ports = Ports(bus=MemoryBus(LoopClock()).client("estimator"), clock=LoopClock())
-    with pytest.raises(StoreUnavailable, match="Restore the file"):
+    with pytest.raises(StoreUnavailable, match="hopyard store rebuild"):
         build(Settings(store=str(path)), ports)
