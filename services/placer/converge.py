@@ -61,7 +61,7 @@ def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterat
 
 
 def _begin(state: State, placed: Placed, coming: ComingUp, at: float) -> Iterator[Event]:
-    placed.move(Training(workers=coming.workers))
+    state.train(placed, Training(workers=coming.workers))
     spec = state.jobs[placed.job_id].spec
     yield JobStarted(
         at=at,

@@ -69,7 +69,7 @@ class Placer:
                 yield placed, phase.ordered_at + self._start_timeout_s
 
     def _converged(self, at: float) -> Effects:
-        self._unsettled = self.state.unsettled()
+        self._unsettled = self.state.open_placements()
         return _published(converge(self.state, self._unsettled, at, self._profile_iterations))
 
 

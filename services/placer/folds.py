@@ -68,7 +68,7 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
     state.token = plan.token
     if plan.kind is PlanKind.FIRST:
         for placed, reason, cause in causes(state, plan):
-            placed.unwant(reason, cause)
+            state.unwant(placed, reason, cause)
     found: list[Event] = []
     for placement in plan.placements:
         known = state.placements.get(placement.placement_id)
@@ -116,7 +116,7 @@ def _round_opened(state: State, opened: ProfilingPlanned) -> Iterator[Event]:
     for placed in state.placements.values():
         if placed.profile and isinstance(placed.phase, Waiting):
             yield refused(placed, "no GPU came free", opened.at)
-            placed.unwant(PreemptReason.PLAN)
+            state.unwant(placed, PreemptReason.PLAN)
     yield from _runs_planned(state, opened)
 
 
@@ -142,7 +142,7 @@ def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> It
 
 def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
     if placed := state.placements.get(fact.placement_id):
-        placed.unwant(PreemptReason.PLAN)
+        state.unwant(placed, PreemptReason.PLAN)
         placed.refused = isinstance(fact, PlacementRefused)
 
 
@@ -177,7 +177,7 @@ def _job_ended(state: State, ended: JobCompleted | JobFailed | JobCancelled | Jo
 
 def _let_go(state: State, job_id: JobId) -> None:
     for placed in state.of_job(job_id):
-        placed.absolve()
+        state.absolve(placed)
 
 
 # ---- workers: what is there
@@ -234,10 +234,10 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     elif worker.leads:
         _save_progress(state, placed, worker)
     job = None if placed.profile else state.jobs.get(worker.job_id)
-    if job is not None and _ends_the_job(job, placed, worker):
+    if job is not None and _ends_the_job(state, job, placed, worker):
         job.over = True
         _let_go(state, worker.job_id)
-    placed.unwant(*_why_ended(state, placed, worker))
+    state.unwant(placed, *_why_ended(state, placed, worker))
 
 
 def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
@@ -246,12 +246,12 @@ def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
         _save_progress(state, placed, worker)
     _copy_left(state, placed, worker.node_id, saved=worker.outcome in WELL)
     job = state.jobs.get(placed.job_id)
-    if job is not None and _copies_end_the_job(job, placed, worker):
+    if job is not None and _copies_end_the_job(state, job, placed, worker):
         job.over = True
         _let_go(state, placed.job_id)
     if not placed.workers:
         wasted = placed.tally.wasted
-        placed.unwant(*(_why_ended(state, placed, worker) if wasted else (PreemptReason.MERGE, None)))
+        state.unwant(placed, *(_why_ended(state, placed, worker) if wasted else (PreemptReason.MERGE, None)))
 
 
 def _copy_left(state: State, placed: Placed, node_id: NodeId, *, saved: bool) -> None:
@@ -260,12 +260,12 @@ def _copy_left(state: State, placed: Placed, node_id: NodeId, *, saved: bool) ->
     state.shrink(placed, node_id)
 
 
-def _copies_end_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
+def _copies_end_the_job(state: State, job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
     """Whether the monitor will say so: all samples are done, or the last copy has failed like all others."""
     if worker.outcome in WELL:
         return placed.tally.complete(job.spec.samples)
     if worker.outcome is Outcome.FAILED and not placed.workers and placed.tally.wasted:
-        job.failures += placed.fail(Cause(node=worker.node_id))
+        job.failures += state.fail(placed, Cause(node=worker.node_id))
         return job.failures > job.spec.retries
     return False
 
@@ -281,7 +281,7 @@ def _why_ended(state: State, placed: Placed, worker: WorkerStopped) -> tuple[Pre
     return PreemptReason.PLAN, Cause(node=worker.node_id)
 
 
-def _ends_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
+def _ends_the_job(state: State, job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
     """Whether the monitor will say of the job that it completed or failed: one failed worker is enough.
 
     A failure counts whatever has ended the placement: its peers may have reported first that they lost it.
@@ -290,7 +290,7 @@ def _ends_the_job(job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> 
     if placed.refused:
         return False
     if worker.outcome is Outcome.FAILED:
-        job.failures += placed.fail(Cause(node=worker.node_id))
+        job.failures += state.fail(placed, Cause(node=worker.node_id))
         return job.failures > job.spec.retries
     return worker.outcome is Outcome.COMPLETED and worker.leads and placed.trained
 
@@ -347,7 +347,7 @@ def _write_off(
                 continue
             why = why if placed.tally.wasted else PreemptReason.MERGE
         if had_worker or why is PreemptReason.NODE_LOST:
-            placed.unwant(why, Cause(node=node_id))
+            state.unwant(placed, why, Cause(node=node_id))
     return gone
 
 

@@ -41,6 +41,8 @@ class Placed(msgspec.Struct, kw_only=True):
     profile: bool = False
     """a measurement on one GPU, not training"""
     round: int = 0
+    number: int = 0
+    """its place in the order in which placements came"""
     refused: bool = False
     """PlacementRefused was published of it"""
     phase: Phase = msgspec.field(default_factory=Waiting)
@@ -81,26 +83,9 @@ class Placed(msgspec.Struct, kw_only=True):
         check_move(self.phase, phase)
         self.phase = phase
 
-    def unwant(self, why: PreemptReason, cause: Cause | None = None) -> None:
-        """Whatever is left of it shall end; the first reason stands."""
-        if self.wanted:
-            self.move(Ending(why=why, owed=self._owed(), workers=self.workers, cause=cause))
-
-    def fail(self, cause: Cause) -> bool:
-        """A process of the job's own failed: whatever else ended it, this is why. False: one had before."""
-        first = not isinstance(self.phase, Ending) or self.phase.why is not PreemptReason.FAILED
-        self.unwant(PreemptReason.FAILED, cause)
-        assert isinstance(self.phase, Ending)
-        self.phase.why = PreemptReason.FAILED
-        return first
-
-    def absolve(self) -> None:
-        """It shall end, and nothing is published of its end: the job itself has ended."""
-        self.unwant(PreemptReason.PLAN)
-        assert isinstance(self.phase, Ending)
-        self.phase.owed = Owed.NOTHING
-
-    def _owed(self) -> Owed:
+    @property
+    def owed(self) -> Owed:
+        """What will be owed to its job at its end."""
         if self.profile:
             return Owed.NOTHING
         return Owed.PREEMPTION if isinstance(self.phase, Training) else Owed.REFUSAL
@@ -129,16 +114,48 @@ class State(msgspec.Struct, kw_only=True):
     """unfinished jobs"""
     placements: dict[PlacementId, Placed] = {}
     """oldest first"""
+    unsettled: dict[PlacementId, None] = {}
+    """those in `placements` that something is to be done about, sooner or later: all but those that train"""
     by_job: dict[JobId, dict[PlacementId, None]] = {}
     """those in `placements`, oldest first"""
     by_node: dict[NodeId, dict[PlacementId, None]] = {}
     """the same by the nodes of their gangs"""
+    added: int = 0
+    """placements so far"""
     ended: dict[PlacementId, None] = {}
     """placements that never start again, oldest first"""
 
-    def unsettled(self) -> list[Placed]:
-        """Placements that something is to be done about, sooner or later; those that train are settled."""
-        return [placed for placed in self.placements.values() if type(placed.phase) is not Training]
+    def open_placements(self) -> list[Placed]:
+        """Those that are unsettled, oldest first."""
+        return sorted([self.placements[one] for one in self.unsettled], key=lambda placed: placed.number)
+
+    # ---- what becomes of a placement
+
+    def train(self, placed: Placed, phase: Training) -> None:
+        placed.move(phase)
+        del self.unsettled[placed.placement_id]
+
+    def unwant(self, placed: Placed, why: PreemptReason, cause: Cause | None = None) -> None:
+        """Whatever is left of it shall end; the first reason stands."""
+        if placed.wanted:
+            placed.move(Ending(why=why, owed=placed.owed, workers=placed.workers, cause=cause))
+            self.unsettled[placed.placement_id] = None
+
+    def fail(self, placed: Placed, cause: Cause) -> bool:
+        """A process of the job's own failed: whatever else ended it, this is why. False: one had before."""
+        first = not isinstance(placed.phase, Ending) or placed.phase.why is not PreemptReason.FAILED
+        self.unwant(placed, PreemptReason.FAILED, cause)
+        assert isinstance(placed.phase, Ending)
+        placed.phase.why = PreemptReason.FAILED
+        return first
+
+    def absolve(self, placed: Placed) -> None:
+        """It shall end, and nothing is published of its end: the job itself has ended."""
+        self.unwant(placed, PreemptReason.PLAN)
+        assert isinstance(placed.phase, Ending)
+        placed.phase.owed = Owed.NOTHING
+
+    # ---- finding them
 
     def of_job(self, job_id: JobId) -> list[Placed]:
         return [self.placements[placement_id] for placement_id in self.by_job.get(job_id, ())]
@@ -147,7 +164,9 @@ class State(msgspec.Struct, kw_only=True):
         return [self.placements[placement_id] for placement_id in self.by_node.get(node_id, ())]
 
     def add(self, placed: Placed) -> None:
+        placed.number, self.added = self.added, self.added + 1
         self.placements[placed.placement_id] = placed
+        self.unsettled[placed.placement_id] = None
         self.by_job.setdefault(placed.job_id, {})[placed.placement_id] = None
         for node_id in placed.gang.nodes:
             self.by_node.setdefault(node_id, {})[placed.placement_id] = None
@@ -163,6 +182,7 @@ class State(msgspec.Struct, kw_only=True):
         """Forget the placement, but for its id."""
         assert not self.placements[placement_id].workers, "workers that are left hold GPUs"
         placed = self.placements.pop(placement_id)
+        del self.unsettled[placement_id]
         _remove(self.by_job, placed.job_id, placement_id)
         for node_id in placed.gang.nodes:
             _remove(self.by_node, node_id, placement_id)

@@ -19,7 +19,7 @@ from services.placer.phases import (
     Waiting,
     WorkerState,
 )
-from services.placer.state import Placed
+from services.placer.state import Placed, State
 
 WORKERS = {NodeId("a"): WorkerState.UP}
 PHASES: list[Phase] = [
@@ -69,13 +69,13 @@ def test_a_move_that_is_not_in_the_table_raises_and_changes_nothing(before: Phas
 )
 def test_what_is_owed_at_the_end_depends_on_how_far_it_came(phase: Phase, owed: Owed) -> None:
     one = placed(phase, profile=isinstance(phase, Measuring))
-    one.unwant(PreemptReason.NODE_LOST)
+    State().unwant(one, PreemptReason.NODE_LOST)
     assert one.phase == Ending(why=PreemptReason.NODE_LOST, owed=owed, workers=one.workers)
 
 
 def test_the_first_reason_to_end_stands_and_the_jobs_end_overrules_what_is_owed() -> None:
-    one = placed(Training(workers=WORKERS))
-    one.unwant(PreemptReason.NODE_LOST)
-    one.unwant(PreemptReason.PLAN)
-    one.absolve()
+    state, one = State(), placed(Training(workers=WORKERS))
+    state.unwant(one, PreemptReason.NODE_LOST)
+    state.unwant(one, PreemptReason.PLAN)
+    state.absolve(one)
     assert one.phase == Ending(why=PreemptReason.NODE_LOST, owed=Owed.NOTHING, workers=WORKERS)

@@ -14,7 +14,7 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.plans import Placement, PlanKind
-from services.placer.phases import WorkerState
+from services.placer.phases import Training, WorkerState
 from tests.services.placer.placer_bench import (
     JOB,
     OTHER,
@@ -145,6 +145,16 @@ def test_placements_are_found_by_job_and_by_node(steps: list[tuple[object, ...]]
             node_id: {key: None for key, one in there if one.gang.on(node_id)}
             for node_id in {node_id for _, one in there for node_id in one.gang.nodes}
         }
+
+
+@given(STEPS)
+def test_all_that_do_not_train_are_unsettled_oldest_first(steps: list[tuple[object, ...]]) -> None:
+    cluster = Cluster()
+    state = cluster.bench.core.state
+    for step in steps:
+        cluster.step(step)
+        fresh = [placed for placed in state.placements.values() if not isinstance(placed.phase, Training)]
+        assert state.open_placements() == fresh
 
 
 @given(STEPS)
