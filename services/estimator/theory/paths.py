@@ -8,6 +8,7 @@ network card with fewer others, has another; and for small gradients the latency
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -36,20 +37,22 @@ def exchange(
     kinds: Sequence[Sequence[Path]], kind: Whole, distributed: npt.NDArray[np.bool_], gpus: Column
 ) -> tuple[Column, Column]:
     """Latency, seconds, and B, bytes/s, by row. `kinds`: paths of each; `gpus`: of one node, on average."""
-    latency, bandwidth = np.empty(len(kind)), np.empty(len(kind))
-    for index, paths in enumerate(kinds):
-        for spread in (False, True):
-            rows = np.flatnonzero((kind == index) & (distributed == spread))
-            if not len(rows):
-                continue
-            chosen = [path for path in paths if path.distributed == spread]
-            nearest = _nearest(np.array([path.gpus for path in chosen]), gpus[rows])
-            latency[rows] = np.array([path.latency_s for path in chosen])[nearest]
-            bandwidth[rows] = np.array([path.bandwidth for path in chosen])[nearest]
-    return latency, bandwidth
+    known: dict[tuple[int, bool, float], Path] = {}
+    paths = []
+    for row in zip(kind.tolist(), distributed.tolist(), gpus.tolist(), strict=True):
+        path = known.get(row)
+        if path is None:
+            index, spread, each = row
+            path = known[row] = _path([one for one in kinds[index] if one.distributed == spread], each)
+        paths.append(path)
+    return np.array([path.latency_s for path in paths]), np.array([path.bandwidth for path in paths])
 
 
-def _nearest(counts: Whole, gpus: Column) -> Whole:
-    """Position of the count nearest in ratio to each number of GPUs."""
-    ratios = np.abs(np.log(gpus)[:, None] - np.log(counts)[None, :])
-    return np.asarray(ratios.argmin(axis=1), dtype=np.int64)
+def _path(paths: Sequence[Path], gpus: float) -> Path:
+    return paths[_nearest(tuple(path.gpus for path in paths), gpus)] if len(paths) > 1 else paths[0]
+
+
+@lru_cache(maxsize=4_096)
+def _nearest(counts: tuple[int, ...], gpus: float) -> int:
+    """Position of the count nearest in ratio to a number of GPUs."""
+    return int(np.abs(np.log(gpus) - np.log(counts)).argmin())
