@@ -48,7 +48,7 @@ from services.planner.core.tasks import (
     Resolved,
     Unfit,
 )
-from services.planner.core.triggers import is_a_plans_own, trigger_of
+from services.planner.core.triggers import CALLS_FOR_NOTHING, is_a_plans_own, trigger_of
 from services.planner.core.viewing import Memo, closed_nodes, idle_gpus, view_of, waiting
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View
@@ -100,6 +100,8 @@ class Planner:
         match message:
             case Event() if type(message) in FOLDS:
                 self._learn(message, now)
+                if type(message) in CALLS_FOR_NOTHING and (self._timer is None or now < self._timer):
+                    return []  # the next plan is due when it was due before
             case Leadership():
                 effects = self._lead(message, now)
             case Prepared():

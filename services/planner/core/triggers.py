@@ -7,7 +7,10 @@ from schemas.events import (
     JobCompleted,
     JobFailed,
     JobPreempted,
+    JobProfiled,
     JobQueued,
+    JobStarted,
+    JobSubmitted,
     NodeJoined,
     NodeRestored,
     NodeReturned,
@@ -16,6 +19,10 @@ from schemas.events import (
     PreemptReason,
     ProfileFailed,
     ProfileMeasured,
+    StartOrdered,
+    StopOrdered,
+    WorkerCheckpointed,
+    WorkerStarted,
     WorkerStopped,
 )
 from schemas.plans import PlanKind, Waiting
@@ -36,6 +43,11 @@ TRIGGERS: dict[type[Event], Trigger] = {
     NodeRestored: Trigger.NODE,
     GpusWithheld: Trigger.NODE,
 }
+
+CALLS_FOR_NOTHING = frozenset(
+    {JobSubmitted, JobProfiled, JobStarted, StartOrdered, StopOrdered, WorkerStarted, WorkerCheckpointed}
+)
+"""facts that call for no plan, and have no part in when a plan is due; most facts are of these"""
 
 
 def trigger_of(fact: Event) -> Trigger | None:

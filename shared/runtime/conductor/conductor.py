@@ -75,20 +75,29 @@ class Conductor:
 
     def run(self, over: Callable[[], bool]) -> None:
         """Run until `over` holds, to the end of that instant. Raises Stalled, and what any service raises."""
+        timers, ready = self.timers, self._ready
         while True:
-            first = self.timers.first()
-            if first is not None and first < self.now + RESOLUTION_S:
-                self.timers.run_next()
-            elif self._ready:
-                self._turn(heapq.heappop(self._ready))
+            if timers.soonest < self.now + RESOLUTION_S and self._rings():
+                timers.run_next()
+            elif ready:
+                self._turn(heapq.heappop(ready))
             elif over():
                 return
-            elif first is None:
-                raise Stalled("nothing can ever happen again")
             else:
-                self._go_to(first)
+                self._go_on()
             if self._error is not None:
                 raise self._error
+
+    def _rings(self) -> bool:
+        """Whether an alarm is due."""
+        first = self.timers.first()
+        return first is not None and first < self.now + RESOLUTION_S
+
+    def _go_on(self) -> None:
+        first = self.timers.first()
+        if first is None:
+            raise Stalled("nothing can ever happen again")
+        self._go_to(first)
 
     def _go_to(self, then: float) -> None:
         self.now = max(self.now, then)

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 
 
@@ -24,9 +25,13 @@ class Timers:
         self._alarms: list[tuple[float, int, TimerAlarm]] = []
         """a heap; the number in the middle is that of their setting"""
         self._serials = itertools.count()
+        self.soonest = math.inf
+        """no alarm is earlier; the next may be later, where some were cancelled"""
 
     def at(self, when: float, do: Callable[[], None]) -> TimerAlarm:
         alarm = TimerAlarm(when, do)
+        if when < self.soonest:
+            self.soonest = when
         heapq.heappush(self._alarms, (when, next(self._serials), alarm))
         return alarm
 
@@ -35,6 +40,7 @@ class Timers:
         alarms = self._alarms
         while alarms and alarms[0][2].do is None:
             heapq.heappop(alarms)
+        self.soonest = alarms[0][0] if alarms else math.inf
         return alarms[0][0] if alarms else None
 
     def run_next(self) -> None:

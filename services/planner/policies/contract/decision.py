@@ -182,6 +182,8 @@ def _misjudged(view: View, decision: Decision) -> str | None:
 
 
 def _impossible(view: View, decision: Decision) -> str | None:
+    if not decision.choices:
+        return None
     jobs = {job.job_id: job for job in view.jobs}
     named = {one.node for choice in decision.choices for one in choice.gang.members}
     nodes = {node.node_id: node for node in view.nodes if node.node_id in named}
