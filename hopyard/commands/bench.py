@@ -125,6 +125,11 @@ Counts = Annotated[
     typer.Option("--jobs", metavar="N,N,...", help="How many of them.", rich_help_panel=SIMULATION),
 ]
 
+Repetitions = Annotated[
+    int,
+    typer.Option("--times", min=1, help="Runs of each; the cheapest counts.", rich_help_panel=SIMULATION),
+]
+
 TorchPython = Annotated[
     Path | None,
     typer.Option(
@@ -153,6 +158,7 @@ def bench(
     quick: Quick = False,
     scenario: GrownScenario = None,
     counts: Counts = None,
+    times: Repetitions = 3,
     python: TorchPython = None,
 ) -> None:
     """Measure what the system does on this machine: real processes, a real disk, a few minutes.
@@ -161,7 +167,7 @@ def bench(
     submissions: jobs a second through the HTTP API, each on the disk.
     dispatch: facts a second from one process to the next.
     restart: each service from kill -9 to ready, with 10,000 jobs in the log.
-    simulation: the scenarios hops-64 and hops-512-three from the first job to the last.
+    simulation: CPU of hops-64 and hops-512 from the first job to the last, and without the solver.
     solver: back ends side by side on problems of many sizes, up to an hour.
     policies: what each takes for a plan, and whether it is in time, some minutes.
     page: what a browser shows of 256 nodes and 2,000 jobs, and how soon; needs
@@ -176,6 +182,7 @@ def bench(
     $ hopyard bench policies --gpus 512 --instances 3
     $ hopyard bench page
     $ hopyard bench switching --python ~/torch/bin/python
+    $ hopyard bench simulation --times 5
     $ hopyard bench simulation --scenario philly.yaml --jobs 1000,10000
     """
     from hopyard.lab.bench.planning.solver import Trials  # noqa: PLC0415 - brings numpy
@@ -204,6 +211,7 @@ def bench(
             trials=trials,
             grown=_grown(scenario, counts),
             python=python,
+            times=times,
         )
     show(measured, report_table(measured), as_json=as_json, out=out)
 

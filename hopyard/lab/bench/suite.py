@@ -13,7 +13,7 @@ from hopyard.lab.bench.machine import machine_facts
 from hopyard.lab.bench.planning.classes import PATIENCE, QUICK, Classes, classes
 from hopyard.lab.bench.planning.policies import policies
 from hopyard.lab.bench.planning.solver import OURS, Trials, solver
-from hopyard.lab.bench.simulation import simulation
+from hopyard.lab.bench.simulation import TIMES, simulation
 from hopyard.lab.bench.stack import dispatch, latency, restart, submissions
 from hopyard.local.processes import Say
 from hopyard.local.signals import run_until_stopped
@@ -32,6 +32,8 @@ class BenchRun(msgspec.Struct, frozen=True):
     """of a simulation with its jobs, in place of the usual runs"""
     python: Path | None = None
     """that has torch; None: whichever is found"""
+    times: int = TIMES
+    """each simulation is run, of which the cheapest counts"""
 
     def scaled(self, usual: int) -> int:
         return max(round(usual * self.scale), 1)
@@ -59,7 +61,7 @@ def _restart(run: BenchRun) -> Benchmark | None:
 
 
 def _simulation(run: BenchRun) -> Benchmark | None:
-    return simulation() if run.grown is None else growth(run.grown)
+    return simulation(run.times) if run.grown is None else growth(run.grown)
 
 
 def _solver(run: BenchRun) -> Benchmark | None:
@@ -117,12 +119,13 @@ def report(
     trials: Trials | None = None,
     grown: Growth | None = None,
     python: Path | None = None,
+    times: int = TIMES,
 ) -> BenchReport:
     """Raises Failure when a part does not work, Interrupted."""
     data.mkdir(parents=True, exist_ok=True)
     machine = machine_facts(data)
-    runs = [(name, BenchRun(data / name, scale, say, trials or Trials(), grown, python)) for name in names]
-    done = [_timed(name, run) for name, run in runs]
+    run = BenchRun(data, scale, say, trials or Trials(), grown, python, times)
+    done = [_timed(name, msgspec.structs.replace(run, data=data / name)) for name in names]
     return BenchReport(machine=machine, versions=versions, benchmarks=tuple(done))
 
 

@@ -30,8 +30,7 @@ class Timers:
 
     def at(self, when: float, do: Callable[[], None]) -> TimerAlarm:
         alarm = TimerAlarm(when, do)
-        if when < self.soonest:
-            self.soonest = when
+        self.soonest = min(self.soonest, when)
         heapq.heappush(self._alarms, (when, next(self._serials), alarm))
         return alarm
 

@@ -148,7 +148,9 @@ def fault(view: View, decision: Decision) -> str | None:
     A job that stays has the gang it has, perhaps with other turns.
     """
     wrong = _unsayable(view, decision) or _misjudged(view, decision)
-    return wrong or _impossible(view, decision) or _twice(decision) or _moved(view, decision)
+    if decision.choices:
+        wrong = wrong or _impossible(view, decision)
+    return wrong or _twice(decision) or _moved(view, decision)
 
 
 def _unsayable(view: View, decision: Decision) -> str | None:
@@ -182,8 +184,6 @@ def _misjudged(view: View, decision: Decision) -> str | None:
 
 
 def _impossible(view: View, decision: Decision) -> str | None:
-    if not decision.choices:
-        return None
     jobs = {job.job_id: job for job in view.jobs}
     named = {one.node for choice in decision.choices for one in choice.gang.members}
     nodes = {node.node_id: node for node in view.nodes if node.node_id in named}
