@@ -110,9 +110,10 @@ class Tally(msgspec.Struct, kw_only=True):
         `heard`: what they said since, by node; it counts where it is more than their checkpoints hold, and
         while they run. Where copies began with unlike checkpoints, the least of those is what all have.
         """
+        if len(self.leaders) == 1 and not self.copies:  # a copy's whole batches may exceed the job
+            ((node, leader),) = self.leaders.items()
+            return leader.with_heard(heard.get(node, 0.0))
         done = {node: leader.with_heard(heard.get(node, 0.0)) for node, leader in self.leaders.items()}
-        if len(done) == 1 and not self.copies:  # a copy's share is of whole batches, and may exceed the job
-            return next(iter(done.values()))
         base = min([leader.began for leader in self.leaders.values()], default=0.0)
         counts = [base + (done[node] - leader.began) for node, leader in self.leaders.items()]
         return gangs.merged(base, counts, samples)

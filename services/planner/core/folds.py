@@ -108,6 +108,7 @@ def _queued(state: State, fact: JobQueued) -> None:
     if job := _moved(state, fact):
         job.age_s, job.sensitivity = fact.age_s, fact.sensitivity
         job.single_gpu = dict(sorted(fact.single_gpu.items()))
+        job.gpu_types = tuple(job.single_gpu)
 
 
 def _started(state: State, fact: JobStarted) -> None:

@@ -176,7 +176,8 @@ def _left_out(
 ) -> tuple[LeftOut, ...]:
     if not left:
         return ()
-    waiting = [(job, tuple(state.jobs[job.job_id].single_gpu)) for job in left if job.job_id in state.jobs]
+    jobs = state.jobs
+    waiting = [(job, known.gpu_types) for job in left if (known := jobs.get(job.job_id)) is not None]
     lists = {types for _, types in waiting}
     holders = _holders(state, frame.view.kind, choices, set(chain.from_iterable(lists)))
     most = {types: _most(holders, types) for types in lists}
@@ -193,10 +194,11 @@ def _holders(
 ) -> dict[GpuType, dict[JobId, int]]:
     """GPUs by job, by type, once the plan is carried out; of the types `wanted`."""
     holders: dict[GpuType, dict[JobId, int]] = {gpu_type: {} for gpu_type in wanted}
-    of_node = {node_id: holders.get(known.node.gpu_type) for node_id, known in state.nodes.items()}
+    nodes = state.nodes
     for job_id, gang in _places(state, kind, choices):
         for one in gang.members:
-            own = of_node.get(one.node)
+            known = nodes.get(one.node)
+            own = None if known is None else holders.get(known.node.gpu_type)
             if own is not None:
                 own[job_id] = own.get(job_id, 0) + one.gpus
     return holders

@@ -40,6 +40,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     age_s: float = 0.0
     sensitivity: float = 1.0
     single_gpu: dict[GpuType, float] = {}
+    gpu_types: tuple[GpuType, ...] = ()
+    """of `single_gpu`"""
     restarts: int = 0
     held_s: float = 0.0
     """time for which it held GPUs, without the present placement"""

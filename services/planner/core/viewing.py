@@ -292,7 +292,7 @@ def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
         job_id=job_id,
         submitted_at=job.submitted_at,
         demand=job.demand,
-        gpu_types=_usable(tuple(job.single_gpu), memo),
+        gpu_types=_usable(job.gpu_types, memo),
         single_gpu=job.single_gpu,
         sensitivity=job.sensitivity,
         age_s=job.age_s,

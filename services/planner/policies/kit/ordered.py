@@ -6,12 +6,12 @@ type on which one GPU of it is fastest; a job that runs keeps the count it has. 
 submission, then to the smaller id.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
-import numpy as np
 
 from schemas.ids import JobId
 from schemas.placement import Gang
@@ -181,10 +181,12 @@ def choices(wanted: Configurations, estimates: Estimated) -> tuple[Choice, ...]:
         Choice(
             job_id=job_id,
             gang=Gang.of(wanted.at(row)),
-            throughput=float(np.nan_to_num(estimates.throughput[row])),
+            throughput=0.0 if math.isnan(throughput) else throughput,
             layer=estimates.layer_at(row),
         )
-        for row, job_id in enumerate(wanted.jobs)
+        for row, (job_id, throughput) in enumerate(
+            zip(wanted.jobs, estimates.throughput.tolist(), strict=True)
+        )
     )
 
 
