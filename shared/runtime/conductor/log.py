@@ -38,6 +38,8 @@ class ConductedLog:
         """what `_of_all` comes to, each reader once"""
         self._of_one: dict[tuple[str, str], list[tuple[str, Follower]]] = {}
         """by kind and id: the fact that is read, `*` for all, and who reads it"""
+        self._kinds_of_one: set[str] = set()
+        """the kinds that were ever among those"""
         self._others = 0
         self._waiting: list[Callable[[], None]] = []
 
@@ -102,6 +104,7 @@ class ConductedLog:
                 case ["hopyard", kind, "*", fact] if fact != ">":
                     self._of_all.setdefault((kind, fact), []).append(reader)
                 case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
+                    self._kinds_of_one.add(kind)
                     self._of_one.setdefault((kind, entity), []).append((fact, reader))
                 case _:
                     self._routes.add(subject, reader)
@@ -126,6 +129,8 @@ class ConductedLog:
         if readers is None:
             all_of_it = self._of_all.get((kind, "*"), []) + self._of_all.get((kind, fact), [])
             readers = self._of_type[type(event)] = list(dict.fromkeys(all_of_it))
+        if kind not in self._kinds_of_one and not self._others:
+            return readers
         more = self._of_one.get((kind, getattr(event, event.entity_field)))
         if not more and not self._others:
             return readers

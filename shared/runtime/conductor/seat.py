@@ -1,7 +1,6 @@
 """One life of a service: its queue of messages, its turns, its coroutines."""
 
 import itertools
-from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -67,7 +66,7 @@ class Seat:
         self._settings = settings
         self._kept = kept
         self._handling = Handling(service, settings.remembered_ids, once=self.once)
-        self._mailbox: deque[object] = deque()
+        self._mailbox: list[object] = []
         self._asking: dict[int, Wake] = {}
         self._tickets = itertools.count(1)
         self._strands: dict[Strand, None] = {}
@@ -128,7 +127,7 @@ class Seat:
         replayed = self._recover()
         self.begun = True
         missed = self._conductor.log.since(replayed, self._heard_from, self.service.facts)
-        self._mailbox.extendleft(reversed(missed))
+        self._mailbox = [*missed, *self._mailbox]
         self._perform(self._handling.core.resume(self._conductor.now))
         for task in self.service.tasks:
             self.begin(task(self._inbox))  # type: ignore[arg-type] # a coroutine
@@ -150,18 +149,17 @@ class Seat:
         return cursor
 
     def _act(self) -> None:
-        mailbox = self._mailbox
-        if len(mailbox) <= BATCH:
-            batch = list(mailbox)
-            mailbox.clear()
-        else:
-            batch = [mailbox.popleft() for _ in range(BATCH)]
-        effects = self._handling.turn(batch, self._conductor.now)
+        batch, self._mailbox = self._mailbox, []
+        if len(batch) > BATCH:
+            batch, self._mailbox = batch[:BATCH], batch[BATCH:]
+        handling = self._handling
+        effects = handling.turn(batch, self._conductor.now)
         if effects:
             self._perform(effects)
-        if mailbox:
+        if self._mailbox:
             self._conductor.ready(self)
-        self._set_alarm(self._handling.due)
+        if handling.due is not None or self._alarm is not None:
+            self._set_alarm(handling.due)
 
     def _set_alarm(self, due: float | None) -> None:
         """Set the alarm for the core's next wakeup."""
