@@ -52,6 +52,8 @@ def period(turns: Sequence[Turn]) -> float:
 
     The mean over the last cycles of what grows most, so never less than a GPU or a job needs for a cycle.
     """
+    if len(turns) == 1 and len(turns[0].busy_s) == 1:
+        return turns[0].rounds * (max(turns[0].busy_s[0]) + turns[0].exchange_s)
     order = cycle([turn.rounds for turn in turns])
     ends = list(_ends(turns, order))
     grown = [after - before for before, after in zip(ends[CYCLES - SETTLED], ends[CYCLES], strict=True)]

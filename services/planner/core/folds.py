@@ -97,10 +97,13 @@ def _profiled(state: State, fact: JobProfiled) -> None:
     if (job := _moved(state, fact)) and fact.modules:
         parameters = max(modules.parameters for modules in fact.modules.values())
         job.gradient_bytes = BYTES_PER_PARAMETER * parameters
-        job.batch_most = {
-            gpu_type: gangs.batch_most(job.batch_size, modules.memory_share)
+        job.memory_share = {
+            gpu_type: modules.memory_share
             for gpu_type, modules in sorted(fact.modules.items())
             if modules.memory_share is not None
+        }
+        job.batch_most = {
+            gpu_type: gangs.batch_most(job.batch_size, share) for gpu_type, share in job.memory_share.items()
         }
 
 

@@ -32,6 +32,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     epoch_samples: float | None = None
     batch_most: dict[GpuType, int] = {}
     """see `ViewJob.batch_most`"""
+    memory_share: dict[GpuType, float] = {}
+    """see `ViewJob.memory_share`"""
     unfit: frozenset[NodeId] = frozenset()
     """see `ViewJob.unfit`"""
     preemptible: bool = True

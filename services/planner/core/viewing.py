@@ -309,6 +309,7 @@ def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
         gradient_bytes=job.gradient_bytes,
         epoch_samples=job.epoch_samples,
         batch_most=job.batch_most,
+        memory_share=job.memory_share,
         unfit=job.unfit,
         preemptible=job.preemptible,
     )

@@ -88,6 +88,8 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     batch_most: dict[GpuType, int] = {}
     """samples of one GPU in an iteration that surely fit its memory, as measured; a type that is not named: a
     batch"""
+    memory_share: dict[GpuType, float] = {}
+    """of a GPU's memory that a batch took, as measured; a type that is not named: not known"""
     unfit: frozenset[NodeId] = frozenset()
     """nodes on which a copy of it ran out of memory since they joined; a gang that does fails with its job"""
     preemptible: bool = True

@@ -1,16 +1,15 @@
-"""Where jobs take turns by now, which of that stays, and who is in it in the next plan. Pure.
+"""Where jobs are by now, which of that stays, and who may join it. Pure.
 
 The GPUs of a node are alike, so it matters only that each place has as many of them as it holds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from schemas.ids import JobId, NodeId, RotaId
 from schemas.placement import Gang
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
-from services.planner.policies.hare.blocks import Block, components
 from shared.domain import gangs
 
 
@@ -27,32 +26,6 @@ class HarePlace(msgspec.Struct, frozen=True, kw_only=True):
     """somebody may not be moved, so nobody is"""
     joinable: bool
     """others may take turns there too"""
-
-    def blocks(self, plan: Sequence[Block], jobs: Sequence[JobId]) -> list[Block]:
-        """Those that form it in the next plan; none: it is no more. `jobs`: by position in the queue."""
-        own = set(self.gpus)
-        here = [block for block in plan if not own.isdisjoint(block.tasks)]
-        goes_on = any(jobs[block.job] in self.tasks for block in here)
-        holds_all = all(own.issuperset(block.tasks) for block in here)
-        return here if (self.rota or self.kept) and goes_on and holds_all else []
-
-
-def grouped(
-    plan: Sequence[Block], places: Sequence[HarePlace], jobs: Sequence[JobId]
-) -> Iterator[tuple[list[Block], HarePlace | None]]:
-    """The blocks by rota: who goes on in a place that holds them all, and components of the rest.
-
-    A rota whose blocks need no other GPUs keeps all of its own, also those on which nobody has a task any
-    more: that one job ends, or comes, then stops nobody.
-    """
-    seated: set[int] = set()
-    for place in places:
-        here = place.blocks(plan, jobs)
-        if here:
-            seated |= {block.job for block in here}
-            yield here, place
-    for group in components([block for block in plan if block.job not in seated]):
-        yield group, None
 
 
 def places_of(view: View, nodes: Sequence[ViewNode]) -> tuple[HarePlace, ...]:

@@ -20,14 +20,15 @@ from services.planner.policies.contract.configurations import Configurations, ex
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
-from services.planner.policies.hare.blocks import blocks, components
+from services.planner.policies.hare.blocks import Block, Room, blocks, components
 from services.planner.policies.hare.options import HareOptions
-from services.planner.policies.hare.places import HarePlace, grouped
-from services.planner.policies.hare.rotas import PlannedRota, rota_of
+from services.planner.policies.hare.places import HarePlace
+from services.planner.policies.hare.rotas import PlannedRota, RotaJob, rota_of
 from services.planner.policies.hare.scene import HareJob, HareScene, hare_scene
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
 
+WEIGHT_LEAST = 1e-9
 STEP_S = 1e-7
 """a job and a GPU, as measured on a common server: the modelled seconds"""
 MEASURES = Measures(priority="GPU-seconds left on the fastest GPU over the weight, least first")
@@ -70,25 +71,37 @@ class Hare:
 
     def _rotas(self, view: View, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
         """Each with the place that it keeps."""
-        queue, most = map(scene.block, scene.queue), self._options.residents_max
-        plan = blocks(queue, len(scene.owner), scene.rooms, most)
-        placed = [block.job for block in plan]
-        task_s = {job: scene.task_s(scene.queue[job]) for job in placed}
-        left = {job: scene.queue[job].rounds * scene.queue[job].seen.priority for job in placed}
-        jobs = [job.seen.job_id for job in scene.queue]
-        rota = partial(rota_of, task_s=task_s, left=left, switch_s=self._options.switch_s)
-        for group, place in grouped(plan, scene.places, jobs):
-            whole = rota(group, gpus=place.gpus if place else ())
-            if place is None or place.kept:
+        rooms = blocks(map(scene.block, scene.queue), scene.gpus, scene.held, self._options.residents_max)
+        jobs = {block.job: _rota_job(scene, block.job) for room in rooms for block in room.blocks}
+        rota = partial(rota_of, jobs=jobs, switch_s=self._options.switch_s)
+        for room in rooms:
+            place = scene.places[room.held] if room.held is not None else None
+            whole = rota(room.blocks, gpus=room.gpus)
+            if place is None or place.kept or not _parts(room):
                 yield whole, place
                 continue
-            parts = [rota(part) for part in components(group)]
-            moved = [scene.queue[block.job].seen for block in group if jobs[block.job] in place.tasks]
+            parts = [rota(part) for part in _parts(room)]
+            moved = [
+                one.seen
+                for block in room.blocks
+                if (one := scene.queue[block.job]).seen.job_id in place.tasks
+            ]
             restart_s = sum(job.priority * view.restart_s for job in moved)
             if whole.left_s <= sum(part.left_s for part in parts) + restart_s:
                 yield whole, place
             else:
                 yield from ((part, None) for part in parts)
+
+
+def _parts(room: Room) -> list[list[Block]]:
+    """Jobs that share GPUs, where not all do; else none."""
+    found = list(components(room.blocks))
+    return found if len(found) > 1 else []
+
+
+def _rota_job(scene: HareScene, position: int) -> RotaJob:
+    job = scene.queue[position]
+    return RotaJob(task_s=scene.task_s(job), rounds=job.rounds, weight=max(job.seen.priority, WEIGHT_LEAST))
 
 
 def _choices(
@@ -99,7 +112,8 @@ def _choices(
         place = scene.place(rota.gpus)
         members = tuple(Member(node, len(gpus)) for node, gpus in place.items())
         jobs = [scene.queue[member.block.job] for member in rota.members]
-        name = here.rota if here and here.rota not in names else _name(view, members, jobs, names)
+        keeps = here and (here.kept or here.rota not in names)
+        name = here.rota if here and keeps else _name(view, members, jobs, names)
         names.add(name)
         for order, (job, member) in enumerate(zip(jobs, rota.members, strict=True)):
             own = [member.block.tasks.get(gpu, 0) for gpu in rota.gpus]
@@ -117,16 +131,15 @@ def _choices(
 
 
 def _name(view: View, members: Members, jobs: Sequence[HareJob], taken: Collection[RotaId]) -> RotaId:
-    """That of a rota that one of the jobs has on these GPUs, else a new one; empty: the job is alone.
+    """That of a rota that one of the jobs has on these GPUs, else a new one.
 
-    Another rota on as many GPUs of the same nodes has another name, at the same time or another.
+    Another rota on as many GPUs of the same nodes has another name, at the same time or another. A job
+    that is alone has a rota too: so who comes later may join it, and it is not moved.
     """
     present = [job.seen.present.gang for job in jobs if job.seen.present is not None]
     known = {gangs.rota(gang) for gang in present if gang.members == members} - {RotaId(""), *taken}
     if known:
         return min(known)
-    if len(jobs) == 1:
-        return RotaId("")
     what = f"{view.at!r} {[(one.node, one.gpus) for one in members]} {jobs[0].seen.job_id}"
     return RotaId(f"rota-{hashlib.blake2b(what.encode(), digest_size=6).hexdigest()}")
 

@@ -1,19 +1,20 @@
 """What a plan of Hare is about: single GPUs, and jobs in the order of their weighted length. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
 
-from schemas.ids import GpuType, NodeId
+from schemas.ids import Fingerprint, GpuType, NodeId
 from schemas.placement import Relaxed
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
-from services.planner.policies.hare.blocks import BlockJob
+from services.planner.policies.hare.blocks import BlockJob, Held
 from services.planner.policies.hare.places import HarePlace, places_of
 from services.planner.policies.kit.exchange import exchange_s
 from services.planner.policies.kit.rigid import Rigid, rigid
-from shared.domain.arrays import Floats, Ints
+from shared.domain.arrays import Ints
 
 SHORTEST = 1.0
 """rounds that a job has left, at the least"""
@@ -38,42 +39,70 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     """the first served first; also those for whom no GPU is idle"""
     places: tuple[HarePlace, ...]
     """where jobs are by now"""
+    restart_of: Callable[[Fingerprint, GpuType], float]
+    """seconds that a job of a workload loses when it starts anew"""
 
     @property
-    def rooms(self) -> list[list[int]]:
-        """The GPUs that nobody keeps, then those of each rota that stays and that others may join."""
-        kept = {gpu for place in self.places if place.kept for gpu in place.gpus}
-        free = [gpu for gpu in range(len(self.owner)) if gpu not in kept]
-        return [free, *(list(place.gpus) for place in self.places if place.kept and place.joinable)]
+    def gpus(self) -> list[list[int]]:
+        """By node."""
+        return [np.flatnonzero(self.owner == number).tolist() for number in range(len(self.nodes))]
 
-    def task_s(self, job: HareJob) -> Floats:
+    @property
+    def held(self) -> list[Held]:
+        """In the order of the places."""
+        position = {job.seen.job_id: number for number, job in enumerate(self.queue)}
+        return [
+            Held(
+                gpus=place.gpus,
+                jobs=frozenset(position[job_id] for job_id in place.tasks if job_id in position),
+                fixed=place.kept,
+                open=place.joinable,
+            )
+            for place in self.places
+        ]
+
+    def task_s(self, job: HareJob) -> list[float]:
         """P [M]."""
         by_type = task_seconds(job.seen)
-        each = np.array([by_type.get(node.gpu_type, math.inf) for node in self.nodes])
-        found: Floats = each[self.owner]
-        return found
+        return self._by_gpu({name: by_type.get(name, math.inf) for name in self._types})
 
     def block(self, job: HareJob) -> BlockJob:
-        here = next((place for place in self.places if job.seen.job_id in place.tasks), None)
+        seen = job.seen
+        here = next((place for place in self.places if seen.job_id in place.tasks), None)
         return BlockJob(
             tasks=job.scale,
             task_s=self.task_s(job),
-            exchange_s=lambda tasks: self._exchange_s(job.seen, tasks),
-            liked=self._on_own_nodes(job.seen),
-            kept=here.tasks[job.seen.job_id] if here and here.kept else {},
+            exchange_s=lambda gpus: self._exchange_s(seen, gpus),
+            worth=job.rounds * seen.priority,
+            moving_s=self._moving_s(seen),
+            memory=self._by_gpu({name: seen.memory_share.get(name, 0.0) for name in self._types}),
+            liked=self._on_own_nodes(seen),
+            kept=here.tasks[seen.job_id] if here and here.kept else {},
         )
+
+    @property
+    def _types(self) -> set[GpuType]:
+        return {node.gpu_type for node in self.nodes}
+
+    def _by_gpu(self, values: Mapping[GpuType, float]) -> list[float]:
+        return [values[self.nodes[number].gpu_type] for number in self.owner.tolist()]
+
+    def _moving_s(self, job: ViewJob) -> float:
+        if job.present is None:
+            return 0.0
+        types = {node.gpu_type for node in self.nodes if job.present.gang.on(node.node_id)}
+        return job.priority * max(map(partial(self.restart_of, job.workload), types), default=0.0)
 
     def _on_own_nodes(self, job: ViewJob) -> frozenset[int]:
         own = job.present.gang.nodes if job.present is not None else ()
         numbers = [number for number, node in enumerate(self.nodes) if node.node_id in own]
         return frozenset(np.flatnonzero(np.isin(self.owner, numbers)).tolist()) if numbers else frozenset()
 
-    def _exchange_s(self, job: ViewJob, tasks: Ints) -> float:
-        on = self.owner[np.flatnonzero(tasks)]
-        used = [self.nodes[number] for number in sorted(set(on.tolist()))]
+    def _exchange_s(self, job: ViewJob, gpus: Sequence[int]) -> float:
+        used = [self.nodes[number] for number in sorted({int(self.owner[gpu]) for gpu in gpus})]
         apart = len(used) > 1
         bandwidth = min(node.network_bandwidth if apart else node.link_bandwidth for node in used)
-        return exchange_s(job.gradient_bytes, len(on), bandwidth)
+        return exchange_s(job.gradient_bytes, len(gpus), bandwidth)
 
     def place(self, gpus: Sequence[int]) -> dict[NodeId, list[int]]:
         """GPUs of a rota by node, nodes in the order of their ids; each as its position in `gpus`."""
@@ -99,6 +128,7 @@ def hare_scene(view: View, rule: Rigid) -> HareScene:
         owner=np.repeat(np.arange(len(nodes), dtype=np.int32), [node.idle for node in nodes]),
         queue=tuple(sorted(jobs, key=lambda job: (job.weighted_s, job.seen.submitted_at, job.seen.job_id))),
         places=places_of(view, nodes),
+        restart_of=view.restart_of,
     )
 
 

@@ -1,81 +1,168 @@
 """Shares of GPUs: who gets which, and what holds of every plan."""
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.planner.policies.hare.blocks import FULL, RESIDENTS_MOST, Block, BlockJob, blocks, components
-from services.planner.policies.hare.rotas import TURNS_MOST, rota_of
+from services.planner.policies.hare.blocks import (
+    FULL,
+    RESIDENTS_MOST,
+    TURNS_MOST,
+    Block,
+    BlockJob,
+    Held,
+    Room,
+    blocks,
+    components,
+)
+from services.planner.policies.hare.rotas import RotaJob, rota_of
 
 ALL = 4
 
 
 def wants(
-    tasks: int, *task_s: float, exchange_s: float = 0.0, liked: frozenset[int] = frozenset()
+    tasks: int,
+    *task_s: float,
+    exchange_s: float = 0.0,
+    between_s: float = 0.0,
+    **more: Any,  # noqa: ANN401
 ) -> BlockJob:
-    return BlockJob(tasks=tasks, task_s=np.array(task_s), exchange_s=lambda _: exchange_s, liked=liked)
+    """`between_s`: what an exchange takes more where it is between GPUs."""
+
+    def exchange(gpus: Sequence[int]) -> float:
+        return exchange_s + (between_s if len(gpus) > 1 else 0.0)
+
+    return BlockJob(tasks=tasks, task_s=task_s, exchange_s=exchange, **more)
+
+
+def rooms(queue: list[BlockJob], gpus: int = ALL, **more: Any) -> list[Room]:  # noqa: ANN401
+    """On one node."""
+    return blocks(queue, [range(gpus)], **more)
+
+
+def plan_of(queue: list[BlockJob], gpus: int = ALL, **more: Any) -> list[Block]:  # noqa: ANN401
+    found = [block for room in rooms(queue, gpus, **more) for block in room.blocks]
+    return sorted(found, key=lambda block: block.job)
 
 
 def test_tasks_go_to_where_they_end_first() -> None:
     """Three times as fast: three tasks in place of one."""
-    [own] = blocks([wants(4, 0.2, 0.6)], 2)
+    [own] = plan_of([wants(4, 0.2, 0.6)], 2)
     assert own.tasks == {0: 3, 1: 1}
     assert own.round_s == pytest.approx(0.6)
 
 
 def test_what_an_exchange_leaves_goes_to_the_next_job() -> None:
     """The first job computes for 0.6 s of 0.8; a quarter of each GPU is left."""
-    first, second = blocks([wants(2, 0.6, 0.6, exchange_s=0.2), wants(1, 0.1, 0.1)], 2)
+    first, second = plan_of([wants(2, 0.6, 0.6, exchange_s=0.2), wants(1, 0.1, 0.1)], 2)
     assert first.round_s == pytest.approx(0.8)
     assert second.round_s == pytest.approx(0.1 / 0.25)
     assert second.tasks == {0: 1}
 
 
 def test_a_gpu_that_is_spoken_for_takes_no_more() -> None:
-    assert [one.job for one in blocks([wants(1, 1.0), wants(1, 1.0)], 1)] == [0]
+    assert [one.job for one in plan_of([wants(1, 1.0), wants(1, 1.0)], 1)] == [0]
 
 
 def test_a_job_that_can_use_no_gpu_that_is_left_gets_none() -> None:
     nowhere = wants(1, 1.0, np.inf)
-    assert [one.job for one in blocks([wants(1, 1.0, 1.0), nowhere, wants(1, 1.0, 1.0)], 2)] == [0, 2]
+    assert [one.job for one in plan_of([wants(1, 1.0, 1.0), nowhere, wants(1, 1.0, 1.0)], 2)] == [0, 2]
 
 
 def test_of_gpus_as_good_a_job_takes_those_that_it_likes() -> None:
-    [own] = blocks([wants(1, 1.0, 1.0, 1.0, liked=frozenset({2}))], 3)
+    [own] = plan_of([wants(1, 1.0, 1.0, 1.0, liked=frozenset({2}))], 3)
     assert own.tasks == {2: 1}
 
 
 def test_no_job_has_tasks_in_two_rooms() -> None:
-    """Two GPUs that anybody may have, and a rota on two faster ones."""
-    plan = blocks([wants(4, 1.0, 1.0, 0.9, 0.9), wants(4, 1.0, 1.0, 0.9, 0.9)], 4, [[0, 1], [2, 3]])
-    assert [one.tasks for one in plan] == [{2: 2, 3: 2}, {0: 2, 1: 2}]
+    """Two GPUs, and two that are faster: the second job makes a room of those that are left."""
+    plan = plan_of([wants(2, 1.0, 1.0, 0.9, 0.9), wants(4, 1.0, 1.0, 0.9, 0.9)])
+    assert [one.tasks for one in plan] == [{2: 1, 3: 1}, {0: 2, 1: 2}]
+
+
+def test_no_rota_grows_beyond_the_gpus_of_its_first_job() -> None:
+    """Each leaves half of its GPU to a job that would have both."""
+    queue = [wants(1, 1.0, 1.0, exchange_s=1.0), wants(1, 1.0, 1.0, exchange_s=1.0), wants(2, 1.0, 1.0)]
+    assert [room.gpus for room in rooms(queue, 2)] == [(0,), (1,)]
+    assert [one.tasks for one in plan_of(queue, 2)] == [{0: 1}, {1: 1}, {0: 2}]
+
+
+def test_what_an_exchange_between_gpus_takes_is_weighed() -> None:
+    assert plan_of([wants(2, 1.0, 1.0, between_s=0.9)], 2)[0].tasks == {0: 1, 1: 1}
+    assert plan_of([wants(2, 1.0, 1.0, between_s=1.1)], 2)[0].tasks == {0: 2}
+
+
+def test_a_job_whose_turn_would_hold_up_the_others_waits() -> None:
+    """A tenth of the GPU is left; of a job with tasks as long that is one round of nine, of another less."""
+    first = wants(1, 0.9, exchange_s=0.1)
+    assert len(plan_of([first, wants(1, 0.7)], 1)) == 2
+    assert len(plan_of([first, wants(1, 0.9)], 1)) == 1
+
+
+RUNS = Held(gpus=(0, 1), jobs=frozenset({1}))
+
+
+def test_who_comes_first_joins_the_room_of_who_runs_there_and_moves_nobody() -> None:
+    queue = [wants(2, 1.0, 1.0, exchange_s=1.0), wants(2, 1.0, 1.0, exchange_s=1.0, moving_s=15.0)]
+    [room] = rooms(queue, 2, held=[RUNS])
+    assert (room.held, room.gpus, [block.job for block in room.blocks]) == (0, (0, 1), [0, 1])
+
+
+@pytest.mark.parametrize(("moving_s", "kept"), [(0.5, False), (15.0, True)])
+def test_a_room_ends_where_that_is_worth_its_jobs_starts(moving_s: float, kept: bool) -> None:  # noqa: FBT001
+    """The room is of one GPU; on two a round is half as long."""
+    queue = [wants(2, 1.0, 1.0, worth=5.0), wants(1, 1.0, 1.0, moving_s=moving_s)]
+    found = rooms(queue, 2, held=[Held(gpus=(0,), jobs=frozenset({1}))])
+    assert ([room.gpus for room in found if room.held == 0] == [(0,)]) is kept
+    assert plan_of(queue, 2, held=[Held(gpus=(0,), jobs=frozenset({1}))])[0].tasks == (
+        {1: 2} if kept else {0: 1, 1: 1}
+    )
+
+
+@pytest.mark.parametrize(("elsewhere_s", "moves"), [(0.9, False), (0.7, True)])
+def test_nobody_moves_for_rounds_that_are_little_shorter(elsewhere_s: float, moves: bool) -> None:  # noqa: FBT001
+    job = wants(1, 1.0, elsewhere_s, worth=1e4, moving_s=15.0)
+    [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
+    assert own.tasks == ({1: 1} if moves else {0: 1})
+
+
+def test_jobs_share_a_gpu_only_where_their_memory_does() -> None:
+    def queue(share: float) -> list[BlockJob]:
+        return [wants(1, 0.5, exchange_s=0.5, memory=(share,)), wants(1, 0.5, memory=(0.6,))]
+
+    assert len(plan_of(queue(0.4), 1)) == 2
+    assert len(plan_of(queue(0.5), 1)) == 1
 
 
 def test_a_job_that_keeps_its_tasks_has_what_is_left_and_some_turns_in_any_case() -> None:
-    stays = msgspec.structs.replace(wants(2, 1.0, 1.0), kept={0: 1, 1: 1})
+    stays = wants(2, 1.0, 1.0, kept={0: 1, 1: 1})
     before = wants(2, 1.0, 1.0)
-    first, second = blocks([before, stays], 2, [[], [0, 1]])
+    held = [Held(gpus=(0, 1), jobs=frozenset({1}), fixed=True)]
+    first, second = plan_of([before, stays], 2, held=held)
     assert (first.tasks, second.tasks) == ({0: 1, 1: 1}, {0: 1, 1: 1})
     assert second.round_s == pytest.approx(1.0 / (1.0 - FULL))
-    assert [one.job for one in blocks([stays, before], 2, [[]])] == [0]
+    shut = [Held(gpus=(0, 1), jobs=frozenset({0}), fixed=True, open=False)]
+    assert [one.job for one in plan_of([stays, before], 2, held=shut)] == [0]
 
 
 def test_a_gpu_takes_turns_between_so_many_jobs_at_the_most() -> None:
     """Each computes for a hundredth of its round."""
     queue = [wants(1, 0.1, 0.1, exchange_s=9.9) for _ in range(2 * RESIDENTS_MOST + 1)]
-    assert residents(blocks(queue, 2)) == {0: RESIDENTS_MOST, 1: RESIDENTS_MOST}
-    assert residents(blocks(queue, 2, residents_max=1)) == {0: 1, 1: 1}
+    assert residents(plan_of(queue, 2)) == {0: RESIDENTS_MOST, 1: RESIDENTS_MOST}
+    assert residents(plan_of(queue, 2, residents_max=1)) == {0: 1, 1: 1}
 
 
 def test_jobs_that_keep_a_gpu_are_counted_before_those_that_come_to_it() -> None:
-    stays = msgspec.structs.replace(wants(1, 0.1, 0.2, exchange_s=9.9), kept={0: 1})
+    stays = wants(1, 0.1, 0.2, exchange_s=9.9, kept={0: 1})
     others = [wants(1, 0.1, 0.2, exchange_s=9.9) for _ in range(2)]
-    assert residents(blocks([*others, stays, stays], 2, residents_max=3)) == {0: 3, 1: 1}
-    assert residents(blocks([*others, stays, stays], 2, residents_max=1)) == {0: 2, 1: 1}
+    held = [Held(gpus=(0,), jobs=frozenset({2, 3}), fixed=True)]
+    assert residents(plan_of([*others, stays, stays], 2, residents_max=3, held=held)) == {0: 3, 1: 1}
+    assert residents(plan_of([*others, stays, stays], 2, residents_max=1, held=held)) == {0: 2, 1: 1}
 
 
 def residents(plan: list[Block]) -> Counter[int]:
@@ -105,38 +192,43 @@ def load(plan: list[Block], queue: list[BlockJob], gpu: int) -> float:
 
 @given(queues())
 def test_no_gpu_is_promised_for_more_than_all_its_time(queue: list[BlockJob]) -> None:
-    plan = blocks(queue, ALL)
+    plan = plan_of(queue, ALL)
     assert all(load(plan, queue, gpu) <= 1.0 + 1e-9 for gpu in range(ALL))
 
 
 @given(queues(), st.integers(1, 4))
 def test_no_gpu_has_more_jobs_than_it_may_hold(queue: list[BlockJob], most: int) -> None:
-    assert max(residents(blocks(queue, ALL, residents_max=most)).values(), default=0) <= most
+    assert max(residents(plan_of(queue, ALL, residents_max=most)).values(), default=0) <= most
 
 
 @given(queues())
 def test_every_round_has_its_tasks_and_they_are_where_they_can_run(queue: list[BlockJob]) -> None:
-    for one in blocks(queue, ALL):
+    for one in plan_of(queue, ALL):
         assert sum(one.tasks.values()) == queue[one.job].tasks
         assert all(np.isfinite(queue[one.job].task_s[gpu]) for gpu in one.tasks)
 
 
 @given(queues())
-def test_who_gets_no_gpu_finds_those_that_it_can_use_spoken_for(queue: list[BlockJob]) -> None:
-    plan = blocks(queue, ALL)
+def test_who_gets_no_gpu_finds_those_that_it_can_use_spoken_for_or_would_be_too_slow_there(
+    queue: list[BlockJob],
+) -> None:
+    plan = plan_of(queue, ALL)
     for number in set(range(len(queue))) - {one.job for one in plan}:
-        usable = np.flatnonzero(np.isfinite(queue[number].task_s)).tolist()
-        assert all(load(plan, queue, gpu) >= FULL - 1e-9 for gpu in usable)
+        for gpu in np.flatnonzero(np.isfinite(queue[number].task_s)).tolist():
+            left = 1.0 - load(plan, queue, gpu)
+            shortest_s = min((one.round_s for one in plan if gpu in one.tasks), default=np.inf)
+            alone_s = queue[number].tasks * queue[number].task_s[gpu] + queue[number].exchange_s([gpu])
+            assert left <= 1.0 - FULL + 1e-9 or alone_s / left > TURNS_MOST * shortest_s
 
 
 @given(queues())
 def test_a_later_job_changes_nothing_for_those_before_it(queue: list[BlockJob]) -> None:
-    assert blocks(queue[:-1], ALL) == [one for one in blocks(queue, ALL) if one.job < len(queue) - 1]
+    assert plan_of(queue[:-1]) == [one for one in plan_of(queue, ALL) if one.job < len(queue) - 1]
 
 
 @given(queues())
 def test_jobs_that_share_a_gpu_are_in_one_rota_and_others_are_not(queue: list[BlockJob]) -> None:
-    groups = list(components(blocks(queue, ALL)))
+    groups = list(components(plan_of(queue, ALL)))
     gpus = [{gpu for one in group for gpu in one.tasks} for group in groups]
     assert sum(map(len, gpus)) == len(set().union(*gpus))
     for group in groups:
@@ -149,9 +241,10 @@ def test_jobs_that_share_a_gpu_are_in_one_rota_and_others_are_not(queue: list[Bl
 
 @given(queues())
 def test_a_rota_has_turns_for_all_and_no_more_than_the_time_there_is(queue: list[BlockJob]) -> None:
-    for group in components(blocks(queue, ALL)):
+    for group in components(plan_of(queue, ALL)):
         task_s = {one.job: queue[one.job].task_s for one in group}
-        rota = rota_of(group, task_s, {one.job: 10.0 for one in group}, 0.003)
+        jobs = {job: RotaJob(task_s=own, rounds=10.0) for job, own in task_s.items()}
+        rota = rota_of(group, jobs, 0.003)
         assert all(1 <= one.turns <= TURNS_MOST for one in rota.members)
         assert sum(one.share for one in rota.members) == pytest.approx(1.0)
         for one in rota.members:
@@ -163,8 +256,12 @@ def test_a_rota_has_turns_for_all_and_no_more_than_the_time_there_is(queue: list
 
 def test_a_job_of_rounds_a_seventh_as_long_has_seven_turns_of_one() -> None:
     queue = [wants(1, 0.9, exchange_s=2.1), wants(1, 0.3)]
-    group = blocks(queue, 1)
+    group = plan_of(queue, 1)
     assert [one.round_s for one in group] == pytest.approx([3.0, 0.3 / 0.7])
-    rota = rota_of(group, {0: queue[0].task_s, 1: queue[1].task_s}, {0: 1.0, 1: 1.0}, 0.0)
+    rota = rota_of(
+        group,
+        {job: RotaJob(task_s=one.task_s, rounds=10.0 ** (2 * job)) for job, one in enumerate(queue)},
+        0.0,
+    )
     assert [one.turns for one in rota.members] == [1, 7]
     assert rota.cycle_s == pytest.approx(3.0)

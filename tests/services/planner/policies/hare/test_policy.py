@@ -47,29 +47,32 @@ def test_it_is_asked_when_jobs_come_and_end() -> None:
 
 def test_a_fast_gpu_has_more_tasks_of_a_round() -> None:
     decision = decide("hare", view([trains("only")], CLUSTER))
-    assert sync(decision, "only") == Relaxed(tasks=((3,), (1,)))
+    assert sync(decision, "only").tasks == ((3,), (1,))
     assert [one.throughput for one in decision.choices] == pytest.approx([40.0])
 
 
+TWO = [gpus("f0", 2, "fast")]
+
+
 def test_a_second_job_computes_while_the_first_exchanges() -> None:
-    """0.1 s of computing and 0.2 s of exchange in a round of the first."""
-    first = trains("first", gradient_bytes=40 * MB)
-    seen = view([first, trains("second", samples=5000.0)], CLUSTER)
+    """2/30 s of computing and 1/20 s of exchange in a round of the first."""
+    first = trains("first", gradient_bytes=100 * MB)
+    seen = view([first, trains("second", samples=5000.0)], TWO)
     decision = decide("hare", seen)
     assert fault(seen, decision) is None
     own, other = sync(decision, "first"), sync(decision, "second")
     assert own.rota == other.rota != RotaId("")
     assert (own.place, other.place) == (0, 1)
-    alone = {str(one.job_id): one.throughput for one in decide("hare", view([first], CLUSTER)).choices}
+    alone = {str(one.job_id): one.throughput for one in decide("hare", view([first], TWO)).choices}
     together = {str(one.job_id): one.throughput for one in decision.choices}
-    assert together["first"] > 0.85 * alone["first"]
+    assert together["first"] > 0.8 * alone["first"]
     assert together["second"] > 0.3 * 40.0
     assert sum(one.share for one in decision.choices) == pytest.approx(1.0)
 
 
 def test_users_say_how_many_jobs_take_turns_on_a_gpu() -> None:
-    """The first leaves two thirds of either GPU."""
-    seen = view([trains("first", gradient_bytes=40 * MB), trains("second", samples=5000.0)], CLUSTER)
+    """The first leaves a good third of either GPU."""
+    seen = view([trains("first", gradient_bytes=100 * MB), trains("second", samples=5000.0)], TWO)
     assert set(chosen(decide("hare", seen, residents_max=2))) == {"first", "second"}
     decision = decide("hare", seen, residents_max=1)
     assert set(chosen(decision)) == {"first"}
@@ -86,8 +89,8 @@ def test_the_job_of_the_least_time_left_over_weight_comes_first() -> None:
 
 
 def test_a_rota_on_the_same_gpus_keeps_its_name() -> None:
-    jobs = [trains("first", gradient_bytes=40 * MB), trains("second", samples=5000.0)]
-    before = decide("hare", view(jobs, CLUSTER))
+    jobs = [trains("first", gradient_bytes=100 * MB), trains("second", samples=5000.0)]
+    before = decide("hare", view(jobs, TWO))
     running = [
         msgspec.structs.replace(
             one,
@@ -100,9 +103,9 @@ def test_a_rota_on_the_same_gpus_keeps_its_name() -> None:
         if made.job_id == one.job_id
     ]
     third = trains("third", samples=9000.0)
-    again = decide("hare", view([*running, third], CLUSTER, at=900.0))
+    again = decide("hare", view([*running, third], TWO, at=900.0))
     assert {gangs.rota(one.gang) for one in again.choices} == {sync(before, "first").rota}
-    elsewhere = decide("hare", view(jobs, CLUSTER, at=900.0))
+    elsewhere = decide("hare", view(jobs, TWO, at=900.0))
     assert sync(elsewhere, "first").rota != sync(before, "first").rota
 
 
@@ -135,14 +138,14 @@ def running(jobs: list[ViewJob], decision: Decision, stays: frozenset[str] = fro
     return found
 
 
-PAIR = [trains("first", gradient_bytes=40 * MB), trains("second", samples=5000.0, gradient_bytes=40 * MB)]
+PAIR = [trains("first", gradient_bytes=100 * MB), trains("second", samples=5000.0, gradient_bytes=100 * MB)]
 
 
 def test_who_comes_takes_turns_in_a_rota_that_stays() -> None:
     """All GPUs are held by two jobs of which one may not be moved; the third is the shortest."""
-    before = decide("hare", view(PAIR, CLUSTER))
+    before = decide("hare", view(PAIR, TWO))
     jobs = [*running(PAIR, before, frozenset({"second"})), trains("third", samples=100.0)]
-    seen = view(jobs, CLUSTER, at=900.0)
+    seen = view(jobs, TWO, at=900.0)
     decision = decide("hare", seen)
     assert fault(seen, decision) is None
     now = {str(one.job_id): one.gang for one in decision.choices}
@@ -154,9 +157,9 @@ def test_who_comes_takes_turns_in_a_rota_that_stays() -> None:
 
 
 def test_nobody_joins_a_rota_on_a_node_that_is_closed() -> None:
-    before = decide("hare", view(PAIR, CLUSTER))
+    before = decide("hare", view(PAIR, TWO))
     jobs = [*running(PAIR, before, frozenset({"first", "second"})), trains("third", samples=100.0)]
-    shut = [msgspec.structs.replace(one, closed=True) for one in CLUSTER]
+    shut = [msgspec.structs.replace(one, closed=True) for one in TWO]
     decision = decide("hare", view(jobs, shut, at=900.0))
     assert set(chosen(decision)) == {"first", "second"}
     assert [(one.job_id, one.reason) for one in decision.left] == [("third", Waiting.OUTWEIGHED)]
@@ -207,7 +210,8 @@ def test_jobs_go_on_together_only_where_no_cycle_holds_them_up(rate: float, toge
     seen = view(jobs, CLUSTER)
     decision = decide("hare", seen)
     assert fault(seen, decision) is None
-    assert {gangs.rota(one.gang) for one in decision.choices} == {RotaId("r" if together else "")}
+    assert {gangs.rota(one.gang) for one in decision.choices} == {RotaId("r")} or not together
+    assert together or len({gangs.rota(one.gang) for one in decision.choices}) == len(decision.choices)
     assert [one.throughput for one in decision.choices] == pytest.approx([30.0, rate], rel=0.02)
 
 
