@@ -23,10 +23,10 @@ THRESHOLDS = "60 240 960 3840 15360"
 """of the queues of hlas, which 2D-LAS gets as well, in GPU-seconds"""
 TWO_D = "tiresias"
 TWO_D_ALIKE = f"tiresias+thresholds={THRESHOLDS}"
-OFFLINE = ("allox", "allox-gang", "gavel-fifo", "fifo", "srtf")
+OFFLINE = ("hare", "allox", "allox-gang", "gavel-fifo", "fifo", "srtf", "sched-homo")
 ONLINE = ("hlas", "hlas-p", "hlas-l", TWO_D, TWO_D_ALIKE, "fifo")
 POLICIES = (*OFFLINE, *(name for name in ONLINE if name not in OFFLINE))
-LEADING = ("allox", "srtf")
+LEADING = ("hare", "allox", "srtf")
 """of those, the ones that are run under all conditions"""
 OURS_OFFLINE, OURS_ONLINE = "hare", "hlas"
 WHOLE_ROUNDS: Overrides = {"minimum_run_restarts": 0.0, "restart_share_max": 1.0}
