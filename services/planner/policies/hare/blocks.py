@@ -82,7 +82,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """T: from one round to the next, beside those before it in the queue"""
 
 
-class Room(msgspec.Struct, kw_only=True):
+class HareRoom(msgspec.Struct, kw_only=True):
     gpus: tuple[int, ...]
     held: int | None
     """the position of what it goes on from; None: it is new"""
@@ -92,7 +92,7 @@ class Room(msgspec.Struct, kw_only=True):
 
 class _Offer(msgspec.Struct, frozen=True):
     gpus: Sequence[int]
-    room: Room | None = None
+    room: HareRoom | None = None
     """None: one is made, of `held` or of the GPUs that are used"""
     held: int | None = None
 
@@ -102,7 +102,7 @@ def blocks(
     nodes: Sequence[Sequence[int]],
     held: Sequence[Held] = (),
     residents_max: int = RESIDENTS_MOST,
-) -> list[Room]:
+) -> list[HareRoom]:
     """The rooms in which somebody gets GPUs, the first in the queue served first.
 
     `nodes`: the GPUs of each. `residents_max`: jobs with tasks on one GPU; more only where they keep it.
@@ -130,16 +130,16 @@ class _Plan:
         self._used, self._residents, self._memory = [0.0] * gpus, [0] * gpus, [0.0] * gpus
         self._longest_s = [math.inf] * gpus
         """of a round of somebody who comes"""
-        self._room_of: list[Room | None] = [None] * gpus
+        self._room_of: list[HareRoom | None] = [None] * gpus
         self._held_of: list[int | None] = [None] * gpus
         """what is held and not yet a room"""
         self._own = {job: number for number, one in enumerate(held) for job in one.jobs}
-        self.rooms: list[Room] = []
+        self.rooms: list[HareRoom] = []
         for number, one in enumerate(held):
             for gpu in one.gpus:
                 self._held_of[gpu] = number
             if one.fixed:
-                self._open(Room(gpus=one.gpus, held=number, open=one.open))
+                self._open(HareRoom(gpus=one.gpus, held=number, open=one.open))
         for job in jobs:
             for gpu in job.kept:
                 self._comes(job, gpu)
@@ -235,16 +235,16 @@ class _Plan:
         """Of GPUs that are as good: its own first, those of others last."""
         return lambda gpu: 0 if gpu in job.liked else 1 if self._held_of[gpu] is None else 2
 
-    def _made(self, offer: _Offer, own: Block) -> Room:
+    def _made(self, offer: _Offer, own: Block) -> HareRoom:
         if offer.held is not None:
-            return self._open(Room(gpus=tuple(offer.gpus), held=offer.held))
+            return self._open(HareRoom(gpus=tuple(offer.gpus), held=offer.held))
         for one in {self._held_of[gpu] for gpu in own.tasks} - {None}:
             assert one is not None
             for gpu in self._held[one].gpus:
                 self._held_of[gpu] = None
-        return self._open(Room(gpus=tuple(sorted(own.tasks)), held=None))
+        return self._open(HareRoom(gpus=tuple(sorted(own.tasks)), held=None))
 
-    def _open(self, room: Room) -> Room:
+    def _open(self, room: HareRoom) -> HareRoom:
         for gpu in room.gpus:
             self._room_of[gpu], self._held_of[gpu] = room, None
         self.rooms.append(room)
@@ -254,7 +254,7 @@ class _Plan:
         self._residents[gpu] += 1
         self._memory[gpu] += job.memory[gpu] if job.memory else 0.0
 
-    def _speaks_for(self, job: BlockJob, own: Block, room: Room) -> None:
+    def _speaks_for(self, job: BlockJob, own: Block, room: HareRoom) -> None:
         room.blocks = [*room.blocks, own]
         for gpu, tasks in own.tasks.items():
             self._used[gpu] += tasks * job.task_s[gpu] / own.round_s

@@ -20,7 +20,7 @@ from services.planner.policies.contract.configurations import Configurations, ex
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
-from services.planner.policies.hare.blocks import Block, Room, blocks, components
+from services.planner.policies.hare.blocks import Block, HareRoom, blocks, components
 from services.planner.policies.hare.options import HareOptions
 from services.planner.policies.hare.places import HarePlace
 from services.planner.policies.hare.rotas import PlannedRota, RotaJob, rota_of
@@ -93,7 +93,7 @@ class Hare:
                 yield from ((part, None) for part in parts)
 
 
-def _parts(room: Room) -> list[list[Block]]:
+def _parts(room: HareRoom) -> list[list[Block]]:
     """Jobs that share GPUs, where not all do; else none."""
     found = list(components(room.blocks))
     return found if len(found) > 1 else []

@@ -16,7 +16,7 @@ from services.planner.policies.hare.blocks import (
     Block,
     BlockJob,
     Held,
-    Room,
+    HareRoom,
     blocks,
     components,
 )
@@ -40,7 +40,7 @@ def wants(
     return BlockJob(tasks=tasks, task_s=task_s, exchange_s=exchange, **more)
 
 
-def rooms(queue: list[BlockJob], gpus: int = ALL, **more: Any) -> list[Room]:  # noqa: ANN401
+def rooms(queue: list[BlockJob], gpus: int = ALL, **more: Any) -> list[HareRoom]:  # noqa: ANN401
     """On one node."""
     return blocks(queue, [range(gpus)], **more)
 
