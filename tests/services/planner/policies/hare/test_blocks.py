@@ -15,8 +15,8 @@ from services.planner.policies.hare.blocks import (
     TURNS_MOST,
     Block,
     BlockJob,
-    Held,
     HareRoom,
+    Held,
     blocks,
     components,
 )
