@@ -69,6 +69,8 @@ class Settings(File, frozen=True, kw_only=True):
     """number of this instance of its service; of several one leads, and the others are ready to"""
     lease_real_s: Seconds = 3.0
     """how long an instance leads without renewing"""
+    idle_limit_real_s: Seconds = 60.0
+    """a leader that owes something for so long gives its lease up and ends"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """what is logged: this and what is graver"""
     log_format: Literal["json", "console"] = "json"

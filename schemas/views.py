@@ -176,6 +176,8 @@ class ServiceState(StrEnum):
     STARTING = "starting"
     """it runs but is not ready: it has not caught up with the stream, or the bus is away"""
     UP = "up"
+    STUCK = "stuck"
+    """it lives and does not work; it ends, and another leads in its place"""
     FAILED = "failed"
     """it ended with an error; its supervisor may start it again"""
     ENDED = "ended"
@@ -205,6 +207,8 @@ class ServiceView(Message, frozen=True, kw_only=True):
     """its number among the instances of the service"""
     leads: bool = True
     """whether it acts; if not, it follows the instance that does"""
+    worked_at: float | None = None
+    """when it last did what it is for, as far as it reports; null: not in this life"""
 
 
 class StatusView(Message, frozen=True, kw_only=True):

@@ -60,6 +60,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         samples=(ThroughputObserved,),
         answers=ESTIMATOR,
         workers=_workers(workers, ports, lane),
+        lengthy=(MeasurePaths, ReadStore, Refine),
         close=close,
     )
 

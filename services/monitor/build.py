@@ -36,6 +36,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         own=(NodeLost, NodeReturned, JobCompleted, JobFailed),
         samples=(Heartbeat,),
         answers=MONITOR,
+        judges=(Heartbeat,),
         tasks=(watch_bus,),
         gauges=lambda: gauges(core.cluster(ports.clock.now())),
     )

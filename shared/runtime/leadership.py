@@ -63,6 +63,7 @@ class Candidate:
             bus, f"lease/{service}", own + secrets.token_hex(8).encode(), ttl_s=settings.lease_real_s
         )
         self._token = 0
+        self._gave_up = False
         self._sure_until = 0.0
         self._renewed = asyncio.Event()
 
@@ -96,7 +97,7 @@ class Candidate:
 
     async def hold(self) -> None:
         """Renew the lease until another instance leads. Raises Deposed then."""
-        while True:
+        while not self._gave_up:
             await asyncio.sleep(self.step_s)
             began = time.monotonic()
             try:
@@ -105,16 +106,24 @@ class Candidate:
             except OSError as error:  # nobody else can win it either where the bus is away
                 log.debug("lease not renewed", service=self._service, reason=str(error))
                 continue
+            if self._gave_up:
+                break
             if not held:
                 self.leads = False
                 raise Deposed(f"another {self._service} leads")
             self._note(began)
+        await asyncio.Future()
 
     async def sure(self) -> None:
         """Return while it certainly leads: a process that slept, or was cut off, first finds out."""
         while time.monotonic() >= self._sure_until:
             self._renewed.clear()
             await self._renewed.wait()
+
+    def give_up(self) -> None:
+        """Do nothing more: another is to lead."""
+        self.leads, self._gave_up = False, True
+        self._sure_until = 0.0
 
     async def release(self) -> None:
         """Let the next leader in at once."""

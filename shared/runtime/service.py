@@ -64,6 +64,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """subject of the questions it answers"""
     workers: Mapping[type, Worker] = {}
     """who does which kind of work"""
+    lengthy: tuple[type, ...] = ()
+    """kinds of work that may take as long as the settings let them"""
+    judges: tuple[type, ...] = ()
+    """messages by which it works, whatever else reaches it; empty: any"""
     tasks: Sequence[Task] = ()
     """what else runs beside the core for as long as the service does: an HTTP API, a lease"""
     routes: Callable[[], Any] | None = None

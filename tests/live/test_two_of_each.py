@@ -11,7 +11,9 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -30,13 +32,16 @@ from tests.stack_watch import log_of, until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMIT_S = 120.0
+IDLE_S = 12.0
+"""how long a leader may owe something"""
 
 
 class Loaded:
     """A stack of two of each, and the jobs that it has acknowledged."""
 
-    def __init__(self, stack: Stack, clients: dict[str, Client]) -> None:
-        """`clients`: of each admission, by the name of its process."""
+    def __init__(self, stack: Stack, clients: dict[str, Client], stall: Path) -> None:
+        """`clients`: of each admission, by the name of its process; `stall`: see `stalling`."""
+        self.stall = stall
         self.stack = stack
         self.clients = clients
         self.asleep = ""
@@ -92,11 +97,17 @@ class Loaded:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loaded]:
+    stall = tmp_path_factory.mktemp("stall") / "which"
+    changes = pytest.MonkeyPatch()
+    changes.setenv("PYTHONPATH", str(Path(__file__).parent / "stalling"))
+    changes.setenv("STALL", str(stall))
+    data = tmp_path_factory.mktemp("stack")
     async with (
-        stack_and_client(tmp_path_factory.mktemp("stack"), instances=2) as (stack, client),
+        stack_and_client(data, instances=2, idle_limit_real_s=IDLE_S) as (stack, client),
         connect(f"{stack.scheme}://127.0.0.1:{stack.ports['admission-2']}", stack.token) as other,
     ):
-        found = Loaded(stack, {"admission": client, "admission-2": other})
+        changes.undo()
+        found = Loaded(stack, {"admission": client, "admission-2": other}, stall)
         await found.submit(6)
         yield found
 
@@ -150,6 +161,40 @@ async def test_a_leader_that_sleeps_is_followed_and_follows_when_it_wakes(
             for one in status.services
         ),
     )
+
+
+async def test_a_leader_that_lives_and_does_not_work_says_so_and_is_followed(loaded: Loaded) -> None:
+    """Its loop turns and its lease is renewed; what it has done outside, on its disk, never comes back."""
+    before, idle = len(await loaded.led("estimator")), await loaded.leader("estimator")
+    began = time.monotonic()
+    loaded.stall.write_text(f"store {2 if idle.endswith('-2') else 1}")
+    try:
+        await loaded.submit()
+        ready = f"{loaded.stack.scheme}://127.0.0.1:{loaded.stack.ports[idle]}/readyz"
+        said = await refused(ready)
+        led = await loaded.followed("estimator", before)
+    finally:
+        loaded.stall.unlink()
+    print(f"estimator idle: led after {time.monotonic() - began:.1f} s of which {IDLE_S} are allowed")
+    assert instance_name("estimator", led.instance) != idle
+    assert "alive but idle" in said
+    await until(
+        loaded.client,
+        lambda status: any(
+            instance_name(one.name, one.instance) == idle and "alive but idle" in one.last_error
+            for one in status.services
+        ),
+    )
+
+
+async def refused(url: str) -> str:
+    """What it answers with once it is not ready."""
+    async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(url) as response:
+                if response.status == 503:
+                    return str((await response.json(content_type=None))["detail"])
+            await asyncio.sleep(0.2)
 
 
 async def test_every_admission_takes_jobs(loaded: Loaded) -> None:

@@ -7,8 +7,8 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from shared.runtime.offload import Beside
 from shared.runtime.process.joining import announce
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
+from shared.runtime.process.watching import watch
 from shared.runtime.process.web import serve
 from shared.runtime.service import Ports, Service
 from shared.runtime.settings import load_settings, sources_of
@@ -104,19 +105,37 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
         shell = Shell(service, ports, settings, candidate=life.candidate)
         web = await serve(settings, service, _Announced(shell, reporter), ports.bus)
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
-    renewing = None
-    if reporter is not None:
-        renewing = asyncio.create_task(
-            reporter.renew(ready=shell.ready, leads=shell.leads, troubles=service.troubles)
-        )
+    beside = [asyncio.create_task(each) for each in _beside(shell, service, settings, ports, life)]
     try:
         await shell.run()
     finally:
-        if renewing is not None:
-            renewing.cancel()
+        for each in beside:
+            each.cancel()
         await web.close()
         if service.close is not None:
             await service.close()
+
+
+def _beside(
+    shell: Shell, service: Service, settings: Settings, ports: Ports, life: Life
+) -> Iterator[Coroutine[Any, Any, None]]:
+    """What says how the shell is."""
+    if life.reporter is None or life.candidate is None:
+        return
+    yield life.reporter.renew(
+        ready=shell.ready,
+        leads=shell.leads,
+        worked_at=lambda: shell.progress.worked_at,
+        troubles=service.troubles,
+    )
+    yield watch(
+        shell,
+        ports.bus,
+        service.facts,
+        candidate=life.candidate,
+        reporter=life.reporter,
+        limit_s=settings.idle_limit_real_s,
+    )
 
 
 class _Announced:
@@ -129,6 +148,9 @@ class _Announced:
     @property
     def counts(self) -> msgspec.Struct:
         return self._shell.counts
+
+    def stalled(self) -> str:
+        return self._shell.stalled()
 
     def ready(self) -> bool:
         return self._shell.ready() and (self._reporter is None or self._reporter.up())

@@ -56,13 +56,24 @@ class Reporter:
         await self._write(state=ServiceState.STARTING)
 
     async def renew(
-        self, *, ready: Callable[[], bool], troubles: Troubles, leads: Callable[[], bool] = lambda: True
+        self,
+        *,
+        ready: Callable[[], bool],
+        troubles: Troubles,
+        leads: Callable[[], bool] = lambda: True,
+        worked_at: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Report again and again until cancelled, and at once when the service becomes ready, or leads."""
-        while True:
+        """Report again and again until cancelled or stuck, and at once when it becomes ready, or leads."""
+        while self.report.state is not ServiceState.STUCK:
             state = ServiceState.UP if ready() else ServiceState.STARTING
-            await self._write(state=state, leads=leads(), troubles=tuple(troubles()))
+            await self._write(state=state, leads=leads(), worked_at=worked_at(), troubles=tuple(troubles()))
             await _elapsed_or(lambda: ready() and (not self.up() or leads() != self._written.leads))
+
+    async def stall(self, words: str) -> None:
+        """Report that it lives and does not work."""
+        await self._write(
+            state=ServiceState.STUCK, leads=False, last_error=words, last_error_at=self._now(), troubles=()
+        )
 
     async def fail(self, error: BaseException) -> None:
         words = str(error) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
@@ -77,7 +88,7 @@ class Reporter:
     def _follow(self, before: ServiceView | None) -> None:
         if before is None or before.state is ServiceState.ENDED:
             return
-        failed = before.state is ServiceState.FAILED
+        failed = before.state in {ServiceState.FAILED, ServiceState.STUCK}
         self.report = msgspec.structs.replace(
             self.report,
             restarts=before.restarts + 1,

@@ -49,6 +49,10 @@ class ShellStatus(Protocol):
 
     def ready(self) -> bool: ...
 
+    def stalled(self) -> str:
+        """What it owes for too long; empty: nothing."""
+        ...
+
 
 class Site(msgspec.Struct, frozen=True):
     """A server that listens."""
@@ -67,6 +71,7 @@ async def serve(settings: Settings, service: Service, shell: ShellStatus, bus: B
     app = application(
         settings,
         ready=shell.ready,
+        stalled=shell.stalled,
         services=lambda: reports(bus),
         registry=registry,
         routes=service.routes() if service.routes else (),
@@ -102,6 +107,7 @@ def application(
     settings: Settings,
     *,
     ready: Callable[[], bool],
+    stalled: Callable[[], str] = str,
     services: Callable[[], Awaitable[Sequence[ServiceView]]],
     registry: CollectorRegistry,
     routes: Iterable[web.AbstractRouteDef] = (),
@@ -109,7 +115,7 @@ def application(
     app = web.Application(
         client_max_size=settings.web_max_body_bytes, middlewares=[_measured(registry), _problems]
     )
-    app.add_routes([*_own_routes(ready, services, registry), *routes])
+    app.add_routes([*_own_routes(ready, stalled, services, registry), *routes])
     app.on_response_prepare.append(_named(settings.cluster_name))
     return app
 
@@ -130,6 +136,7 @@ def _named(cluster: str) -> Callable[[web.Request, web.StreamResponse], Awaitabl
 
 def _own_routes(
     ready: Callable[[], bool],
+    stalled: Callable[[], str],
     services: Callable[[], Awaitable[Sequence[ServiceView]]],
     registry: CollectorRegistry,
 ) -> list[web.RouteDef]:
@@ -138,7 +145,7 @@ def _own_routes(
 
     async def readyz(_: web.Request) -> web.Response:
         if not ready():
-            raise Refusal(503, "not caught up with the stream, or the bus is gone")
+            raise Refusal(503, stalled() or "not caught up with the stream, or the bus is gone")
         return json_response(Readiness(services=tuple(_outlined(each) for each in await services())))
 
     async def metrics(_: web.Request) -> web.Response:

@@ -26,6 +26,7 @@ from shared.runtime.service import Inbox, Ports, Service
 from shared.runtime.shell.following import Following
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
+from shared.runtime.shell.progress import Progress
 from shared.runtime.shell.quarantine import Deadly, forget_released, note, quarantine_of
 from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
 from shared.runtime.shell.turns import AT_ONCE, Turns
@@ -66,6 +67,7 @@ class Shell:
         self._snapshot_seq = 0
         self._cursor = 0
         self._cursor_at = 0.0
+        self.progress = Progress(settings.idle_limit_real_s)
         self._ready = False
         self._follows = False
         self._candidate = candidate
@@ -79,7 +81,16 @@ class Shell:
     def ready(self) -> bool:
         """Whether the bus is there, and the replay over: as far as it goes, while another instance leads."""
         follows = self._candidate is not None and self._candidate.follows and self._follows
-        return (self._ready or follows) and self._bus.connected()
+        return (self._ready or follows) and self._bus.connected() and not self.stalled()
+
+    def stalled(self) -> str:
+        """What it owes for too long; empty: nothing."""
+        return self.progress.stalled()
+
+    @property
+    def seq(self) -> int:
+        """Of the last fact that it has handled."""
+        return self._handling.seq
 
     def leads(self) -> bool:
         """Whether it acts."""
@@ -243,6 +254,8 @@ class Shell:
                 await self._candidate.sure()
             batch = self._mailbox.take(BATCH)
             await self._perform(self._handling.turn(batch, self._clock.now()))
+            if not self._service.judges or any(isinstance(one, self._service.judges) for one in batch):
+                self.progress.worked()
             await self._move_cursor()
 
     def _set_timer(self) -> asyncio.TimerHandle | None:
@@ -280,13 +293,19 @@ class Shell:
     async def _work(self, task: msgspec.Struct) -> None:
         self.counts.work += 1
         worker = self._service.workers[type(task)]
+        if not isinstance(task, self._service.lengthy):
+            self.progress.begin(id(task), type(task).__name__)
         try:
             async with self._clock.within(self._settings.work_timeout_real_s):
                 answer = await worker(task)
         except OSError as error:  # TimeoutError and Unavailable among them
             self.counts.work_failed += 1
+            self.progress.give_up(id(task)) if isinstance(error, TimeoutError) else self.progress.done(
+                id(task)
+            )
             self._mailbox.put(WorkFailed(task, f"{type(error).__name__}: {error}"))
         else:
+            self.progress.done(id(task))
             if answer is not None:
                 self._mailbox.put(answer)
 
