@@ -176,7 +176,12 @@ async def _services(client: Client) -> str:
     return "; ".join([f"{len(views)} report that they are well", *back])
 
 
-async def _nats(url: str) -> str:
+async def _nats(urls: str) -> str:
+    """What each server says; one of several that does not answer is a fault, though the stack goes on."""
+    return "; ".join([await _greeting_of(url) for url in urls.split(",")])
+
+
+async def _greeting_of(url: str) -> str:
     """A NATS server greets whoever connects with a line about itself."""
     parts = urlsplit(url)
     try:

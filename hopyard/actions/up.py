@@ -37,6 +37,7 @@ class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     policy: str | None
     nats: Listen = Listen()
+    nats_servers: int = 1
     instances: dict[str, int] = {}
     """of each service; of one that is not named there is one"""
 
@@ -116,6 +117,7 @@ def _stack_spec(spec: UpSpec) -> StackSpec:
         api_port=spec.port,
         nats=spec.nats,
         instances=spec.instances,
+        nats_servers=spec.nats_servers,
         restarts=RESTARTS,
     )
 

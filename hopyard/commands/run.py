@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from hopyard.actions.demo import DemoResult
 
 
+CLUSTERS = (1, 3, 5)
+"""servers of NATS that there may be"""
+
+
 def demo(
     *,
     scenario: Scenario = "hops-64",
@@ -131,6 +135,9 @@ def up(
             help="Run each service, or some, so often: one leads, the others take over in seconds.",
         ),
     ] = "1",
+    nats: Annotated[
+        int, typer.Option("--nats", min=1, max=5, help="Servers of NATS; of three, one may be lost.")
+    ] = 1,
 ) -> None:
     """Run a stack on this machine until Ctrl-C. Its nodes are emulated, or join with --listen.
 
@@ -141,7 +148,7 @@ def up(
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
     $ hopyard up --listen 0.0.0.0:4222
-    $ hopyard up --instances 2
+    $ hopyard up --instances 2 --nats 3
     """
     from hopyard.actions import up as action  # noqa: PLC0415 - as above
     from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
@@ -155,6 +162,8 @@ def up(
     from hopyard.local.stack import Listen  # noqa: PLC0415 - as above
 
     check_policy(policy)
+    if nats not in CLUSTERS:
+        raise Invalid(f"--nats {nats}: 1, 3 or 5 servers; of an even number no more may be lost")
     if cluster and listen:
         raise Invalid("--cluster has emulated nodes, and --listen has none: one of them")
     chosen = None if cluster or listen else chosen_scenario(scenario)
@@ -169,6 +178,7 @@ def up(
         policy=policy,
         nats=action.listening(listen) if listen else Listen(),
         instances=action.instances(instances),
+        nats_servers=nats,
     )
     run_until_stopped(action.run_up(spec, say))
     say("stopped")

@@ -30,7 +30,8 @@ from shared.domain.cluster import nodes_of
 from shared.domain.contradictions import check_together
 from shared.runtime import private
 from shared.runtime.addresses import loopback
-from shared.runtime.process.nats_server import NatsServer
+from shared.runtime.process.nats_server import NatsServer, Peers
+from shared.runtime.process.nats_servers import NatsServers, nats_servers
 from shared.runtime.settings import (
     FILE_VARIABLE,
     PREFIX,
@@ -91,13 +92,15 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
     api_port: int = 0
     """0: any free port"""
     nats: Listen = Listen()
+    nats_servers: int = 1
+    """3: a cluster, and each holds all"""
     restarts: Restarts = Restarts(most=0)
 
 
 class Stack:
     """A stack that runs: where it listens and who it is."""
 
-    def __init__(self, nats: NatsServer, ports: Mapping[str, int], *, data: Path, tls: bool) -> None:
+    def __init__(self, nats: NatsServers, ports: Mapping[str, int], *, data: Path, tls: bool) -> None:
         self.nats = nats
         self.ports = ports
         self.data = data
@@ -207,21 +210,26 @@ def in_clear(spec: StackSpec, settings: Settings) -> str:
     )
 
 
-def _nats(spec: StackSpec, settings: Settings) -> NatsServer:
+def _nats(spec: StackSpec, settings: Settings) -> NatsServers:
     tls = (settings.nats_certificate, settings.nats_key) if settings.nats_certificate else None
-    return NatsServer(
-        spec.data / "nats",
-        accounts=(lambda: accounts_in(spec.data)) if own_accounts(settings) else tuple,
-        tls=tls,
-        host=spec.nats.host,
-        port=spec.nats.port,
-        token=settings.nats_token,
-        user=settings.nats_user,
-        password=settings.nats_password,
-    )
+
+    def server(folder: Path, number: int, peers: Peers | None) -> NatsServer:
+        return NatsServer(
+            folder,
+            accounts=(lambda: accounts_in(spec.data)) if own_accounts(settings) else tuple,
+            tls=tls,
+            host=spec.nats.host,
+            port=spec.nats.port if number == 0 else 0,
+            token=settings.nats_token,
+            user=settings.nats_user,
+            password=settings.nats_password,
+            peers=peers,
+        )
+
+    return nats_servers(spec.data / "nats", spec.nats_servers, server)
 
 
-async def _start_nats(nats: NatsServer) -> None:
+async def _start_nats(nats: NatsServers) -> None:
     try:
         await nats.start()
     except (RuntimeError, OSError) as error:
@@ -243,7 +251,7 @@ async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> Async
         raise _first(several) from None
 
 
-async def _keep_nats(nats: NatsServer, restarts: Restarts, say: Say) -> None:
+async def _keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
     """As `keep`: the services wait for the server and reconnect, and its store is on the disk."""
     allowed = Allowance(restarts)
     while True:
@@ -353,6 +361,7 @@ def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
     """What nobody else decides."""
     return {
         "nats_url": nats_url,
+        **({"nats_replicas": spec.nats_servers} if spec.nats_servers > 1 else {}),
         "clock_origin": spec.clock_origin,
         "speed": spec.speed,
         "cluster": "" if spec.cluster is None else str(_cluster_of(spec).absolute()),
@@ -396,7 +405,8 @@ def settings_of(spec: StackSpec) -> Settings:
 
     Raises Invalid for a bad setting, and for settings that cannot hold together.
     """
-    decided = _variables({**spec.chosen, "speed": spec.speed, **dict.fromkeys(OF_CLIENTS, "")})
+    copies = {"nats_replicas": spec.nats_servers} if spec.nats_servers > 1 else {}
+    decided = _variables({**spec.chosen, "speed": spec.speed, **copies, **dict.fromkeys(OF_CLIENTS, "")})
     try:
         settings = load_settings(_variables(spec.settings) | os.environ | decided)
         check_together(settings)

@@ -19,7 +19,7 @@ SPEED = 60.0
 
 @asynccontextmanager
 async def stack_and_client(
-    data: Path, *, instances: int = 1, **settings: str | float
+    data: Path, *, instances: int = 1, nats_servers: int = 1, **settings: str | float
 ) -> AsyncIterator[tuple[Stack, Client]]:
     """`settings`: beside those of the scenario; `instances`: of each service."""
     scenario = load_scenario("tiny")
@@ -29,6 +29,7 @@ async def stack_and_client(
         clock_origin=time.time(),
         speed=SPEED,
         settings={**scenario.settings, "seed": 1, **settings},
+        nats_servers=nats_servers,
         instances=dict.fromkeys(SERVICES, instances),
         restarts=Restarts(most=50, backoff_s=0.05),
     )

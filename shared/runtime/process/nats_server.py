@@ -43,6 +43,33 @@ class NatsAccount(msgspec.Struct, frozen=True, kw_only=True):
         return {"user": self.user, "password": self.password, "permissions": self.permissions.plain()}
 
 
+class Peers(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster of which a server is one, all on this machine."""
+
+    cluster: str
+    number: int
+    """its own, from 0"""
+    ports: tuple[int, ...]
+    """where each listens for the others"""
+    password: str
+    """by which they let each other in"""
+
+    def plain(self) -> dict[str, object]:
+        """As a server's configuration has it."""
+        routes = [
+            f"nats-route://{self.cluster}:{self.password}@127.0.0.1:{port}"
+            for number, port in enumerate(self.ports)
+            if number != self.number
+        ]
+        return {
+            "name": self.cluster,
+            "listen": f"127.0.0.1:{self.ports[self.number]}",
+            "authorization": {"user": self.cluster, "password": self.password, "timeout": 5},
+            "routes": routes,
+            "no_advertise": True,
+        }
+
+
 class NatsServer:
     """One server with JetStream, its store below `folder`. It keeps its port through restarts."""
 
@@ -58,18 +85,20 @@ class NatsServer:
         accounts: Callable[[], Sequence[NatsAccount]] = tuple,
         tls: tuple[str, str] | None = None,
         sync_interval: str = "always",
+        peers: Peers | None = None,
     ) -> None:
         """`accounts`: of everybody who may come in, in place of a token and a user; looked at at every start.
 
         `tls`: files of a certificate and its key. `sync_interval`: by default an acknowledged fact is on the
-        disk; else a power cut loses some.
+        disk; else a power cut loses some. `peers`: it is one of a cluster.
         """
         self.host = host
-        self.port = port or _free_port(host)
-        self._folder = folder
+        self.port = port or free_port(host)
+        self.folder = folder
         self._accounts = accounts
         self._tls = tls
         self._sync_interval = sync_interval
+        self._peers = peers
         self._log = folder / "nats-server.log"
         self._credentials = (
             {"token": token} if token else {"user": user, "password": password} if user else {}
@@ -81,6 +110,11 @@ class NatsServer:
         """For clients on this machine."""
         host = "127.0.0.1" if self.host in EVERYWHERE else self.host
         return f"nats://{host}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """None: it does not run."""
+        return self._process.pid if self._process is not None and self.running() else None
 
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -119,7 +153,7 @@ class NatsServer:
     def launch(self) -> None:
         """Start the process, and wait for nothing."""
         assert not self.running(), "the server runs already"
-        private.make_folder(self._folder)
+        private.make_folder(self.folder)
         self._process = subprocess.Popen(  # noqa: S603 - our own server
             [_executable(), "--config", self._write_config()],
             stdin=subprocess.DEVNULL,
@@ -148,8 +182,11 @@ class NatsServer:
         config: dict[str, object] = {
             "listen": f"{self.host}:{self.port}",
             "log_file": str(self._log),
-            "jetstream": {"store_dir": str(self._folder), "sync_interval": self._sync_interval},
+            "jetstream": {"store_dir": str(self.folder), "sync_interval": self._sync_interval},
         }
+        if self._peers is not None:
+            config["server_name"] = f"{self._peers.cluster}-{self._peers.number + 1}"
+            config["cluster"] = self._peers.plain()
         accounts = [account.plain() for account in self._accounts()]
         if accounts:
             config["authorization"] = {"users": accounts}
@@ -157,7 +194,7 @@ class NatsServer:
             config["authorization"] = self._credentials
         if self._tls:
             config["tls"] = dict(zip(("cert_file", "key_file"), self._tls, strict=True))
-        path = self._folder / "nats-server.conf"
+        path = self.folder / "nats-server.conf"
         private.write(path, msgspec.json.encode(config))
         return path
 
@@ -176,7 +213,7 @@ def _executable() -> str:
     return found
 
 
-def _free_port(host: str) -> int:
+def free_port(host: str) -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])

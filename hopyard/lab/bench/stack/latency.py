@@ -94,7 +94,7 @@ async def latency(data: Path, say: Say, jobs: int = JOBS) -> Benchmark:
     async with (
         running_stack(spec, say) as stack,
         connect(stack.api_url, stack.token) as client,
-        bus_to(stack.nats, settings=stack.settings()) as bus,
+        bus_to(stack.nats.each[0], settings=stack.settings()) as bus,
     ):
         watch = Watch(bus.read(await bus.last_seq(), FACT_SUBJECTS))
         names = []

@@ -27,6 +27,8 @@ from shared.runtime.private import Exposed, read_secret
 CONNECT_TIMEOUT_S = 2
 PING_EVERY_S = 5
 """two pings without an answer, and the connection counts as lost"""
+PING_OF_SEVERAL_S = 1
+"""where another server is there to go to"""
 FLUSH_TIMEOUT_S = 1
 REFUSED_AT_MOST = 1_000
 _REFUSED = re.compile(
@@ -120,7 +122,7 @@ class Connection:
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=CONNECT_TIMEOUT_S,
-            ping_interval=PING_EVERY_S,
+            ping_interval=PING_OF_SEVERAL_S if len(self._servers) > 1 else PING_EVERY_S,
             reconnect_to_server_handler=_next_server,
             pending_size=0,  # publishing while the connection is lost is an error at once
         )

@@ -1,0 +1,70 @@
+"""The NATS of a stack: one server, or three that hold all together and go on when one is gone.
+
+The servers of a cluster know each other by a password of their own, which only their files hold.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from shared.runtime.process.nats_server import NatsServer, Peers, free_port
+
+CLUSTER = "hopyard"
+LOOPBACK = "127.0.0.1"
+
+
+class NatsServers:
+    """Servers on this machine; clients come to any of them."""
+
+    def __init__(self, each: list[NatsServer]) -> None:
+        self.each = each
+
+    @property
+    def url(self) -> str:
+        """For clients on this machine: the addresses, between commas."""
+        return ",".join(server.url for server in self.each)
+
+    @property
+    def port(self) -> int:
+        """Of the first."""
+        return self.each[0].port
+
+    def running(self) -> bool:
+        """Whether all do."""
+        return all(server.running() for server in self.each)
+
+    async def start(self) -> None:
+        """Raises RuntimeError with the end of the log of one that does not start."""
+        await asyncio.gather(*(server.start() for server in self.each if not server.running()))
+
+    def take_accounts(self) -> None:
+        for server in self.each:
+            server.take_accounts()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(server.stop() for server in self.each))
+
+    def kill(self) -> None:
+        for server in self.each:
+            server.kill()
+
+
+def nats_servers(
+    folder: Path, count: int, make: Callable[[Path, int, Peers | None], NatsServer]
+) -> NatsServers:
+    """`make`: a server by its folder, its number from 0 and its peers. The first has the folder itself."""
+    if count == 1:
+        return NatsServers([make(folder, 0, None)])
+    ports = [free_port(LOOPBACK) for _ in range(count)]
+    password = secrets.token_urlsafe(32)
+    return NatsServers(
+        [
+            make(
+                folder if number == 0 else folder.with_name(f"{folder.name}-{number + 1}"),
+                number,
+                Peers(cluster=CLUSTER, number=number, ports=tuple(ports), password=password),
+            )
+            for number in range(count)
+        ]
+    )
