@@ -31,7 +31,7 @@ from shared.domain.contradictions import check_together
 from shared.runtime import private
 from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import NatsServer, Peers
-from shared.runtime.process.nats_servers import NatsServers, nats_servers
+from shared.runtime.process.nats_servers import NatsServers, nats_servers, servers_begun
 from shared.runtime.settings import (
     FILE_VARIABLE,
     PREFIX,
@@ -151,6 +151,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     """
     settings = settings_of(spec)
     check_exposure(spec, settings)
+    check_servers(spec)
     if warning := in_clear(spec, settings):
         say(warning)
     if without := overruled(spec):
@@ -208,6 +209,16 @@ def in_clear(spec: StackSpec, settings: Settings) -> str:
         f"NATS at {spec.nats.host} speaks no TLS: passwords and jobs cross the network in the clear "
         "(settings nats_certificate, nats_key)"
     )
+
+
+def check_servers(spec: StackSpec) -> None:
+    """Raises Invalid for a folder that another number of NATS servers holds."""
+    begun = servers_begun(spec.data / "nats")
+    if begun not in (0, spec.nats_servers):
+        raise Invalid(
+            f"{spec.data} was begun with {begun} NATS server{'s' if begun > 1 else ''}, and would be lost to "
+            f"{spec.nats_servers}: choose --nats {begun}, or another --data"
+        )
 
 
 def _nats(spec: StackSpec, settings: Settings) -> NatsServers:

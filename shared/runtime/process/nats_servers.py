@@ -50,6 +50,16 @@ class NatsServers:
             server.kill()
 
 
+def servers_begun(folder: Path) -> int:
+    """How many servers hold what there is in a store; 0: nothing yet.
+
+    A server of a cluster throws away what the cluster does not know, so one store is not the beginning of three.
+    """
+    if not (folder / "jetstream").exists():
+        return 0
+    return 1 + len(list(folder.parent.glob(f"{folder.name}-[0-9]")))
+
+
 def nats_servers(
     folder: Path, count: int, make: Callable[[Path, int, Peers | None], NatsServer]
 ) -> NatsServers:

@@ -16,6 +16,7 @@ from hopyard.local.stack import (
     Stack,
     StackSpec,
     check_exposure,
+    check_servers,
     environment,
     free_ports,
     in_clear,
@@ -30,6 +31,7 @@ from schemas.catalogue import CatalogueFile, Server
 from schemas.settings import Settings
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.files import read_file
+from shared.runtime.process.nats_servers import NatsServers
 from shared.runtime.settings import load_settings, sources_of
 from tests.guarded_nats import Guarded
 from tests.hopyard.cli_builders import cluster
@@ -189,7 +191,7 @@ async def test_a_stack_whose_accounts_are_deleted_goes_on_and_lets_in_no_others(
     guarded = Guarded(tmp_path)
     await guarded.server.start()
     said: asyncio.Queue[str] = asyncio.Queue()
-    stack = Stack(guarded.server, {"admission": 1}, data=tmp_path, tls=False)
+    stack = Stack(NatsServers([guarded.server]), {"admission": 1}, data=tmp_path, tls=False)
     keeper = asyncio.create_task(keep_accounts(stack, said.put_nowait, stamp_of(tmp_path)))
     try:
         async with guarded.bus("admission") as bus:
@@ -213,7 +215,7 @@ async def test_who_is_admitted_while_nats_starts_is_let_in(tmp_path: Path) -> No
     known = stamp_of(tmp_path)
     await guarded.server.start()
     admitted(tmp_path, "n-9")
-    stack = Stack(guarded.server, {"admission": 1}, data=tmp_path, tls=False)
+    stack = Stack(NatsServers([guarded.server]), {"admission": 1}, data=tmp_path, tls=False)
     keeper = asyncio.create_task(keep_accounts(stack, print, known))
     try:
         async with guarded.bus("admission"), asyncio.timeout(30.0):
@@ -224,3 +226,13 @@ async def test_who_is_admitted_while_nats_starts_is_let_in(tmp_path: Path) -> No
     finally:
         keeper.cancel()
         await guarded.server.stop()
+
+
+@pytest.mark.parametrize(("begun", "wanted"), [(1, 3), (3, 1), (3, 5)])
+def test_a_store_is_not_handed_to_another_number_of_servers(tmp_path: Path, begun: int, wanted: int) -> None:
+    names = ["nats", *(f"nats-{number}" for number in range(2, begun + 1))]
+    for name in names:
+        (tmp_path / name / "jetstream").mkdir(parents=True)
+    check_servers(replace(spec(tmp_path), nats_servers=begun))
+    with pytest.raises(Invalid, match=f"--nats {begun}"):
+        check_servers(replace(spec(tmp_path), nats_servers=wanted))

@@ -1,4 +1,4 @@
-"""Read by every Python process that has this folder on its path: holds up threads of pools, like a stuck disk.
+"""Read by every Python process that has this folder on its path: holds up threads of pools as a stuck disk.
 
 The file that STALL names says which: `POOL INSTANCE`, for as long as it is there.
 """
@@ -14,7 +14,7 @@ from typing import Any
 _submit = ThreadPoolExecutor.submit
 
 
-def _held(pool: str) -> bool:
+def _held(pool: str | None) -> bool:
     try:
         return Path(os.environ["STALL"]).read_text() == f"{pool} {os.environ.get('HOPYARD_INSTANCE')}"
     except (OSError, KeyError):
@@ -32,4 +32,4 @@ def _submitted(
     return _submit(self, late)
 
 
-ThreadPoolExecutor.submit = _submitted  # type: ignore[method-assign]
+ThreadPoolExecutor.submit = _submitted  # type: ignore[assignment, method-assign]

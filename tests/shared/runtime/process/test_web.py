@@ -28,9 +28,13 @@ class Shell:
     def __init__(self) -> None:
         self.counts = Counted()
         self.is_ready = True
+        self.owes = ""
 
     def ready(self) -> bool:
         return self.is_ready
+
+    def stalled(self) -> str:
+        return self.owes
 
 
 class Web:
