@@ -53,7 +53,7 @@ class NatsServers:
 def servers_begun(folder: Path) -> int:
     """How many servers hold what there is in a store; 0: nothing yet.
 
-    A server of a cluster throws away what the cluster does not know, so one store is not the beginning of three.
+    A server of a cluster throws away what the cluster does not know: one store is not the beginning of three.
     """
     if not (folder / "jetstream").exists():
         return 0
