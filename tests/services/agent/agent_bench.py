@@ -95,6 +95,12 @@ def joined(life: str = LIFE, at: float = 0.0, gpus: int = 4) -> NodeJoined:
     )
 
 
+def only(facts: list[Event], kind: type[E]) -> E:
+    [event] = facts
+    assert isinstance(event, kind)
+    return event
+
+
 class Bench:
     """An agent in its life, whose own facts come straight back; its orders to the runner pile up.
 

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from schemas.base import Event
 from schemas.calibration import AllReduceTimes, Ring
 from schemas.cluster import Node
 from schemas.events import (
@@ -15,10 +14,10 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.ids import JobId, NodeId, PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
-from schemas.placement import Forked, Lockstep, Proportional, Relaxed
+from schemas.placement import Lockstep
 from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
 from schemas.samples import ThroughputObserved
 from services.agent.core import Agent, Superseded
@@ -48,21 +47,15 @@ from tests.services.agent.agent_bench import (
     MODES,
     THERE,
     Bench,
-    E,
     formed,
     joined,
     node,
+    only,
     start,
     stop,
 )
 
 P1 = PlacementId("p1")
-
-
-def only(facts: list[Event], kind: type[E]) -> E:
-    [event] = facts
-    assert isinstance(event, kind)
-    return event
 
 
 def up(bench: Bench, name: str = "p1", gpus: int = 1) -> None:
@@ -430,80 +423,6 @@ def test_an_agent_measures_for_nobody_else() -> None:
     [reply] = Bench().core.handle(asked(leader=node(THERE)), 0.0)
     assert isinstance(reply, Reply)
     assert isinstance(reply.message, Refused)
-
-
-# ---- modes of synchronisation
-
-FORKED = Forked(shares=(0.5, 0.5))
-
-
-def test_a_mode_that_the_runner_does_not_run_is_refused_with_its_name() -> None:
-    bench = Bench()
-    refused = only(bench.tell(start(gang=[(node(), 1), (node(THERE), 1)], sync=FORKED)), WorkerStopped)
-    assert refused.outcome is Outcome.REFUSED
-    assert refused.reason == "the runner on here runs no forked gangs"
-    assert bench.core.state.workers == {}
-
-
-def test_what_was_refused_for_its_mode_claims_no_gpus() -> None:
-    bench = Bench()
-    bench.tell(start("p1", gang=[(node(), 4), (node(THERE), 4)], sync=FORKED))
-    assert bench.tell(start("p2", gpus=4)) == []
-    assert set(bench.owners()) == {0, 1, 2, 3}
-
-
-def test_a_relaxed_gang_is_run_and_shows_the_estimator_nothing() -> None:
-    bench = Bench()
-    bench.tell(start(gang=[(node(), 2)], sync=Relaxed(tasks=((3, 1),))))
-    assert bench.work
-    bench.tell(Observed(P1, 120.0, Stretch(throughput=8.0, data_s={HERE: (0.1,)}, wait_s={})), at=150.0)
-    assert bench.sent == []
-
-
-def test_a_gang_of_unlike_shares_shows_what_it_does_as_a_whole() -> None:
-    bench = Bench()
-    bench.tell(start(gang=[(node(), 1), (node(THERE), 1)], sync=Proportional(samples=(40, 24))))
-    stretch = Stretch(throughput=64.0, data_s={}, wait_s={HERE: (0.5,), THERE: (0.0,)})
-    bench.tell(Observed(P1, 120.0, stretch), at=150.0)
-    [sample] = [sample for sample in bench.sent if isinstance(sample, ThroughputObserved)]
-    assert (sample.node_id, sample.throughput) == (HERE, 32.0)
-    assert sample.gang.sync == Proportional(samples=(40, 24))
-
-
-def mixed(wait_s: dict[NodeId, tuple[float, ...]]) -> dict[NodeId, ThroughputObserved]:
-    """By node, what 64 samples/s of two GPUs of unlike types and batches of 32 teach."""
-    bench = Bench()
-    slow = msgspec.structs.replace(node(THERE), gpu_type=GpuType("k80"))
-    bench.tell(start(gang=[(node(), 1), (slow, 1)]))
-    bench.tell(Observed(P1, 120.0, Stretch(throughput=64.0, data_s={}, wait_s=wait_s)), at=150.0)
-    return {sample.node_id: sample for sample in bench.sent if isinstance(sample, ThroughputObserved)}
-
-
-def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:
-    seen = mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)})
-    assert seen[HERE].throughput == pytest.approx(32 / 0.4)
-    assert seen[THERE].throughput == 32.0
-
-
-def test_what_even_the_slowest_waits_counts_as_in_gangs_of_one_type() -> None:
-    seen = mixed({HERE: (0.5, 0.7), THERE: (0.1,)})
-    assert seen[HERE].throughput == pytest.approx(32 / 0.5)
-    assert seen[THERE].throughput == 32.0
-
-
-def test_waiting_for_another_type_says_nothing_about_loading() -> None:
-    assert [sample.wait_s for sample in mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)}).values()] == [(), ()]
-
-
-@pytest.mark.parametrize("wait_s", [{}, {HERE: (0.5,)}, {HERE: (0.5,), THERE: ()}])
-def test_unlike_gpus_whose_waiting_is_not_known_teach_nothing(
-    wait_s: dict[NodeId, tuple[float, ...]],
-) -> None:
-    assert mixed(wait_s) == {}
-
-
-def test_a_wait_longer_than_an_iteration_teaches_nothing() -> None:
-    assert list(mixed({HERE: (1.5,), THERE: (0.0,)})) == [THERE]
 
 
 # ---- what jobs printed
