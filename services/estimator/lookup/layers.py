@@ -112,7 +112,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 def _cells(wanted: Wanted, fingerprints: list[Fingerprint]) -> tuple[_Cells, Whole]:
     """The distinct cells, and which of them each node of each configuration is."""
-    widths = np.diff(wanted.start)
+    widths = wanted.start[1:] - wanted.start[:-1]
     workload, gpus = _workloads(wanted, fingerprints), _gpus(wanted)
     nodes = np.where(widths > 1, widths, 0)
     if len(wanted.node) > len(widths):
@@ -149,7 +149,7 @@ def _nothing(cells: int) -> _Found:
 
 def _open(found: _Found, asked: _Asked) -> Whole:
     """Indices of the cells that no layer has answered and some may."""
-    return np.flatnonzero(np.isnan(found.mean) & asked.known)
+    return (np.isnan(found.mean) & asked.known).nonzero()[0]
 
 
 # ---- evidence

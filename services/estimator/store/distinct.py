@@ -10,10 +10,17 @@ DENSE = 16
 """codes a row up to which a table over all codes is cheaper than sorting the rows"""
 FEW = 10_000
 """codes that are always laid out"""
+SMALL = 64
+"""rows, at most, that are compared one by one"""
 
 
 def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
-    """A row of each distinct combination, and for every row which combination it is. None negative."""
+    """A row of each distinct combination, and for every row which combination it is. None negative.
+
+    Combinations are in ascending order.
+    """
+    if len(columns[0]) <= SMALL:
+        return _of_few(list(zip(*[column.tolist() for column in columns], strict=True)))
     key = columns[0].astype(np.int64)
     codes = int(key.max()) + 1
     for column in columns[1:]:
@@ -30,3 +37,10 @@ def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
     number = np.empty(codes, dtype=np.int32)
     number[present] = np.arange(len(present), dtype=np.int32)
     return row[present].astype(np.int64), number[key].astype(np.int64)
+
+
+def _of_few(rows: list[tuple[int, ...]]) -> tuple[Whole, Whole]:
+    """As `distinct`, for so few rows that arrays cost more than they save."""
+    at = {row: place for place, row in enumerate(rows)}
+    number = {row: place for place, row in enumerate(sorted(at))}
+    return np.array([at[row] for row in number]), np.array([number[row] for row in rows])

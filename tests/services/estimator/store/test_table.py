@@ -63,10 +63,18 @@ def test_there_is_room_for_any_number_of_rows() -> None:
     assert table.find(keys)[:, COUNT].tolist() == keys.tolist()
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 999)), min_size=1), st.booleans())
-def test_rows_that_say_the_same_are_one(rows: list[Row], dense: bool) -> None:  # noqa: FBT001 - hypothesis
+WAYS = {"few": {}, "dense": {"SMALL": 0}, "sorted": {"SMALL": 0, "DENSE": -(10**7)}}
+"""limits under which rows are compared one by one, laid out, or sorted"""
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 999)), min_size=1, max_size=64),
+    st.sampled_from(sorted(WAYS)),
+)
+def test_rows_that_say_the_same_are_one(rows: list[Row], way: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct, "DENSE", distinct.DENSE if dense else -(10**7))
+        for limit, value in WAYS[way].items():
+            patch.setattr(distinct, limit, value)
         first, which = distinct.distinct([np.array(column) for column in zip(*rows, strict=True)])
-    assert len(first) == len(set(rows))
+    assert [rows[one] for one in first] == sorted(set(rows))
     assert [rows[first[one]] for one in which] == rows
