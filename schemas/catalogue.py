@@ -160,7 +160,11 @@ class Speeds(File, frozen=True, kw_only=True):
 
     model: Title
     dataset: Title
+    batch: Count | None = None
+    """samples per GPU of the jobs that these are the speeds of; left out: any that has no row of its own"""
     parameters: Positive
+    exchange: Literal["epoch", "iteration"] = "epoch"
+    """how often gradients are exchanged"""
     rates: Annotated[dict[GpuType, Positive], Meta(min_length=1)]
     """samples/s of one GPU alone"""
     profile_error: Annotated[float, Meta(ge=0, lt=1)] = 0.0
@@ -181,7 +185,7 @@ class CatalogueFile(File, frozen=True, kw_only=True):
     mixes: dict[Title, Mix] = msgspec.field(default_factory=dict)
     """by the name that a scenario's workload gives"""
     speeds: list[Speeds] = msgspec.field(default_factory=list)
-    """of the world `table`; one of the same model and data set replaces it"""
+    """of the world `table`; one of the same model, data set and batch replaces it"""
 
 
 NOTHING_MORE = CatalogueFile()

@@ -25,6 +25,7 @@ from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
 from shared.domain.iteration import BYTES_PER_PARAMETER
 from shared.domain.rota import Turn
+from shared.runtime.wording import listed
 
 FORWARD_SHARE = 1.0 / 3.0
 """of an iteration without an exchange: a backward pass does twice the work"""
@@ -41,8 +42,8 @@ class TableWorld:
             raise InvalidCatalogue("$.speeds", "the world `table` needs speeds, and there are none")
         self._seed = seed
         self._switching = switching
-        self._speeds = {(row.model, row.dataset): row for row in catalogue.speeds}
-        self.workloads = tuple(sorted(f"{row.model} on {row.dataset}" for row in catalogue.speeds))
+        self._speeds = {(row.model, row.dataset, row.batch): row for row in catalogue.speeds}
+        self.workloads = tuple(sorted({f"{row.model} on {row.dataset}" for row in catalogue.speeds}))
 
     def stretch(
         self,
@@ -57,8 +58,7 @@ class TableWorld:
         speeds, batch_size = self._of(spec.workload), spec.workload.batch_size
         rates = [_rate(speeds, node) for node in nodes]
         pairs = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
-        epoch = spec.workload.dataset_samples or spec.samples
-        share = gangs.global_batch(gang, batch_size) / epoch
+        share = _exchanges(speeds, spec, gangs.global_batch(gang, batch_size))
         exchange_s = share * exchange_time_s(pairs, BYTES_PER_PARAMETER * speeds.parameters)
         return Stretch(throughput=gangs.throughput(gang, rates, batch_size, exchange_s), data_s={}, wait_s={})
 
@@ -83,7 +83,7 @@ class TableWorld:
             for node, one in zip(nodes, sync.tasks, strict=True)
             for tasks in one
         ]
-        share = sum(map(sum, sync.tasks)) * batch_size / (spec.workload.dataset_samples or spec.samples)
+        share = _exchanges(speeds, spec, sum(map(sum, sync.tasks)) * batch_size)
         return Turn(
             busy_s=[busy_s],
             exchange_s=share * exchange_time_s(pairs, BYTES_PER_PARAMETER * speeds.parameters),
@@ -114,12 +114,25 @@ class TableWorld:
         return (exchange_time_s(ring.members, size),) * repeats
 
     def _of(self, workload: Workload) -> Speeds:
-        try:
-            return self._speeds[workload.model, workload.dataset]
-        except KeyError:
-            known = "; ".join(self.workloads)
-            reason = f"no speeds of {workload.model} on {workload.dataset}; there are those of {known}"
-            raise DoesNotFit(reason) from None
+        what = workload.model, workload.dataset
+        found = self._speeds.get((*what, workload.batch_size)) or self._speeds.get((*what, None))
+        if found is None:
+            batches = [str(row.batch) for row in self._speeds.values() if _is(row, what)]
+            known = f"batches of {listed(batches)}" if batches else "; ".join(self.workloads)
+            batch = f" with batch {workload.batch_size}" if batches else ""
+            raise DoesNotFit(f"no speeds of {what[0]} on {what[1]}{batch}; there are those of {known}")
+        return found
+
+
+def _is(row: Speeds, what: tuple[str, str]) -> bool:
+    return (row.model, row.dataset) == what
+
+
+def _exchanges(speeds: Speeds, spec: JobSpec, samples: int) -> float:
+    """How many, while so many samples are trained."""
+    if speeds.exchange == "iteration":
+        return 1.0
+    return samples / (spec.workload.dataset_samples or spec.samples)
 
 
 def exchange_time_s(members: Sequence[tuple[Node, int]], size: float) -> float:

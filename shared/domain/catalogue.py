@@ -15,7 +15,7 @@ class InvalidCatalogue(ValueError):
 def merged(first: CatalogueFile, then: CatalogueFile) -> CatalogueFile:
     """Entries of both; where both have one of a name, that of `then`."""
     models = {(row.model, row.dataset): row for row in (*first.models, *then.models)}
-    speeds = {(row.model, row.dataset): row for row in (*first.speeds, *then.speeds)}
+    speeds = {(row.model, row.dataset, row.batch): row for row in (*first.speeds, *then.speeds)}
     return CatalogueFile(
         models=list(models.values()),
         datasets=first.datasets | then.datasets,

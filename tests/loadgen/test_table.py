@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from loadgen.catalogue.files import read_catalogue
 from loadgen.world import TableWorld
 from schemas.calibration import Ring
 from schemas.catalogue import NOTHING_MORE, CatalogueFile, Speeds
@@ -15,6 +16,7 @@ from services.agent.work.world import DoesNotFit, World
 from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue, merged
 from shared.runtime.plugins import WORLDS
+from tests.paths import ROOT
 
 T4, V100 = NodeId("t4"), NodeId("v100")
 RESNET = Speeds(
@@ -123,6 +125,30 @@ def test_a_profile_is_the_rate_and_may_be_off_by_what_the_file_says() -> None:
         128 / 275.0 / drawn[7]
     )
     assert rate(Gang.of({T4: 1}), world=unsure) == pytest.approx(275.0)
+
+
+GAVEL = read_catalogue(ROOT / "loadgen/catalogue/gavel.yaml")
+
+
+def batched(batch: int) -> JobSpec:
+    workload = Workload(model="resnet18", dataset="cifar10", batch_size=batch, dataset_samples=50_000)
+    return JobSpec(name="job", workload=workload, demand=(1, 2), samples=1e6)
+
+
+def test_speeds_of_one_batch_are_not_those_of_another() -> None:
+    world, there = TableWorld(1, GAVEL), [node("v100")]
+    for batch, speed in ((16, 517.65), (256, 2636.9)):
+        gang = Gang.of({V100: 1})
+        assert world.stretch(batched(batch), there, gang, key="p", index=0).throughput == pytest.approx(speed)
+    with pytest.raises(DoesNotFit, match=r"cifar10 with batch 100; there are those of batches of 16, 32, 64"):
+        world.profile(batched(100), there[0], iterations=1, key="k")
+
+
+def test_speeds_say_whether_an_exchange_is_of_every_iteration() -> None:
+    pair = Gang.of({V100: 2})
+    rate_of_two = TableWorld(1, GAVEL).stretch(batched(256), [node("v100")], pair, key="p", index=0)
+    exchange_s = 0.5 * 4 * 11.18e6 / 18.75e9
+    assert 512 / rate_of_two.throughput == pytest.approx(256 / 2636.9 + exchange_s)
 
 
 def test_what_was_not_measured_does_not_fit() -> None:
