@@ -16,6 +16,25 @@ Seconds = Annotated[float, Meta(gt=0, le=1e8)]
 Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Switching = Literal["default", "pipeswitch", "hare"]
+WorldStructure = Literal[
+    "plain",
+    "bucket-1mb",
+    "bucket-10mb",
+    "bucket-50mb",
+    "bucket-100mb",
+    "buckets-by-job",
+    "messages",
+    "head-0.3",
+    "head-0.5",
+    "protocols",
+    "slowed-backward",
+    "contention",
+    "clocks",
+    "inputs",
+    "everyday",
+    "harsh",
+]
+"""as in `loadgen/world/structures.yaml`"""
 
 
 class Settings(File, frozen=True, kw_only=True):
@@ -275,5 +294,7 @@ class Settings(File, frozen=True, kw_only=True):
     """writing a checkpoint when a job is stopped"""
     switching: Switching = "hare"
     """of the emulated runner: how a GPU goes over to a relaxed job that stands by, as in table III of Hare"""
+    world_structure: WorldStructure = "plain"
+    """of the world `emulated`: what it has that eq. 1 to 5 do not describe (docs/scenarios.md)"""
     residents_max: Annotated[int, Meta(ge=1, le=1_000)] = 16
     """processes of relaxed jobs that a GPU has at most, the one that runs and those that stand by"""

@@ -7,6 +7,7 @@ latency and saturate slowly; every iteration has noise. Parameters come from `lo
 
 from loadgen.world.emulated import EmulatedWorld
 from loadgen.world.learnt import LearntWorld
+from loadgen.world.structure import structure_of
 from loadgen.world.table import TableWorld
 from schemas.catalogue import CatalogueFile
 from schemas.settings import Settings
@@ -16,7 +17,7 @@ __all__ = ["EmulatedWorld", "LearntWorld", "TableWorld", "emulated", "learnt", "
 
 def emulated(settings: Settings, catalogue: CatalogueFile) -> EmulatedWorld:
     """A `WorldFactory`. Raises InvalidCatalogue."""
-    return EmulatedWorld(settings.seed, catalogue, settings.switching)
+    return EmulatedWorld(settings.seed, catalogue, settings.switching, structure_of(settings.world_structure))
 
 
 def learnt(settings: Settings, catalogue: CatalogueFile) -> LearntWorld:  # noqa: ARG001 - it knows what was measured

@@ -9,7 +9,8 @@ Behind it stands a ring with bus bandwidth 2B and 2(N − 1) steps. So the truth
     T = bytes · 2(N − 1)/N / (2B · achieved) + 2(N − 1) · latency
 
 where `achieved` is what the server's own paths give, less for small messages, for a ring across both
-sockets, for few GPUs per network card, and for a card that other jobs use as well.
+sockets, for few GPUs per network card, and for a card that other jobs use as well. With `protocols` a message
+goes by the faster of two: that, or one of less latency and less bandwidth (NCCL's LL128).
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,19 @@ HALF_SPEED_BYTES = 1.5e6
 """size of message at which a path reaches half its bandwidth"""
 SOCKETS_SHARE = 0.88
 """of its bandwidth that a ring keeps when it crosses the link between two sockets"""
+SHORT_LATENCY, SHORT_BANDWIDTH = 0.3, 0.8
+"""of a message that goes by the protocol for short ones, in units of the other's"""
 RIVALS_SHARE = 0.35
 """of a network card's bandwidth that other jobs on the same server take at most"""
 
 
 def all_reduce_s(
-    gang: Sequence[tuple[Node, int]], size: float, paths: Sequence[float], rivals: float
+    gang: Sequence[tuple[Node, int]],
+    size: float,
+    paths: Sequence[float],
+    rivals: float,
+    *,
+    protocols: bool = False,
 ) -> float:
     """Seconds to reduce `size` bytes.
 
@@ -48,7 +56,9 @@ def all_reduce_s(
         )
         latency_s = NETWORK_LATENCY_S
     steps = 2 * (members - 1)
-    return size * steps / members / (2 * bandwidth * reach) + steps * latency_s
+    moving_s, waiting_s = size * steps / members / (2 * bandwidth), steps * latency_s
+    long_s = moving_s / reach + waiting_s
+    return min(long_s, moving_s / SHORT_BANDWIDTH + waiting_s * SHORT_LATENCY) if protocols else long_s
 
 
 def _inside(node: Node, gpus: int) -> float:

@@ -10,9 +10,10 @@ from loadgen.catalogue.timing import memory_bytes
 from loadgen.draws import generator
 from loadgen.world.communication import all_reduce_s
 from loadgen.world.gang import ProcessTimes, Vector, timing
-from loadgen.world.iterations import STEP_NOISE, draw, draw_busy, draw_rounds
+from loadgen.world.iterations import NO_EXCHANGE, STEP_NOISE, Exchange, draw, draw_busy, draw_rounds
 from loadgen.world.rotas import in_turn, rates
 from loadgen.world.servers import traits
+from loadgen.world.structure import PLAIN, Structure
 from loadgen.world.switching import switch_s
 from schemas.calibration import Ring
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -37,16 +38,21 @@ _Times = tuple[list[list[float]], list[list[float]], float]
 
 
 class EmulatedWorld:
-    """Implements `services.agent.work.world.World`. Holds nothing but its seed and catalogue."""
+    """Implements `services.agent.work.world.World`. Holds nothing but what it was made with."""
 
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
 
     def __init__(
-        self, seed: int, catalogue: CatalogueFile = NOTHING_MORE, switching: Switching = "hare"
+        self,
+        seed: int,
+        catalogue: CatalogueFile = NOTHING_MORE,
+        switching: Switching = "hare",
+        structure: Structure = PLAIN,
     ) -> None:
         """`catalogue`: entries beside the shipped ones. Raises InvalidCatalogue."""
         self._seed = seed
         self._switching = switching
+        self._structure = structure
         self._catalogue = catalogue_with(catalogue)
         self.workloads: tuple[str, ...] = self._catalogue.workloads
 
@@ -72,8 +78,16 @@ class EmulatedWorld:
         batches = gangs.batches(gang, spec.workload.batch_size)
         parts = timing(self._catalogue, self._seed, spec.workload, tuple(nodes), batches)
         ring = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
-        communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
-        drawn = draw(parts, communication_s, _count(len(parts.node)), random)
+        exchange_s = self._exchange_s(ring, parts, spec, random)
+        size, bucket = parts.model.gradient_bytes, self._structure.bucket_of(spec.name)
+        exchange = Exchange(
+            seconds=exchange_s,
+            tail=min(bucket / size, 1.0),
+            head=self._structure.head,
+            slowed=self._structure.slowed_backward,
+        )
+        strained = self._structure.strained(parts, ring, random)
+        drawn = draw(strained, exchange, _count(len(parts.node)), random, inputs=self._structure.inputs)
         return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.iteration_s)
 
     def _relaxed(
@@ -87,10 +101,22 @@ class EmulatedWorld:
         each = tuple((spec.workload.batch_size,) * len(one) for one in tasks)
         parts = timing(self._catalogue, self._seed, spec.workload, tuple(nodes), each)
         ring = [(node, len(one) - one.count(0)) for node, one in zip(nodes, tasks, strict=True)]
-        communication_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
+        exchange_s = self._exchange_s(ring, parts, spec, random)
         count = [number for one in tasks for number in one]
-        drawn = draw_rounds(parts, count, communication_s, _count(len(parts.node)), random)
+        strained = self._structure.strained(parts, ring, random)
+        iterations = _count(len(parts.node))
+        drawn = draw_rounds(strained, count, exchange_s, iterations, random, inputs=self._structure.inputs)
         return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.round_s)
+
+    def _exchange_s(
+        self,
+        ring: Sequence[tuple[Node, int]],
+        parts: ProcessTimes,
+        spec: JobSpec,
+        random: np.random.Generator,
+    ) -> float:
+        size = parts.model.gradient_bytes
+        return self._structure.exchange_s(ring, size, parts.paths, random.random(), spec.name)
 
     def rota(
         self, jobs: Sequence[tuple[JobSpec, Gang]], nodes: Sequence[Node], *, key: str, index: int
@@ -101,7 +127,9 @@ class EmulatedWorld:
             self._catalogue,
             self._seed,
             self._switching,
+            self._structure,
             works=works,
+            names=tuple([spec.name for spec, _ in jobs]),
             nodes=tuple(nodes),
             key=key,
             index=index,
@@ -113,13 +141,15 @@ class EmulatedWorld:
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""
         parts = timing(self._catalogue, self._seed, spec.workload, (node,), ((spec.workload.batch_size,),))
-        drawn = draw(parts, 0.0, iterations, generator(self._seed, "profile", key))
+        random = generator(self._seed, "profile", key)
+        strained = self._structure.strained(parts, [(node, 1)], random)
+        drawn = draw(strained, NO_EXCHANGE, iterations, random, inputs=self._structure.inputs)
         taken = memory_bytes(parts.model, spec.workload.batch_size)
         return Measured(
             data_s=tuple(drawn.data_s[:, 0].tolist()),
             forward_s=tuple(drawn.forward_s[:, 0].tolist()),
             backward_s=tuple(drawn.backward_s[:, 0].tolist()),
-            update_s=(float(parts.update_s[0]),) * iterations,
+            update_s=(float(strained.update_s[0]),) * iterations,
             iteration_s=tuple(drawn.iteration_s.tolist()),
             parameters=parts.model.parameters,
             memory_share=taken / self._catalogue.gpu_of(node.gpu_type).memory,
@@ -131,7 +161,8 @@ class EmulatedWorld:
         paths = [traits(self._seed, node.node_id).network for node, _ in ring.members]
         draws = zip(random.random(repeats).tolist(), random.standard_normal(repeats).tolist(), strict=True)
         return tuple(
-            all_reduce_s(ring.members, size, paths, rivals) * (1.0 + STEP_NOISE * abs(noise))
+            all_reduce_s(ring.members, size, paths, rivals, protocols=self._structure.protocols)
+            * (1.0 + STEP_NOISE * abs(noise))
             for rivals, noise in draws
         )
 
@@ -156,17 +187,22 @@ def _rota(
     catalogue: Catalogue,
     seed: int,
     switching: Switching,
+    structure: Structure,
     *,
     works: tuple[tuple[Workload, Gang], ...],
+    names: tuple[str, ...],
     nodes: tuple[Node, ...],
     key: str,
     index: int,
 ) -> tuple[float, ...]:
     """Every node that leads a job of the rota asks for it. Raises DoesNotFit."""
     turns = []
-    for place, (workload, sync) in enumerate(in_turn(works)):
+    named = [((workload, name), gang) for (workload, gang), name in zip(works, names, strict=True)]
+    for place, ((workload, name), sync) in enumerate(in_turn(named)):
         random = generator(seed, "rota", key, index, place)
-        busy_s, exchange_s = _turn(catalogue, seed, workload=workload, nodes=nodes, sync=sync, random=random)
+        busy_s, exchange_s = _turn(
+            catalogue, seed, structure, workload=workload, name=name, nodes=nodes, sync=sync, random=random
+        )
         switching_s = switch_s(workload, switching)
         turns.append(Turn(busy_s=busy_s, exchange_s=exchange_s, switch_s=switching_s, rounds=sync.turns))
     return rates(works, turns)
@@ -175,8 +211,10 @@ def _rota(
 def _turn(
     catalogue: Catalogue,
     seed: int,
+    structure: Structure,
     *,
     workload: Workload,
+    name: str,
     nodes: tuple[Node, ...],
     sync: Relaxed,
     random: np.random.Generator,
@@ -188,9 +226,10 @@ def _turn(
     there = tuple(node for node, _ in used)
     parts = timing(catalogue, seed, workload, there, each)
     ring = [(node, len(taken)) for node, taken in zip(there, each, strict=True)]
-    exchange_s = all_reduce_s(ring, parts.model.gradient_bytes, parts.paths, random.random())
+    exchange_s = structure.exchange_s(ring, parts.model.gradient_bytes, parts.paths, random.random(), name)
     rounds = min(ROUNDS_DRAWN, max(STRETCH_DRAWS // len(count), 1))
     busy_s = np.zeros((rounds, sum(map(len, sync.tasks))))
     has_tasks = [number > 0 for one in sync.tasks for number in one]
-    busy_s[:, has_tasks] = draw_busy(parts, count, rounds, random)
+    strained = structure.strained(parts, ring, random)
+    busy_s[:, has_tasks] = draw_busy(strained, count, rounds, random, inputs=structure.inputs)
     return busy_s.tolist(), exchange_s

@@ -21,10 +21,6 @@ import numpy as np
 
 from loadgen.world.gang import ProcessTimes, Vector
 
-BUCKET_BYTES = 25e6
-"""gradients leave in buckets of this size (PyTorch DDP): the last one has nothing to hide behind"""
-HEAD_SHARE = 0.1
-"""of the backward pass that is over before the first bucket is full"""
 COMPUTE_NOISE = 0.01
 HIT_NOISE = 0.06
 MISS_NOISE = 0.18
@@ -32,6 +28,21 @@ STEP_NOISE = 0.012
 """of a whole iteration: interrupts, clock changes, logging"""
 SWITCH_S = 1.5e-4
 """of the training loop itself, once an iteration"""
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """How the gradients of an iteration leave."""
+
+    seconds: float
+    tail: float
+    """share of it that has nothing to hide behind: the last bucket"""
+    head: float
+    """share of the backward pass that is over before it begins"""
+    slowed: float
+    """share of what hides behind the backward pass that makes it longer"""
+
+
+NO_EXCHANGE = Exchange(0.0, 0.0, 0.0, 0.0)
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -45,9 +56,16 @@ class Drawn(msgspec.Struct, frozen=True):
     """one number an iteration"""
 
 
-def draw(timing: ProcessTimes, communication_s: float, iterations: int, random: np.random.Generator) -> Drawn:
-    """Iterations with an exchange in each."""
-    parts = _parts(timing, communication_s, iterations, random)
+def draw(
+    timing: ProcessTimes,
+    exchange: Exchange,
+    iterations: int,
+    random: np.random.Generator,
+    *,
+    inputs: float = 0.0,
+) -> Drawn:
+    """Iterations with an exchange in each; `inputs`: standard deviation of a batch's size."""
+    parts = _parts(timing, exchange, iterations, random, inputs)
     slowest_s = np.maximum.reduce(parts.own_s, axis=1)
     return Drawn(
         data_s=parts.data_s,
@@ -74,9 +92,11 @@ def draw_rounds(
     communication_s: float,
     rounds: int,
     random: np.random.Generator,
+    *,
+    inputs: float = 0.0,
 ) -> DrawnRounds:
     """`tasks`: of one round, by process."""
-    parts, busy_s = _busy(timing, tasks, rounds, random)
+    parts, busy_s = _busy(timing, tasks, rounds, random, inputs)
     slowest_s = busy_s.max(axis=1)
     return DrawnRounds(
         data_s=parts.data_s[:: max(tasks)],
@@ -85,17 +105,24 @@ def draw_rounds(
     )
 
 
-def draw_busy(timing: ProcessTimes, tasks: Sequence[int], rounds: int, random: np.random.Generator) -> Vector:
+def draw_busy(
+    timing: ProcessTimes,
+    tasks: Sequence[int],
+    rounds: int,
+    random: np.random.Generator,
+    *,
+    inputs: float = 0.0,
+) -> Vector:
     """Seconds that each process computes in a round; rows are rounds. `tasks`: of one round, by process."""
-    parts, busy_s = _busy(timing, tasks, rounds, random)
+    parts, busy_s = _busy(timing, tasks, rounds, random, inputs)
     return busy_s * parts.steps[:: max(tasks), np.newaxis]
 
 
 def _busy(
-    timing: ProcessTimes, tasks: Sequence[int], rounds: int, random: np.random.Generator
+    timing: ProcessTimes, tasks: Sequence[int], rounds: int, random: np.random.Generator, inputs: float
 ) -> tuple["_Parts", Vector]:
     most = max(tasks)
-    parts = _parts(timing, 0.0, rounds * most, random)
+    parts = _parts(timing, NO_EXCHANGE, rounds * most, random, inputs)
     own_s = (parts.own_s + SWITCH_S).reshape(rounds, most, len(tasks))
     there = np.arange(most)[:, np.newaxis] < np.asarray(tasks)
     return parts, np.where(there, own_s, 0.0).sum(axis=1)
@@ -113,15 +140,17 @@ class _Parts(msgspec.Struct, frozen=True):
 
 
 def _parts(
-    timing: ProcessTimes, communication_s: float, iterations: int, random: np.random.Generator
+    timing: ProcessTimes, exchange: Exchange, iterations: int, random: np.random.Generator, inputs: float
 ) -> _Parts:
     processes = len(timing.forward_s)
     noise = random.standard_normal((iterations, 2 * processes + 1))
     work = 1.0 + COMPUTE_NOISE * noise[:, :processes]
+    if inputs:
+        work *= np.maximum(1.0 + inputs * random.standard_normal((iterations, processes)), 0.2)
     data_s = _data(timing, noise[:, processes:-1], random)
     forward_s = timing.forward_s * work
     backward_s = timing.backward_s * work
-    rest_s = _joint(backward_s, communication_s, timing.model.gradient_bytes) + timing.update_s
+    rest_s = _joint(backward_s, exchange) + timing.update_s
     if timing.model.pattern == 1:
         own_s = forward_s + np.maximum(data_s, rest_s)
     else:
@@ -144,8 +173,10 @@ def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> V
     return np.maximum(drawn, 0.5 * timing.hit_s)
 
 
-def _joint(backward_s: Vector, communication_s: float, size: float) -> Vector:
-    if communication_s == 0.0:
+def _joint(backward_s: Vector, exchange: Exchange) -> Vector:
+    if exchange.seconds == 0.0:
         return backward_s
-    tail_s = min(BUCKET_BYTES / size, 1.0) * communication_s
-    return np.maximum(backward_s + tail_s, HEAD_SHARE * backward_s + communication_s)
+    if exchange.slowed:
+        backward_s = backward_s + exchange.slowed * np.minimum(exchange.seconds, backward_s)
+    tail_s = exchange.tail * exchange.seconds
+    return np.maximum(backward_s + tail_s, exchange.head * backward_s + exchange.seconds)

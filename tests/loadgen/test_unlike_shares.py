@@ -7,7 +7,7 @@ from loadgen.catalogue.specs import catalogue_with, shipped
 from loadgen.catalogue.timing import compute, iteration_s, loading
 from loadgen.world import EmulatedWorld
 from loadgen.world.communication import all_reduce_s
-from loadgen.world.iterations import BUCKET_BYTES, HEAD_SHARE
+from loadgen.world.structure import PLAIN
 from schemas.catalogue import CatalogueFile, Model
 from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
@@ -56,8 +56,8 @@ def own_s(model: Model, name: NodeId, batch: int, exchange_s: float) -> float:
     data = loading(
         KNOWN.dataset_of(model), server, batch=batch, gpus=5, step_s=times.total_s, speed=server.speed
     )
-    tail_s = min(BUCKET_BYTES / model.gradient_bytes, 1.0) * exchange_s
-    backward_s = max(times.backward_s + tail_s, HEAD_SHARE * times.backward_s + exchange_s)
+    tail_s = min(PLAIN.bucket_bytes / model.gradient_bytes, 1.0) * exchange_s
+    backward_s = max(times.backward_s + tail_s, PLAIN.head * times.backward_s + exchange_s)
     return iteration_s(model.pattern, data.mean_s, replace(times, backward_s=backward_s))
 
 

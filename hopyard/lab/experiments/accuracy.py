@@ -3,7 +3,8 @@
 Jobs of one GPU type and one GPU count each, first come first served, so that every execution is long and
 undisturbed. Two workloads: every model of the paper's table 2 on aggregated and distributed
 configurations, with the store's evidence left out, so that the theory layer answers; and models with
-unstable data loading again and again, with the store as it is.
+unstable data loading again and again, with the store as it is. The first of them in worlds of another
+structure too, which no formula of the estimator knows; and the scenario itself, as a policy schedules it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,16 @@ from loadgen.catalogue.reference import FitsNowhere, reference_throughput
 from loadgen.catalogue.specs import Catalogue
 from loadgen.scenarios import catalogue_of, cluster_of
 from loadgen.workloads.mixes import mix_named
+from loadgen.world.structure import structures
 from schemas.catalogue import Model
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, Workload
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
 
 THEORY = "theory layer"
+STRUCTURES = "theory layer in other worlds"
+SCHEDULED = "scheduled runs"
+SCHEDULED_IN = ("plain", "everyday", "harsh")
 LEARNING = "as executions accumulate"
 TRACE = "on a trace"
 MIX = "hops-table-2"
@@ -51,9 +56,30 @@ def cases(options: Options) -> Iterator[Case]:
     models = models[-5:] if options.quick else models
     theory = _listed(options.scenario, "theory", models, counts, 1)
     yield from _seeded(options, THEORY, theory, {**chosen, **NO_EVIDENCE}, "fifo")
+    yield from _structured(options, theory, {**chosen, **NO_EVIDENCE})
+    yield from _scheduled(options)
     learning_models = [model for model in models if model.model in REPEATED_MODELS and unstable(model, known)]
     learning = _listed(options.scenario, "repeated", learning_models, repeated, repeats)
     yield from _seeded(options, LEARNING, learning, chosen, "fifo")
+
+
+def _structured(options: Options, theory: ScenarioFile, overrides: Overrides) -> Iterator[Case]:
+    """One seed: worlds differ by more than seeds do."""
+    for name in ("everyday",) if options.quick else structures():
+        if name != "plain":
+            in_it = {**overrides, "world_structure": name}
+            trial = Simulation(scenario=theory, policy="fifo", seed=options.seeds[0], overrides=in_it)
+            yield Case(group=STRUCTURES, arm=name, trial=trial)
+
+
+def _scheduled(options: Options) -> Iterator[Case]:
+    first = setup_of(PAPER, options.policies[0])
+    for name in SCHEDULED_IN:
+        for seed in options.seeds:
+            overrides = {**first.overrides, "world_structure": name}
+            scenario, policy = options.scenario, first.policy
+            trial = Simulation(scenario=scenario, policy=policy, seed=seed, overrides=overrides)
+            yield Case(group=SCHEDULED, arm=name, trial=trial)
 
 
 def unstable(model: Model, known: Catalogue) -> bool:

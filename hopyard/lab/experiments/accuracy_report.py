@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from hopyard.lab.experiments.accuracy import LEARNING, THEORY, TRACE
+from hopyard.lab.experiments import errors
+from hopyard.lab.experiments.accuracy import LEARNING, SCHEDULED, STRUCTURES, THEORY, TRACE
 from hopyard.lab.experiments.paper import ACCURACY_STABLE
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
 from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Finished
 from loadgen.scenarios import catalogue_of
+from loadgen.world.structure import structures
 from schemas.accuracy import Execution
 
 SHOWN = (("vit-b16", "food-101"), ("vgg13", "cifar10"))
@@ -20,8 +22,13 @@ Seeded = Sequence[tuple[int, Execution]]
 
 def report(finished: Sequence[Finished]) -> Iterator[Part]:
     by_group = {group: _executions(finished, group) for group in (THEORY, LEARNING, TRACE)}
+    scheduled = [one for one in finished if one.case.group == SCHEDULED]
+    if scheduled:
+        yield from errors.predicted(scheduled, "world")
     if by_group[THEORY]:
         yield from _theory(by_group[THEORY], _loads(finished))
+    if any(one.case.group == STRUCTURES for one in finished):
+        yield from _worlds(finished)
     if by_group[LEARNING]:
         yield from _learning(by_group[LEARNING], finished)
     if by_group[TRACE]:
@@ -50,6 +57,35 @@ def figures_of(finished: Sequence[Finished]) -> list[Figure]:
                         paper=stated,
                     )
                 )
+    scheduled = [one for one in finished if one.case.group == SCHEDULED]
+    return [*found, *_worlds_of(finished), *(errors.figures_of(scheduled) if scheduled else ())]
+
+
+def _worlds_of(finished: Sequence[Finished]) -> Iterator[Figure]:
+    for world, chosen in _by_world(finished).items():
+        for kind, executions in _kinds(chosen, _loads(finished)).items():
+            accuracy = _accuracy(executions)
+            if accuracy is not None:
+                yield Figure(
+                    group=STRUCTURES,
+                    arm=world,
+                    measure=kind,
+                    unit="%",
+                    mean=100 * accuracy.mean,
+                    half_width=None,
+                    values=tuple([100 * value for value in accuracy.values]),
+                )
+
+
+def _by_world(finished: Sequence[Finished]) -> dict[str, Seeded]:
+    """The plain one first, by the seed that the others have."""
+    others = [one for one in finished if one.case.group == STRUCTURES]
+    found: dict[str, Seeded] = {}
+    if others:
+        plain = _executions(finished, THEORY)
+        found["plain"] = [(seed, one) for seed, one in plain if seed == others[0].case.seed]
+    for one in others:
+        found[one.case.arm] = [(one.case.seed, execution) for execution in one.outcome.executions]
     return found
 
 
@@ -93,6 +129,21 @@ def _theory(executions: Seeded, loads: Callable[[Execution], str]) -> Iterator[P
         yield Picture("figure-6", caption, pictures.bars(shown, "samples/s"))
     yield "### By model"
     yield _table(executions, _workload, "model on data set")
+
+
+def _worlds(finished: Sequence[Finished]) -> Iterator[Part]:
+    yield (
+        "### In other worlds\n\nThe same where the world has what no formula of the estimator knows "
+        "(the setting `world_structure`), one seed."
+    )
+    kinds = [
+        f"{loads}, {place}" for loads in ("stable", "unstable") for place in ("aggregated", "distributed")
+    ]
+    rows = []
+    for world, chosen in _by_world(finished).items():
+        found = _kinds(chosen, _loads(finished))
+        rows.append([world, structures()[world].about, *(_share(found.get(kind, [])) for kind in kinds)])
+    yield Table(["world", "what it has", *(f">{kind}" for kind in kinds)], rows)
 
 
 def _learning(executions: Seeded, finished: Sequence[Finished]) -> Iterator[Part]:

@@ -14,8 +14,8 @@ KINDS = tuple((layer, spread) for layer in LAYERS for spread in (False, True))
 PLACES = {False: "aggregated", True: "distributed"}
 
 
-def predicted(finished: Sequence[Finished]) -> Iterator[Part]:
-    """Mean |estimated − measured| / measured, over executions of a minute and more."""
+def predicted(finished: Sequence[Finished], arms: str = "policy") -> Iterator[Part]:
+    """Mean |estimated − measured| / measured, over executions of a minute and more; `arms`: what they are."""
     yield "## How near predictions were"
     yield (
         "Mean error of the estimate that a placement was chosen by, against what it then did; of placements "
@@ -24,7 +24,7 @@ def predicted(finished: Sequence[Finished]) -> Iterator[Part]:
     )
     headings = [f">{layer}, {PLACES[spread]}" for layer, spread in KINDS]
     rows = [[arm, *_cells(outcomes)] for arm, outcomes in arms_of(finished).items()]
-    yield Table(["policy", *headings], rows)
+    yield Table([arms, *headings], rows)
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
