@@ -18,7 +18,7 @@ from schemas.results import RunResult
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
 
 SPEED = 40.0
-SAMPLES_PER_S = 18_000.0
+SAMPLES_PER_S = 2_900.0
 """of the workload on one GPU, roughly"""
 
 

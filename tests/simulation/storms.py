@@ -15,7 +15,7 @@ from shared.runtime.bus.memory import Faults
 XP, RTX = GpuType("titan-xp"), GpuType("rtx-3090")
 Gpus = int | list[int] | GpuRange
 
-SAMPLES_PER_S = 18_000.0
+SAMPLES_PER_S = 2_900.0
 """of the storms' workload on one GPU, roughly"""
 
 CLUSTER = ClusterFile(
@@ -81,7 +81,7 @@ NARROW = msgspec.structs.replace(
 NEVER_PLACED = {
     "hadare": {"distributed-1"},
     "hadare-literal": {"distributed-1"},
-    "hops-literal": {"distributed-1", "rigid-2"},
+    "hops-literal": {"rigid-2"},
 }
 """by policy: jobs of `SMALL` that it never runs, since a copy takes all of a job's GPUs from one node, or
 since Hops as printed gives a job no node's last GPU"""

@@ -36,7 +36,7 @@ SHORT = {
     "leave_s": LEAVE_S,
     "profile_iterations": 10,
 }
-SAMPLES_PER_S = 18_000.0
+SAMPLES_PER_S = 3_800.0
 """of the job's workload on one GPU, roughly"""
 CLUSTER = ClusterFile(
     name="tenant",
