@@ -7,20 +7,10 @@ from statistics import mean
 
 import pytest
 
-from schemas.events import JobCompleted, JobStarted, PlanPublished, WorkerStopped
+from schemas.events import PlanPublished
 from schemas.placement import Relaxed
-from shared.domain.audit import audit
-from shared.domain.states import ENDED
-from tests.real.real_builders import (
-    BATCH,
-    EPOCH,
-    cluster,
-    job_file,
-    nothing_left,
-    real_stack,
-    steps_of,
-)
-from tests.stack_watch import until
+from tests.real.one_job import ACCURACY, completed, each_sample_once
+from tests.real.real_builders import BATCH, job_file
 
 pytestmark = [pytest.mark.torch, pytest.mark.asyncio]
 
@@ -32,40 +22,22 @@ NODES = [
 ]
 """2.5 times as fast: of five batches the fast GPUs compute two each while one slow GPU computes one"""
 ROUND = 5 * BATCH
-ACCURACY = 0.8
 
 
 async def test_fewer_gpus_than_batches_compute_a_round_of_them(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger"
-    job = job_file("rounds", ledger, gpus=5, samples=SAMPLES)
-    async with real_stack(tmp_path, cluster(nodes=NODES), policy=POLICY, policies_allowed=POLICY) as (
-        _,
-        client,
-    ):
-        await client.submit(job, "key")
-        await until(client, lambda status: sum(status.jobs.get(state, 0) for state in ENDED) == 1)
-        lines = [line async for line in client.events()]
-    await nothing_left(tmp_path)
-    log, seqs = [line.fact() for line in lines], [line.seq for line in lines]
-    assert [fact.reason for fact in log if isinstance(fact, WorkerStopped) and fact.reason] == []
-    assert any(isinstance(fact, JobCompleted) for fact in log)
-    assert audit(log, drained=True, seqs=seqs) == []
-    [started] = [fact for fact in log if isinstance(fact, JobStarted)]
-    assert started.gang.sync == Relaxed(tasks=((2, 2), (1,)))
-    assert started.global_batch == ROUND
-    steps = steps_of(ledger / "rounds")
-    assert {len(step.indices) for step in steps} == {BATCH}
-    for samples in {step.samples for step in steps}:
-        ranks = Counter(step.rank for step in steps if step.samples == samples)
+    file = job_file("rounds", tmp_path / "ledger", gpus=5, samples=SAMPLES)
+    job = await completed(tmp_path, file, nodes=NODES, policy=POLICY)
+    assert job.started.gang.sync == Relaxed(tasks=((2, 2), (1,)))
+    assert job.started.global_batch == ROUND
+    assert {len(step.indices) for step in job.steps} == {BATCH}
+    rounds = sorted({step.samples for step in job.steps})
+    for samples in rounds:
+        ranks = Counter(step.rank for step in job.steps if step.samples == samples)
         assert ranks == {0: 2, 1: 2, 2: 1}
-    epochs: dict[int, Counter[int]] = {}
-    for step in steps:
-        epochs.setdefault(int(step.samples // EPOCH), Counter()).update(step.indices)
-    assert all(max(trained.values()) == 1 for trained in epochs.values())
-    assert len(epochs[0]) > EPOCH - ROUND
-    plans = [fact for fact in log if isinstance(fact, PlanPublished)]
+    each_sample_once(job.steps, most_left_out=ROUND)
+    plans = [fact for fact in job.log if isinstance(fact, PlanPublished)]
     estimated = max(one.throughput for plan in plans for one in plan.placements)
-    ends = [max(step.at for step in steps if step.samples == at) for at in sorted({s.samples for s in steps})]
+    ends = [max(step.at for step in job.steps if step.samples == samples) for samples in rounds]
     measured = ROUND / mean(after - before for before, after in pairwise(ends[5:]))
     print(f"estimated {estimated:.0f}, measured {measured:.0f} samples/s")
     assert min(estimated, measured) / max(estimated, measured) >= ACCURACY
