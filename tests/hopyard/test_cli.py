@@ -48,7 +48,7 @@ def brought(*words: str) -> tuple[int, set[str]]:
         cwd=Path(cli_file).parents[1],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=True,
     )
     code, *modules = ran.stderr.splitlines()[-1].split()

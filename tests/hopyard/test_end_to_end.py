@@ -18,7 +18,7 @@ from hopyard.local.pids import alive
 from tests.hopyard.cli_builders import JOB_YAML
 
 START_LIMIT_S = 90.0
-STOP_LIMIT_S = 20.0
+STOP_LIMIT_S = 90.0
 DEMO = ("demo", "--scenario", "tiny")
 SERVICES = 10
 """of `tiny`: six, and four agents"""

@@ -10,7 +10,7 @@ import pytest
 from hopyard.failures import NotInstalled, not_installed
 
 ABSENT = "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)"
-LIMIT_S = 100.0
+LIMIT_S = 300.0
 
 
 def ran_without(library: str, *words: str, cwd: Path) -> tuple[int, str]:

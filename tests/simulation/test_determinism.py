@@ -115,7 +115,7 @@ def test_the_shipped_scenario_comes_to_the_known_figures(policy: str) -> None:
 
 def test_the_command_prints_the_result_that_every_run_has_and_nothing_else() -> None:
     command = [sys.executable, "-m", "hopyard.cli", "simulate", "--scenario", "tiny", "--json"]
-    ran = subprocess.run(command, check=True, capture_output=True, timeout=100)
+    ran = subprocess.run(command, check=True, capture_output=True, timeout=300)
     written = msgspec.json.decode(ran.stdout, type=dict[str, object])
     assert set(written) == set(RunResult.__struct_fields__)
     result = msgspec.convert(written, RunResult)

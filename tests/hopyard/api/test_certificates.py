@@ -28,7 +28,7 @@ child.main()
 
 def read(url: str) -> list[str]:
     ran = subprocess.run(
-        [sys.executable, "-c", READ, url], capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-c", READ, url], capture_output=True, text=True, timeout=300, check=True
     )
     return ran.stdout.split()
 
@@ -59,7 +59,7 @@ def test_a_service_of_a_stack_reads_none(tmp_path: Path) -> None:
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){CHILD}"],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=True,
     )
     assert ran.stdout.split() == ["0", "False"]

@@ -214,7 +214,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(api: CannedApi) -> None:
         while "waiting for job-1" not in command.stderr.readline():
             pass
         os.kill(command.pid, signal.SIGINT)
-        out, err = command.communicate(timeout=60)
+        out, err = command.communicate(timeout=300)
     assert (command.returncode, out) == (130, "")
     assert err == "hopyard: job-1 is left as it is; `hopyard cancel job-1` would stop it\n"
     assert not [name for name, *_ in api.requests if name.startswith("DELETE")]

@@ -31,7 +31,7 @@ async def first_plan(bus: MemoryBus, settings: Settings, offload: Offload) -> Pl
         [joined(at=now), *in_queue(at=now, demand=(4,)), opened(at=now, number=int(now // 360.0))]
     )
     try:
-        return await asyncio.wait_for(_plan(bus), 30.0)
+        return await asyncio.wait_for(_plan(bus), 120.0)
     finally:
         planner.cancel()
         await asyncio.gather(planner, return_exceptions=True)

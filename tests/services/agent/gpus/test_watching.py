@@ -36,7 +36,7 @@ class Watched:
     async def until(self, holds: Callable[[GpusSeen], bool]) -> GpusSeen:
         """The first look from now on of which it holds."""
         self._seen.clear()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not (self._seen and holds(self._seen[-1])):
                 await asyncio.sleep(0.005)
         return self._seen[-1]
