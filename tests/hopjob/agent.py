@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TextIO
 
+from tests.hopjob.forks import Fork, forks
 from tests.paths import ROOT
 from tests.torch_python import torch_python
 
@@ -24,7 +25,7 @@ Word = dict[str, Any]
 @dataclass
 class Rank:
     number: int
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Fork
     log: Path
     last: Path
     words: list[Word] = field(default_factory=list)
@@ -58,11 +59,14 @@ class Rank:
 class Agent:
     """Use as a context: whatever still runs at its end is killed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, forks: bool = True) -> None:
+        """`forks`: ranks are no processes started one by one, which imports torch for each."""
         self.folder = folder
+        self.forks = forks
         self.path = folder / "a.sock"
         self.ranks: dict[tuple[str, int], Rank] = {}
-        self._placements = 0
+        self.placements = 0
+        """begun here; the newest is named for their number"""
         self._server: socket.socket | None = None
         self.grants = True
         """gives each rank the turn of its GPU as soon as it wants it"""
@@ -106,9 +110,8 @@ class Agent:
         **environment: Any,  # noqa: ANN401
     ) -> list[Rank]:
         """The ranks of a new placement, that have not yet heard go; names of the environment as they are."""
-        self._placements += 1
-        placement = f"p{self._placements}"
-        command = [str(torch_python()), *(["-m", "hopjob"] if launched else []), *str(script).split()]
+        self.placements += 1
+        placement = f"p{self.placements}"
         started = []
         for number in range(world):
             log = self.folder / f"{placement}-{number}.log"
@@ -122,18 +125,28 @@ class Agent:
                 "LEDGER": self.folder / f"{placement}-{number}.ledger",
                 **environment,
             }
-            with log.open("wb") as output:
-                process = subprocess.Popen(
-                    command,
-                    env={key: str(value) for key, value in variables.items()},
-                    stdout=output,
-                    stderr=output,
-                    cwd=self.folder,
-                    start_new_session=True,
-                )
+            given = {key: str(value) for key, value in variables.items()}
+            process = self._begun(str(script).split(), given, log, launched=launched)
             rank = self.ranks[placement, number] = Rank(number, process, log, last)
             started.append(rank)
         return started
+
+    def _begun(
+        self, words: list[str], environment: dict[str, str], log: Path, *, launched: bool
+    ) -> subprocess.Popen[bytes] | Fork:
+        log.touch()
+        if launched and self.forks:
+            return forks(**surroundings()).fork(words, environment, folder=self.folder, log=log)
+        command = [str(torch_python()), *(["-m", "hopjob"] if launched else []), *words]
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                command,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                cwd=self.folder,
+                start_new_session=True,
+            )
 
     def run(self, script: str | Path, world: int = 1, **environment: Any) -> list[Rank]:  # noqa: ANN401
         """Started, up, and sent to go."""

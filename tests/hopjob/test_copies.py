@@ -53,7 +53,13 @@ class Nodes:
         self._open.close()
 
     def start(self, until: Mapping[str, float], script: Path = CONVERGES, **environment: Any) -> list[Rank]:  # noqa: ANN401
-        """A new placement, not begun: copies that train until the job has so many samples, by node."""
+        """A new placement, not begun: copies that train until the job has so many samples, by node.
+
+        It has one name on all nodes.
+        """
+        begun = max(agent.placements for agent in self.agents.values())
+        for agent in self.agents.values():
+            agent.placements = begun
         return [
             self.agents[node].start(
                 script,
@@ -193,7 +199,6 @@ def test_a_gang_in_lockstep_goes_on_from_what_copies_did(nodes: Nodes) -> None:
 def test_a_copy_of_an_older_placement_may_write_no_more(nodes: Nodes) -> None:
     [old] = nodes.run({"a": ENDLESS}, HOPJOB_CHECKPOINT_INTERVAL_S=0.2)
     old.wait_for("saved")
-    nodes.agents["b"].start(SCRIPTS / "plain.py")  # its placements are one ahead from here on
     [new] = nodes.start({"b": ENDLESS})
     new.wait_for("up")
     assert old.end() == LOST

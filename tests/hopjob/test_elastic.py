@@ -18,7 +18,7 @@ DATASET, BATCH, EPOCHS = 1000, 16, 6
 
 
 def test_samples_are_exact_over_1_2_1_3_ranks(tmp_path: Path) -> None:
-    with Agent(tmp_path) as agent:
+    with Agent(tmp_path, forks=False) as agent:
         before: list[Rank] = []
         for world, stopped in ((1, True), (2, True), (1, True), (3, False)):
             ranks = agent.run(LEDGER, world, EPOCHS=EPOCHS, PACE=0.02, DATASET=DATASET, BATCH=BATCH)

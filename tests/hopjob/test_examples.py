@@ -36,7 +36,7 @@ def test_an_example_goes_from_one_rank_to_two(tmp_path: Path, name: str) -> None
         assert stop([rank]) == [0], rank.output()
         done = rank.said("stopped")[0]["samples"]
         assert done > 0
-        further = done + 2 * example.workload.dataset_samples
+        further = done + 4 * example.workload.dataset_samples
         ranks = agent.run(EXAMPLES / f"{name}.py", 2, HOPJOB_SAMPLES=further, HOPJOB_BATCH_SIZE=batch)
         assert [one.end() for one in ranks] == [0, 0], ranks[0].output()
         assert ranks[0].said("up")[0]["samples"] == done

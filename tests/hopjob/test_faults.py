@@ -13,6 +13,7 @@ import pytest
 
 from tests.hopjob.agent import SCRIPTS, Agent, go, kill, stop, until
 from tests.hopjob.ledgers import trained
+from tests.torch_python import torch_python
 
 pytestmark = pytest.mark.torch
 
@@ -201,7 +202,7 @@ def test_a_script_without_a_line_ends_without_its_agent(tmp_path: Path, obeys: i
 
 
 def test_an_error_of_the_scripts_own_is_its_failure(tmp_path: Path) -> None:
-    with Agent(tmp_path) as agent:
+    with Agent(tmp_path, forks=False) as agent:
         ranks = agent.run(SCRIPTS / "raises.py", 2, RAISES=1)
         assert ranks[1].end() == 1
         assert ranks[1].last_word() == {"failed": {"reason": "ValueError: this loss is no loss"}}
@@ -260,8 +261,7 @@ def test_checkpoints_are_tensors_and_plain_types(tmp_path: Path) -> None:
         stop([rank])
         [path] = (tmp_path / "checkpoints").glob("*.pt")
         read = f"import torch; print(sorted(torch.load({str(path)!r}, weights_only=True)))"
-        python = str(rank.process.args[0])  # type: ignore[index]
-        said = subprocess.run([python, "-c", read], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run([torch_python(), "-c", read], capture_output=True, text=True, check=True).stdout
         assert "'model', 'optimizer', 'others', 'ranks', 'rng', 'samples'" in said
 
 

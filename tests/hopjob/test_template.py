@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.hopjob.agent import SCRIPTS, Agent, Rank, go, surroundings, until
-from tests.torch_python import torch_python
+from tests.hopjob.forks import begun
 
 pytestmark = pytest.mark.torch
 
@@ -20,13 +19,7 @@ class Template:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         environment = {**surroundings(), "SECRET": "of the template"}
-        self.process = subprocess.Popen(
-            [torch_python(), "-m", "hopjob.template"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={key: str(value) for key, value in environment.items()},
-            start_new_session=True,
-        )
+        self.process = begun(environment)
         assert self.hear("ready")["pid"] == self.process.pid
 
     def hear(self, word: str) -> dict[str, Any]:
