@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from schemas.settings import Settings
+
 
 class Alarm(Protocol):
     def cancel(self) -> None: ...
@@ -35,10 +37,16 @@ class Clock(Protocol):
         ...
 
 
+def _since_boot() -> float:
+    """Seconds by a clock that nobody sets and that, where there is one, goes on through a suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class ScaledClock:
     """Wall time that runs `speed` times as fast, counted from `origin` (Unix seconds).
 
-    Every process with the same two numbers reads the same time. Origin 0 at speed 1 is Unix time.
+    Every process with the same two numbers reads the same time. Origin 0 at speed 1 is Unix time. To set
+    the machine's clock does not set this one; `set_right` does.
     """
 
     def __init__(self, *, origin: float = 0.0, speed: float = 1.0) -> None:
@@ -46,9 +54,18 @@ class ScaledClock:
             raise ValueError(f"speed must be above 0, not {speed}")
         self._origin = origin
         self._speed = speed
+        self._began = time.time() - _since_boot()
+
+    def unix(self) -> float:
+        """Unix time, as this clock has it."""
+        return self._began + _since_boot()
+
+    def set_right(self, ahead_s: float) -> None:
+        """It was found to be `ahead_s` real seconds ahead."""
+        self._began -= ahead_s
 
     def now(self) -> float:
-        return (time.time() - self._origin) * self._speed
+        return (self.unix() - self._origin) * self._speed
 
     async def sleep(self, cluster_s: float) -> None:
         await asyncio.sleep(max(cluster_s, 0.0) / self._speed)
@@ -80,3 +97,8 @@ class LoopClock:
 
     def cluster_s(self, real_s: float) -> float:
         return real_s
+
+
+def unix_by(clock: Clock, settings: Settings) -> Callable[[], float]:
+    """Unix time by a clock that counts from the origin of the settings."""
+    return lambda: settings.clock_origin + clock.now() / clock.cluster_s(1.0)

@@ -16,6 +16,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from hopyard.api.client import Client
 from hopyard.api.connect import connect, patiently
@@ -25,8 +26,10 @@ from schemas.events import JobSubmitted, PlanPublished, ServiceLed
 from schemas.ids import JobId
 from schemas.instances import instance_name
 from schemas.jobs import JobFile
+from schemas.views import ServiceState
 from shared.domain.audit import audit
-from tests.live.live_builders import all_ended, stack_and_client
+from tests.live.cable import cable
+from tests.live.live_builders import SPEED, all_ended, stack_and_client
 from tests.stack_watch import log_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -78,6 +81,34 @@ class Loaded:
         finally:
             self.signal(name, signal.SIGCONT)
             self.asleep = ""
+
+    @staticmethod
+    def other(name: str) -> str:
+        """The other instance."""
+        return name.removesuffix("-2") if name.endswith("-2") else f"{name}-2"
+
+    async def restarted(self, name: str, **environ: str) -> None:
+        """Kill it, and wait until it follows in its next life, in this environment."""
+        running = next(one for one in self.stack.running if one.program.name == name)
+        running.program = replace(running.program, environ=running.program.environ | environ)
+        before = self.pid(name)
+        self.signal(name, signal.SIGKILL)
+        async with asyncio.timeout(LIMIT_S):
+            while self.pid(name) == before:
+                await asyncio.sleep(0.05)
+        await self.follows(name, since=time.time())
+
+    async def follows(self, name: str, since: float = 0.0) -> None:
+        """Wait until it is up and does not lead; `since`: by a report after that (Unix time)."""
+        await until(
+            self.client,
+            lambda status: any(
+                instance_name(one.name, one.instance) == name
+                and (one.state, one.leads) == (ServiceState.UP, False)
+                and one.at > since
+                for one in status.services
+            ),
+        )
 
     async def led(self, service: str) -> list[ServiceLed]:
         facts = await patiently(lambda: log_of(self.client))
@@ -195,6 +226,43 @@ async def refused(url: str) -> str:
                 if response.status == 503:
                     return str((await response.json(content_type=None))["detail"])
             await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize(("service", "ahead_s"), [("profiler", 120), ("planner", -120), ("monitor", 120)])
+async def test_a_leader_whose_clock_is_wrong_tells_the_right_time(
+    loaded: Loaded, service: str, ahead_s: int
+) -> None:
+    """The machine's clock is two minutes off: two hours of this cluster's time."""
+    before, right = len(await loaded.led(service)), await loaded.leader(service)
+    wrong = loaded.other(right)
+    await loaded.restarted(wrong, AHEAD_S=str(ahead_s))
+    with loaded.sleeping(right):
+        led = await loaded.followed(service, before)
+        await loaded.submit()
+        now = (await patiently(loaded.client.status)).at
+    assert instance_name(service, led.instance) == wrong
+    assert abs(led.at - now) < abs(ahead_s) * SPEED / 2
+
+
+async def test_a_leader_that_is_cut_off_from_nats_is_followed_and_follows_when_it_is_back(
+    loaded: Loaded,
+) -> None:
+    async with cable(loaded.stack.nats.port) as line:
+        before, near = len(await loaded.led("placer")), await loaded.leader("placer")
+        far = loaded.other(near)
+        await loaded.restarted(far, HOPYARD_NATS_URL=f"nats://127.0.0.1:{line.port}")
+        with loaded.sleeping(near):
+            await loaded.followed("placer", before)
+        await loaded.follows(near)
+        began = time.monotonic()
+        line.cut()
+        led = await loaded.followed("placer", before + 1)
+        print(f"placer cut off: led after {time.monotonic() - began:.1f} s")
+        assert instance_name("placer", led.instance) == near
+        await loaded.submit()
+        line.mend()
+        await loaded.follows(far)
+        await loaded.restarted(far, HOPYARD_NATS_URL=loaded.stack.nats.url)
 
 
 async def test_every_admission_takes_jobs(loaded: Loaded) -> None:

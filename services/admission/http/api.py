@@ -79,7 +79,7 @@ from services.admission.questions import (
 )
 from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record, Unavailable
-from shared.runtime.clock import Clock
+from shared.runtime.clock import Clock, unix_by
 from shared.runtime.process.reports import reports
 
 FOLLOWERS_MAX = 64
@@ -272,7 +272,8 @@ class Api:
     async def show_status(self, request: web.Request) -> web.Response:
         decode_query(NoQuery, request.query)
         status = await self._monitor(ShowStatus(), StatusView)
-        return answer(msgspec.structs.replace(status, services=await reports(self._bus)))
+        found = await reports(self._bus, unix_by(self._clock, self._settings))
+        return answer(msgspec.structs.replace(status, services=found))
 
     async def show_policy(self, request: web.Request) -> web.Response:
         decode_query(NoQuery, request.query)

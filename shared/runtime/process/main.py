@@ -7,7 +7,7 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,15 +15,16 @@ import structlog
 
 from schemas.settings import Settings
 from shared.domain.contradictions import check_together
-from shared.runtime.bus.contract import Fenced
+from shared.runtime.bus.contract import Fenced, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.clock import ScaledClock
+from shared.runtime.clock import ScaledClock, unix_by
 from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import Beside
 from shared.runtime.process.joining import announce
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
+from shared.runtime.process.timekeeping import keep_right, set_right
 from shared.runtime.process.watching import watch
 from shared.runtime.process.web import serve
 from shared.runtime.service import Ports, Service
@@ -72,9 +73,14 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
     with _starting(name):
         bus = await JetStreamBus.connect(settings, name)
     try:
-        async with reported(bus, name, settings.instance) as reporter:
+        clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
+        with contextlib.suppress(Unavailable):  # it is looked at again
+            await set_right(clock, bus)
+        async with (
+            keeping(keep_right(clock, bus)),
+            reported(bus, name, settings.instance, clock.unix) as reporter,
+        ):
             await announce(bus, name, settings)
-            clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
             ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ))
             if name not in NAMES:
                 await _serve(build, settings, ports, Life(name))
@@ -87,6 +93,16 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
                 await candidate.release()
     finally:
         await bus.close()
+
+
+@contextlib.asynccontextmanager
+async def keeping(task: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Within, the task runs beside."""
+    running = asyncio.create_task(task)
+    try:
+        yield
+    finally:
+        running.cancel()
 
 
 class Life(NamedTuple):
@@ -103,7 +119,9 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
         built = build(settings, ports)
         service = await built if inspect.isawaitable(built) else built
         shell = Shell(service, ports, settings, candidate=life.candidate)
-        web = await serve(settings, service, _Announced(shell, reporter), ports.bus)
+        web = await serve(
+            settings, service, _Announced(shell, reporter), ports.bus, now=unix_by(ports.clock, settings)
+        )
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
     beside = [asyncio.create_task(each) for each in _beside(shell, service, settings, ports, life)]
     try:

@@ -115,7 +115,9 @@ async def _elapsed_or(changed: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def reported(bus: State, name: str, instance: int = 1) -> AsyncIterator[Reporter | None]:
+async def reported(
+    bus: State, name: str, instance: int = 1, now: Callable[[], float] = time.time
+) -> AsyncIterator[Reporter | None]:
     """Reports a life from its start to its end, failures included.
 
     None for a service that does not report.
@@ -123,7 +125,7 @@ async def reported(bus: State, name: str, instance: int = 1) -> AsyncIterator[Re
     if name not in NAMES:
         yield None
         return
-    reporter = Reporter(bus, name, instance=instance)
+    reporter = Reporter(bus, name, now, instance=instance)
     await reporter.begin()
     try:
         yield reporter

@@ -61,8 +61,15 @@ class Site(msgspec.Struct, frozen=True):
     close: Callable[[], Awaitable[None]]
 
 
-async def serve(settings: Settings, service: Service, shell: ShellStatus, bus: Bus) -> Site:
-    """Listen on the service's address. Raises OSError when the port is taken."""
+async def serve(
+    settings: Settings,
+    service: Service,
+    shell: ShellStatus,
+    bus: Bus,
+    *,
+    now: Callable[[], float] = time.time,
+) -> Site:
+    """Listen on the service's address. `now`: Unix time. Raises OSError when the port is taken."""
     registry = CollectorRegistry()
     counts = {"bus": bus.counts, "shell": shell.counts}
     registry.register(CountsCollector(counts, {"ready": shell.ready, "bus_connected": bus.connected}))
@@ -72,7 +79,7 @@ async def serve(settings: Settings, service: Service, shell: ShellStatus, bus: B
         settings,
         ready=shell.ready,
         stalled=shell.stalled,
-        services=lambda: reports(bus),
+        services=lambda: reports(bus, now),
         registry=registry,
         routes=service.routes() if service.routes else (),
     )

@@ -1,5 +1,7 @@
 """The four ports over one connection."""
 
+from collections.abc import Callable
+
 from schemas.settings import Settings
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.jetstream.connection import Connection
@@ -42,6 +44,13 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
 
     def connected(self) -> bool:
         return self._connection.connected()
+
+    async def time_ahead(self, now: Callable[[], float]) -> tuple[float, float]:
+        """Real seconds that a clock is ahead of the server's, and by how many that may be wrong.
+
+        Raises Unavailable.
+        """
+        return await self._connection.time_ahead(now)
 
     async def close(self) -> None:
         await self.stop_answering()

@@ -5,6 +5,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from nats.errors import Error
 from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 
 from schemas.settings import Settings
-from schemas.subjects import DEAD_PREFIX
+from schemas.subjects import DEAD_PREFIX, FACTS_STREAM
 from shared.runtime.bus.accounts import inbox_of
 from shared.runtime.bus.backoff import pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
@@ -30,11 +31,19 @@ PING_EVERY_S = 5
 PING_OF_SEVERAL_S = 1
 """where another server is there to go to"""
 FLUSH_TIMEOUT_S = 1
+TIME_LOOKS = 5
+TIME_LIMIT_S = 2.0
 REFUSED_AT_MOST = 1_000
 _REFUSED = re.compile(
     r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
 )
 DEAD_LETTER_HEADER_BYTES = 4_096
+
+
+class _Dated(msgspec.Struct):
+    """An answer of the server's API."""
+
+    ts: datetime
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -126,6 +135,22 @@ class Connection:
             reconnect_to_server_handler=_next_server,
             pending_size=0,  # publishing while the connection is lost is an error at once
         )
+
+    async def time_ahead(self, now: Callable[[], float]) -> tuple[float, float]:
+        """Real seconds that a clock is ahead of the server's, and by how many that may be wrong.
+
+        Raises Unavailable. Of several looks the quickest counts.
+        """
+        with unavailable("time"):
+            looks = [await self._look(now) for _ in range(TIME_LOOKS)]
+        return min(looks, key=lambda look: look[1])
+
+    async def _look(self, now: Callable[[], float]) -> tuple[float, float]:
+        asked = now()
+        reply = await self.nats.request(f"$JS.API.STREAM.INFO.{FACTS_STREAM}", b"", timeout=TIME_LIMIT_S)
+        answered = now()
+        said = msgspec.json.decode(reply.data, type=_Dated).ts.timestamp()
+        return (asked + answered) / 2 - said, (answered - asked) / 2
 
     def _attach(self, client: Client) -> None:
         self.nats = client
