@@ -18,10 +18,11 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from hopyard.api.client import Client
+from hopyard.api.client import Client, LoggedEvent
 from hopyard.api.connect import connect, patiently
 from hopyard.local.stack import SERVICES, Stack
 from loadgen.scenarios import arrivals, load_scenario
+from schemas.base import Event
 from schemas.events import JobSubmitted, PlanPublished, ServiceLed
 from schemas.ids import JobId
 from schemas.instances import instance_name
@@ -30,7 +31,7 @@ from schemas.views import ServiceState
 from shared.domain.audit import audit
 from tests.live.cable import cable
 from tests.live.live_builders import SPEED, all_ended, stack_and_client
-from tests.stack_watch import log_of, until
+from tests.stack_watch import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -47,6 +48,8 @@ class Loaded:
         self.stall = stall
         self.stack = stack
         self.clients = clients
+        self._read = 0
+        self._facts: list[Event] = []
         self.asleep = ""
         """the process that was stopped"""
         self.acknowledged: list[JobId] = []
@@ -111,8 +114,18 @@ class Loaded:
         )
 
     async def led(self, service: str) -> list[ServiceLed]:
-        facts = await patiently(lambda: log_of(self.client))
+        facts = await self.facts()
         return [fact for fact in facts if isinstance(fact, ServiceLed) and fact.service == service]
+
+    async def facts(self) -> list[Event]:
+        """All that there are by now; those read before are not read again."""
+        lines = await patiently(self._lines)
+        self._read = lines[-1].seq if lines else self._read
+        self._facts += [line.fact() for line in lines]
+        return self._facts
+
+    async def _lines(self) -> list[LoggedEvent]:
+        return [line async for line in self.client.events(after=self._read)]
 
     async def leader(self, service: str) -> str:
         """The process that leads: the newest that began to."""
@@ -147,7 +160,7 @@ async def next_plan(loaded: Loaded, token: int) -> PlanPublished:
     """A plan of a leader of this token or a later one; jobs are submitted until there is one."""
     async with asyncio.timeout(LIMIT_S):
         while True:
-            facts = await patiently(lambda: log_of(loaded.client))
+            facts = await loaded.facts()
             plans = [fact for fact in facts if isinstance(fact, PlanPublished) and fact.token >= token]
             if plans:
                 return plans[0]
