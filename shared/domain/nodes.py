@@ -8,6 +8,7 @@ are a matter of one life: `node` has as many GPUs as jobs can get.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,11 +27,11 @@ from schemas.ids import NodeId
 from schemas.placement import ONLY_LOCKSTEP
 
 
-class KnownNode(msgspec.Struct, kw_only=True):
+class KnownNode(msgspec.Struct, kw_only=True, dict=True):
     """A node that joined once. Whoever keeps more about nodes extends it, or keeps it beside."""
 
-    node: Node
-    """with the GPUs that are not withheld"""
+    whole: Node
+    """with all its GPUs: one that has none left could not be read from a snapshot"""
     life: str = ""
     """of its agent, as it joined last"""
     modes: tuple[str, ...] = ONLY_LOCKSTEP
@@ -58,29 +59,28 @@ class KnownNode(msgspec.Struct, kw_only=True):
         """Whether something new may start on it."""
         return self.alive and not self.emptied and self.node.gpus > 0
 
-    @property
-    def whole(self) -> Node:
-        """The node with all its GPUs."""
-        return _with_gpus(self.node, self.node.gpus + len(self.withheld)) if self.withheld else self.node
+    @cached_property
+    def node(self) -> Node:
+        """The node with the GPUs that are not withheld."""
+        return _with_gpus(self.whole, self.whole.gpus - len(self.withheld))
 
     def withhold(self, gpus: Mapping[int, str]) -> None:
-        whole = self.whole
-        self.withheld = {index: gpus[index] for index in sorted(gpus) if 0 <= index < whole.gpus}
-        self.node = _with_gpus(whole, whole.gpus - len(self.withheld))
+        self.withheld = {index: gpus[index] for index in sorted(gpus) if 0 <= index < self.whole.gpus}
+        self.__dict__.pop("node", None)
 
 
 N = TypeVar("N", bound=KnownNode)
 
 
 def known_node(joined: NodeJoined) -> KnownNode:
-    return as_joined(KnownNode(node=joined.node), joined)
+    return as_joined(KnownNode(whole=joined.node), joined)
 
 
 def as_joined(known: N, joined: NodeJoined) -> N:
     """What a node says of itself when it joins."""
     known.life, known.modes, known.workloads = joined.life, joined.modes, joined.workloads
     known.runs_commands = joined.runs_commands
-    known.node, known.withheld = joined.node, {}
+    known.whole = joined.node
     known.withhold(joined.withheld)
     return known
 

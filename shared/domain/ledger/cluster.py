@@ -240,7 +240,7 @@ def change(ledger: Ledger, fact: NodeEvent) -> None:
 
 
 def _record(fact: NodeJoined) -> NodeRecord:
-    return as_joined(NodeRecord(node=fact.node, up_since=fact.at, settled_at=fact.at), fact)
+    return as_joined(NodeRecord(whole=fact.node, up_since=fact.at, settled_at=fact.at), fact)
 
 
 # ---- workers

@@ -30,7 +30,7 @@ def after(*facts: NodeEvent) -> KnownNode:
 
 
 def test_a_node_that_joined_is_usable() -> None:
-    assert after(joined()) == KnownNode(node=a_node(HERE), life="one")
+    assert after(joined()) == KnownNode(whole=a_node(HERE), life="one")
     assert after(joined()).usable
 
 
@@ -43,7 +43,7 @@ def test_a_lost_node_is_usable_once_it_is_back() -> None:
 
 def test_a_drain_outlives_a_loss_and_a_new_life() -> None:
     drained = (joined(), NodeDrained(at=2.0, node_id=HERE), NodeLost(at=3.0, node_id=HERE), joined("two"))
-    assert after(*drained) == KnownNode(node=a_node(HERE), life="two", draining=True)
+    assert after(*drained) == KnownNode(whole=a_node(HERE), life="two", draining=True)
     assert not after(*drained).usable
     assert after(*drained, NodeRestored(at=4.0, node_id=HERE)).usable
 
@@ -65,6 +65,13 @@ def test_a_node_with_no_gpu_to_be_had_is_not_usable() -> None:
     everything = range(a_node(HERE).gpus)
     assert not after(joined(), withheld(*everything)).usable
     assert after(joined(), withheld(*everything), withheld(0)).usable
+
+
+def test_a_node_with_no_gpu_to_be_had_is_read_back_from_a_snapshot() -> None:
+    known = after(joined(), withheld(*range(a_node(HERE).gpus)))
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(known), type=KnownNode)
+    assert again == known
+    assert again.node.gpus == 0
 
 
 def test_a_new_life_says_anew_what_is_withheld() -> None:
@@ -102,7 +109,7 @@ class Counted(KnownNode):
 
 @given(st.lists(st.sampled_from(["one", "two"])))
 def test_what_somebody_keeps_beside_survives_a_new_life(lives: list[str]) -> None:
-    nodes = {HERE: Counted(node=a_node(HERE), workers=3)}
+    nodes = {HERE: Counted(whole=a_node(HERE), workers=3)}
     for life in lives:
-        fold_node(nodes, joined(life), lambda fact: Counted(node=fact.node))
+        fold_node(nodes, joined(life), lambda fact: Counted(whole=fact.node))
     assert nodes[HERE].workers == 3
