@@ -74,7 +74,9 @@ class WrongTime:
         return None if due is None else due - self._off_s
 
     def wake(self, now: float) -> Effects:
-        return self._core.wake(self._seen(now))
+        due = self._core.next_wakeup()
+        seen = self._seen(now)
+        return self._core.wake(seen if due is None else max(seen, due))  # not a rounding's breadth too early
 
     def resume(self, now: float) -> Effects:
         return self._core.resume(self._seen(now))
