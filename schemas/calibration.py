@@ -14,9 +14,16 @@ class AllReduceTimes(Message, frozen=True, kw_only=True):
     """What an agent timed: one all-reduce for each size and repetition."""
 
     seconds: tuple[tuple[float, ...], ...]
-    """by size, in the order asked, or that of `sizes`"""
+    """by size, in the order asked, or that of `sizes`; empty: by a node that is not the first"""
     sizes: tuple[float, ...] = ()
     """bytes, where others were timed than those asked: a CPU stands for the GPUs, say"""
+
+
+class AllReduceMeeting(Message, frozen=True, kw_only=True):
+    meeting: str
+    """`host:port` where all nodes meet if the one asked is the first"""
+    sizes: tuple[float, ...]
+    """bytes, that it can time in place of those asked"""
 
 
 class Ring(Message, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from schemas.accuracy import AccuracyReport
 from schemas.base import Message, Question
-from schemas.calibration import AllReduceTimes, Calibration, Ring
+from schemas.calibration import AllReduceMeeting, AllReduceTimes, Calibration, Ring
 from schemas.events import DataMode
 from schemas.ids import Fingerprint, JobId, NodeId, PlanId
 from schemas.numbers import Amount, WholeNumber
@@ -181,21 +181,24 @@ class FittedLoading(Message, frozen=True, kw_only=True):
 # ---- the agents
 
 
-class TimeAllReduce(Question, frozen=True, kw_only=True, tag="time-all-reduce"):
-    """Time all-reduces of a gang whose first node the agent stands for; refused unless its GPUs are free."""
+class OpenAllReduce(Question, frozen=True, kw_only=True, tag="open-all-reduce"):
+    """Whether a node would take part in all-reduces of a gang, and where to meet if it is the first of it.
 
+    Refused unless its GPUs are free. Nothing is begun.
+    """
+
+    node_id: NodeId
     ring: Ring
     sizes: Annotated[tuple[Amount, ...], Meta(max_length=100)]
     """bytes"""
-    repeats: Annotated[int, Meta(ge=1, le=1_000)]
 
     @property
     def subject(self) -> str:  # type: ignore[override]  # one for each node
-        return agent_of(self.ring.members[0][0].node_id)
+        return agent_of(self.node_id)
 
 
 class JoinAllReduce(Question, frozen=True, kw_only=True, tag="join-all-reduce"):
-    """Run the part of one node in all-reduces that the agent of the first node times."""
+    """Run the part of one node in all-reduces, which the first node times: all nodes are asked at once."""
 
     node_id: NodeId
     ring: Ring
@@ -325,7 +328,7 @@ REPLIES: dict[type[Question], type[Message]] = {
     ImportStore: Imported,
     JudgePolicy: PolicyVerdict,
     FitLoading: FittedLoading,
-    TimeAllReduce: AllReduceTimes,
+    OpenAllReduce: AllReduceMeeting,
     JoinAllReduce: AllReduceTimes,
     ReadOutput: OutputPage,
     ShowStatus: StatusView,
@@ -346,7 +349,7 @@ Asked = (
     | EstimateQuestion | ShowAccuracy | Calibrate | ExportStore | ImportStore
     | JudgePolicy
     | FitLoading
-    | TimeAllReduce | JoinAllReduce | ReadOutput
+    | OpenAllReduce | JoinAllReduce | ReadOutput
     | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
     | ShowTimeline | ListSummaries | ListRuns | FindFacts | ListPlans | ShowPlan
 )  # fmt: skip

@@ -5,6 +5,8 @@ hopyard-sample.<kind>.<node>     samples          stream HOPYARD-SAMPLES, limite
 hopyard-sample.throughput.<node> observations     stream HOPYARD-OBSERVATIONS, limited, on disk
 hopyard.ask.<service>            questions        request/reply, not stored
 hopyard-dead.<service>           dead letters     stream HOPYARD-DEAD, limited
+hopyard-read.<node>.<what>       what an agent reads of the streams, by way of a service; not stored
+hopyard-parts.<node>.<token>     parts of what is too large for one message of an agent; not stored
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,9 +26,37 @@ OBSERVATIONS_STREAM = "HOPYARD-OBSERVATIONS"
 DEAD_STREAM = "HOPYARD-DEAD"
 DEAD_PREFIX = "hopyard-dead"
 
+READ_PREFIX = "hopyard-read"
+PARTS_PREFIX = "hopyard-parts"
+
 STATE_BUCKET = "hopyard-state"
 """cursors of the services, leases"""
+STATE_SUBJECT = f"$KV.{STATE_BUCKET}"
 SNAPSHOT_BUCKET = "hopyard-snapshots"
+
+AGENT = "agent"
+
+
+def node_of_key(key: str) -> str:
+    """The node whose agent writes a value of the state bucket; empty: a service does."""
+    kind, _, name = key.partition("/")
+    of_agent = name.startswith(f"{AGENT}-")
+    return name if kind == "claim" else name.removeprefix(f"{AGENT}-") if of_agent else ""
+
+
+def state_subject(key: str) -> str:
+    """Where a value of the state bucket stands: an agent's have the node as a token of its own.
+
+    NATS compares whole tokens: so it can be said who may write those of one node, or of any.
+    """
+    kind, _, _ = key.partition("/")
+    node_id = node_of_key(key)
+    return f"{STATE_SUBJECT}.{AGENT}.{node_id}.{kind}" if node_id else earlier_state_subject(key)
+
+
+def earlier_state_subject(key: str) -> str:
+    """Where version 0.1 had all values."""
+    return f"{STATE_SUBJECT}.{key}"
 
 
 def sample_subject(kind: type[Sample], node_id: str = "*") -> str:

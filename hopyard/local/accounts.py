@@ -13,11 +13,11 @@ from hopyard.failures import Invalid
 from hopyard.local.credentials import NATS, account_of, folder_of
 from schemas.ids import NodeId
 from schemas.jobs import Name
+from schemas.subjects import AGENT
 from services.table import OF_CLUSTER, OF_NODE
 from shared.runtime import private
 from shared.runtime.bus import accounts
-from shared.runtime.bus.accounts import AGENT, AGENTS, OPERATOR, Permissions
-from shared.runtime.process.nats_server import NatsAccount
+from shared.runtime.bus.accounts import AGENTS, OPERATOR, NatsUser, Permissions
 
 SERVERS = "accounts.conf"
 """what a NATS server includes that is not `hopyard up`'s"""
@@ -75,10 +75,10 @@ def ensure_account(data: Path, user: str) -> Path:
 
 
 def write_accounts(data: Path) -> Path:
-    """For a NATS server that others run: the block `authorization` of its configuration includes it."""
-    users = msgspec.json.encode([account.plain() for account in accounts_in(data)])
+    """For a NATS server that others run: its configuration includes it."""
+    block = msgspec.json.encode(accounts.server_accounts(accounts_in(data)))
     file = folder_of(data) / SERVERS
-    private.write(file, b"users = " + users + b"\n")
+    private.write(file, b"accounts = " + block + b"\n")
     return file
 
 
@@ -92,7 +92,7 @@ def expel(data: Path, node_id: str) -> bool:
     return True
 
 
-def accounts_in(data: Path) -> list[NatsAccount]:
+def accounts_in(data: Path) -> list[NatsUser]:
     """Of everybody who has a file. Raises Invalid where one cannot be read, or the stack's own are gone.
 
     A server without any account would let in everybody.
@@ -111,12 +111,12 @@ def stamp_of(data: Path) -> int:
         return 0
 
 
-def _account(file: Path) -> NatsAccount:
+def _account(file: Path) -> NatsUser:
     try:
         found = msgspec.json.decode(private.read_secret(file), type=AccountFile)
     except (OSError, msgspec.DecodeError) as error:
         raise Invalid(f"{file}: {error}") from None
-    return NatsAccount(user=found.user, password=found.password, permissions=permissions_of(found.user))
+    return NatsUser(user=found.user, password=found.password, permissions=permissions_of(found.user))
 
 
 def permissions_of(user: str) -> Permissions:
@@ -124,7 +124,6 @@ def permissions_of(user: str) -> Permissions:
     if user in own:
         return accounts.of_service(user, own[user])
     if user == OPERATOR:
-        return accounts.of_operator()
-    if user == AGENTS:
-        return accounts.of_any_node(_OF_AGENTS, tuple(own))
-    return accounts.of_node(user.removeprefix(f"{AGENT}-"), _OF_AGENTS)
+        return accounts.of_operator(tuple(own))
+    node_id = "*" if user == AGENTS else user.removeprefix(f"{AGENT}-")
+    return accounts.of_node(node_id, _OF_AGENTS)

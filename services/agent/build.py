@@ -15,7 +15,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import PlacementId
-from schemas.questions import JoinAllReduce, Refused, agent_of
+from schemas.questions import Refused, agent_of
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.agent.core import Agent
@@ -36,17 +36,10 @@ from services.agent.work.heartbeat import heartbeat
 from services.agent.work.nodes import NodeProvider, lent, named_node
 from services.agent.work.output import OutputFiles, output_files
 from services.agent.work.runner import Runner, RunnerFactory
-from shared.runtime.bus.contract import Questions
 from shared.runtime.plugins import NODES, RUNNERS
 from shared.runtime.service import Inbox, Ports, Service, Task, Worker
 
-JOIN_LIMIT_REAL_S = 58.0
-"""a little less than who asks for the times waits"""
 KEPT_NOWHERE = "what jobs print is kept nowhere: `output_folder` is empty"
-
-
-class NotJoined(OSError):
-    """Another node takes no part in all-reduces; the text says which and why."""
 
 
 def build(
@@ -100,7 +93,7 @@ def build(
             WorkerStopped,
         ),
         answers=agent_of(node.node_id),
-        workers=_workers(runner, output, ports.bus),
+        workers=_workers(runner, output),
         tasks=[_running(runner, output), beat, *tasks],
     )
 
@@ -139,7 +132,7 @@ def _running(runner: Runner, output: OutputFiles | None) -> Callable[[Inbox], Aw
     return run
 
 
-def _workers(runner: Runner, output: OutputFiles | None, bus: Questions) -> dict[type, Worker]:
+def _workers(runner: Runner, output: OutputFiles | None) -> dict[type, Worker]:
     async def start(task: StartWorker) -> None:
         runner.start(task.order, task.gpu_indices)
 
@@ -153,12 +146,7 @@ def _workers(runner: Runner, output: OutputFiles | None, bus: Questions) -> dict
         runner.stop(task.placement_id)
 
     async def time_paths(task: TimePaths) -> Timed:
-        return Timed(task.ticket, await runner.all_reduces(task.question, join))
-
-    async def join(question: JoinAllReduce) -> None:
-        reply = await bus.ask(question, JOIN_LIMIT_REAL_S)
-        if isinstance(reply, Refused):
-            raise NotJoined(f"{question.node_id}: {reply.reason}")
+        return Timed(task.ticket, await runner.all_reduces(task.question))
 
     async def read(task: ReadLines) -> LinesRead:
         if output is None:

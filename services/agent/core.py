@@ -20,7 +20,7 @@ from schemas.events import (
 )
 from schemas.ids import PlacementId
 from schemas.placement import Mode
-from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce, ReadOutput, Refused
 from services.agent.folds import FOLDS, fold, gpus_wanted
 from services.agent.looks import GpuLooks
 from services.agent.reports import effects_of
@@ -141,18 +141,16 @@ class Agent:
     def _asked(self, asked: Asked) -> Effect:
         """Times only free GPUs: a job must not be slowed down, nor the measurement by a job."""
         match asked.question:
-            case TimeAllReduce(ring=ring) as question if ring.members[0][0].node_id == self._node.node_id:
-                return self._timed(asked.ticket, question, ring.members[0][1])
-            case JoinAllReduce(node_id=node_id, ring=ring) as question if node_id == self._node.node_id:
-                wanted = sum(gpus for node, gpus in ring.members if node.node_id == node_id)
-                return self._timed(asked.ticket, question, wanted)
+            case OpenAllReduce() | JoinAllReduce() as question if question.node_id == self._node.node_id:
+                return self._timed(asked.ticket, question)
             case ReadOutput(node_id=node_id) as question if node_id == self._node.node_id:
                 return Work(ReadLines(asked.ticket, question))
             case _:
                 reason = f"the agent of {self._node.node_id} answers for its own node"
                 return Reply(asked.ticket, Refused(reason=reason))
 
-    def _timed(self, ticket: int, question: TimeAllReduce | JoinAllReduce, wanted: int) -> Effect:
+    def _timed(self, ticket: int, question: OpenAllReduce | JoinAllReduce) -> Effect:
+        wanted = sum(gpus for node, gpus in question.ring.members if node.node_id == question.node_id)
         free = len(self.state.free(self._node.gpus))
         if 1 <= wanted <= free:
             return Work(TimePaths(ticket, question))

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from schemas.calibration import AllReduceTimes
+from schemas.calibration import AllReduceMeeting, AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
 from schemas.placement import Gang
-from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce, ReadOutput, Refused
 
 # ---- work
 
@@ -40,7 +40,7 @@ class TimePaths(msgspec.Struct, frozen=True):
     """Time all-reduces on idle GPUs, or take part in them, for the question of this ticket."""
 
     ticket: int
-    question: TimeAllReduce | JoinAllReduce
+    question: OpenAllReduce | JoinAllReduce
 
 
 class ReadLines(msgspec.Struct, frozen=True):
@@ -59,10 +59,10 @@ class LinesRead(msgspec.Struct, frozen=True):
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """The all-reduces are timed."""
+    """What came of a `TimePaths`."""
 
     ticket: int
-    times: AllReduceTimes
+    answer: AllReduceMeeting | AllReduceTimes
 
 
 class GpusSeen(msgspec.Struct, frozen=True, kw_only=True):

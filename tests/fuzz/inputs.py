@@ -21,13 +21,13 @@ from schemas.questions import (
     ListPlans,
     ListRuns,
     ListSummaries,
+    OpenAllReduce,
     ReadOutput,
     ShowAccuracy,
     ShowJob,
     ShowPlan,
     ShowStatus,
     ShowTimeline,
-    TimeAllReduce,
 )
 from schemas.samples import Heartbeat, ThroughputObserved
 from tests.fact_builders import a_node, a_spec
@@ -74,7 +74,7 @@ QUESTIONS = (
     ImportStore(lines=(b"{}",)),
     JudgePolicy(policy="hops+theta=0.5"),
     FitLoading(data_s=(0.1, 0.2)),
-    TimeAllReduce(ring=RING, sizes=(1e6,), repeats=2),
+    OpenAllReduce(node_id=NODE, ring=RING, sizes=(1e6,)),
     JoinAllReduce(node_id=NODE, ring=RING, sizes=(1e6,), repeats=2, meeting="xp-0:29500"),
     ReadOutput(node_id=NODE, job_id=JOB, after={0: 1}),
     ShowStatus(),

@@ -25,13 +25,19 @@ class NotTimed(OSError):
     """The text says why."""
 
 
-async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> AllReduceTimes:
-    """Run the node's ranks; their seconds where rank 0 is among them. Raises OSError."""
-    interpreter = host.interpreter()
-    if not interpreter:
+def check_interpreter(host: Host) -> str:
+    """That which has torch. Raises NotTimed."""
+    found = host.interpreter()
+    if not found:
         raise NotTimed(
             "no job has run here under the agent's account that could say which interpreter has torch"
         )
+    return found
+
+
+async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> AllReduceTimes:
+    """Run the node's ranks; their seconds where rank 0 is among them. Raises OSError."""
+    interpreter = check_interpreter(host)
     name = f"all-reduce-{next(_NUMBERS)}"
     folder = host.folders.run / name
     await asyncio.to_thread(folder.mkdir, exist_ok=True)

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import structlog
 
-from schemas.calibration import AllReduceTimes
+from schemas.calibration import AllReduceMeeting, AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
 from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
-from schemas.questions import JoinAllReduce, TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
 from services.agent.process import claims, launch
@@ -26,12 +25,12 @@ from services.agent.process.kernel.locks import locked
 from services.agent.process.kernel.walking import take_in_orphans
 from services.agent.process.launching import free_port
 from services.agent.process.listener import listening
-from services.agent.process.reduces import timed
+from services.agent.process.reduces import check_interpreter, timed
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
 from services.agent.process.worker import LiveWorker
 from services.agent.tasks import Interrupted, Report, Started, Stopped
-from services.agent.work.runner import Join, Write
+from services.agent.work.runner import Write
 from shared.domain import gangs
 from shared.runtime.clock import Clock
 
@@ -101,30 +100,16 @@ class ProcessRunner:
     def stop(self, placement_id: PlacementId) -> None:
         self._when_ready(partial(self._stop, placement_id))
 
-    async def all_reduces(self, question: TimeAllReduce | JoinAllReduce, join: Join) -> AllReduceTimes:
+    async def all_reduces(self, question: OpenAllReduce | JoinAllReduce) -> AllReduceMeeting | AllReduceTimes:
         if isinstance(question, JoinAllReduce):
             return await self._part(question)
-        here, *others = [node for node, _ in question.ring.members]
+        check_interpreter(self._host)
+        here = next(node for node, _ in question.ring.members if node.node_id == question.node_id)
         part_of = 1.0 if self._host.gpus else CPU_PART
-        sizes = tuple(size * part_of for size in question.sizes)
-        parts = [
-            JoinAllReduce(
-                node_id=node.node_id,
-                ring=question.ring,
-                sizes=sizes,
-                repeats=question.repeats,
-                meeting=f"{here.address or LOCALHOST}:{port}",
-            )
-            for port in (free_port(),)
-            for node in (here, *others)
-        ]
-        part = asyncio.create_task(self._part(parts[0]))
-        try:
-            await asyncio.gather(part, *map(join, parts[1:]))
-        finally:  # where another node refuses, nobody waits for it
-            part.cancel()
-            await asyncio.wait({part})
-        return msgspec.structs.replace(part.result(), sizes=sizes if sizes != question.sizes else ())
+        return AllReduceMeeting(
+            meeting=f"{here.address or LOCALHOST}:{free_port()}",
+            sizes=tuple(size * part_of for size in question.sizes),
+        )
 
     async def _part(self, question: JoinAllReduce) -> AllReduceTimes:
         taken = {index for worker in self._workers.values() for index in worker.gpu_indices}

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import msgspec
 
-from schemas.calibration import AllReduceTimes
+from schemas.calibration import AllReduceMeeting, AllReduceTimes
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
 from schemas.placement import Gang
-from schemas.questions import JoinAllReduce, TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce
 from schemas.settings import Settings
 from services.agent.tasks import (
     Completed,
@@ -32,7 +32,7 @@ from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
 from services.agent.work.residents import Residents
 from services.agent.work.rotas import Emulated, Rota, rota_of
-from services.agent.work.runner import Join, Write
+from services.agent.work.runner import Write
 from services.agent.work.world import DoesNotFit, World, WorldFactory
 from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
@@ -144,11 +144,10 @@ class EmulatedRunner:
         else:
             self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
 
-    async def all_reduces(
-        self,
-        question: TimeAllReduce | JoinAllReduce,
-        join: Join,  # noqa: ARG002 - a world needs no processes elsewhere
-    ) -> AllReduceTimes:
+    async def all_reduces(self, question: OpenAllReduce | JoinAllReduce) -> AllReduceMeeting | AllReduceTimes:
+        """A world needs no processes, so nobody meets; every node sleeps as long."""
+        if isinstance(question, OpenAllReduce):
+            return AllReduceMeeting(meeting="", sizes=question.sizes)
         ring = question.ring
         where = ",".join(f"{node.node_id}={gpus}" for node, gpus in ring.members)
         seconds = tuple(

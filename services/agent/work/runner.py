@@ -3,23 +3,20 @@
 Above it stand tasks and reports, below it the processes themselves, or a world that stands in for them.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
-from schemas.calibration import AllReduceTimes
+from schemas.calibration import AllReduceMeeting, AllReduceTimes
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
 from schemas.placement import Gang, Mode
-from schemas.questions import JoinAllReduce, TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce
 from schemas.settings import Settings
 from services.agent.tasks import Report
 from shared.runtime.clock import Clock
 
 Write = Callable[[JobId, int, str], None]
 """a line that a process of a job printed: the job, the rank of the process in its gang, the line"""
-
-
-Join = Callable[[JoinAllReduce], Awaitable[None]]
 
 
 class Runner(Protocol):
@@ -72,10 +69,10 @@ class Runner(Protocol):
         """Checkpoint and end."""
         ...
 
-    async def all_reduces(self, question: TimeAllReduce | JoinAllReduce, join: Join) -> AllReduceTimes:
-        """Time the all-reduces, one after the other, or take part in those that another node times.
+    async def all_reduces(self, question: OpenAllReduce | JoinAllReduce) -> AllReduceMeeting | AllReduceTimes:
+        """Say where nodes could meet, or take part until all are done: the first node times them.
 
-        `join`: has another node take part, until all are done. Raises OSError: they cannot be timed.
+        Raises OSError: they cannot be timed.
         """
         ...
 

@@ -1,11 +1,15 @@
 """Has the agents time their paths. Outside work: asks on the bus, a few nodes at once."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from schemas.calibration import AllReduceTimes, Ring
+import msgspec
+
+from schemas.base import Message
+from schemas.calibration import AllReduceMeeting, AllReduceTimes, Ring
 from schemas.cluster import Node
 from schemas.ids import NodeId
-from schemas.questions import TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce
 from services.estimator.theory.calibration import REPEATS, SIZES, Timing, between, inside
 from shared.runtime.bus.contract import Questions, Unavailable
 from shared.runtime.tasks import Tasks
@@ -13,6 +17,11 @@ from shared.runtime.tasks import Tasks
 AT_ONCE = 16
 """nodes that measure at the same time; none does so twice at once"""
 TIMEOUT_REAL_S = 60.0
+M = TypeVar("M", bound=Message)
+
+
+class NotMeasured(Exception):
+    """The text says why."""
 
 
 async def measured(
@@ -36,7 +45,7 @@ async def _timed(
 
     async def slot() -> None:
         for node_id, of_node in waiting:
-            by_node[node_id] = await _in_turn(bus, of_node)
+            by_node[node_id] = await _in_turn(bus, tasks, of_node)
 
     await tasks.all(slot() for _ in range(min(AT_ONCE, len(of_leader))))
     answers = [by_node[node_id] for node_id in of_leader]
@@ -44,20 +53,43 @@ async def _timed(
     return timings, {node_id: reason for node_id, reason in by_node.items() if isinstance(reason, str)}
 
 
-async def _in_turn(bus: Questions, rings: Iterable[Ring]) -> list[Timing] | str:
+async def _in_turn(bus: Questions, tasks: Tasks, rings: Iterable[Ring]) -> list[Timing] | str:
     """All of one leader's rings, or why not."""
     timings = []
     for ring in rings:
         try:
-            reply = await bus.ask(TimeAllReduce(ring=ring, sizes=SIZES, repeats=REPEATS), TIMEOUT_REAL_S)
-        except Unavailable as error:
-            return f"its agent does not answer: {error}"
-        if not isinstance(reply, AllReduceTimes):
-            return str(getattr(reply, "reason", "refused"))
-        if not _whole(reply):
+            times = await _times(bus, tasks, ring)
+        except NotMeasured as error:
+            return str(error)
+        if not _whole(times):
             return "its agent's answer is incomplete, or has times that are none"
-        timings.append(Timing(ring, reply))
+        timings.append(Timing(ring, times))
     return timings
+
+
+async def _times(bus: Questions, tasks: Tasks, ring: Ring) -> AllReduceTimes:
+    """What the first node timed, all others taking part. Raises NotMeasured."""
+    nodes = [node.node_id for node, _ in ring.members]
+    opened = [OpenAllReduce(node_id=node_id, ring=ring, sizes=SIZES) for node_id in nodes]
+    first, *_ = await tasks.all(_asked(bus, question, AllReduceMeeting, nodes[0]) for question in opened)
+    parts = [
+        JoinAllReduce(node_id=node_id, ring=ring, sizes=first.sizes, repeats=REPEATS, meeting=first.meeting)
+        for node_id in nodes
+    ]
+    times, *_ = await tasks.all(_asked(bus, question, AllReduceTimes, nodes[0]) for question in parts)
+    return msgspec.structs.replace(times, sizes=() if first.sizes == SIZES else first.sizes)
+
+
+async def _asked(bus: Questions, question: OpenAllReduce | JoinAllReduce, kind: type[M], leader: NodeId) -> M:
+    whose = "its" if question.node_id == leader else f"{question.node_id}: its"
+    try:
+        reply = await bus.ask(question, TIMEOUT_REAL_S)
+    except Unavailable as error:
+        raise NotMeasured(f"{whose} agent does not answer: {error}") from None
+    if not isinstance(reply, kind):
+        reason = str(getattr(reply, "reason", "refused"))
+        raise NotMeasured(reason if question.node_id == leader else f"{question.node_id}: {reason}")
+    return reply
 
 
 def _whole(times: AllReduceTimes) -> bool:

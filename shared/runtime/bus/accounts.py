@@ -1,12 +1,17 @@
-"""What each account may do at a NATS server: the subjects it publishes on, and those it hears. Pure.
+"""What each user of a NATS server may do: the subjects it publishes on, and those it hears. Pure.
 
 Who published a fact is seen by its subject, which the server guards; a reader takes no fact from another's
-subject. Readers may read all: facts hold no secrets of the stack.
+subject. Services may read all: facts hold no secrets of the stack.
 
     service      its own facts; questions to those it asks; its own cursor, lease, reports and snapshot
-    agent        the same of one node
+    agent        its own facts about one node, its own values; no questions
     agents       of any node: for machines that are not known beforehand
     operator     questions of commands, whole streams for a backup; no fact
+
+Services and commands share an account of NATS, in which the streams are. The agent of each node has one of
+its own, and imports what is its node's. A server puts its acknowledgements and its replies on whatever
+subject a message names, and asks no permission for it; but it does so in the account the message came from,
+and from an agent's nothing leads further than what the agent may publish itself.
 """
 
 from base64 import urlsafe_b64encode
@@ -16,32 +21,48 @@ import msgspec
 
 from schemas.base import Event
 from schemas.instances import instances_of
+from schemas.quarantine import key_of
 from schemas.samples import Heartbeat, ThroughputObserved
 from schemas.subjects import (
+    AGENT,
     DEAD_PREFIX,
     FACTS_STREAM,
+    PARTS_PREFIX,
+    READ_PREFIX,
     SAMPLE_PREFIX,
     SNAPSHOT_BUCKET,
     STATE_BUCKET,
+    STATE_SUBJECT,
     sample_subject,
     subjects_of,
 )
 
 INBOXES = "_INBOX"
-AGENT = "agent"
+MAPPED = "_R_"
+"""where the server has replies to what came from another account"""
 AGENTS = "agents"
 PLANNER = "planner"
 OPERATOR = "operator"
+STREAMS_OWNER = "HOPYARD"
+"""the account of NATS of all services, which has the streams"""
 ENSURER = "admission"
 """makes the streams; the others wait for them"""
 ASKS = {
     "admission": ("admission", "monitor", "planner", "agent.*"),
     "estimator": ("profiler", "agent.*"),
     PLANNER: ("estimator",),
-    AGENT: ("agent.*",),
     OPERATOR: (">",),
 }
-_KV, _OBJECTS = f"$KV.{STATE_BUCKET}", f"$O.{SNAPSHOT_BUCKET}"
+_KV, _OBJECTS = STATE_SUBJECT, f"$O.{SNAPSHOT_BUCKET}"
+ABOUT_NODES = "hopyard.*.*.*"
+_FROM_AGENTS = (
+    ABOUT_NODES,
+    f"{SAMPLE_PREFIX}.*.*",
+    f"{_KV}.{AGENT}.*.*",
+    f"{READ_PREFIX}.*.*",
+    f"{DEAD_PREFIX}.{AGENT}",
+)
+"""what their accounts may import, each its own part"""
 _READING = (
     "$JS.API.STREAM.INFO.*",
     f"$JS.API.CONSUMER.CREATE.{FACTS_STREAM}.>",
@@ -55,29 +76,38 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    never: tuple[str, ...] = ()
-    """of `publish`"""
 
     def plain(self) -> dict[str, object]:
         """As a server's configuration has them."""
-        allowed: dict[str, object] = {"allow": list(self.publish)}
-        return {
-            "publish": allowed | ({"deny": list(self.never)} if self.never else {}),
-            "subscribe": list(self.subscribe),
-        }
+        return {"publish": list(self.publish), "subscribe": list(self.subscribe)}
+
+
+class NatsUser(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may come in, and do what."""
+
+    user: str
+    password: str
+    permissions: Permissions
+
+    @property
+    def node(self) -> str:
+        """Of which it is the agent; `*`: of any; empty: of none."""
+        return (
+            "*" if self.user == AGENTS else self.user.removeprefix(f"{AGENT}-") if is_agent(self.user) else ""
+        )
+
+    def plain(self) -> dict[str, object]:
+        """As a server's configuration has it."""
+        return {"user": self.user, "password": self.password, "permissions": self.permissions.plain()}
+
+
+def is_agent(user: str) -> bool:
+    return user == AGENTS or user.startswith(f"{AGENT}-")
 
 
 def inbox_of(user: str) -> str:
     """Where replies to an account go: nobody else hears them."""
     return f"{INBOXES}.{user}"
-
-
-def replies_of(asker: str, node_id: str) -> str:
-    """Where, below the inbox of who asked, the agent of a node replies: of all inboxes it reaches this alone.
-
-    A server that lets it reply wherever it is asked to would let it publish anything: it can ask itself.
-    """
-    return f"{inbox_of(asker)}.from.{node_id}"
 
 
 def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
@@ -106,63 +136,89 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
             f"$JS.API.CONSUMER.INFO.OBJ_{SNAPSHOT_BUCKET}.*",
             "$JS.FC.>",
             f"{INBOXES}.>",  # replies, and requests for parts of what is too large for one message
+            f"{MAPPED}.>",
+            f"{PARTS_PREFIX}.*.*",
             f"{DEAD_PREFIX}.{name}",
             *more.get(name, ()),
         ),
-        subscribe=_hearing(name, name, f"{SAMPLE_PREFIX}.>"),
+        subscribe=_hearing(name, name, f"{SAMPLE_PREFIX}.>", f"{READ_PREFIX}.>"),
     )
 
 
 def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
-    """Of the agent of one node."""
-    keys = (
-        f"cursor/{AGENT}-{node_id}",
-        f"claim/{node_id}",
-        f"snapshot/{AGENT}-{node_id}",
-        f"quarantine/{AGENT}-{node_id}",
+    """Of the agent of one node, or (`*`) of any."""
+    user = AGENTS if node_id == "*" else f"{AGENT}-{node_id}"
+    return Permissions(
+        publish=(*published(node_id, facts), f"{MAPPED}.>"),
+        subscribe=_hearing(
+            user, f"{AGENT}.{node_id}", f"{PARTS_PREFIX}.{node_id}.*", f"hopyard.*.{node_id}.*"
+        ),
     )
-    return _of_agents(node_id, f"{AGENT}-{node_id}", facts, keys)
 
 
-def of_any_node(facts: Iterable[type[Event]], services: Sequence[str]) -> Permissions:
-    """Of agents whose nodes nobody knows beforehand. What is the services' own is not theirs."""
-    whole = _of_agents("*", AGENTS, facts, ("*",))
-    theirs = [f"{kind}/{name}" for kind in ("cursor", "lease", "quarantine") for name in services]
-    theirs += [f"service/{instance}" for name in services for instance in instances_of(name)]
-    never = tuple(f"{_KV}.{key}" for key in (*theirs, f"{PLANNER}/policy", "settings"))
-    return msgspec.structs.replace(whole, never=never)
+def published(node_id: str, facts: Iterable[type[Event]]) -> tuple[str, ...]:
+    """Where what an agent publishes comes to the services."""
+    return (
+        *subjects_of(facts, node_id),
+        *(sample_subject(kind, node_id) for kind in (Heartbeat, ThroughputObserved)),
+        f"{_KV}.{AGENT}.{node_id}.*",
+        f"{READ_PREFIX}.{node_id}.*",
+        f"{DEAD_PREFIX}.{AGENT}",
+    )
 
 
-def of_operator() -> Permissions:
+def of_operator(services: Sequence[str]) -> Permissions:
     return Permissions(
         publish=(
             *_asking(OPERATOR),
             *_READING,
-            f"{_KV}.quarantine/*",
+            *(f"{_KV}.{key_of(name)}" for name in services),
+            f"{_KV}.{AGENT}.*.quarantine",
             "$JS.API.STREAM.MSG.GET.*",
             "$JS.API.STREAM.SNAPSHOT.*",
             "$JS.SNAPSHOT.ACK.>",
             f"{INBOXES}.>",
+            f"{PARTS_PREFIX}.*.*",
         ),
         subscribe=(f"{inbox_of(OPERATOR)}.>", f"{SAMPLE_PREFIX}.>"),
     )
 
 
-def _of_agents(node_id: str, user: str, facts: Iterable[type[Event]], keys: Iterable[str]) -> Permissions:
-    return Permissions(
-        publish=(
-            *subjects_of(facts, node_id),
-            *(sample_subject(kind, node_id) for kind in (Heartbeat, ThroughputObserved)),
-            *_asking(AGENT),
-            f"{replies_of('*', node_id)}.>",
-            *(f"{_KV}.{key}" for key in keys),
-            "$JS.API.STREAM.INFO.*",
-            f"$JS.API.STREAM.MSG.GET.{FACTS_STREAM}",
-            f"$JS.API.STREAM.MSG.GET.KV_{STATE_BUCKET}",
-            f"{DEAD_PREFIX}.{AGENT}",
-        ),
-        subscribe=_hearing(user, f"{AGENT}.{node_id}", f"hopyard.*.{node_id}.*"),
-    )
+def server_accounts(users: Sequence[NatsUser]) -> dict[str, object]:
+    """The block `accounts` of a server's configuration."""
+    agents = [user for user in users if user.node]
+    services = {
+        "jetstream": "enabled",
+        "users": [user.plain() for user in users if not user.node],
+        "exports": [{"stream": ABOUT_NODES}, *({"service": subject} for subject in _FROM_AGENTS)],
+        "imports": [
+            _service(_account_of(user), subject) for user in agents for subject in _answered(user.node)
+        ],
+    }
+    return {STREAMS_OWNER: services, **{_account_of(user): _of_agent(user) for user in agents}}
+
+
+def _of_agent(user: NatsUser) -> dict[str, object]:
+    heard = {"stream": {"account": STREAMS_OWNER, "subject": f"hopyard.*.{user.node}.*"}}
+    said = [subject for subject in user.permissions.publish if not subject.startswith(f"{MAPPED}.")]
+    return {
+        "users": [user.plain()],
+        "exports": [{"service": subject, "accounts": [STREAMS_OWNER]} for subject in _answered(user.node)],
+        "imports": [heard, *(_service(STREAMS_OWNER, subject) for subject in said)],
+    }
+
+
+def _account_of(user: NatsUser) -> str:
+    return user.user.upper()
+
+
+def _answered(node_id: str) -> tuple[str, ...]:
+    """Where an agent answers."""
+    return f"hopyard.ask.{AGENT}.{node_id}", f"{PARTS_PREFIX}.{node_id}.*"
+
+
+def _service(account: str, subject: str) -> dict[str, object]:
+    return {"service": {"account": account, "subject": subject}}
 
 
 def _asking(name: str) -> tuple[str, ...]:

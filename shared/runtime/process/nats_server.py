@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from shared.runtime import private
-from shared.runtime.bus.accounts import Permissions
+from shared.runtime.bus.accounts import STREAMS_OWNER, NatsUser, server_accounts
 
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
@@ -29,18 +29,8 @@ STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 LOG_TAIL_BYTES = 2_000
-
-
-class NatsAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may come in, and do what."""
-
-    user: str
-    password: str
-    permissions: Permissions
-
-    def plain(self) -> dict[str, object]:
-        """As a server's configuration has it."""
-        return {"user": self.user, "password": self.password, "permissions": self.permissions.plain()}
+GLOBAL = "$G"
+"""the account of a server that has no accounts"""
 
 
 class Peers(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +72,7 @@ class NatsServer:
         token: str = "",
         user: str = "",
         password: str = "",
-        accounts: Callable[[], Sequence[NatsAccount]] = tuple,
+        accounts: Callable[[], Sequence[NatsUser]] = tuple,
         tls: tuple[str, str] | None = None,
         sync_interval: str = "always",
         peers: Peers | None = None,
@@ -129,7 +119,11 @@ class NatsServer:
             raise
 
     def take_accounts(self) -> None:
-        """Let in whoever has an account by now, and nobody else; who stays in is not disturbed."""
+        """Let in whoever has an account by now, and nobody else; who stays in is not disturbed.
+
+        Call it again a moment later: a server (2.15) connects an account that is new to it to others only
+        when it reads its configuration once more.
+        """
         self._write_config()
         if self._process is not None and self.running():
             self._process.send_signal(signal.SIGHUP)
@@ -154,14 +148,29 @@ class NatsServer:
         """Start the process, and wait for nothing."""
         assert not self.running(), "the server runs already"
         private.make_folder(self.folder)
+        config = self._write_config()
+        self._keep_streams()
         self._process = subprocess.Popen(  # noqa: S603 - our own server
-            [_executable(), "--config", self._write_config()],
+            [_executable(), "--config", config],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             umask=private.UMASK,
             preexec_fn=_tie_to_parent(),  # noqa: PLW1509 - two system calls, prepared beforehand
         )
+
+    def _keep_streams(self) -> None:
+        """The streams belong to the account that the services have by now.
+
+        With accounts that is one by name, without any (and in earlier versions) the server's own.
+        """
+        here, there = (self.folder / "jetstream" / name for name in self._owners())
+        if there.is_dir() and not here.exists():
+            there.rename(here)
+
+    def _owners(self) -> tuple[str, str]:
+        """The account of NATS in which the services are now, and the one in which they may have been."""
+        return (STREAMS_OWNER, GLOBAL) if self._accounts() else (GLOBAL, STREAMS_OWNER)
 
     async def _ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -187,9 +196,9 @@ class NatsServer:
         if self._peers is not None:
             config["server_name"] = f"{self._peers.cluster}-{self._peers.number + 1}"
             config["cluster"] = self._peers.plain()
-        accounts = [account.plain() for account in self._accounts()]
-        if accounts:
-            config["authorization"] = {"users": accounts}
+        users = self._accounts()
+        if users:
+            config["accounts"] = server_accounts(users)
         elif self._credentials:
             config["authorization"] = self._credentials
         if self._tls:

@@ -21,7 +21,7 @@ from schemas.settings import Settings
 from schemas.views import Problem, Readiness, ServiceView
 from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.process.metrics import CountsCollector, GaugesCollector
-from shared.runtime.process.reports import reports
+from shared.runtime.process.reports import NAMES, report_of_agent, reports
 from shared.runtime.service import Service
 
 SHUTDOWN_S = 2.0
@@ -79,7 +79,7 @@ async def serve(
         settings,
         ready=shell.ready,
         stalled=shell.stalled,
-        services=lambda: reports(bus, now),
+        services=lambda: reports(bus, now) if service.name in NAMES else report_of_agent(bus, service.name),
         registry=registry,
         routes=service.routes() if service.routes else (),
     )

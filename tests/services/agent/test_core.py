@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from schemas.calibration import AllReduceTimes, Ring
+from schemas.calibration import AllReduceMeeting, Ring
 from schemas.cluster import Node
 from schemas.events import (
     NodeJoined,
@@ -18,7 +18,7 @@ from schemas.ids import JobId, NodeId, PlacementId
 from schemas.measurements import Measured, Stretch
 from schemas.output import OutputPage
 from schemas.placement import Lockstep
-from schemas.questions import JoinAllReduce, ReadOutput, Refused, TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce, ReadOutput, Refused
 from schemas.samples import ThroughputObserved
 from services.agent.core import Agent, Superseded
 from services.agent.folds import ENDED_REMEMBERED
@@ -392,14 +392,14 @@ def test_a_node_says_whether_jobs_are_processes_there() -> None:
 
 def asked(gpus: int = 2, leader: Node | None = None) -> Asked:
     ring = Ring(members=((leader or node(), gpus),))
-    return Asked(7, TimeAllReduce(ring=ring, sizes=(1e6,), repeats=2))
+    return Asked(7, OpenAllReduce(node_id=(leader or node()).node_id, ring=ring, sizes=(1e6,)))
 
 
 def test_free_gpus_may_time_their_paths() -> None:
     core, question = Bench().core, asked()
-    assert isinstance(question.question, TimeAllReduce)
+    assert isinstance(question.question, OpenAllReduce)
     assert core.handle(question, 0.0) == [Work(TimePaths(7, question.question))]
-    times = AllReduceTimes(seconds=((0.1, 0.1),))
+    times = AllReduceMeeting(meeting="here:1", sizes=(1e6,))
     assert core.handle(Timed(7, times), 1.0) == [Reply(7, times)]
 
 

@@ -6,6 +6,7 @@ from schemas.settings import Settings
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.facts import JetStreamFacts
+from shared.runtime.bus.jetstream.node_reads import NodeReads, somebody_answers
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.samples import JetStreamSamples
 from shared.runtime.bus.jetstream.state import JetStreamState
@@ -18,6 +19,7 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
     def __init__(self, connection: Connection) -> None:
         JetStreamFacts.__init__(self, connection)
         JetStreamQuestions.__init__(self, connection)
+        self._reads = NodeReads(connection)
 
     @property
     def counts(self) -> Counts:
@@ -34,9 +36,14 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
         connection = Connection(settings, name)
         try:
             await connection.open(timeout_s)
-            await ensure(connection, timeout_s)
+            if connection.of_agents:
+                await somebody_answers(connection, timeout_s)
+            else:
+                await ensure(connection, timeout_s)
             bus = cls(connection)
             await bus.open()
+            if connection.of_service:
+                await bus._reads.open()
         except BaseException:
             await connection.close()
             raise
@@ -54,4 +61,5 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
 
     async def close(self) -> None:
         await self.stop_answering()
+        await self._reads.close()
         await self._connection.close()

@@ -17,8 +17,8 @@ from nats.errors import Error
 from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 
 from schemas.settings import Settings
-from schemas.subjects import DEAD_PREFIX, FACTS_STREAM
-from shared.runtime.bus.accounts import inbox_of
+from schemas.subjects import AGENT, DEAD_PREFIX, FACTS_STREAM
+from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
 from shared.runtime.bus.backoff import pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
@@ -34,6 +34,7 @@ FLUSH_TIMEOUT_S = 1
 TIME_LOOKS = 5
 TIME_LIMIT_S = 2.0
 REFUSED_AT_MOST = 1_000
+ANY = "_"
 _REFUSED = re.compile(
     r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
 )
@@ -177,9 +178,21 @@ class Connection:
         return {}
 
     @property
-    def user(self) -> str:
-        """Whose inbox replies come to."""
-        return self.credentials.user if self.credentials else self.name
+    def of_agents(self) -> bool:
+        """Whether this is an account of agents, which has no streams."""
+        return self.credentials is not None and is_agent(self.credentials.user)
+
+    @property
+    def of_service(self) -> bool:
+        """Whether agents may ask here what is stored."""
+        own = self.credentials
+        return own is not None and not self.of_agents and own.user != OPERATOR
+
+    @property
+    def node(self) -> str:
+        """Of the agent that this is; a name that no node has where its account is for any."""
+        user = self.credentials.user if self.credentials else ""
+        return user.removeprefix(f"{AGENT}-") if user != AGENTS else ANY
 
     @property
     def _where(self) -> str:

@@ -13,16 +13,18 @@ from schemas.codec import Malformed, encode
 from schemas.events import ServiceLed
 from schemas.subjects import FACTS_STREAM, is_subject_of
 from shared.domain.impossible import read_fact
-from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Batch, Fenced, Record
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE, Ack, Acks
 from shared.runtime.bus.jetstream.connection import Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.node_reader import NodeReader
+from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 from shared.runtime.bus.limits import check_size
 
 FETCHED_AT_ONCE = 100
+READ_ROOM_BYTES = 1_024
+"""of a message, left for what a service adds that shows the fact to an agent"""
 
 
 class _Letter(NamedTuple):
@@ -43,6 +45,8 @@ class JetStreamFacts:
 
     async def last_seq(self) -> int:
         with unavailable("last_seq"):
+            if self._connection.of_agents:
+                return (await place_of(self._connection, self._connection.node)).last
             return int((await self._connection.js.stream_info(FACTS_STREAM)).state.last_seq)
 
     async def fetch(self, seqs: Sequence[int]) -> list[Record]:
@@ -111,7 +115,7 @@ class JetStreamFacts:
 
     def _letter(self, event: Event) -> _Letter:
         event_id = event.event_id
-        limit = self._connection.nats.max_payload
+        limit = self._connection.nats.max_payload - READ_ROOM_BYTES
         data = check_size(event_id, encode(event), limit, message_id=event_id)
         return _Letter(event.subject, data, {"Nats-Msg-Id": event_id})
 
@@ -175,10 +179,10 @@ class JetStreamFacts:
         Then it is stored without an id; readers pass over what comes twice.
         """
         try:
-            found = await self._connection.js.get_msg(FACTS_STREAM, seq)
-            if found.subject == letter.subject:
+            subject = await self._subject_at(letter, seq)
+            if subject == letter.subject:
                 return True
-            reason = f"its id stands on {found.subject}"
+            reason = f"its id stands on {subject or 'what is another node'}"
             self._connection.log.error("the id of a fact was taken", subject=letter.subject, reason=reason)
             fence = self._connection.fence
             ack = await self._acks.send(letter.subject, letter.data, fence.headers if fence else {})
@@ -192,11 +196,24 @@ class JetStreamFacts:
             ack.cancel()
         return not ack.cancelled() and ack.result().error is None
 
+    async def _subject_at(self, letter: _Letter, seq: int) -> str:
+        """Empty: of another node. Raises NotFoundError, and what NATS raises."""
+        connection = self._connection
+        if not connection.of_agents:
+            return (await connection.js.get_msg(FACTS_STREAM, seq)).subject or ""
+        node_id = letter.subject.split(".")[2]
+        if seq < (await place_of(connection, node_id)).first:
+            raise NotFoundError
+        rows = await facts_after(connection, node_id, seq - 1)
+        return next((row.subject for row in rows if row.seq == seq), "")
+
     # ---- reading
 
     async def newest(self, subjects: Sequence[str]) -> int:
         with unavailable("newest"):
-            found = await asyncio.gather(*map(self._newest_of, self._reader(subjects).filters(subjects)))
+            if self._connection.of_agents:
+                return (await place_of(self._connection, _node_of(subjects))).newest
+            found = await asyncio.gather(*map(self._newest_of, Consumer(self._connection).filters(subjects)))
         return max(found)
 
     async def _newest_of(self, subject: str) -> int:
@@ -250,11 +267,9 @@ class JetStreamFacts:
         return lost
 
     def _reader(self, subjects: Sequence[str]) -> Consumer | NodeReader:
-        own = self._connection.credentials
-        if own is None or not own.user.startswith(AGENT):
+        if not self._connection.of_agents:
             return Consumer(self._connection)
-        (node_id,) = {subject.split(".")[2] for subject in subjects}
-        return NodeReader(self._connection, node_id)
+        return NodeReader(self._connection, _node_of(subjects))
 
     async def _records(self, batch: Sequence[Raw]) -> list[Record]:
         records = []
@@ -277,6 +292,12 @@ class JetStreamFacts:
             await self._connection.dead_letter(raw.subject, raw.data, reason, raw.seq)
             return None
         return event
+
+
+def _node_of(subjects: Sequence[str]) -> str:
+    """That they are all about: an agent reads of one."""
+    (node_id,) = {subject.split(".")[2] for subject in subjects}
+    return node_id
 
 
 def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:

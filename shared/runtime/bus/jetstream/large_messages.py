@@ -8,6 +8,7 @@ is sent faster than it is taken.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from schemas.codec import Malformed
@@ -43,10 +44,11 @@ class LargeMessage:
 
 
 @asynccontextmanager
-async def offered(nats: "Client", data: bytes) -> AsyncIterator[LargeMessage]:
+async def offered(nats: "Client", data: bytes, within: str) -> AsyncIterator[LargeMessage]:
+    """`within`: below which subject whoever is to have it may ask."""
     size = nats.max_payload - PART_ROOM_BYTES
-    large = LargeMessage([data[at : at + size] for at in range(0, len(data), size)], nats.new_inbox())
-    subject, _ = large.headers[HEADER].split()
+    subject = nats.new_inbox() if within == INBOXES else f"{within}.{token_hex(16)}"
+    large = LargeMessage([data[at : at + size] for at in range(0, len(data), size)], subject)
     subscription = await nats.subscribe(subject, cb=large.hand_over)
     try:
         await nats.flush()
@@ -56,13 +58,17 @@ async def offered(nats: "Client", data: bytes) -> AsyncIterator[LargeMessage]:
 
 
 async def fetched(
-    ask: Callable[[str, bytes], Awaitable["Msg"]], data: bytes, headers: Mapping[str, str] | None
+    ask: Callable[[str, bytes], Awaitable["Msg"]],
+    data: bytes,
+    headers: Mapping[str, str] | None,
+    *,
+    within: str,
 ) -> bytes:
     """The bytes that a message brings, or announces. Raises what `ask` raises, and Malformed."""
     announced = (headers or {}).get(HEADER)
     if announced is None:
         return data
-    subject, parts = _address(announced)
+    subject, parts = _address(announced, within)
     slots = asyncio.Semaphore(PARTS_AT_ONCE)
 
     async def part(index: int) -> bytes:
@@ -73,11 +79,11 @@ async def fetched(
     return b"".join(await asyncio.gather(*(part(index) for index in range(parts))))
 
 
-def _address(announced: str) -> tuple[str, int]:
-    """Only in an inbox: whoever announces must not choose where else we publish."""
+def _address(announced: str, within: str) -> tuple[str, int]:
+    """Only where parts are: whoever announces must not choose where else we publish."""
     subject, _, parts = announced.partition(" ")
-    if not subject.startswith(f"{INBOXES}."):
-        raise Malformed("a large message that is in no inbox")
+    if not subject.startswith(f"{within}."):
+        raise Malformed(f"a large message whose parts are not below {within}")
     if not parts.isdecimal() or not 1 <= int(parts) <= PARTS_AT_MOST:
         raise Malformed(f"a large message of {parts!r} parts")
     return subject, int(parts)

@@ -2,7 +2,7 @@
 
 A consumer can have the server send what is in a stream to any subject: whoever may make one could put words
 into everybody's mouth. An agent's account hears the subjects of its node instead, which only rings a bell;
-what it goes by is the stream, read in order from the place where it is.
+what it goes by is the stream, which a service reads for it (`node_reads`) in order from where it is.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 from nats.errors import Error
-from nats.js.errors import NotFoundError
 
 from schemas.subjects import FACTS_STREAM, Filter
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.consumer import Found, Lost, Raw
+from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -25,7 +25,6 @@ LOOK_EVERY_S = 5.0
 """without a bell: one may be lost"""
 STORED_AFTER_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """between looks after a bell: it may ring before the fact is stored"""
-AT_ONCE = 100
 
 
 class NodeReader:
@@ -33,29 +32,26 @@ class NodeReader:
 
     def __init__(self, connection: Connection, node_id: str) -> None:
         self._connection = connection
-        self._subject = f"hopyard.*.{node_id}.*"
-        """of all facts about the node, whatever they are about"""
+        self._node_id = node_id
         self._filter = Filter(())
         self._seq = 0
         self._bell = asyncio.Event()
         self._lost = ""
         self._subscription: Subscription
 
-    def filters(self, _: Sequence[str]) -> list[str]:
-        return [self._subject]
-
     async def open(self, after: int, subjects: Sequence[str]) -> None:
         """Raises Lost, and RuntimeError for a place that the stream does not have."""
         self._seq, self._filter = after, Filter(subjects)
         try:
-            self._subscription = await self._connection.nats.subscribe(self._subject, cb=self._ring)
+            subject = f"hopyard.*.{self._node_id}.*"
+            self._subscription = await self._connection.nats.subscribe(subject, cb=self._ring)
             await self._connection.nats.flush()
             await self._connection.nats.flush()  # the first overtakes the queued subscription
-            state = (await self._connection.js.stream_info(FACTS_STREAM)).state
+            place = await place_of(self._connection, self._node_id)
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error
-        if state.last_seq < after:
-            raise RuntimeError(f"{FACTS_STREAM} ends at {state.last_seq}, and was read up to {after}")
+        if place.last < after:
+            raise RuntimeError(f"{FACTS_STREAM} ends at {place.last}, and was read up to {after}")
 
     def interrupt(self) -> None:
         """The connection changed: bells may have been missed."""
@@ -64,11 +60,13 @@ class NodeReader:
 
     async def take(self) -> Found:
         """The next facts. Raises Lost."""
+        looks: Sequence[float] = STORED_AFTER_S[:1]
         while True:
-            found = await self._stored()
+            found = await self._stored(looks)
             if found:
                 return Found(self._seq, [raw for raw in found if self._filter.passes(raw.subject)])
-            await self._rings_within(LOOK_EVERY_S)
+            rang = await self._rings_within(LOOK_EVERY_S)
+            looks = STORED_AFTER_S if rang else STORED_AFTER_S[:1]
             self._bell.clear()
 
     async def close(self) -> None:
@@ -84,9 +82,9 @@ class NodeReader:
                 await self._bell.wait()
         return self._bell.is_set()
 
-    async def _stored(self) -> list[Raw]:
+    async def _stored(self, looks: Sequence[float]) -> list[Raw]:
         """The next facts; looks a few times where none is there yet, or until it rings."""
-        for pause_s in STORED_AFTER_S:
+        for pause_s in looks:
             if self._lost:
                 raise Lost(self._lost)
             if await self._rings_within(pause_s):
@@ -97,23 +95,10 @@ class NodeReader:
         return []
 
     async def _next_ones(self) -> list[Raw]:
-        found: list[Raw] = []
-        while len(found) < AT_ONCE:
-            raw = await self._next()
-            if raw is None:
-                break
-            found.append(raw)
-            self._seq = raw.seq
-        return found
-
-    async def _next(self) -> Raw | None:
         try:
-            message = await self._connection.js.get_msg(
-                FACTS_STREAM, seq=self._seq + 1, subject=self._subject, next=True
-            )
-        except NotFoundError:
-            return None
+            rows = await facts_after(self._connection, self._node_id, self._seq)
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error
-        assert message.seq is not None
-        return Raw(message.seq, message.subject or "", message.data or b"")
+        if rows:
+            self._seq = rows[-1].seq
+        return [Raw(row.seq, row.subject, row.data) for row in rows]

@@ -5,23 +5,20 @@ estimates are copied in milliseconds, and compressing them would hold up everyth
 """
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from nats import micro
-from nats.aio.client import NO_RESPONDERS_STATUS
-from nats.errors import Error, NoRespondersError
-from nats.js.api import Header
+from nats.errors import Error
 from nats.micro.request import Request
 
 from schemas.base import Message, Question
 from schemas.codec import Malformed, decode_reply, encode_plain
 from schemas.questions import node_asked
-from shared.runtime.bus.accounts import INBOXES, replies_of
+from schemas.subjects import PARTS_PREFIX
+from shared.runtime.bus.accounts import INBOXES, MAPPED
 from shared.runtime.bus.answering import reply_to
 from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
@@ -29,7 +26,6 @@ from shared.runtime.bus.jetstream.large_messages import fetched, offered
 from shared.runtime.bus.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
 
 if TYPE_CHECKING:
-    from nats.aio.msg import Msg
     from nats.micro.service import Service
 
 STOP_TIMEOUT_S = 1.0
@@ -60,21 +56,26 @@ class JetStreamQuestions:
         return decode_reply(question, reply)
 
     async def _request(self, subject: str, data: bytes, timeout_s: float) -> bytes:
-        nats = self._connection.nats
-        send = partial(requested, self._connection, node_asked(subject), timeout_s=timeout_s)
+        nats, node_id = self._connection.nats, node_asked(subject)
+        send = partial(nats.request, timeout=timeout_s)
         if len(data) <= nats.max_payload:
             reply = await send(subject, data)
         else:
-            async with offered(nats, data) as large:
+            async with offered(nats, data, self._parts("")) as large:
                 reply = await send(subject, b"", headers=large.headers)
-        return await fetched(send, reply.data, reply.headers)
+        return await fetched(send, reply.data, reply.headers, within=self._parts(node_id))
+
+    def _parts(self, node_id: str) -> str:
+        """Below which subject parts are: of an agent's reply where those who ask may reach them."""
+        guarded = self._connection.credentials is not None
+        return f"{PARTS_PREFIX}.{node_id}" if guarded and node_id else INBOXES
 
     async def serve(self, service: str, subject: str, answer: Answer) -> None:
         slots = asyncio.Semaphore(ANSWERS_AT_ONCE)
 
         async def take(request: Request) -> None:
             """Requests come one after the other: hand each over to a task, and wait while all are busy."""
-            if not request._msg.reply.startswith(f"{INBOXES}."):  # noqa: SLF001 - it has no other way
+            if not request._msg.reply.startswith((f"{INBOXES}.", f"{MAPPED}.")):  # noqa: SLF001 - it has no other way
                 connection = self._connection
                 await connection.dead_letter(subject, request.data, "a question whose reply is for no inbox")
                 return
@@ -103,7 +104,7 @@ class JetStreamQuestions:
         with suppress(Error, TimeoutError):  # gone meanwhile: whoever asked has a time limit
             parts = partial(nats.request, timeout=PART_TIMEOUT_S)
             try:
-                data = await fetched(parts, request.data, request.headers)
+                data = await fetched(parts, request.data, request.headers, within=INBOXES)
             except Malformed as error:
                 await connection.dead_letter(request.subject, request.data, str(error))
                 return
@@ -111,7 +112,10 @@ class JetStreamQuestions:
             if len(reply) <= nats.max_payload:
                 await request.respond(reply)
                 return
-            async with offered(nats, reply) as large, asyncio.timeout(LARGE_HELD_S):
+            async with (
+                offered(nats, reply, self._parts(node_asked(request.subject))) as large,
+                asyncio.timeout(LARGE_HELD_S),
+            ):
                 await request.respond(headers=large.headers)
                 await large.taken.wait()
 
@@ -125,32 +129,3 @@ class JetStreamQuestions:
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
-
-
-async def requested(
-    connection: Connection,
-    node_id: str,
-    subject: str,
-    data: bytes,
-    *,
-    timeout_s: float,
-    headers: Mapping[str, str] | None = None,
-) -> "Msg":
-    """The reply to a request; to one of the agent of `node_id` it comes where that agent may reply.
-
-    Raises what NATS raises.
-    """
-    nats, given = connection.nats, dict(headers) if headers else None
-    if not node_id:
-        return await nats.request(subject, data, timeout=timeout_s, headers=given)
-    inbox = f"{replies_of(connection.user, node_id)}.{token_hex(16)}"
-    subscription = await nats.subscribe(inbox)
-    try:
-        await nats.publish(subject, data, reply=inbox, headers=given)
-        reply = await subscription.next_msg(timeout_s)
-    finally:
-        with suppress(Error):
-            await subscription.unsubscribe()
-    if (reply.headers or {}).get(Header.STATUS) == NO_RESPONDERS_STATUS:
-        raise NoRespondersError
-    return reply

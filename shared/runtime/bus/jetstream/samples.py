@@ -11,9 +11,8 @@ from schemas.codec import Malformed, encode
 from schemas.ids import NodeId
 from schemas.subjects import sample_subject
 from shared.domain.impossible import read_sample
-from shared.runtime.bus.accounts import AGENT
 from shared.runtime.bus.backlog import Backlog
-from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.connection import ANY, Connection, unavailable
 from shared.runtime.bus.limits import check_size
 
 
@@ -52,9 +51,8 @@ class JetStreamSamples:
 
     def _node_of(self, sample: Sample) -> NodeId:
         """Of the agent that this is, where it has an account of its own: there alone it may send."""
-        own = self._connection.credentials
-        _, is_agent, node_id = own.user.partition(f"{AGENT}-") if own else ("", "", "")
-        return NodeId(node_id) if is_agent else sample.node_id
+        connection = self._connection
+        return NodeId(connection.node) if connection.of_agents and connection.node != ANY else sample.node_id
 
     async def _sample(self, msg: Msg) -> Sample | None:
         try:

@@ -6,13 +6,13 @@ import math
 from nats.js.errors import APIError, NotFoundError
 from nats.js.object_store import ObjectStore
 
-from schemas.subjects import SNAPSHOT_BUCKET
-from shared.runtime.bus.accounts import AGENT
+from schemas.subjects import AGENT, SNAPSHOT_BUCKET, state_subject
 from shared.runtime.bus.contract import Conflict
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
-from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM, STATE_SUBJECT
+from shared.runtime.bus.jetstream.node_reads import value, value_of
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
 
 WRONG_REVISION = (WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT)
@@ -30,21 +30,18 @@ class JetStreamState:
     _connection: Connection
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
+        check_key(key)
         with unavailable(f"get {key}"):
-            try:
-                subject = f"{STATE_SUBJECT}.{check_key(key)}"
-                message = await self._connection.js.get_last_msg(STATE_STREAM, subject)
-            except NotFoundError:
-                return None
-        assert message.seq is not None
-        return message.data or b"", message.seq
+            asks = self._connection.of_agents
+            found = await (value_of(self._connection, key) if asks else value(self._connection, key))
+        return None if found.data is None else (found.data, found.revision)
 
     async def put(
         self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
     ) -> int:
         limit = self._connection.nats.max_payload - HEADER_ROOM_BYTES
         check_size(key, value, limit)
-        subject = f"{STATE_SUBJECT}.{check_key(key)}"
+        subject = state_subject(check_key(key))
         with unavailable(f"put {key}"):
             try:
                 ack = await self._connection.js.publish(subject, value, headers=_headers(expected, ttl_s))
@@ -56,7 +53,7 @@ class JetStreamState:
 
     async def delete(self, key: str) -> None:
         with unavailable(f"delete {key}"):
-            await self._connection.js.purge_stream(STATE_STREAM, subject=f"{STATE_SUBJECT}.{check_key(key)}")
+            await self._connection.js.purge_stream(STATE_STREAM, subject=state_subject(check_key(key)))
 
     async def save(self, name: str, blob: bytes) -> None:
         if self._of_a_node(name):

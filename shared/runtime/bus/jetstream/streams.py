@@ -18,6 +18,7 @@ from schemas.subjects import (
     SAMPLES_STREAM,
     SNAPSHOT_BUCKET,
     STATE_BUCKET,
+    STATE_SUBJECT,
     sample_subject,
 )
 from shared.runtime.bus.accounts import ENSURER
@@ -31,7 +32,6 @@ EXISTS_OTHERWISE = 10058
 NOT_CLUSTERED = 10074
 """and: more copies are wanted than there are servers"""
 STATE_STREAM = f"KV_{STATE_BUCKET}"
-STATE_SUBJECT = f"$KV.{STATE_BUCKET}"
 SNAPSHOT_STREAM = f"OBJ_{SNAPSHOT_BUCKET}"
 DEAD_MAX_BYTES = 64 * 1024 * 1024
 

@@ -1,14 +1,15 @@
 """The runner with the plug-in itself: ranks that train with torch, started one by one and forked."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas.calibration import Ring
+from schemas.calibration import AllReduceMeeting, AllReduceTimes, Ring
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
-from schemas.questions import JoinAllReduce, TimeAllReduce
+from schemas.questions import JoinAllReduce, OpenAllReduce
 from services.agent.tasks import Completed, Failed, Observed, Profiled, Saved, Stopped
 from tests.services.agent.agent_bench import HERE, THERE
 from tests.services.agent.agent_bench import node as a_node
@@ -124,16 +125,29 @@ async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
             await each.trained(training(folder, samples=64))
             await each.ended()
 
-        async def join(question: JoinAllReduce) -> None:
-            assert question.node_id == THERE
-            times = await other.runner.all_reduces(question, join)
-            assert times.seconds == ()
-
         for members in (((a_node(HERE), 2),), ((a_node(HERE), 1), (a_node(THERE), 1))):
-            question = TimeAllReduce(ring=Ring(members=members), sizes=(32e3, 1e9), repeats=8)
-            small, large = (await one.runner.all_reduces(question, join)).seconds
+            ring = Ring(members=members)
+            meeting = await one.runner.all_reduces(OpenAllReduce(node_id=HERE, ring=ring, sizes=(32e3, 1e9)))
+            assert isinstance(meeting, AllReduceMeeting)
+            times, *others = await asyncio.gather(
+                *(
+                    runner.all_reduces(
+                        JoinAllReduce(
+                            node_id=node.node_id,
+                            ring=ring,
+                            sizes=meeting.sizes,
+                            repeats=8,
+                            meeting=meeting.meeting,
+                        )
+                    )
+                    for runner, (node, _) in zip((one.runner, other.runner), members, strict=False)
+                )
+            )
+            assert isinstance(times, AllReduceTimes)
+            small, large = times.seconds
             assert len(small) == len(large) == 8
             assert 0 < min(small) < min(large)  # of so many, one at least was not kept from its processor
+            assert others == [AllReduceTimes(seconds=())] * (len(members) - 1)
         for each in (one, other):
             await each.end()
             assert left_of(each.folders) == []
@@ -141,27 +155,10 @@ async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
 
 async def test_nothing_is_timed_where_no_interpreter_is_known() -> None:
     async with running_node() as node:
-        question = TimeAllReduce(ring=Ring(members=((a_node(HERE), 2),)), sizes=(1e6,), repeats=1)
-        with pytest.raises(OSError, match="which interpreter has torch"):
-            await node.runner.all_reduces(question, _nobody)
-
-
-async def _nobody(_: JoinAllReduce) -> None:
-    raise AssertionError
-
-
-async def test_where_another_node_takes_no_part_nobody_waits_for_it() -> None:
-    with short_folder() as folder:
-        node = RunningNode(folder, installed=True)
-        await node.begin()
-        await node.trained(training(folder, samples=64))
-        await node.ended()
-
-        async def refuses(_: JoinAllReduce) -> None:
-            raise ConnectionRefusedError("there: 1 GPUs wanted, 0 free")
-
-        ring = Ring(members=((a_node(HERE), 1), (a_node(THERE), 1)))
-        with pytest.raises(OSError, match="0 free"):
-            await node.runner.all_reduces(TimeAllReduce(ring=ring, sizes=(1e6,), repeats=1), refuses)
-        await node.end()
-        assert left_of(node.folders) == []
+        ring = Ring(members=((a_node(HERE), 2),))
+        for question in (
+            OpenAllReduce(node_id=HERE, ring=ring, sizes=(1e6,)),
+            JoinAllReduce(node_id=HERE, ring=ring, sizes=(1e6,), repeats=1, meeting="127.0.0.1:1"),
+        ):
+            with pytest.raises(OSError, match="which interpreter has torch"):
+                await node.runner.all_reduces(question)

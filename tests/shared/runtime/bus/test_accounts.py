@@ -26,7 +26,7 @@ from schemas.events import FACTS, NodeJoined, StopOrdered
 from schemas.ids import NodeId
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
-from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, subjects_of
+from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, state_subject, subjects_of
 from services.table import TABLE
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
 from shared.runtime.bus.contract import Record, Unavailable
@@ -81,8 +81,9 @@ SERVICES_OWN = (
     f"{API}.CREATE.another",
     f"$O.{SNAPSHOT_BUCKET}.C.x",
     f"$O.{SNAPSHOT_BUCKET}.M.x",
-    "hopyard.ask.estimator",
-    "hopyard.ask.planner",
+    *(f"{API}.{what}" for what in ("NAMES", f"INFO.{FACTS_STREAM}", f"MSG.GET.{FACTS_STREAM}")),
+    *(f"hopyard.ask.{name}" for name in ("estimator", "planner", "monitor", "agent.n-1", "agent.n-2")),
+    "hopyard-parts.n-1.x",
     "hopyard-dead.planner",
     "_INBOX.planner.x",
     "$SYS.REQ.SERVER.PING",
@@ -97,7 +98,8 @@ async def test_an_agent_writes_nothing_of_the_services(guarded: Guarded, user: s
 
 async def test_an_agent_writes_nothing_of_another_node(guarded: Guarded) -> None:
     others = {
-        *(f"$KV.{STATE_BUCKET}.{key}" for key in ("cursor/agent-n-2", "claim/n-2", "snapshot/agent-n-2")),
+        *(state_subject(key) for key in ("cursor/agent-n-2", "claim/n-2", "snapshot/agent-n-2")),
+        *(f"hopyard-read.n-2.{what}" for what in ("facts", "place", "value")),
         *(f"hopyard-sample.{kind}.n-2" for kind in ("heartbeat", "throughput")),
     }
     async with guarded.raw(ROGUE) as client:
@@ -273,9 +275,12 @@ async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Gu
     assert stamp_of(guarded.data) != before
     with pytest.raises(PermissionError):
         await JetStreamBus.connect(guarded.settings("agent-n-9"), "agent", 10.0)
-    guarded.server.take_accounts()
+    for times in (1, 2):
+        guarded.server.take_accounts()
+        await reloaded(guarded, times)
     settings = guarded.settings("agent-n-9")
     bus = await let_in(settings)
+    await bus.publish([joined("n-9")])
     assert expel(guarded.data, "n-9")
     assert not expel(guarded.data, "n-9")
     guarded.server.take_accounts()
@@ -283,6 +288,13 @@ async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Gu
         while bus.connected():
             await asyncio.sleep(0.05)
     await bus.close()
+
+
+async def reloaded(guarded: Guarded, times: int) -> None:
+    log = guarded.data / "nats" / "nats-server.log"
+    async with asyncio.timeout(30.0):
+        while log.read_text().count("Reloaded server configuration") < times:
+            await asyncio.sleep(0.02)
 
 
 async def let_in(settings: Settings) -> JetStreamBus:

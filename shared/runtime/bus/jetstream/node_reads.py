@@ -1,0 +1,206 @@
+"""What agents read of the streams: they ask, and any service looks it up for them.
+
+An agent may not ask JetStream itself: such a request can have it send, or show, whatever is stored. So each
+process of a service answers on `hopyard-read.NODE.WHAT`, one of them for each request, and shows what is that
+node's: the server lets the agent of a node ask on the subjects of its own alone.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error
+from nats.js.api import StreamInfo
+from nats.js.errors import NotFoundError
+
+from schemas.base import Message
+from schemas.numbers import WholeNumber
+from schemas.subjects import FACTS_STREAM, READ_PREFIX, earlier_state_subject, node_of_key, state_subject
+from shared.runtime.bus.backoff import pauses
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.streams import STATE_STREAM
+from shared.runtime.bus.limits import check_key
+
+AT_ONCE = 100
+"""facts in a reply"""
+BYTES_AT_ONCE = 256 * 1_024
+"""of facts in a reply, but for the last"""
+LOOKS_AT_ONCE = 64
+TIMEOUT_S = 2.0
+COMMON_KEYS = frozenset({"settings"})
+"""that any agent may read"""
+T = TypeVar("T")
+
+
+class ReadFacts(Message, frozen=True, kw_only=True):
+    """The facts about the node after a place in the stream."""
+
+    after: WholeNumber
+
+
+class Row(Message, frozen=True, kw_only=True):
+    seq: WholeNumber
+    subject: str
+    data: bytes
+
+
+class NodeFacts(Message, frozen=True, kw_only=True):
+    rows: tuple[Row, ...]
+    """the next, ascending; empty: there is none yet"""
+
+
+class Place(Message, frozen=True, kw_only=True):
+    """How far the stream goes."""
+
+    first: WholeNumber
+    last: WholeNumber
+    newest: WholeNumber
+    """about the node"""
+
+
+class ReadValue(Message, frozen=True, kw_only=True):
+    key: str
+
+
+class Value(Message, frozen=True, kw_only=True):
+    data: bytes | None
+    """None: there is none"""
+    revision: WholeNumber = 0
+
+
+# ---- the agent's side
+
+
+async def facts_after(connection: Connection, node_id: str, after: int) -> tuple[Row, ...]:
+    """Raises what NATS raises."""
+    return (await _asked(connection, node_id, "facts", ReadFacts(after=after), NodeFacts)).rows
+
+
+async def somebody_answers(connection: Connection, timeout_s: float | None) -> None:
+    """Wait for a service, and so for the streams. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            for pause in pauses():
+                with suppress(Error, OSError):
+                    await place_of(connection, connection.node)
+                    return
+                await asyncio.sleep(pause)
+                await connection.up()
+    except TimeoutError:
+        raise Unavailable(f"no service answers agents within {timeout_s} s") from None
+
+
+async def place_of(connection: Connection, node_id: str) -> Place:
+    """Raises what NATS raises."""
+    return await _asked(connection, node_id, "place", None, Place)
+
+
+async def value_of(connection: Connection, key: str) -> Value:
+    """Raises what NATS raises."""
+    node_id = node_of_key(key) or connection.node
+    return await _asked(connection, node_id, "value", ReadValue(key=key), Value)
+
+
+async def _asked(connection: Connection, node_id: str, what: str, body: Message | None, kind: type[T]) -> T:
+    data = b"" if body is None else msgspec.msgpack.encode(body)
+    reply = await connection.nats.request(f"{READ_PREFIX}.{node_id}.{what}", data, timeout=TIMEOUT_S)
+    try:
+        return msgspec.msgpack.decode(reply.data, type=kind)
+    except msgspec.DecodeError as error:  # of another version, or refused
+        raise Error(f"{what} of {node_id}: {error}") from None
+
+
+# ---- the service's side
+
+
+class NodeReads:
+    """Answers agents, in one process of a service."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._looking: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        await self._connection.nats.subscribe(f"{READ_PREFIX}.>", queue="reads", cb=self._take)
+        await self._connection.nats.flush()
+
+    async def close(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
+    async def _take(self, msg: Msg) -> None:
+        if not msg.reply:
+            return  # an acknowledgement that an agent had sent here
+        await self._slots.acquire()
+        task = asyncio.get_running_loop().create_task(self._reply(msg))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+        task.add_done_callback(lambda _: self._slots.release())
+
+    async def _reply(self, msg: Msg) -> None:
+        _, node_id, what = msg.subject.split(".")
+        try:
+            found = await self._found(node_id, what, msg.data)
+        except (msgspec.DecodeError, ValueError) as error:
+            await self._connection.dead_letter(msg.subject, msg.data, f"not to be read: {error}")
+            found = None
+        except (Error, OSError):
+            return  # who asked asks again
+        with suppress(Error):
+            await msg.respond(msgspec.msgpack.encode(found))
+
+    async def _found(self, node_id: str, what: str, data: bytes) -> Message:
+        """Raises ValueError for what is not the node's to read."""
+        match what:
+            case "facts":
+                return await self._facts(node_id, msgspec.msgpack.decode(data, type=ReadFacts).after)
+            case "place":
+                return await self._place(node_id)
+            case "value":
+                key = check_key(msgspec.msgpack.decode(data, type=ReadValue).key)
+                if node_of_key(key) != node_id and key not in COMMON_KEYS:
+                    raise ValueError(f"{key} is not of {node_id}")
+                return await value(self._connection, key)
+            case _:
+                raise ValueError(f"there is no {what} to read")
+
+    async def _facts(self, node_id: str, after: int) -> NodeFacts:
+        rows: list[Row] = []
+        size = 0
+        while len(rows) < AT_ONCE and size < BYTES_AT_ONCE:
+            try:
+                found = await self._connection.js.get_msg(
+                    FACTS_STREAM, seq=after + 1, subject=f"hopyard.*.{node_id}.*", next=True
+                )
+            except NotFoundError:
+                break
+            assert found.seq is not None
+            after = found.seq
+            rows.append(Row(seq=after, subject=found.subject or "", data=found.data or b""))
+            size += len(rows[-1].data)
+        return NodeFacts(rows=tuple(rows))
+
+    async def _place(self, node_id: str) -> Place:
+        with unavailable("place"):
+            info: StreamInfo = await self._connection.js.stream_info(FACTS_STREAM)
+            try:
+                subject = f"hopyard.*.{node_id}.*"
+                newest = (await self._connection.js.get_last_msg(FACTS_STREAM, subject)).seq or 0
+            except NotFoundError:
+                newest = 0
+        return Place(first=info.state.first_seq, last=info.state.last_seq, newest=newest)
+
+
+async def value(connection: Connection, key: str) -> Value:
+    """Of the state bucket. Raises what NATS raises."""
+    for subject in dict.fromkeys((state_subject(key), earlier_state_subject(key))):
+        with suppress(NotFoundError):
+            found = await connection.js.get_last_msg(STATE_STREAM, subject)
+            assert found.seq is not None
+            return Value(data=found.data or b"", revision=found.seq if subject == state_subject(key) else 0)
+    return Value(data=None)
