@@ -35,6 +35,8 @@ STATE_SUBJECT = f"$KV.{STATE_BUCKET}"
 SNAPSHOT_BUCKET = "hopyard-snapshots"
 
 AGENT = "agent"
+OF_NODES = ("node", "worker", "profile")
+"""entities of facts whose id is a node's"""
 
 
 def node_of_key(key: str) -> str:
@@ -84,6 +86,11 @@ def subjects_of(kinds: Iterable[type[Event]], entity_id: str = "*") -> tuple[str
     """The subjects of some kinds of fact, about one entity or (`*`) about all, in alphabetical order."""
     tags = sorted({kind.tag() for kind in kinds})
     return tuple(f"hopyard.{entity}.{entity_id}.{fact}" for entity, fact in (tag.split(".") for tag in tags))
+
+
+def about_node(node_id: str) -> tuple[str, ...]:
+    """The subjects of all facts about a node: a job may have the same name."""
+    return tuple(f"hopyard.{entity}.{node_id}.*" for entity in OF_NODES)
 
 
 class Filter:

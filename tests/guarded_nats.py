@@ -89,6 +89,14 @@ class Raw:
             await self.client.publish(subject, data)
         return await self._said()
 
+    async def refusals(self) -> int:
+        """How many messages were refused since somebody last asked."""
+        await self.client.flush()
+        await self.client.flush()
+        count = len(self._refused)
+        self._refused.clear()
+        return count
+
     async def unheard(self, subjects: Iterable[str]) -> set[str]:
         for subject in subjects:
             await self.client.subscribe(subject)

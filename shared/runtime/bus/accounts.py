@@ -31,8 +31,8 @@ from schemas.subjects import (
     READ_PREFIX,
     SAMPLE_PREFIX,
     SNAPSHOT_BUCKET,
-    STATE_BUCKET,
     STATE_SUBJECT,
+    about_node,
     sample_subject,
     subjects_of,
 )
@@ -54,9 +54,8 @@ ASKS = {
     OPERATOR: (">",),
 }
 _KV, _OBJECTS = STATE_SUBJECT, f"$O.{SNAPSHOT_BUCKET}"
-ABOUT_NODES = "hopyard.*.*.*"
 _FROM_AGENTS = (
-    ABOUT_NODES,
+    *about_node("*"),
     f"{SAMPLE_PREFIX}.*.*",
     f"{_KV}.{AGENT}.*.*",
     f"{READ_PREFIX}.*.*",
@@ -150,9 +149,7 @@ def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
     user = AGENTS if node_id == "*" else f"{AGENT}-{node_id}"
     return Permissions(
         publish=(*published(node_id, facts), f"{MAPPED}.>"),
-        subscribe=_hearing(
-            user, f"{AGENT}.{node_id}", f"{PARTS_PREFIX}.{node_id}.*", f"hopyard.*.{node_id}.*"
-        ),
+        subscribe=_hearing(user, f"{AGENT}.{node_id}", f"{PARTS_PREFIX}.{node_id}.*", *about_node(node_id)),
     )
 
 
@@ -190,7 +187,10 @@ def server_accounts(users: Sequence[NatsUser]) -> dict[str, object]:
     services = {
         "jetstream": "enabled",
         "users": [user.plain() for user in users if not user.node],
-        "exports": [{"stream": ABOUT_NODES}, *({"service": subject} for subject in _FROM_AGENTS)],
+        "exports": [
+            *({"stream": subject} for subject in about_node("*")),
+            *({"service": subject} for subject in _FROM_AGENTS),
+        ],
         "imports": [
             _service(_account_of(user), subject) for user in agents for subject in _answered(user.node)
         ],
@@ -199,12 +199,12 @@ def server_accounts(users: Sequence[NatsUser]) -> dict[str, object]:
 
 
 def _of_agent(user: NatsUser) -> dict[str, object]:
-    heard = {"stream": {"account": STREAMS_OWNER, "subject": f"hopyard.*.{user.node}.*"}}
+    heard = [{"stream": {"account": STREAMS_OWNER, "subject": subject}} for subject in about_node(user.node)]
     said = [subject for subject in user.permissions.publish if not subject.startswith(f"{MAPPED}.")]
     return {
         "users": [user.plain()],
         "exports": [{"service": subject, "accounts": [STREAMS_OWNER]} for subject in _answered(user.node)],
-        "imports": [heard, *(_service(STREAMS_OWNER, subject) for subject in said)],
+        "imports": [*heard, *(_service(STREAMS_OWNER, subject) for subject in said)],
     }
 
 

@@ -19,9 +19,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from schemas.quarantine import Death
 from schemas.settings import Settings
 from schemas.views import Problem, Readiness, ServiceView
+from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.process.metrics import CountsCollector, GaugesCollector
-from shared.runtime.process.reports import NAMES, report_of_agent, reports
+from shared.runtime.process.reports import report_of_agent, reports
 from shared.runtime.service import Service
 
 SHUTDOWN_S = 2.0
@@ -79,7 +80,9 @@ async def serve(
         settings,
         ready=shell.ready,
         stalled=shell.stalled,
-        services=lambda: reports(bus, now) if service.name in NAMES else report_of_agent(bus, service.name),
+        services=lambda: (
+            report_of_agent(bus, service.name) if is_agent(service.name) else reports(bus, now)
+        ),
         registry=registry,
         routes=service.routes() if service.routes else (),
     )

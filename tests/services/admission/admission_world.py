@@ -168,10 +168,16 @@ class Served:
     """The API over HTTP, a core behind it, and a monitor with prepared answers."""
 
     def __init__(
-        self, driver: Driver, bus: MemoryBus, door: Door, client: TestClient[web.Request, web.Application]
+        self,
+        driver: Driver,
+        bus: MemoryBus,
+        door: Door,
+        gate: Gate,
+        client: TestClient[web.Request, web.Application],
     ) -> None:
         self.driver = driver
         self.door = door
+        self.gate = gate
         self.bus = bus
         self.client = client
         self.views: dict[type[Question], Message] = {}
@@ -222,7 +228,7 @@ async def serving(
     gate = Gate(in_force)
     app.add_routes(Api(bus, LoopClock(), in_force, door, describe(in_force, {}), gate=gate).routes())
     async with TestClient(TestServer(app), headers=shown(TOKEN)) as client:
-        served = Served(driver, bus, door, client)
+        served = Served(driver, bus, door, gate, client)
         if monitored:
             await bus.serve("monitor", MONITOR, served.monitor)
         task = asyncio.create_task(door.attach(_inbox(driver, bus))) if attached else None

@@ -11,9 +11,10 @@ from typing import Any, BinaryIO
 import msgspec
 from nats.aio.msg import Msg
 
+from schemas.subjects import STATE_SUBJECT
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
-from shared.runtime.bus.jetstream.streams import STATE_STREAM, STATE_SUBJECT
+from shared.runtime.bus.jetstream.streams import STATE_STREAM
 
 PART_BYTES = 128 * 1024
 PART_LIMIT_S = 30.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-from schemas.subjects import FACTS_STREAM, Filter
+from schemas.subjects import FACTS_STREAM, Filter, about_node
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.consumer import Found, Lost, Raw
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
@@ -37,14 +37,14 @@ class NodeReader:
         self._seq = 0
         self._bell = asyncio.Event()
         self._lost = ""
-        self._subscription: Subscription
+        self._subscriptions: list[Subscription] = []
 
     async def open(self, after: int, subjects: Sequence[str]) -> None:
         """Raises Lost, and RuntimeError for a place that the stream does not have."""
         self._seq, self._filter = after, Filter(subjects)
         try:
-            subject = f"hopyard.*.{self._node_id}.*"
-            self._subscription = await self._connection.nats.subscribe(subject, cb=self._ring)
+            for subject in about_node(self._node_id):
+                self._subscriptions.append(await self._connection.nats.subscribe(subject, cb=self._ring))
             await self._connection.nats.flush()
             await self._connection.nats.flush()  # the first overtakes the queued subscription
             place = await place_of(self._connection, self._node_id)
@@ -70,8 +70,9 @@ class NodeReader:
             self._bell.clear()
 
     async def close(self) -> None:
-        with suppress(Error, AttributeError):
-            await self._subscription.unsubscribe()
+        with suppress(Error):
+            for subscription in self._subscriptions:
+                await subscription.unsubscribe()
 
     async def _ring(self, _: Msg) -> None:
         self._bell.set()

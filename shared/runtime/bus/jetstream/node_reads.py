@@ -17,7 +17,15 @@ from nats.js.errors import NotFoundError
 
 from schemas.base import Message
 from schemas.numbers import WholeNumber
-from schemas.subjects import FACTS_STREAM, READ_PREFIX, earlier_state_subject, node_of_key, state_subject
+from schemas.subjects import (
+    FACTS_STREAM,
+    READ_PREFIX,
+    Filter,
+    about_node,
+    earlier_state_subject,
+    node_of_key,
+    state_subject,
+)
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
@@ -65,7 +73,7 @@ class ReadValue(Message, frozen=True, kw_only=True):
     key: str
 
 
-class Value(Message, frozen=True, kw_only=True):
+class StoredValue(Message, frozen=True, kw_only=True):
     data: bytes | None
     """None: there is none"""
     revision: WholeNumber = 0
@@ -98,10 +106,10 @@ async def place_of(connection: Connection, node_id: str) -> Place:
     return await _asked(connection, node_id, "place", None, Place)
 
 
-async def value_of(connection: Connection, key: str) -> Value:
+async def value_of(connection: Connection, key: str) -> StoredValue:
     """Raises what NATS raises."""
     node_id = node_of_key(key) or connection.node
-    return await _asked(connection, node_id, "value", ReadValue(key=key), Value)
+    return await _asked(connection, node_id, "value", ReadValue(key=key), StoredValue)
 
 
 async def _asked(connection: Connection, node_id: str, what: str, body: Message | None, kind: type[T]) -> T:
@@ -171,7 +179,7 @@ class NodeReads:
 
     async def _facts(self, node_id: str, after: int) -> NodeFacts:
         rows: list[Row] = []
-        size = 0
+        size, passes = 0, Filter(about_node(node_id)).passes
         while len(rows) < AT_ONCE and size < BYTES_AT_ONCE:
             try:
                 found = await self._connection.js.get_msg(
@@ -181,8 +189,9 @@ class NodeReads:
                 break
             assert found.seq is not None
             after = found.seq
-            rows.append(Row(seq=after, subject=found.subject or "", data=found.data or b""))
-            size += len(rows[-1].data)
+            if passes(found.subject or ""):
+                rows.append(Row(seq=after, subject=found.subject or "", data=found.data or b""))
+                size += len(rows[-1].data)
         return NodeFacts(rows=tuple(rows))
 
     async def _place(self, node_id: str) -> Place:
@@ -196,11 +205,13 @@ class NodeReads:
         return Place(first=info.state.first_seq, last=info.state.last_seq, newest=newest)
 
 
-async def value(connection: Connection, key: str) -> Value:
+async def value(connection: Connection, key: str) -> StoredValue:
     """Of the state bucket. Raises what NATS raises."""
     for subject in dict.fromkeys((state_subject(key), earlier_state_subject(key))):
         with suppress(NotFoundError):
             found = await connection.js.get_last_msg(STATE_STREAM, subject)
             assert found.seq is not None
-            return Value(data=found.data or b"", revision=found.seq if subject == state_subject(key) else 0)
-    return Value(data=None)
+            return StoredValue(
+                data=found.data or b"", revision=found.seq if subject == state_subject(key) else 0
+            )
+    return StoredValue(data=None)

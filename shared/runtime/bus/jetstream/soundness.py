@@ -9,12 +9,12 @@ from typing import NamedTuple
 import msgspec
 from nats.js.errors import APIError, NotFoundError
 
-from schemas.subjects import ALL_FACTS, DEAD_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM
+from schemas.subjects import ALL_FACTS, DEAD_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, STATE_SUBJECT
 from shared.runtime.bus.contract import DamagedBlob, Unavailable
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost
-from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM, STATE_SUBJECT
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from shared.runtime.damage import joined, ranges_text
 
 STREAMS = (FACTS_STREAM, STATE_STREAM, SNAPSHOT_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)

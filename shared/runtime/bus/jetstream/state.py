@@ -3,7 +3,7 @@
 import asyncio
 import math
 
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError
 from nats.js.object_store import ObjectStore
 
 from schemas.subjects import AGENT, SNAPSHOT_BUCKET, state_subject

@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,66 +13,25 @@ from schemas.base import Message
 from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
 from schemas.ids import JobId
 from schemas.jobs import JobSpec
-from schemas.questions import ListNodes, ShowJob
+from schemas.questions import ShowJob
 from schemas.settings import Settings
-from schemas.tokens import Identity, Role, TokenEntry
-from schemas.views import NodePage, Problem, Submitted
+from schemas.tokens import Identity, Role
+from schemas.views import Problem, Submitted
 from services.admission.core import Admission
 from services.admission.http.gate import FAILURES_MAX, Failures, check_exposure
 from services.admission.http.operations import OPERATIONS, Operation
 from services.admission.questions import Cancel, Submit
-from shared.runtime.tokens import change_tokens, issued
 from tests.hopyard.cli_builders import job_view
 from tests.services.admission.admission_world import (
     Driver,
     Served,
     job_body,
     job_file,
-    joined,
-    serving,
     shown,
 )
+from tests.services.admission.guarded_api import HOUR_S, guarded
 
-HOUR_S = 3600.0
 BODIES = {"submit_job": job_body(), "set_policy": {"policy": "fifo"}}
-
-
-class Tokens:
-    """A file of tokens, one by one."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def make(self, role: Role, user: str = "", project: str = "", expires_s: float = HOUR_S) -> str:
-        now = time.time()
-        token, entry = issued(role, user=user, now=now, project=project, expires_at=now + expires_s)
-        change_tokens(self.path, lambda there: (*there, entry))
-        return token
-
-    def change(self, token: str, *, project: str | None) -> None:
-        """The token is of that project from now on; None: it is revoked."""
-        mine = token.split("_")[1]
-
-        def changed(there: tuple[TokenEntry, ...]) -> Iterator[TokenEntry]:
-            for each in there:
-                if each.token_id != mine:
-                    yield each
-                elif project is not None:
-                    yield msgspec.structs.replace(each, project=project)
-
-        change_tokens(self.path, changed)
-
-    def revoke_all(self) -> None:
-        change_tokens(self.path, lambda _: ())
-
-
-@asynccontextmanager
-async def guarded(folder: Path) -> AsyncIterator[tuple[Served, Tokens]]:
-    tokens = Tokens(folder / "private" / "tokens.json")
-    async with serving(api_token="", api_tokens=str(tokens.path)) as api:
-        api.driver.fold(joined())
-        api.views[ListNodes] = NodePage(nodes=())
-        yield api, tokens
 
 
 async def status_of(api: Served, operation: Operation, headers: dict[str, str]) -> int:

@@ -17,7 +17,7 @@ from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.large_messages import HEADER
 from shared.runtime.bus.jetstream.node_reads import NodeFacts
-from tests.fact_builders import plan, stop_ordered
+from tests.fact_builders import cancelled, plan, stop_ordered
 from tests.guarded_nats import API, NODES, OWN, ROGUE, Guarded, subject_of
 
 SERVICES_OWN = (
@@ -87,12 +87,14 @@ async def test_no_reply_comes_where_an_agent_steers_it(
 
 async def test_an_agent_reads_what_is_about_its_node_and_its_own_values(guarded: Guarded) -> None:
     async with (
+        guarded.bus("admission") as admission,
         guarded.bus("placer") as placer,
         guarded.bus("agent-n-2") as other,
         guarded.raw(ROGUE) as client,
     ):
         await other.put("cursor/agent-n-2", b"7")
         await placer.publish([stop_ordered("j-2", place="pl-2", node_id="n-2")])
+        await admission.publish([cancelled("n-1")])  # a job with the name of a node
         await placer.publish([stop_ordered("j-1", place="pl-1", node_id="n-1")])
 
         async def read(what: str, body: object) -> bytes:
@@ -100,7 +102,7 @@ async def test_an_agent_reads_what_is_about_its_node_and_its_own_values(guarded:
             return (await client.client.request(f"hopyard-read.n-1.{what}", data, timeout=10.0)).data
 
         rows = msgspec.msgpack.decode(await read("facts", {"after": 0}), type=NodeFacts).rows
-        assert [(row.seq, row.subject) for row in rows] == [(2, subject_of(StopOrdered, "n-1"))]
+        assert [(row.seq, row.subject) for row in rows] == [(3, subject_of(StopOrdered, "n-1"))]
         refused = msgspec.msgpack.encode(None)
         for wrong in ("cursor/agent-n-2", "lease/planner", "claim/n-2", "../x", "cursor/agent-*"):
             assert await read("value", {"key": wrong}) == refused
@@ -184,7 +186,7 @@ async def test_who_announces_a_large_reply_chooses_no_subject_of_who_asked(guard
             await client.client.publish(msg.reply, headers={HEADER: f"{subject} 1"})
 
         await client.client.subscribe(agent_of(NODES[0]), cb=announce)
-        await client.client.flush()
+        await client.refused(())
         with pytest.raises(Malformed, match="are not below"):
             await bus.ask(OUTPUT, 10.0)
         assert await bus.get("settings") == (b"{}", revision)
