@@ -80,9 +80,7 @@ async def serve(
         settings,
         ready=shell.ready,
         stalled=shell.stalled,
-        services=lambda: (
-            report_of_agent(bus, service.name) if is_agent(service.name) else reports(bus, now)
-        ),
+        services=lambda: report_of_agent(bus, service.name) if is_agent(service.name) else reports(bus, now),
         registry=registry,
         routes=service.routes() if service.routes else (),
     )

@@ -17,7 +17,7 @@ from nats.errors import Error
 from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 
 from schemas.settings import Settings
-from schemas.subjects import AGENT, DEAD_PREFIX, FACTS_STREAM
+from schemas.subjects import AGENT, DEAD_PREFIX, FACTS_STREAM, READ_PREFIX
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
 from shared.runtime.bus.backoff import pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
@@ -148,7 +148,9 @@ class Connection:
 
     async def _look(self, now: Callable[[], float]) -> tuple[float, float]:
         asked = now()
-        reply = await self.nats.request(f"$JS.API.STREAM.INFO.{FACTS_STREAM}", b"", timeout=TIME_LIMIT_S)
+        by_way = f"{READ_PREFIX}.{self.node}.time"
+        asks = by_way if self.of_agents else f"$JS.API.STREAM.INFO.{FACTS_STREAM}"
+        reply = await self.nats.request(asks, b"", timeout=TIME_LIMIT_S)
         answered = now()
         said = msgspec.json.decode(reply.data, type=_Dated).ts.timestamp()
         return (asked + answered) / 2 - said, (answered - asked) / 2

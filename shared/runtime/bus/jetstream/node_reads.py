@@ -153,6 +153,9 @@ class NodeReads:
     async def _reply(self, msg: Msg) -> None:
         _, node_id, what = msg.subject.split(".")
         try:
+            if what == "time":
+                await msg.respond(await self._dated())
+                return
             found = await self._found(node_id, what, msg.data)
         except (msgspec.DecodeError, ValueError) as error:
             await self._connection.dead_letter(msg.subject, msg.data, f"not to be read: {error}")
@@ -176,6 +179,12 @@ class NodeReads:
                 return await value(self._connection, key)
             case _:
                 raise ValueError(f"there is no {what} to read")
+
+    async def _dated(self) -> bytes:
+        """By which server clocks are compared (`Connection.time_ahead`)."""
+        nats = self._connection.nats
+        info = (await nats.request(f"$JS.API.STREAM.INFO.{FACTS_STREAM}", b"", timeout=TIMEOUT_S)).data
+        return msgspec.json.encode({"ts": msgspec.json.decode(info)["ts"]})
 
     async def _facts(self, node_id: str, after: int) -> NodeFacts:
         rows: list[Row] = []

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,8 @@ async def test_all_that_an_agent_does_it_may(guarded: Guarded) -> None:
         assert await bus.load(name) == b"state"
         await bus.save(name, bytes(2_000_000))
         assert await bus.load(name) == b"state", "one too large is left out"
+        ahead, unsure = await bus.time_ahead(time.time)
+        assert abs(ahead) <= unsure + 0.1
         assert bus.counts.subjects_refused == 0
 
 
