@@ -146,6 +146,8 @@ class JobFile(File, frozen=True, kw_only=True):
     """how often it is started again after it failed by itself"""
     preemptible: bool = True
     """false: once it runs, no plan moves it"""
+    modes: Annotated[list[Annotated[str, Meta(max_length=32)]], Meta(max_length=16)] | None = None
+    """how its gang can synchronise beside in lockstep, such as relaxed; null: any way that its nodes do"""
 
 
 class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -186,3 +188,5 @@ class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
     """what its processes get to save and end, before they are killed"""
     preemptible: bool = True
     """false: once it runs, no plan takes its place away"""
+    modes: Annotated[tuple[PlainLine, ...], Meta(max_length=16)] = ()
+    """in which its gang can synchronise, lockstep among them; empty: any"""

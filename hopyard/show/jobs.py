@@ -124,6 +124,7 @@ def _launch(spec: JobSpec) -> dict[str, str]:
         "image": spec.image,
         "per GPU": ", ".join(filter(None, limits)),
         "preemptible": "" if spec.preemptible else "no",
+        "modes": ", ".join(spec.modes),
     }
 
 

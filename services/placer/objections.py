@@ -17,6 +17,8 @@ def _of_the_job(state: State, placement: Placement) -> str:
         return "the job is not wanted any more"
     if job.over:
         return "the job has come to its end"
+    if job.spec.modes and placement.gang.mode not in job.spec.modes:
+        return f"the job runs no {placement.gang.mode} gangs"
     if placement.placement_id in state.ended:
         return "the placement has ended since the plan was made"
     for placed in state.of_job(placement.job_id):

@@ -1,8 +1,11 @@
 """From the job a user wrote to the job the system schedules: every choice made, every default filled."""
 
 import math
+from collections.abc import Sequence
 
 from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, JobSpec, LearningRate
+from schemas.placement import LOCKSTEP
+from shared.domain import gangs
 from shared.domain.invalid_job import InvalidJob
 from shared.domain.launch import checked_environment, command_words, memory_bytes, time_limit_s
 
@@ -32,7 +35,16 @@ def job_spec(job: JobFile) -> JobSpec:
         time_limit_s=time_limit_s(job.time_limit),
         retries=job.retries,
         preemptible=job.preemptible,
+        modes=() if job.modes is None else _modes(job.modes),
     )
+
+
+def _modes(asked: Sequence[str]) -> tuple[str, ...]:
+    """With lockstep, in which every job runs."""
+    for index, name in enumerate(asked):
+        if name not in gangs.NAMES:
+            raise InvalidJob(f"$.modes[{index}]", f"{name} is no mode; there are {', '.join(gangs.NAMES)}")
+    return tuple(sorted({*asked, LOCKSTEP.tag()}))
 
 
 def expand_demand(gpus: int | list[int] | GpuRange) -> tuple[int, ...]:

@@ -246,6 +246,9 @@ MEANINGS: Mapping[type[Mode], Meaning] = {
     Relaxed: OfRelaxed(),
 }
 
+NAMES = tuple(sorted(mode.tag() for mode in MEANINGS))
+"""of all modes, as jobs and nodes list them"""
+
 
 # ---- what holds in every mode
 

@@ -6,7 +6,7 @@ from functools import cache
 import msgspec
 import pytest
 
-from loadgen.scenarios import load_scenario
+from loadgen.scenarios import arrivals, load_scenario
 from loadgen.simulation import Engine, Simulated, simulate
 from schemas.events import (
     JobPreempted,
@@ -23,6 +23,7 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.placement import Forked, Lockstep, Mode, Proportional, Relaxed
+from schemas.scenarios import ArrivingJob, ListedWorkload, PolicyChange
 from schemas.settings import Settings, Switching
 from shared.domain import gangs
 from shared.domain.accuracy import executions_of
@@ -289,6 +290,34 @@ def test_a_mode_that_no_node_runs_is_refused_in_the_plan_and_never_runs(
         for placement in fact.placements
     )
     assert not any(isinstance(fact, WorkerStopped) and "forked" in fact.reason for fact in run.events)
+
+
+def test_a_job_that_lacks_the_mode_waits_for_another_policy_and_it_is_said_why() -> None:
+    scenario = load_scenario("tiny")
+    first, *others = arrivals(scenario, seed=1)
+    bound = msgspec.structs.replace(first.job, modes=[])
+    listed = [
+        ArrivingJob(at_s=first.at_s, job=bound),
+        *(ArrivingJob(at_s=one.at_s, job=one.job) for one in others),
+    ]
+    later = [PolicyChange(at_s=3600.0, policy="fifo")]
+    mixed = msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=listed), policies=later)
+    run = simulate(mixed, policy="hare")
+    assert audit(run.events, drained=True, seqs=run.seqs) == []
+    assert run.result.jobs == {"submitted": len(listed), "completed": len(listed)}
+    specs = {fact.job_id: fact.spec for fact in run.events if isinstance(fact, JobSubmitted)}
+    [own] = [job_id for job_id, spec in specs.items() if spec.modes]
+    started = [fact for fact in run.events if isinstance(fact, JobStarted)]
+    assert {type(fact.gang.sync) for fact in started if fact.job_id == own} == {Lockstep}
+    assert Relaxed in {type(fact.gang.sync) for fact in started if fact.job_id != own}
+    reasons = {
+        one.detail
+        for fact in run.events
+        if isinstance(fact, PlanPublished)
+        for one in fact.left_out
+        if one.job_id == own and one.detail
+    }
+    assert reasons == {"it runs no relaxed gangs"}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -69,6 +69,7 @@ def _submitted(state: State, fact: JobSubmitted) -> None:
         workload=spec.workload.fingerprint,
         batch_size=spec.workload.batch_size,
         epoch_samples=spec.workload.dataset_samples,
+        modes=spec.modes,
         preemptible=spec.preemptible,
     )
     if fact.job_id not in state.jobs:

@@ -36,6 +36,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """see `ViewJob.memory_share`"""
     unfit: frozenset[NodeId] = frozenset()
     """see `ViewJob.unfit`"""
+    modes: tuple[str, ...] = ()
+    """see `ViewJob.modes`"""
     preemptible: bool = True
     """false: once it starts, no plan takes its place"""
     status: JobState = JobState.SUBMITTED

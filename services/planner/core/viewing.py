@@ -311,6 +311,7 @@ def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
         batch_most=job.batch_most,
         memory_share=job.memory_share,
         unfit=job.unfit,
+        modes=job.modes,
         preemptible=job.preemptible,
     )
 

@@ -3,13 +3,18 @@
 Runs inline or in a process of its own (`policy_process`); everything here can be sent there. No I/O.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
+from schemas.plans import Waiting
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import (
     Decision,
+    Left,
     Policy,
+    asks_modes,
     fault,
     modes_of,
     moves_for_waiting,
@@ -75,7 +80,7 @@ def looked_at(registry: Registry, look: Look) -> Known | Unfit:
 def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
     try:
         policy = registry.find(step.policy)
-        wanted = policy.wants(step.view.in_modes(modes_of(policy)))
+        wanted = policy.wants(_shown(policy, step.view))
         broken = None if _is_ours(policy) else misfit(step.view, wanted)
     except MemoryError:
         raise
@@ -87,10 +92,12 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
 def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | PolicyFailed:
     try:
         policy = registry.find(step.policy)
-        view = step.view.in_modes(modes_of(policy))
+        view = _shown(policy, step.view)
         made = policy.decide(view, step.wanted, step.estimates, solve)
         decision = made if _is_ours(policy) else _plain(made)
         broken = fault(view, decision)
+        if view.lacking and broken is None:
+            decision = msgspec.structs.replace(decision, left=(*decision.left, *_lacking(view)))
     except SolverFailed as error:
         return PolicyFailed(reason=f"the solver failed: {error}", crashed=True)
     except MemoryError:
@@ -98,6 +105,15 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
     except STOPS as error:
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
     return decision if broken is None else PolicyFailed(reason=f"{step.policy} decided wrongly: {broken}")
+
+
+def _shown(policy: Policy, view: View) -> View:
+    return view.in_modes(modes_of(policy), by_job=asks_modes(policy))
+
+
+def _lacking(view: View) -> Iterator[Left]:
+    for job_id, why in sorted(view.lacking.items()):
+        yield Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION, detail=why)
 
 
 def _is_ours(policy: Policy) -> bool:

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas.base import Event
 from schemas.events import (
     GangFormed,
     JobPreempted,
     JobStarted,
+    JobSubmitted,
     NodeLost,
     Outcome,
     PlacementRefused,
@@ -21,7 +23,19 @@ from schemas.events import (
 from schemas.ids import JobId, RotaId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement
-from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, joined, node, place, worker_started
+from tests.services.placer.placer_bench import (
+    JOB,
+    OTHER,
+    A,
+    B,
+    Bench,
+    joined,
+    node,
+    place,
+    spec,
+    worker_started,
+)
+from tests.services.placer.test_core import only
 
 THIRD = JobId("job-3")
 
@@ -34,6 +48,14 @@ def bench_of_turns() -> Bench:
         bench.tell(msgspec.structs.replace(fact, modes=("lockstep", "relaxed")))
     bench.submit(THIRD)
     return bench
+
+
+def test_a_gang_in_a_mode_that_its_job_lacks_is_refused() -> None:
+    bench = bench_of_turns()
+    bound = JobId("bound")
+    bench.tell(JobSubmitted(at=0.0, job_id=bound, spec=replace(spec(), modes=("lockstep",)), key=bound))
+    refused = only(PlacementRefused, bench.plan(in_turns("p1", bound, a=4)))
+    assert refused.reason == "the job runs no relaxed gangs"
 
 
 def in_turns(name: str, job_id: JobId = JOB, turns: int = 1, at: int = 0, **gpus: int) -> Placement:

@@ -107,6 +107,15 @@ def test_gpu_types_are_sorted_and_none_means_any() -> None:
     assert job_spec(job_file()).gpu_types == ()
 
 
+def test_modes_are_sorted_with_lockstep_among_them_and_none_means_any() -> None:
+    assert job_spec(job_file(modes=["relaxed", "forked"])).modes == ("forked", "lockstep", "relaxed")
+    assert job_spec(job_file(modes=[])).modes == ("lockstep",)
+    assert job_spec(job_file()).modes == ()
+    with pytest.raises(InvalidJob, match=r"loose is no mode; there are forked, lockstep, .*") as refused:
+        job_spec(job_file(modes=["relaxed", "loose"]))
+    assert refused.value.field == "$.modes[1]"
+
+
 def test_a_command_is_words_or_a_line_for_the_shell() -> None:
     assert job_spec(job_file(command=["python", "train.py"])).command == ("python", "train.py")
     assert job_spec(job_file(command="python train.py | tee log")).command == (

@@ -23,7 +23,7 @@ class Kind(msgspec.Struct, frozen=True):
     """whether their nodes let tasks of a round follow one another, where that matters"""
 
     def runs(self, job: ViewJob) -> bool:
-        return self.gpu_type in job.gpu_types
+        return self.gpu_type in job.gpu_types and not (self.relaxed and job.lacks({Relaxed}))
 
 
 class Machines(msgspec.Struct, frozen=True, kw_only=True):

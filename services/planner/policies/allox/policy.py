@@ -63,6 +63,7 @@ class Allox:
     }
     sees_staying: ClassVar[bool] = True
     modes: ClassVar[frozenset[type[Mode]]] = frozenset({Lockstep, Relaxed})
+    asks_modes: ClassVar[bool] = True
     gang: ClassVar[bool] = False
     """a machine is as many GPUs as a job asks for, even where nodes let tasks follow one another"""
 

@@ -24,7 +24,7 @@ from schemas.placement import ROUNDING, Gang, Lockstep, Mode
 from schemas.plans import Layer, Measures, PlanKind, Stage, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.view import View
+from services.planner.policies.contract.view import View, ViewJob
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
 
@@ -129,6 +129,11 @@ def moves_for_waiting(policy: object) -> bool:
     return bool(getattr(policy, "moves_for_waiting", False))
 
 
+def asks_modes(policy: object) -> bool:
+    """Whether it looks at what each job runs; else jobs that lack one of its modes are not shown to it."""
+    return bool(getattr(policy, "asks_modes", False))
+
+
 def modes_of(policy: Policy) -> frozenset[type[Mode]]:
     """Lockstep, unless the policy says more."""
     return frozenset(getattr(policy, "modes", (Lockstep,)))
@@ -194,7 +199,7 @@ def _impossible(view: View, decision: Decision) -> str | None:
     for choice in decision.choices:
         job, gang = jobs[choice.job_id], choice.gang
         stays = job.present is not None and job.present.gang is gang  # the view shows no misfit
-        if not stays and (wrong := gangs.misfit(gang, job.demand, job.batch_size)):
+        if not stays and (wrong := _unfit(job, gang)):
             return f"job {job.job_id}: {wrong}"
         mode, types, used = gang.mode, job.gpu_types, gangs.computing(gang).nodes
         holder = gangs.holder(job.job_id, gang)
@@ -211,6 +216,11 @@ def _impossible(view: View, decision: Decision) -> str | None:
                 return f"node {one.node} is over-allocated"
         rotas.add(holder)
     return _overspent(decision)
+
+
+def _unfit(job: ViewJob, gang: Gang) -> str:
+    lacks = job.lacks({type(gang.sync)})
+    return f"runs no {lacks[0]} gangs" if lacks else gangs.misfit(gang, job.demand, job.batch_size)
 
 
 def _out_of_turn(chosen: Collection[Gang]) -> str:

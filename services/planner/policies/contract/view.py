@@ -92,11 +92,17 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     """of a GPU's memory that a batch took, as measured; a type that is not named: not known"""
     unfit: frozenset[NodeId] = frozenset()
     """nodes on which a copy of it ran out of memory since they joined; a gang that does fails with its job"""
+    modes: tuple[str, ...] = ()
+    """in which its gang can synchronise; empty: any"""
     preemptible: bool = True
     """no: where it is placed once it stays until its end"""
     present: Present | None = None
     stays: bool = False
     """a first plan may not move it now; only policies that `sees_staying` are shown such a job"""
+
+    def lacks(self, modes: Collection[type[Mode]]) -> list[str]:
+        """Those in which it cannot run."""
+        return sorted(tag for mode in modes if self.modes and (tag := mode.tag()) not in self.modes)
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +122,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """the same by workload and GPU type, as measured"""
     apart: dict[JobId, Present] = {}
     """jobs that are not shown because they stay where they are; their GPUs are not idle here"""
+    lacking: dict[JobId, str] = {}
+    """jobs that are not shown because they do not run in the modes that the policy plans, and why in words"""
     memory: bytes = b""
     """what the policy's last decision asked to be kept"""
 
@@ -127,24 +135,36 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds of running that a job of the workload loses when it is started anew on this type."""
         return self.restarts_s.get(workload, {}).get(gpu_type, self.restart_s)
 
-    def in_modes(self, modes: Collection[type[Mode]]) -> "View":
+    def in_modes(self, modes: Collection[type[Mode]], *, by_job: bool = False) -> "View":
         """For a policy that plans these modes: a job that runs in another has no place where it can stay.
 
-        One that has to stay is kept apart, with its GPUs.
+        One that has to stay is kept apart, with its GPUs. A job that cannot run in all of the modes is
+        not shown, unless the policy looks at that itself, `by_job`.
         """
-        others = [job for job in self.jobs if job.present and type(job.present.gang.sync) not in modes]
+        lacking = {} if by_job else {job.job_id: lacks for job in self.jobs if (lacks := job.lacks(modes))}
+        others = [
+            job
+            for job in self.jobs
+            if job.job_id in lacking or (job.present and type(job.present.gang.sync) not in modes)
+        ]
         if not others:
             return self
         apart = {job.job_id: job.present for job in others if job.stays and job.present}
         moved = {job.job_id for job in others} - apart.keys()
+        unseen = lacking.keys() - apart.keys()
         return msgspec.structs.replace(
             self,
             nodes=_without(self.nodes, apart),
             jobs=tuple(
                 msgspec.structs.replace(job, present=None) if job.job_id in moved else job
                 for job in self.jobs
-                if job.job_id not in apart
+                if job.job_id not in apart and job.job_id not in unseen
             ),
+            lacking={
+                job_id: f"it runs no {' or '.join(lacks)} gangs"
+                for job_id, lacks in lacking.items()
+                if job_id in unseen
+            },
             apart=self.apart | apart,
         )
 

@@ -83,6 +83,7 @@ class AtResets(ABC):
     calls: ClassVar[Mapping[Trigger, PlanKind]] = RESETS
     sees_staying: ClassVar[bool] = True
     modes: ClassVar[frozenset[type[Mode]]] = frozenset({Lockstep, Proportional})
+    asks_modes: ClassVar[bool] = True
     equal: bool = False
     """shares of the global batch are equal"""
 

@@ -44,7 +44,8 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
 
     def gang(self, job: int, place: Configuration) -> Gang:
         seen = self.scene.jobs[job]
-        runs = all(Proportional.tag() in self.modes[node] for node in place)
+        able = all(Proportional.tag() in self.modes[node] for node in place)
+        runs = able and not seen.lacks({Proportional})
         if self.equal or not runs or len(place) == 1:
             return Gang.of(place)
         most = {node: self._most(seen, node) for node in place}

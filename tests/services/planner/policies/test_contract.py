@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from schemas.ids import JobId, PlacementId, RotaId
+from schemas.ids import GpuType, JobId, PlacementId, RotaId
 from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, PlanKind, Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left, fault, modes_of
@@ -300,6 +300,51 @@ def test_a_policy_sees_its_own_modes() -> None:
     seen = view([job("x", (2,), present=here)], [node("a0", 4)])
     assert seen.in_modes({Relaxed}) is seen
     assert [one.present for one in seen.in_modes({Lockstep}).jobs] == [None]
+
+
+def test_a_job_that_lacks_a_policy_s_mode_is_not_shown_to_it() -> None:
+    """One that stays keeps its GPUs; a policy that looks at modes itself sees all."""
+    bound = job("x", (2,), modes=("lockstep",))
+    stays = msgspec.structs.replace(bound, job_id=JobId("z"), present=present(a0=2), stays=True)
+    whole = view([bound, job("y", (2,)), stays], [node("a0", 4)])
+    seen = whole.in_modes({Relaxed})
+    assert [one.job_id for one in seen.jobs] == ["y"]
+    assert seen.lacking == {"x": "it runs no relaxed gangs"}
+    assert (seen.apart.keys(), [one.idle for one in seen.nodes]) == ({"z"}, [2])
+    assert whole.in_modes({Lockstep}) is whole
+    assert [one.job_id for one in whole.in_modes({Lockstep, Relaxed}, by_job=True).jobs] == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("policy", ["hare", "hlas", "allox", "jps", "hadare"])
+def test_no_job_is_planned_in_a_mode_that_it_lacks(policy: str) -> None:
+    """Two nodes of unlike types that run all modes; of two jobs one runs in lockstep alone."""
+    every = ("forked", "lockstep", "proportional", "relaxed")
+    able = [
+        msgspec.structs.replace(node(name, 2, gpus=2, gpu_type=kind), modes=every)
+        for name, kind in (("a0", "a"), ("b0", "b"))
+    ]
+    types = tuple(map(GpuType, "ab"))
+    rates = dict(zip(types, (10.0, 30.0), strict=True))
+    both = [
+        job(name, (1, 2, 4), gpu_types=types, single_gpu=rates, batch_size=4, modes=modes)
+        for name, modes in (("bound", ("lockstep",)), ("free", ()))
+    ]
+    for jobs in (both, both[:1]):
+        seen = view(jobs, able)
+        decision = decide(policy, seen)
+        assert fault(seen, decision) is None
+        assert {one.gang.mode for one in decision.choices if one.job_id == "bound"} <= {"lockstep"}
+        known = {one.job_id for one in (*decision.choices, *decision.left)}
+        assert known == {one.job_id for one in jobs}
+
+
+def test_a_gang_in_a_mode_that_its_job_lacks_is_a_fault() -> None:
+    able = msgspec.structs.replace(node("a0", 4), modes=("lockstep", "relaxed"))
+    seen = view([job("x", (2,), modes=("lockstep",))], [able])
+    choice = Choice(
+        job_id=seen.jobs[0].job_id, gang=Gang.of(place_on(a0=2), TWO), throughput=1.0, layer=Layer.THEORY
+    )
+    assert fault(seen, Decision(choices=(choice,))) == "job x: runs no relaxed gangs"
 
 
 def test_a_job_that_stays_in_another_mode_is_kept_apart_with_its_gpus() -> None:

@@ -173,6 +173,19 @@ def test_of_fig_12_with_three_rounds_predicted() -> None:
     assert order == "121223333"
 
 
+@pytest.mark.parametrize(("policy", "first"), [("hlas", "long"), ("hlas-p", "short")])
+def test_who_is_like_jobs_that_ran_long_lets_those_by_that_are_like_short_ones(
+    policy: str, first: str
+) -> None:
+    """On one GPU, where one of either kind has ended; the long one came first."""
+    ended = {Fingerprint("long"): (200.0,), Fingerprint("short"): (2.0,)}
+    memory = msgspec.msgpack.encode(HlasMemory(ended=ended))
+    jobs = [toy(name, Toy((10.0,), 1, 1000), workload=Fingerprint(name)) for name in ("long", "short")]
+    seen = msgspec.structs.replace(view(jobs, ONE), memory=memory)
+    [choice] = decide(policy, seen, silent, hlas_thresholds=UNITS).choices
+    assert choice.job_id == first
+
+
 @pytest.mark.parametrize("policy", ["hlas-p+predictor=none", "hlas-l+predictor=none"])
 def test_without_predictions_it_is_hlas(policy: str) -> None:
     jobs = [alike("a"), alike("b", 12.0), alike("c", 3.0)]
