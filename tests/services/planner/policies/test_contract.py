@@ -310,7 +310,8 @@ def test_a_job_that_lacks_a_policy_s_mode_is_not_shown_to_it() -> None:
     seen = whole.in_modes({Relaxed})
     assert [one.job_id for one in seen.jobs] == ["y"]
     assert seen.lacking == {"x": "it runs no relaxed gangs"}
-    assert (seen.apart.keys(), [one.idle for one in seen.nodes]) == ({"z"}, [2])
+    assert [*seen.apart] == [JobId("z")]
+    assert [one.idle for one in seen.nodes] == [2]
     assert whole.in_modes({Lockstep}) is whole
     assert [one.job_id for one in whole.in_modes({Lockstep, Relaxed}, by_job=True).jobs] == ["x", "y", "z"]
 
@@ -334,7 +335,7 @@ def test_no_job_is_planned_in_a_mode_that_it_lacks(policy: str) -> None:
         decision = decide(policy, seen)
         assert fault(seen, decision) is None
         assert {one.gang.mode for one in decision.choices if one.job_id == "bound"} <= {"lockstep"}
-        known = {one.job_id for one in (*decision.choices, *decision.left)}
+        known = {one.job_id for one in decision.choices} | {one.job_id for one in decision.left}
         assert known == {one.job_id for one in jobs}
 
 

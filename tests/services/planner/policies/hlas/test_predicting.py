@@ -178,7 +178,10 @@ def test_who_is_like_jobs_that_ran_long_lets_those_by_that_are_like_short_ones(
     policy: str, first: str
 ) -> None:
     """On one GPU, where one of either kind has ended; the long one came first."""
-    ended = {Fingerprint("long"): (200.0,), Fingerprint("short"): (2.0,)}
+    ended: dict[Fingerprint, tuple[float, ...]] = {
+        Fingerprint("long"): (200.0,),
+        Fingerprint("short"): (2.0,),
+    }
     memory = msgspec.msgpack.encode(HlasMemory(ended=ended))
     jobs = [toy(name, Toy((10.0,), 1, 1000), workload=Fingerprint(name)) for name in ("long", "short")]
     seen = msgspec.structs.replace(view(jobs, ONE), memory=memory)
