@@ -9,7 +9,7 @@ from schemas.questions import ESTIMATOR, FitLoading, FittedLoading
 from schemas.samples import ThroughputObserved
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
-from services.estimator.core import Estimator
+from services.estimator.core import BUFFER, Estimator
 from services.estimator.folds import FOLDS
 from services.estimator.lookup.layers import Enough
 from services.estimator.store.contract import Store
@@ -58,6 +58,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         facts=subjects_of(FOLDS),
         own=(JobQueued,),
         samples=(ThroughputObserved,),
+        samples_kept=BUFFER,
         answers=ESTIMATOR,
         workers=_workers(workers, ports, lane),
         lengthy=(MeasurePaths, ReadStore, Refine),

@@ -60,6 +60,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     own: tuple[type[Event], ...] = ()
     """facts that it alone tells; it may pass over none of them"""
     samples: Sequence[type[Sample]] = ()
+    samples_kept: int = 0
+    """how many, the newest, an instance keeps that does not lead, to handle them once it does"""
     answers: str | None = None
     """subject of the questions it answers"""
     workers: Mapping[type, Worker] = {}

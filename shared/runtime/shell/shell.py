@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import itertools
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 import structlog
 
-from schemas.base import Message, Question
+from schemas.base import Message, Question, Sample
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
@@ -201,6 +202,8 @@ class Shell:
         A leader knows all facts before the one by which it began: behind that one nobody else's stand.
         """
         following = Following(facts, self._handling.replay)
+        kept: deque[Sample] = deque(maxlen=self._service.samples_kept)
+        hearing = self._group.create_task(self._hear(kept)) if self._service.samples_kept else None
         try:
             self._follows = True
             await following.until(candidate.stand, self._acknowledged, candidate.step_s)
@@ -210,10 +213,18 @@ class Shell:
         except BaseException:
             following.end()
             raise
+        finally:
+            if hearing is not None:
+                hearing.cancel()
         ahead, coming = following.rest()
-        for record in ahead:
-            self._mailbox.put(record)
+        for item in (*ahead, *kept):
+            self._mailbox.put(item)
         return coming
+
+    async def _hear(self, kept: deque[Sample]) -> None:
+        """Until it is cancelled: one that leads hears for itself."""
+        async for sample in self._bus.listen(self._service.samples):
+            kept.append(sample)
 
     async def _acknowledged(self) -> int:
         """How far the leader has come, and by what facts it has not."""
