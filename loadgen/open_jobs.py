@@ -37,7 +37,7 @@ class OpenJobs:
             self._open.discard(fact.job_id)
 
     def _void(self, fact: JobEvent) -> bool:
-        """A completion of which a preemption was told first: the job is in the queue again."""
+        """A completion of which a preemption was published first: the job is in the queue again."""
         return isinstance(fact, JobCompleted) and fact.job_id not in self._running
 
     @property

@@ -164,7 +164,7 @@ def _job_preempted(state: State, preempted: JobPreempted) -> None:
 
 
 def _job_completed(state: State, completed: JobCompleted) -> None:
-    """Void where a preemption was told first, as the table of states has it: the job waits again."""
+    """Void where a preemption was published first, as the table of states has it: the job waits again."""
     job = state.jobs.get(completed.job_id)
     if job is not None and job.running:
         _job_ended(state, completed)
