@@ -30,6 +30,7 @@ from schemas.questions import (
     ShowTimeline,
 )
 from schemas.samples import Heartbeat, ThroughputObserved
+from services.admission.questions import SetDrain, handed_on
 from tests.fact_builders import a_node, a_spec
 
 JOB, NODE, PLACE = JobId("rigid-2"), NodeId("xp-0"), PlacementId("rigid-2-1-1")
@@ -88,5 +89,6 @@ QUESTIONS = (
     FindFacts(job_id=JOB),
     ListPlans(),
     ShowPlan(plan_id=PlanId("plan-0-0")),
+    handed_on(SetDrain(node_id=NODE, draining=True)),
 )
 assert {type(question) for question in QUESTIONS} == set(REPLIES), "one of each kind"

@@ -34,8 +34,8 @@ def kill(stack: Stack, name: str) -> None:
 
 
 async def test_jobs_take_turns_and_outlive_the_agent_that_leads_them(tmp_path: Path) -> None:
-    patient = {"node_lease_real_s": "60"}  # an agent that is slow to come back is not taken for lost
-    async with stack_and_client(tmp_path, policy=POLICY, **patient) as (stack, client):
+    # An agent that is slow to come back is not taken for lost.
+    async with stack_and_client(tmp_path, policy=POLICY, node_lease_real_s="60") as (stack, client):
         count = await submit_all(client)
         leader = await leader_of_a_full_rota(client)
         kill(stack, f"agent-{leader}")
