@@ -56,6 +56,10 @@ def too_large(limit: int) -> Problem:
     return Problem(title="Too large", status=413, detail=f"the body is larger than {limit} bytes")
 
 
+def too_slow(limit_s: float) -> Problem:
+    return Problem(title="Too slow", status=408, detail=f"the body was not there within {limit_s:g} s")
+
+
 def unsupported(kinds: str) -> Problem:
     return Problem(title="Unsupported", status=415, detail=f"the body may be {kinds}")
 

@@ -1,5 +1,6 @@
 """The audit finds what is planted: a clean log of a whole run, spoilt in every place where it can be."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -26,6 +27,7 @@ from schemas.events import (
 from schemas.ids import NodeId, PlacementId, RotaId
 from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import PlanKind
+from shared.domain.audit import __doc__ as audit_doc
 from shared.domain.audit import audit
 from tests.simulation.storms import RTX, SMALL, XP
 
@@ -288,6 +290,12 @@ SPOILT: dict[str, list[Spoil]] = {
     "node-unknown": [nodes_dropped, nodes_nobody_knows],
 }
 CASES = [pytest.param(spoil, rule, id=spoil.__name__) for rule, ways in SPOILT.items() for spoil in ways]
+
+
+def test_every_rule_of_the_audit_is_shown_to_fail() -> None:
+    first_cells = [row.split("|")[1] for row in (audit_doc or "").splitlines() if row.startswith("| ")]
+    rules = {rule for cell in first_cells for rule in re.findall(r"[a-z]+-[a-z-]*[a-z]", cell)}
+    assert rules == {*SPOILT, *(rule for _, rule in IN_TURNS)}
 
 
 def test_the_log_of_a_run_is_clean() -> None:

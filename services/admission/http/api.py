@@ -1,5 +1,6 @@
 """The HTTP API: what changes something goes to the core, what only reads goes to the monitor."""
 
+import asyncio
 import contextlib
 import time
 import uuid
@@ -80,6 +81,7 @@ from services.admission.questions import (
 from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.clock import Clock, unix_by
+from shared.runtime.process.patience import BODY_LIMIT_S, PatientResponse
 from shared.runtime.process.reports import reports
 
 FOLLOWERS_MAX = 64
@@ -361,13 +363,16 @@ class Api:
         if follow and self._followers >= FOLLOWERS_MAX:
             raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow already"))
         headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
-        response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
+        response = PatientResponse(headers=headers)
         self._followers += follow
         try:
+            await response.prepare(request)
             await write(response)
-        except (ConnectionResetError, Unavailable):
-            pass  # the client hung up, or the bus: what was written stands, and a client can go on from there
+        except Unavailable:
+            pass  # what was written stands, and a client can go on from there
+        except ConnectionResetError:  # the client hung up, or does not read
+            if request.transport is not None:
+                request.transport.abort()
         finally:
             self._followers -= follow
         return response
@@ -441,9 +446,12 @@ class Api:
 
     async def _body(self, request: web.Request, kind: type[B]) -> B:
         try:
-            body = await request.read()
+            async with asyncio.timeout(BODY_LIMIT_S):
+                body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise Refusal(problems.too_large(self._settings.web_max_body_bytes)) from None
+        except TimeoutError:
+            raise Refusal(problems.too_slow(BODY_LIMIT_S)) from None
         return decode_body(kind, request.content_type, body)
 
     async def _found(self, question: Question, kind: type[M]) -> M:

@@ -1,8 +1,10 @@
 """The small web server of every service: health, readiness, metrics, and the service's own routes.
 
-Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded. A handler refuses with `Refusal`.
+Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded, and the time to send a request is
+too (`patience`). A handler refuses with `Refusal`.
 """
 
+import asyncio
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -22,6 +24,7 @@ from schemas.views import Problem, Readiness, ServiceView
 from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.process.metrics import CountsCollector, GaugesCollector
+from shared.runtime.process.patience import Patience
 from shared.runtime.process.reports import report_of_agent, reports
 from shared.runtime.service import Service
 
@@ -101,6 +104,8 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
 
 async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> Site:
     """Serve an application; port 0 takes any free one."""
+    patience = Patience()
+    app.middlewares.insert(0, patience.middleware())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     try:
@@ -108,7 +113,14 @@ async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext
     except OSError:
         await runner.cleanup()
         raise
-    return Site(port=int(runner.addresses[0][1]), close=runner.cleanup)
+    assert runner.server is not None, "it is set up"
+    watch = asyncio.create_task(patience.watch(runner.server))
+
+    async def close() -> None:
+        watch.cancel()
+        await runner.cleanup()
+
+    return Site(port=int(runner.addresses[0][1]), close=close)
 
 
 def application(
