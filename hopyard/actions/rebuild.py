@@ -17,6 +17,7 @@ from shared.domain.impossible import read_fact
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.soundness import messages
+from shared.runtime.process.nats_servers import servers_begun
 
 
 class Rebuilt(Message, frozen=True, kw_only=True):
@@ -33,6 +34,10 @@ def rebuild(data: Path, export: Path | None, half_life_s: float) -> Rebuilt:
     """Raises Claimed, Invalid, Failure; then the old file is where it was."""
     if not (data / "nats").exists():
         raise Invalid(f"{data} is no folder of a stack: it has no NATS in it")
+    if servers_begun(data / "nats") > 1:
+        raise Invalid(
+            f"{data} has several NATS servers: let an empty store learn from a `hopyard store export`"
+        )
     target = data / STORE
     draft = data / f".{STORE}.draft"
     with claimed(data):

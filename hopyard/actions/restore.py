@@ -92,7 +92,7 @@ def _settings(backup: Backup, home: Path) -> dict[str, str | int | float | bool]
     chosen = {
         name: converted(value, fields[name], f"{name} in the backup")
         for name, value in backup.manifest.settings.items()
-        if name in fields
+        if name in fields and name != "nats_replicas"  # it begins with one server
     }
     if "catalogue.json" in backup.names(FILES):
         chosen["catalogue"] = str(home / "catalogue.json")

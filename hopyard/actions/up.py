@@ -1,6 +1,7 @@
 """`hopyard up`: a stack that stays, on a data folder that outlives it."""
 
 import asyncio
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -128,6 +129,7 @@ async def _stay(stack: Stack, data: Path) -> None:
     while True:
         current = stack.stack_file()
         if current != written:
-            write_stack_file(data, current)
-            written = current
+            with contextlib.suppress(OSError):  # a full disk has room again one day
+                write_stack_file(data, current)
+                written = current
         await asyncio.sleep(LOOK_EVERY_S)

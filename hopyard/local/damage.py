@@ -1,5 +1,7 @@
 """Damage to what a stack has stored, found before its services go by it."""
 
+import asyncio
+import time
 from pathlib import Path
 
 from hopyard.failures import StoreDamaged
@@ -12,6 +14,8 @@ from shared.runtime.bus.jetstream.soundness import Flaw, flaws
 from shared.runtime.damage import REMEDY
 
 CONNECT_TIMEOUT_S = 10.0
+PATIENCE_S = 60.0
+AGAIN_S = 0.5
 STORE = "estimator.duckdb"
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 
@@ -20,15 +24,25 @@ def streams_on_disk(data: Path) -> set[str]:
     return {folder.name for folder in (data / "nats" / "jetstream").glob("*/streams/*")}
 
 
-async def check_streams(data: Path, settings: Settings, say: Say) -> None:
+async def check_streams(data: Path, settings: Settings, say: Say, servers: int = 1) -> None:
     """`settings`: by which a program comes to its NATS. Raises StoreDamaged, unless facts may lack."""
-    found = await _found(data, settings)
+    found = await _after_patience(data, settings, servers)
     for flaw in found:
         if settings.facts_may_lack or not flaw.grave:
             say(flaw.text)
     grave = [flaw.text for flaw in found if flaw.grave]
     if grave and not settings.facts_may_lack:
         raise StoreDamaged(". ".join([*grave, REMEDY]))
+
+
+async def _after_patience(data: Path, settings: Settings, servers: int) -> list[Flaw]:
+    """Several servers have to find each other, and to mend what one of them has lost."""
+    until = time.monotonic() + (PATIENCE_S if servers > 1 else 0.0)
+    while True:
+        found = await _found(data, settings)
+        if not any(flaw.grave for flaw in found) or time.monotonic() > until:
+            return found
+        await asyncio.sleep(AGAIN_S)
 
 
 async def _found(data: Path, settings: Settings) -> list[Flaw]:

@@ -15,12 +15,13 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from hopyard.failures import Died, Invalid, NotReady
+from hopyard.failures import Invalid, NotReady
 from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, stamp_of
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
 from hopyard.local.damage import check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others
-from hopyard.local.processes import Allowance, Program, Restarts, RunningProgram, Say, keep, start, stop
+from hopyard.local.nats_kept import keep_nats, start_nats
+from hopyard.local.processes import Program, Restarts, RunningProgram, Say, keep, start, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile, Node
 from schemas.instances import instance_name
@@ -165,8 +166,9 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     tls = bool(settings.web_certificate)
     stack = Stack(_nats(spec, settings), _ports(spec), data=spec.data, tls=tls)
     try:
-        await _start_nats(stack.nats)
-        await check_streams(spec.data, msgspec.structs.replace(settings, **stack.at_nats()), say)
+        await start_nats(stack.nats)
+        at_nats = msgspec.structs.replace(settings, **stack.at_nats())
+        await check_streams(spec.data, at_nats, say, spec.nats_servers)
         for program in _programs(spec, stack):
             stack.running.append(await start(program))
         async with _kept(stack, spec.restarts, say, known):
@@ -240,41 +242,19 @@ def _nats(spec: StackSpec, settings: Settings) -> NatsServers:
     return nats_servers(spec.data / "nats", spec.nats_servers, server)
 
 
-async def _start_nats(nats: NatsServers) -> None:
-    try:
-        await nats.start()
-    except (RuntimeError, OSError) as error:
-        raise NotReady(str(error)) from None
-
-
 @contextlib.asynccontextmanager
 async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> AsyncIterator[None]:
     """Keep every process alive while the block runs. An error of the block comes out as it is."""
     try:
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(keep(running, restarts, say)) for running in stack.running]
-            keepers.append(group.create_task(_keep_nats(stack.nats, restarts, say)))
+            keepers.append(group.create_task(keep_nats(stack.nats, stack.data, restarts, say)))
             keepers.append(group.create_task(keep_accounts(stack, say, known)))
             yield
             for keeper in keepers:
                 keeper.cancel()
     except BaseExceptionGroup as several:
         raise _first(several) from None
-
-
-async def _keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
-    """As `keep`: the services wait for the server and reconnect, and its store is on the disk."""
-    allowed = Allowance(restarts)
-    while True:
-        await asyncio.sleep(LOOK_EVERY_S)
-        if nats.running():
-            continue
-        delay_s = allowed.take()
-        if delay_s is None:
-            raise Died("nats-server ended")
-        say(f"nats-server ended; starting it again in {delay_s:g} s")
-        await asyncio.sleep(delay_s)
-        await _start_nats(nats)
 
 
 async def keep_accounts(stack: Stack, say: Say, known: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hopyard.actions.scenario import cluster_of
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
-from hopyard.local.processes import Restarts
+from hopyard.local.processes import Restarts, Say
 from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.views import StatusView
@@ -19,7 +19,12 @@ SPEED = 60.0
 
 @asynccontextmanager
 async def stack_and_client(
-    data: Path, *, instances: int = 1, nats_servers: int = 1, **settings: str | float
+    data: Path,
+    *,
+    instances: int = 1,
+    nats_servers: int = 1,
+    say: Say = print,
+    **settings: str | float,
 ) -> AsyncIterator[tuple[Stack, Client]]:
     """`settings`: beside those of the scenario; `instances`: of each service."""
     scenario = load_scenario("tiny")
@@ -33,7 +38,7 @@ async def stack_and_client(
         instances=dict.fromkeys(SERVICES, instances),
         restarts=Restarts(most=50, backoff_s=0.05),
     )
-    async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
+    async with running_stack(spec, say) as stack, connect(stack.api_url, stack.token) as client:
         yield stack, client
 
 

@@ -277,6 +277,7 @@ _LOGGED = "SELECT placement_id FROM executions WHERE placement_id IN (SELECT unn
 _REMEDIES = (
     ("lock", "Another process has it open: stop that one, or set HOPYARD_STORE to another path"),
     ("No such file", "Create the folder, or set HOPYARD_STORE to another path"),
+    ("No space left", "Make room on its disk: what could not be written is tried again"),
     ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
 )
 _DAMAGED = (

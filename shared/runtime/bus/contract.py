@@ -79,6 +79,10 @@ class Facts(Protocol):
         """Sequence of the newest fact; 0 for an empty stream. Raises Unavailable."""
         ...
 
+    def in_vain(self) -> str:
+        """Why facts cannot be stored at the moment, as far as this client has noticed; empty: they can."""
+        ...
+
     async def newest(self, subjects: Sequence[str]) -> int:
         """How far a reader of these subjects comes, by what is stored now. Raises Unavailable."""
         ...

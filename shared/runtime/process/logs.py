@@ -1,9 +1,11 @@
 """Logs: events with keys, one a line, as JSON or for the eye. They go to stderr; results go to stdout."""
 
+import contextlib
+import io
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 import structlog
@@ -23,7 +25,7 @@ def configure_logs(settings: Settings, service: str = "") -> None:
     structlog.configure(
         processors=[*_enrichers(service), *_renderers(settings.log_format)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(_Patient(sys.stderr)),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Forward()], force=True)
@@ -52,6 +54,23 @@ def render_json(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> s
     """One JSON object: time, level, event, then the keys. What JSON does not know is shown by repr."""
     first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
     return _encoder.encode(first | dict(event)).decode()
+
+
+class _Patient(io.StringIO):
+    """Lines that a full disk does not take are lost, and nothing else with them."""
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__()
+        self._out = out
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._out.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._out.flush()
 
 
 class _Forward(logging.Handler):

@@ -31,6 +31,8 @@ EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not lis
 LOG_TAIL_BYTES = 2_000
 GLOBAL = "$G"
 """the account of a server that has no accounts"""
+LOG_READ_BYTES = 1_000_000
+NO_SPACE = b"no space left on device"
 
 
 class Peers(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,9 @@ class NatsServer:
             {"token": token} if token else {"user": user, "password": password} if user else {}
         )
         self._process: subprocess.Popen[bytes] | None = None
+        self._looked_to = 0
+        """bytes of its log"""
+        self._full = False
 
     @property
     def url(self) -> str:
@@ -144,12 +149,26 @@ class NatsServer:
             self._process.wait()
             self._process = None
 
+    def stores_nothing(self) -> bool:
+        """Whether a write has failed for want of space since it started: then it stores nothing any more."""
+        try:
+            with self._log.open("rb") as log:
+                log.seek(self._looked_to)
+                said = log.read(LOG_READ_BYTES)
+        except OSError:
+            return self._full
+        self._looked_to += len(said)
+        self._full = self._full or NO_SPACE in said
+        return self._full
+
     def launch(self) -> None:
         """Start the process, and wait for nothing."""
         assert not self.running(), "the server runs already"
         private.make_folder(self.folder)
         config = self._write_config()
         self._keep_streams()
+        self._looked_to = self._log.stat().st_size if self._log.exists() else 0
+        self._full = False
         self._process = subprocess.Popen(  # noqa: S603 - our own server
             [_executable(), "--config", config],
             stdin=subprocess.DEVNULL,

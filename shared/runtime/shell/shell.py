@@ -36,6 +36,9 @@ BATCH = 256
 """messages handled between two rounds of publishing"""
 MAILBOX_LIMIT = 2_000
 CURSOR_EVERY_REAL_S = 0.25
+CURSOR_LIMIT_REAL_S = 2.0
+CURSOR_AGAIN_REAL_S = 5.0
+"""after one that could not be moved: meanwhile whoever asks is answered"""
 NOTE_LIMIT_REAL_S = 5.0
 DIGITS_MAX = 20
 """of a sequence of the stream"""
@@ -69,6 +72,8 @@ class Shell:
         self._cursor = 0
         self._cursor_at = 0.0
         self.progress = Progress(settings.idle_limit_real_s)
+        self._cursor_moved = True
+        """when it was tried last"""
         self._ready = False
         self._follows = False
         self._candidate = candidate
@@ -350,13 +355,20 @@ class Shell:
             return
         self._cursor_at, seq = now, self._handling.seq
         try:
-            if self._handling.seq - self._snapshot_seq >= self._settings.snapshot_every:
+            due_too = self._handling.seq - self._snapshot_seq >= self._settings.snapshot_every
+            if due_too and self._cursor_moved:
                 await self._save_snapshot()
-            await self._bus.put(f"cursor/{self._service.name}", str(seq).encode())
-        except Unavailable as error:  # the bus is away; an older cursor only means a longer replay
+            async with self._clock.within(CURSOR_LIMIT_REAL_S):
+                await self._bus.put(f"cursor/{self._service.name}", str(seq).encode())
+        except (
+            Unavailable,
+            TimeoutError,
+        ) as error:  # the bus is away, or its disk full
+            self._cursor_moved = False
+            self._cursor_at += self._clock.cluster_s(CURSOR_AGAIN_REAL_S)
             log.warning("cursor not moved", service=self._service.name, seq=seq, reason=str(error))
         else:
-            self._cursor = seq
+            self._cursor, self._cursor_moved = seq, True
 
     async def _save_snapshot(self) -> None:
         await self._bus.save(self._service.name, self._handling.snapshot())

@@ -39,6 +39,8 @@ _REFUSED = re.compile(
     r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
 )
 DEAD_LETTER_HEADER_BYTES = 4_096
+IN_VAIN = "NATS confirms nothing that it is to store; its disk may be full"
+"""a server whose write failed keeps silent, until it starts again where there is room"""
 
 
 class _Dated(msgspec.Struct):
@@ -75,6 +77,8 @@ class Connection:
         self.credentials = credentials_of(settings)
         self.fence: Fence | None = None
         """who leads needs it: others publish as they like"""
+        self.in_vain = ""
+        """why what was published last was not stored; empty: it was"""
         self.refused: set[str] = set()
         """subjects on which this account may not publish, as far as the server has said"""
         self._servers = _servers(settings.nats_url)

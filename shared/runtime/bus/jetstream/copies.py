@@ -85,10 +85,10 @@ async def _parts(stream: str, parts: asyncio.Queue[Msg]) -> AsyncIterator[bytes]
 
 
 async def put_back(connection: Connection, copy: StreamCopy, data: BinaryIO) -> None:
-    """Make the stream anew from a file. Raises Unavailable, NotCopied."""
-    name = str(copy.config["name"])
+    """Make the stream anew from a file, on one server. Raises Unavailable, NotCopied."""
+    name, config = str(copy.config["name"]), copy.config | {"num_replicas": 1}
     with unavailable(f"restore of {name}"):
-        asked = msgspec.json.encode({"config": copy.config, "state": copy.state})
+        asked = msgspec.json.encode({"config": config, "state": copy.state})
         answer = await _asked(connection, f"$JS.API.STREAM.RESTORE.{name}", asked)
         while part := data.read(PART_BYTES):
             await connection.nats.request(answer.deliver_subject, part, timeout=PART_LIMIT_S)

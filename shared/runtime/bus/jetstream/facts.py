@@ -16,7 +16,7 @@ from shared.domain.impossible import read_fact
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Batch, Fenced, Record
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE, Ack, Acks
-from shared.runtime.bus.jetstream.connection import Connection, Fence, unavailable
+from shared.runtime.bus.jetstream.connection import IN_VAIN, Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
@@ -97,6 +97,9 @@ class JetStreamFacts:
         with unavailable("still_leads"):
             return await self._newest_of(fence.subject) == fence.seq
 
+    def in_vain(self) -> str:
+        return self._connection.in_vain
+
     # ---- publishing
 
     async def publish(self, events: Sequence[Event]) -> None:
@@ -125,6 +128,10 @@ class JetStreamFacts:
             await self._connection.up()
             stored = await self._send(letters)
             letters = letters[stored:]
+            if stored or not letters:
+                self._connection.in_vain = ""
+            elif self._connection.connected():
+                self._connection.in_vain = IN_VAIN
             if not letters:
                 return
             self._connection.check_allowed(letters[0].subject)

@@ -26,6 +26,7 @@ from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.limits import DEAD_LETTERS
+from shared.runtime.damage import Damaged
 
 EXISTS_OTHERWISE = 10058
 """JetStream's code: a stream of this name exists with another configuration"""
@@ -33,7 +34,10 @@ NOT_CLUSTERED = 10074
 """and: more copies are wanted than there are servers"""
 STATE_STREAM = f"KV_{STATE_BUCKET}"
 SNAPSHOT_STREAM = f"OBJ_{SNAPSHOT_BUCKET}"
+NO_ROOM = 10047
+"""and: the server's disk has less room than the stream may take"""
 DEAD_MAX_BYTES = 64 * 1024 * 1024
+OBSERVATIONS_MAX_BYTES = 64 * 1024 * 1024
 
 
 async def ensure(connection: Connection, timeout_s: float | None) -> None:
@@ -78,7 +82,11 @@ async def _ensure(connection: Connection, config: StreamConfig) -> None:
 
 
 def _raise_if_final(config: StreamConfig, error: Exception) -> None:
-    """RuntimeError for an answer that no patience changes."""
+    """RuntimeError for an answer that no patience changes, Damaged for a disk without room."""
+    if getattr(error, "err_code", None) == NO_ROOM:
+        needed = f"{config.max_bytes or 0:,} bytes"
+        remedy = "make room, or set stream_max_bytes to less"
+        raise Damaged(f"NATS has no room on its disk for the stream {config.name} of {needed}: {remedy}")
     if isinstance(error, BadRequestError) or getattr(error, "err_code", None) == NOT_CLUSTERED:
         raise RuntimeError(f"stream {config.name}: {error}") from error
 
@@ -117,7 +125,7 @@ def configs(settings: Settings) -> list[StreamConfig]:
             settings,
             name=OBSERVATIONS_STREAM,
             subjects=[sample_subject(ThroughputObserved)],
-            max_bytes=settings.sample_max_bytes,
+            max_bytes=OBSERVATIONS_MAX_BYTES,
         ),
         _stream(
             settings,

@@ -107,6 +107,9 @@ class MemoryClient:
         await self._turn()
         return self._records([seq for seq in seqs if 0 < seq <= self._broker.log.last_seq])
 
+    def in_vain(self) -> str:
+        return ""
+
     async def last_seq(self) -> int:
         await self._turn()
         return self._broker.log.last_seq

@@ -1,0 +1,112 @@
+"""A stack on a disk that fills up, and has room again. Needs to mount a small one."""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from hopyard.local.stack import Stack
+from schemas.events import JobSubmitted
+from services.estimator.store.contract import StoreUnavailable
+from services.estimator.store.duckdb_store import DuckDbStore
+from shared.domain.audit import audit
+from tests.live.live_builders import all_ended, stack_and_client, submit_all
+from tests.live.test_faults import GOOD
+from tests.services.estimator.estimator_builders import observed
+from tests.stack_watch import LIMIT_S, busy, log_of, until
+
+SIZE = "220m"
+"""of a memory's disk, which takes no more than is written"""
+HALF_LIFE_S = 1e6
+LIMITS: dict[str, Any] = {"stream_max_bytes": "8000000", "sample_max_bytes": "8000000"}
+UNAVAILABLE, CREATED = 503, 201
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(tmp_path)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no disk of its own: {mounted.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    file = disk / "full"
+    with file.open("wb", buffering=0) as out:
+        for size in (2**20, 512):
+            try:
+                while True:
+                    out.write(bytes(size))
+            except OSError:
+                pass
+    return file
+
+
+async def test_on_a_full_disk_jobs_run_on_and_with_room_all_is_well_again(disk: Path) -> None:
+    said: list[str] = []
+    async with stack_and_client(disk / "data", say=said.append, **LIMITS) as (stack, client):
+        count = await submit_all(client)
+        await until(client, busy)
+        restarts = [running.restarts for running in stack.running]
+        full = fill(disk)
+        words = await _refused(stack)
+        assert "its disk may be full" in words
+        full.unlink()
+        began = time.monotonic()
+        accepted = await _accepted(stack)
+        print(f"accepted {time.monotonic() - began:.1f} s after there was room")
+        await until(client, all_ended(count))
+        events = await log_of(client)
+        assert [running.restarts for running in stack.running] == restarts
+    assert audit(events) == []
+    submitted = [fact.job_id for fact in events if isinstance(fact, JobSubmitted)]
+    assert accepted in submitted
+    assert any("is full" in line for line in said)
+    assert any("there is room again" in line for line in said)
+
+
+def test_what_the_estimator_could_not_write_is_written_once_there_is_room(disk: Path) -> None:
+    path = str(disk / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    full = fill(disk)
+    seen = [observed(at=float(n)) for n in range(2_000)]
+    with pytest.raises(StoreUnavailable, match="Make room"):
+        store.add(seen)
+    full.unlink()
+    store.add(seen)
+    store.close()
+    again = DuckDbStore(path, HALF_LIFE_S)
+    assert again.observations(0, 10_000) == seen
+    again.close()
+
+
+async def _refused(stack: Stack) -> str:
+    """Why, once it is."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            status, answer = await _submitted(stack)
+            if status == UNAVAILABLE and "nothing can be stored" in answer["detail"]:
+                return answer["detail"]
+
+
+async def _accepted(stack: Stack) -> str:
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            status, answer = await _submitted(stack)
+            if status == CREATED:
+                return answer["job_id"]
+            await asyncio.sleep(0.2)
+
+
+async def _submitted(stack: Stack) -> tuple[int, dict[str, str]]:
+    headers = {"Content-Type": "application/yaml", "Authorization": f"Bearer {stack.token}"}
+    url = f"{stack.api_url}/v1/jobs"
+    async with aiohttp.ClientSession() as session, session.post(url, data=GOOD, headers=headers) as answer:
+        return answer.status, await answer.json(content_type=None)
