@@ -35,9 +35,7 @@ def rebuild(data: Path, export: Path | None, half_life_s: float) -> Rebuilt:
     if not (data / "nats").exists():
         raise Invalid(f"{data} is no folder of a stack: it has no NATS in it")
     if servers_begun(data / "nats") > 1:
-        raise Invalid(
-            f"{data} has several NATS servers: let an empty store learn from a `hopyard store export`"
-        )
+        raise Invalid(f"{data} has several NATS servers: let an empty store learn from an export")
     target = data / STORE
     draft = data / f".{STORE}.draft"
     with claimed(data):
