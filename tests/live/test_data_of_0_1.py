@@ -18,7 +18,7 @@ from tests.live.live_builders import all_ended
 from tests.paths import ROOT
 from tests.stack_watch import busy, log_of, until
 
-STOPPED = ROOT / "tests" / "data" / "logs-0.1" / "stopped.tar.xz"
+STOPPED = ROOT / "tests" / "data" / "versions" / "0.1.0" / "stopped.tar.xz"
 JOBS = 5
 RUNNING = JobId("long-5")
 STOPPED_BY_S = 8_000.0

@@ -23,7 +23,7 @@ from schemas.settings import Settings
 from schemas.upgrades import upgraded
 from shared.domain.audit import audit
 
-HERE = Path(__file__).parents[1] / "data" / "logs-0.1"
+HERE = Path(__file__).parents[1] / "data" / "versions" / "0.1.0"
 
 
 @cache

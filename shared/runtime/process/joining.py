@@ -1,6 +1,7 @@
 """What a process that joins a stack from elsewhere must have in common with it, handed on by the bus.
 
 Admission writes these settings at its start; an agent takes them for all that its own settings leave open.
+With them it writes the number of the protocol that the stack speaks: it is upgraded last.
 """
 
 from collections.abc import Collection
@@ -9,8 +10,12 @@ import msgspec
 
 from schemas.settings import Settings
 from shared.runtime.bus.contract import State
+from shared.runtime.damage import Damaged
 from shared.runtime.settings import PREFIX
 
+PROTOCOL = 1
+"""of facts, questions and snapshots; raised by a version that writes what the one before it would misread"""
+NUMBERED = "protocol"
 KEY = "settings"
 ANNOUNCER = "admission"
 SHARED = (
@@ -26,7 +31,32 @@ Shared = dict[str, str | int | float]
 async def announce(bus: State, name: str, settings: Settings) -> None:
     """Raises Unavailable."""
     if name == ANNOUNCER:
-        await bus.put(KEY, msgspec.json.encode({field: getattr(settings, field) for field in SHARED}))
+        shared = {field: getattr(settings, field) for field in SHARED}
+        await bus.put(KEY, msgspec.json.encode({NUMBERED: PROTOCOL, **shared}))
+
+
+async def check_protocol(bus: State) -> None:
+    """Raises Damaged where a later version has run the stack: this one would misread what it wrote.
+
+    Raises Unavailable.
+    """
+    found = await bus.get(KEY)
+    if found is None:
+        return
+    try:
+        spoken = msgspec.json.decode(found[0], type=_Spoken).protocol
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return  # whoever needs the settings says what is wrong with them
+    if spoken > PROTOCOL:
+        raise Damaged(
+            f"a later version has run this stack (protocol {spoken}, and this version speaks {PROTOCOL}): start "
+            "that one again, or restore a backup of before it (`hopyard restore FILE --data DIR`)"
+        )
+
+
+class _Spoken(msgspec.Struct):
+    protocol: int = 0
+    """0: of a version that wrote no number"""
 
 
 async def announced(bus: State) -> Shared | None:

@@ -21,7 +21,7 @@ from shared.runtime.clock import ScaledClock, unix_by
 from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import Beside
-from shared.runtime.process.joining import announce
+from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
 from shared.runtime.process.timekeeping import keep_right, set_right
@@ -80,6 +80,7 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
             keeping(keep_right(clock, bus)),
             reported(bus, name, settings.instance, clock.unix) as reporter,
         ):
+            await check_protocol(bus)
             await announce(bus, name, settings)
             ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ))
             if name not in NAMES:

@@ -20,7 +20,7 @@ from tests.services.estimator.estimator_builders import mode, modules, observed,
 from tests.services.estimator.store.test_store import HALF_LIFE_S, keys
 
 A = GpuType("A")
-EXPORT_OF_0_1 = data("logs-0.1/store.ndjson")
+EXPORT_OF_0_1 = data("versions/0.1.0/store.ndjson")
 
 
 def filled(path: str = ":memory:") -> DuckDbStore:
