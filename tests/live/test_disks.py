@@ -38,6 +38,7 @@ from schemas.tokens import Role
 from services.estimator.store.archive import page
 from services.estimator.store.duckdb_store import DamagedStore, DuckDbStore
 from shared.domain.audit import audit
+from shared.runtime.bus.accounts import STREAMS_OWNER
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.tokens import Keyring, change_tokens, issued
@@ -136,7 +137,7 @@ def flip(file: Path, at: int) -> None:
 
 
 def streams_of(data: Path) -> Path:
-    return data / "nats" / "jetstream" / "$G" / "streams"
+    return data / "nats" / "jetstream" / STREAMS_OWNER / "streams"
 
 
 @pytest.mark.parametrize(

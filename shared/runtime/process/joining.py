@@ -49,8 +49,8 @@ async def check_protocol(bus: State) -> None:
         return  # whoever needs the settings says what is wrong with them
     if spoken > PROTOCOL:
         raise Damaged(
-            f"a later version has run this stack (protocol {spoken}, and this version speaks {PROTOCOL}): start "
-            "that one again, or restore a backup of before it (`hopyard restore FILE --data DIR`)"
+            f"a later version has run this stack (protocol {spoken}, and this version speaks {PROTOCOL}): "
+            "start that one again, or restore a backup of before it (`hopyard restore FILE --data DIR`)"
         )
 
 
