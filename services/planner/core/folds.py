@@ -49,6 +49,10 @@ from shared.domain.tally import WELL, Tally
 ON_ORDER = frozenset({PreemptReason.PLAN, PreemptReason.MERGE})
 """reasons of ends whose stop a plan ordered, where one was ordered"""
 
+REFUSALS_FREE = 3
+"""of one job in a row that cost it no time: a plan may come too late, and the next one not"""
+HOLD_MOST_S = 1_800.0
+
 
 def fold(state: State, fact: Event) -> None:
     """Change `state` by one fact of `FOLDS`."""
@@ -224,7 +228,15 @@ def _placement_refused(state: State, fact: PlacementRefused) -> None:
     job = state.jobs.get(fact.job_id)
     if job is not None and job.running is None:
         job.ordered_at = None
+        job.refusals += 1
+        job.held_until = fact.at + _hold_s(job.refusals)
     state.claims.withdraw(fact.placement_id)
+
+
+def _hold_s(refusals: int) -> float:
+    """How long a job waits that was refused so often: else plan and refusal follow each other for ever."""
+    beyond = refusals - REFUSALS_FREE
+    return min(2.0**beyond, HOLD_MOST_S) if beyond > 0 else 0.0
 
 
 # ---- nodes and workers
@@ -279,6 +291,7 @@ def _start_ordered(state: State, fact: StartOrdered) -> None:
     job = state.jobs.get(fact.job_id)
     if job is None or fact.profile_iterations:
         return
+    job.refusals = 0
     if job.running is None and job.ordered_at is None:
         job.ordered_at = fact.at
     if job.placement != fact.placement_id:

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 import msgspec
 
 from schemas.base import Event
-from schemas.events import PlanPublished, PolicyChosen
+from schemas.events import PlacementRefused, PlanPublished, PolicyChosen
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
@@ -34,7 +34,7 @@ from services.planner.core.judging import Judging
 from services.planner.core.keeping import kept
 from services.planner.core.publication import Frame, published
 from services.planner.core.schedule import Call, Schedule
-from services.planner.core.state import State
+from services.planner.core.state import State, is_held
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
     Judge,
@@ -153,7 +153,13 @@ class Planner:
         trigger = trigger_of(fact)
         if trigger is not None:
             lone = trigger is Trigger.ARRIVAL and not self.state.coming
-            self._call(trigger, now if lone else self._schedule.settled(now), own=is_a_plans_own(fact))
+            at = now if lone else self._schedule.settled(now)
+            self._call(trigger, max(at, self._held_until(fact)), own=is_a_plans_own(fact))
+
+    def _held_until(self, fact: Event) -> float:
+        """Before then no plan serves the job that the fact says is refused."""
+        job = self.state.jobs.get(fact.job_id) if isinstance(fact, PlacementRefused) else None
+        return 0.0 if job is None else job.held_until
 
     def _see_plan(self, plan: PlanPublished) -> None:
         """Our plan is published; or another planner leads, as the lease will report too."""
@@ -229,7 +235,8 @@ class Planner:
         """Which plan to make at such a call; None: none, for it would change nothing."""
         if call is Call.FIRST:
             return PlanKind.FIRST
-        least = [self.state.jobs[job_id].demand[0] for job_id in waiting(self.state)]
+        names = [job_id for job_id in waiting(self.state) if not is_held(self.state, job_id, now)]
+        least = [self.state.jobs[job_id].demand[0] for job_id in names]
         if not least:
             return None
         if policy.fills_any_room:

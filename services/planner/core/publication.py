@@ -9,13 +9,14 @@ from schemas.events import PlanPublished
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
-from services.planner.core.state import State
+from services.planner.core.state import State, is_held
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import Present, View
 from shared.domain import gangs
 
 NAMED_AT_MOST = 3
 """how many jobs `LeftOut.to` names"""
+REFUSED = "the placer refused it several times in a row; it is tried again later"
 NODE_GONE = "a node that was chosen for it left while the plan was made"
 
 
@@ -43,7 +44,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
     held = _held(view)
     wanted = _wanted(state, held, decision)
     choices = _holding(state, frame, wanted)
-    left = (*decision.left, *_dropped(wanted, choices))
+    left = (*decision.left, *_dropped(wanted, choices), *_held_back(state, view))
     used = _gpus((choice.job_id, choice.gang) for choice in choices)
     idle = view.idle_gpus + _gpus((job_id, present.gang) for job_id, present in view.apart.items())
     assert used <= idle, f"{used} GPUs given of {idle}"
@@ -132,6 +133,18 @@ def _dropped(wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:
         Left(job_id=choice.job_id, reason=Waiting.NO_CONFIGURATION, detail=NODE_GONE)
         for choice in wanted
         if choice.job_id not in jobs
+    ]
+
+
+def _held_back(state: State, view: View) -> list[Left]:
+    """Jobs that a first plan was not made for, since the placer refused them again and again."""
+    if view.kind is not PlanKind.FIRST:
+        return []
+    shown = {job.job_id for job in view.jobs} | set(view.apart)
+    return [
+        Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION, detail=REFUSED)
+        for job_id in state.waiting
+        if is_held(state, job_id, view.at) and job_id not in shown
     ]
 
 

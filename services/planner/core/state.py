@@ -66,6 +66,10 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """samples that it has done since then, as estimated, before it took its present turns"""
     ahead_at: float = 0.0
     """when it began to take them; or else as `samples_at`"""
+    refusals: int = 0
+    """of its placements, one after the other, without a start in between"""
+    held_until: float = 0.0
+    """while it waits no plan is made for it before: the placer refuses it again and again"""
     placement: PlacementId | None = None
     """the newest whose start was ordered"""
     tally: Tally = msgspec.field(default_factory=Tally)
@@ -101,6 +105,11 @@ class State(msgspec.Struct, kw_only=True):
     """the policy's, from its last decision"""
     memory_of: str = ""
     """the policy it belongs to"""
+
+
+def is_held(state: State, job_id: JobId, at: float) -> bool:
+    """Whether it waits, and was refused so often that no plan is made for it yet."""
+    return state.jobs[job_id].held_until > at and job_id in state.waiting
 
 
 def types_of(state: State, gang: Gang | None) -> list[GpuType]:

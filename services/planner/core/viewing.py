@@ -11,7 +11,7 @@ from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.leaving import NONE, closed
 from services.planner.core.restart_times import Restart
-from services.planner.core.state import State, TrackedJob, shares_of
+from services.planner.core.state import State, TrackedJob, is_held, shares_of
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.solver.effort import Effort
 from shared.domain import gangs
@@ -95,6 +95,7 @@ def view_of(
         taken = taken | _shut(state, closed, {} if fragment or not shown else _gpus(staying.values()))
     nodes = _marked_closed(_nodes(state, taken, memo), closed)
     names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
+    names = [job_id for job_id in names if not is_held(state, job_id, at)]
     jobs = state.jobs
     rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in names]
     rows.sort()  # never by the job itself: ids are unique
