@@ -9,7 +9,9 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from aiohttp.web_protocol import RequestHandler
 
-from shared.runtime.process.patience import HEAD_LIMIT_S, HURRIED_S, Patience
+from shared.runtime.process import patience as patience_module
+from shared.runtime.process.patience import HEAD_LIMIT_S, HURRIED_S, Patience, PatientResponse
+from shared.runtime.process.web import listen
 
 
 def connections(count: int) -> Sequence[RequestHandler]:
@@ -47,3 +49,29 @@ async def test_who_is_being_answered_is_not_silent_and_begins_anew_afterwards() 
     await answering
     assert patience.overdue([request.protocol], 200.0) == []
     assert patience.overdue([request.protocol], 200.1 + HEAD_LIMIT_S) == [request.protocol]
+
+
+@pytest.mark.asyncio
+async def test_who_does_not_read_what_is_written_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience_module, "WRITE_LIMIT_S", 0.2)
+    ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = PatientResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(bytes(65_536))
+        except ConnectionResetError as error:
+            ended.set_result(error)
+            raise
+
+    app = web.Application()
+    app.router.add_get("/", endless)
+    site = await listen(app, "127.0.0.1", 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1_024)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(60):
+        assert str(await ended) == "nothing was read for 0.2 s"
+    writer.transport.abort()
+    await site.close()
