@@ -1,6 +1,6 @@
-"""`python -m tests.chaos --events 1e6`: stories by seeds until so many facts were told; then the figures.
+"""`python -m tests.chaos --events 1e6`: stories by seeds until there are so many facts; then the figures.
 
-A story that breaks a rule is told again with ever fewer strikes, and the shortest that still breaks it is
+A story that breaks a rule is played again with ever fewer strikes, and the shortest that still breaks it is
 printed; then the exit code is 1. `--seed`: the first one, by default of this moment.
 """
 
@@ -15,7 +15,7 @@ from collections import Counter
 import structlog
 
 from tests.chaos.faults import FAULTS
-from tests.chaos.storm import Story, Told, shortest, story, tell
+from tests.chaos.storm import Played, Story, shortest, story, tell
 
 SEEDS = 2**31
 
@@ -30,11 +30,11 @@ def main() -> int:
     print(f"first seed {first}")
     hits, events, seed = Counter[int](), 0, first
     while events < chosen.events:
-        told = tell(story(seed))
-        hits.update(told.hits)
-        events += told.events
-        if told.broken:
-            _say_shortest(told)
+        played = tell(story(seed))
+        hits.update(played.hits)
+        events += played.events
+        if played.broken:
+            _say_shortest(played)
             return 1
         seed += 1
     _say_figures(seed - first, events, hits)
@@ -50,16 +50,16 @@ def _say_figures(stories: int, events: int, hits: Counter[int]) -> None:
         print(f"{number:2} {fault.words:50} {hits[number]:7}")
 
 
-def _say_shortest(told: Told) -> None:
-    print(f"seed {told.story.seed} breaks: {told.broken[0]}")
+def _say_shortest(played: Played) -> None:
+    print(f"seed {played.story.seed} breaks: {played.broken[0]}")
     began = time.perf_counter()
-    kind = told.broken[0].partition(":")[0]
+    kind = played.broken[0].partition(":")[0]
 
     def fails(fewer: Story) -> bool:
         return any(one.startswith(kind) for one in tell(fewer).broken)
 
-    short = shortest(told.story, fails)
-    strikes = f"{len(short.actions)} of {len(told.story.actions)} strikes"
+    short = shortest(played.story, fails)
+    strikes = f"{len(short.actions)} of {len(played.story.actions)} strikes"
     print(f"still breaks with {strikes} ({time.perf_counter() - began:.0f} s to find out):")
     for action in short.actions:
         print(f"  {FAULTS[action.fault].words}: {action}")

@@ -52,7 +52,7 @@ class WrongClock:
 
 
 class WrongTime:
-    """Implements `Core`: the core is told a time that is off."""
+    """Implements `Core`: the core is given a time that is off."""
 
     def __init__(self, core: Core, off_s: float) -> None:
         self._core = core

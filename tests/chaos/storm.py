@@ -1,4 +1,4 @@
-"""A story of strikes by a seed, told on the simulated stack; what it breaks; the shortest that breaks it."""
+"""A story of strikes by a seed, on the simulated stack; what it breaks; the shortest that breaks it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ class Story(msgspec.Struct, frozen=True):
         return POLICIES[self.seed % len(POLICIES)]
 
 
-class Told(msgspec.Struct):
+class Played(msgspec.Struct):
     """What became of a story."""
 
     story: Story
@@ -100,27 +100,27 @@ def _jobs(seed: int) -> Iterator[ArrivingJob]:
         at_s += random.expovariate(1 / 90.0)
 
 
-def tell(story: Story, engine: Engine = "conductor", around: Around = untouched) -> Told:
+def tell(story: Story, engine: Engine = "conductor", around: Around = untouched) -> Played:
     """`around`: how services are made, where one is to be at fault."""
-    told = Told(story)
+    played = Played(story)
     try:
-        ran = _run(story, told, engine, around)
+        ran = _run(story, played, engine, around)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what the story breaks
-        told.broken = [f"{type(error).__name__}: {error}"]
-        return told
-    told.events = ran.seqs[-1]
-    told.broken = broken(ran)
-    return told
+        played.broken = [f"{type(error).__name__}: {error}"]
+        return played
+    played.events = ran.seqs[-1]
+    played.broken = broken(ran)
+    return played
 
 
-def _run(story: Story, told: Told, engine: Engine, around: Around) -> Simulated:
+def _run(story: Story, played: Played, engine: Engine, around: Around) -> Simulated:
     ills, clocks = Ills(), Clocks()
     scenes: list[Scene] = []
 
     async def lane(actions: Sequence[Action], stack: Stack) -> None:
         if not scenes:
             scenes.append(Scene(stack, ills, clocks, story.policy))
-        await _strike(scenes[0], actions, told)
+        await _strike(scenes[0], actions, played)
 
     return simulate(
         scenario(story.seed),
@@ -139,14 +139,14 @@ async def _without_end(stack: Stack) -> None:
     raise RuntimeError(f"it goes on after {FACTS_MAX} facts")
 
 
-async def _strike(scene: Scene, actions: Sequence[Action], told: Told) -> None:
+async def _strike(scene: Scene, actions: Sequence[Action], played: Played) -> None:
     for action in actions:
         fault = FAULTS[action.fault]
         fact = await _awaited(scene, fault.when, action.skip)
         if fact is not None:
             await scene.stack.steps(action.steps)
             hit = await fault.strike(scene, action, fact)
-            told.hits[action.fault] += hit
+            played.hits[action.fault] += hit
 
 
 async def _awaited(scene: Scene, when: Callable[[Event], bool], skip: int) -> Event | None:

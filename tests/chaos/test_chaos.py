@@ -28,10 +28,10 @@ def hits() -> Counter[int]:
 def test_no_rule_is_broken_whatever_strikes(part: int, hits: Counter[int]) -> None:
     events, seed = 0, part * SEEDS_APART
     while events < EVENTS / PARTS:
-        told = tell(story(seed))
-        assert told.broken == [], f"python -m tests.chaos --seed {seed}"
-        events, seed = events + told.events, seed + 1
-        hits.update(told.hits)
+        played = tell(story(seed))
+        assert played.broken == [], f"python -m tests.chaos --seed {seed}"
+        events, seed = events + played.events, seed + 1
+        hits.update(played.hits)
 
 
 def test_every_fault_was_hit(hits: Counter[int]) -> None:
@@ -41,9 +41,9 @@ def test_every_fault_was_hit(hits: Counter[int]) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_shells_of_a_live_stack_bear_it_too(seed: int) -> None:
-    told = tell(story(seed, rounds=4), engine="loop")
-    assert told.broken == []
-    assert sum(told.hits.values()) > len(FAULTS)
+    played = tell(story(seed, rounds=4), engine="loop")
+    assert played.broken == []
+    assert sum(played.hits.values()) > len(FAULTS)
 
 
 @pytest.mark.parametrize("engine", ["conductor", "loop"])
@@ -69,8 +69,8 @@ def forgetful_planner(name: str, make: Maker) -> Maker:
 
 
 def test_a_service_at_fault_is_found() -> None:
-    told = tell(story(2, rounds=2), around=forgetful_planner)
-    assert any(one.startswith("job-lost") for one in told.broken), told.broken
+    played = tell(story(2, rounds=2), around=forgetful_planner)
+    assert any(one.startswith("job-lost") for one in played.broken), played.broken
 
 
 def strike(fault: int) -> Action:
