@@ -91,7 +91,9 @@ def _from_file(path: Path) -> dict[str, object]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{path}: not YAML: nested too deep") from None
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none is no error of YAML's own
         raise ValueError(f"{path}: not YAML: {error}") from None
     if content is None:
         return {}
