@@ -171,7 +171,7 @@ class Admission:
             case ShowFresh():
                 return self._show(question.job_id, now), []
             case _:
-                raise TypeError(f"admission does not answer {type(question).__name__}")
+                return Refused(reason=f"admission does not answer {type(question).__name__}"), []
 
     def _submit(self, asked: Submit, now: float) -> Answer:
         refusal = _not_theirs(asked)
