@@ -220,7 +220,7 @@ class ProcessRunner:
             worker.stop()
         if self._lives:
             graces = (worker.gang.grace_s + LEAVING_S for worker in self._workers.values())
-            await asyncio.wait(self._lives, timeout=max(END_LIMIT_S, *graces))
+            await asyncio.wait(self._lives, timeout=max((END_LIMIT_S, *graces)))
         for worker in self._workers.values():
             worker.kill()
         if self._lives:

@@ -62,8 +62,21 @@ class RunningNode:
         await self.until(self.folders.socket.exists)
 
     async def end(self) -> None:
-        self._running.cancel()
-        await asyncio.wait({self._running})
+        if not self._running.cancelling():
+            self._running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._running
+
+    def end_with(self, kind: type[Report]) -> None:
+        """End in the instant in which one of these is reported."""
+
+        class Ending(list[Report]):
+            def append(_, report: Report) -> None:  # noqa: N805 - `self` is the node
+                super().append(report)
+                if isinstance(report, kind):
+                    self._running.cancel()
+
+        self.reports = Ending()
 
     async def until(self, there: Callable[[], object]) -> None:
         async with asyncio.timeout(LIMIT_S):

@@ -1,5 +1,7 @@
 """Workers as real processes, whose ranks speak as the plug-in does: how they start, run and end."""
 
+import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -24,7 +26,15 @@ from services.agent.tasks import (
     Stopped,
 )
 from tests.services.agent.agent_bench import HERE
-from tests.services.agent.process.process_bench import P1, order, processes_of, running_node
+from tests.services.agent.process.process_bench import (
+    P1,
+    RunningNode,
+    left_of,
+    order,
+    processes_of,
+    running_node,
+    short_folder,
+)
 
 
 async def test_a_job_trains_to_its_end() -> None:
@@ -34,6 +44,18 @@ async def test_a_job_trains_to_its_end() -> None:
         assert node.of(Started) == [Started(P1, "", 0.0)]
         assert node.lines() == ["hello"]
         await node.until(lambda: node.runner.running() == ())
+
+
+async def test_a_node_ends_in_the_instant_in_which_its_last_job_does() -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder)
+        node.end_with(Completed)
+        await node.begin()
+        await node.trained(order("iterations=5"))
+        with contextlib.suppress(asyncio.CancelledError):
+            await node.ended()
+        await node.end()
+        assert left_of(node.folders) == []
 
 
 async def test_who_reads_on_keeps_nothing_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
