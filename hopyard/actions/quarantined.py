@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from hopyard.failures import Failure
-from schemas.quarantine import Death
-from schemas.subjects import FACTS_STREAM
-from shared.runtime.bus.jetstream.connection import Connection
+from schemas.quarantine import Death, key_of
+from schemas.subjects import AGENT, FACTS_STREAM, state_subject
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.state import JetStreamState
+from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.process.reports import NAMES
 from shared.runtime.shell.quarantine import quarantine_of, release
 
@@ -19,10 +20,19 @@ class StateOf(JetStreamState):
 
 
 async def found_of(connection: Connection, services: Sequence[str]) -> dict[str, tuple[Death, ...]]:
-    """By service, those that have any. Raises Unavailable."""
+    """By service and agent, those that have any; without names, of all. Raises Unavailable."""
     state = StateOf(connection)
-    found = {name: (await quarantine_of(state, name)).in_force for name in services or NAMES}
+    names = services or (*NAMES, *await _agents(connection))
+    found = {name: (await quarantine_of(state, name)).in_force for name in names}
     return {name: deaths for name, deaths in found.items() if deaths}
+
+
+async def _agents(connection: Connection) -> list[str]:
+    """Those with a quarantine, in force or not."""
+    with unavailable("agents"):
+        subjects = state_subject(key_of(f"{AGENT}-*"))
+        info = await connection.js.stream_info(STATE_STREAM, subjects_filter=subjects)
+    return sorted(f"{AGENT}-{subject.split('.')[-2]}" for subject in info.state.subjects or {})
 
 
 async def released(connection: Connection, service: str, seq: int) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import structlog
 
+from hopyard.actions.quarantined import found_of, released
 from hopyard.failures import Invalid
 from hopyard.local.accounts import (
     OF_STACK,
@@ -25,6 +26,7 @@ from hopyard.local.credentials import account_of, folder_of
 from schemas.codec import encode
 from schemas.events import FACTS, NodeJoined, StopOrdered
 from schemas.ids import NodeId
+from schemas.quarantine import Death, Quarantine, key_of
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, state_subject, subjects_of
@@ -32,6 +34,7 @@ from services.table import TABLE
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate
 from shared.runtime.process.nats_server import NatsServer
@@ -255,6 +258,25 @@ async def test_all_that_a_service_does_it_may(guarded: Guarded) -> None:
         await bus.publish([plan()])
         await candidate.release()
         assert bus.counts.subjects_refused == 0
+
+
+async def test_commands_find_and_release_what_is_in_quarantine(
+    guarded: Guarded,
+) -> None:
+    death = Death(seq=1, subject=joined("n-1").subject, fact="node.joined", error="E: x", deaths=2)
+    connection = Connection(guarded.settings(OPERATOR), "cli")
+    async with guarded.bus(ROGUE) as agent, guarded.bus("placer") as placer:
+        await agent.publish([joined("n-1")])
+        for bus, name in ((agent, ROGUE), (placer, "placer")):
+            await bus.put(key_of(name), msgspec.json.encode(Quarantine(deaths=(death,))))
+        await connection.open(10.0)
+        try:
+            assert await found_of(connection, ()) == {"placer": (death,), ROGUE: (death,)}
+            for name in ("placer", ROGUE):
+                assert await released(connection, name, 1)
+            assert await found_of(connection, ()) == {}
+        finally:
+            await connection.close()
 
 
 @pytest.mark.parametrize(
