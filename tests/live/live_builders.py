@@ -42,11 +42,11 @@ async def stack_and_client(
         yield stack, client
 
 
-async def submit_all(client: Client) -> int:
+async def submit_all(client: Client, key: str = "key") -> int:
     """Every job of the scenario at once; how many."""
     jobs = arrivals(load_scenario("tiny"), seed=1)
     for number, arrival in enumerate(jobs):
-        await client.submit(arrival.job, f"key-{number}")
+        await client.submit(arrival.job, f"{key}-{number}")
     return len(jobs)
 
 

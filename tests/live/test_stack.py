@@ -17,7 +17,7 @@ from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
 from loadgen.scenarios import load_scenario
 from schemas.base import Event
 from schemas.events import JobCompleted, PlanPublished, PolicyChosen
-from schemas.views import PolicyChoice
+from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import audit
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
 from tests.stack_watch import LIMIT_S, busy, log_of, until
@@ -85,6 +85,10 @@ async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_po
     assert {event.policy for event in events if isinstance(event, PlanPublished)} == {"fifo", "hops"}
 
 
+def busy_or(ended: Callable[[StatusView], bool]) -> Callable[[StatusView], bool]:
+    return lambda status: busy(status) or ended(status)
+
+
 async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(tmp_path: Path) -> None:
     async with stack_and_client(tmp_path) as (stack, client):
         count = await submit_all(client)
@@ -94,8 +98,10 @@ async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(t
             ("nats", lambda: kill_nats(stack)),
         ]
         for name, slay in victims:
-            status = await until(client, lambda status: busy(status) or all_ended(count)(status))
-            assert busy(status), f"nothing runs any more when {name} is to be killed"
+            status = await until(client, busy_or(all_ended(count)))
+            if not busy(status):  # a machine on which what was killed is slow to come back
+                count += await submit_all(client, f"before-{name}")
+                await until(client, busy)
             await slay()
         await until(client, all_ended(count))
         events = await log_of(client)

@@ -177,12 +177,15 @@ def rounds(stage: Stage, count: int) -> None:
 
 @pytest.mark.parametrize("policy", [name for name in names() if name != "hops-literal"])  # leaves a GPU
 def test_a_job_that_is_not_preemptible_keeps_its_place(policy: str) -> None:
+    """Others may get turns beside it, on the same GPUs; no policy but Hare gives any."""
     stage = one_that_runs(msgspec.structs.replace(LIMITLESS, policy=policy), preemptible=False)
     rounds(stage, 3)
     first, *later = (plan.placements for plan in stage.plans if plan.kind is PlanKind.FIRST)
     assert len(later) >= 3
     assert [placed.job_id for placed in first] == ["job-1"]
-    assert all(first[0] in placements for placements in later)
+    kept = (first[0].placement_id, first[0].gang.configuration)
+    assert all(kept in ((p.placement_id, p.gang.configuration) for p in placements) for placements in later)
+    assert policy == "hare" or all(first[0] in placements for placements in later)
     assert not any(plan.notes for plan in stage.plans)
 
 
