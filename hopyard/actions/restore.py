@@ -19,7 +19,9 @@ from schemas.settings import Settings
 from services.estimator.remake import from_export
 from shared.runtime import private
 from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, put_back, raise_revisions
+from shared.runtime.process.reports import forget_reports
 from shared.runtime.settings import converted
 
 SETTINGS = "settings.json"
@@ -84,6 +86,7 @@ async def _put_streams(backup: Backup, data: Path) -> None:
         for name, part in backup.manifest.streams.items():
             await put_back(connection, StreamCopy(part.config, part.state), backup.part(f"{STREAMS}/{name}"))
         await raise_revisions(connection, backup.manifest.revision)
+        await forget_reports(JetStreamBus(connection))
 
 
 def _settings(backup: Backup, home: Path) -> dict[str, str | int | float | bool]:

@@ -29,6 +29,7 @@ from hopyard.local.credentials import tokens_of
 from hopyard.local.damage import STORE
 from hopyard.local.data_folder import ClockFile
 from hopyard.local.processes import Restarts, Say
+from hopyard.local.quiet_nats import quiet_nats
 from schemas.archive import CorrectionLine, LoadingLine, ObservationLine, entry_of
 from schemas.base import Event
 from schemas.cluster import ClusterFile
@@ -39,8 +40,10 @@ from services.estimator.store.archive import page
 from services.estimator.store.duckdb_store import DamagedStore, DuckDbStore
 from shared.domain.audit import audit
 from shared.runtime.bus.accounts import STREAMS_OWNER
+from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
+from shared.runtime.process.reports import reports
 from shared.runtime.tokens import Keyring, change_tokens, issued
 from tests.live.live_builders import SPEED, all_ended, stack_and_client, submit_all
 from tests.stack_watch import LIMIT_S, busy, log_of, until
@@ -93,6 +96,8 @@ async def test_a_restored_stack_is_the_same_and_its_jobs_end(ran: Ran, tmp_path:
 
     second = tmp_path / "second"
     made = await asyncio.to_thread(restore, ran.backup, second)
+    async with quiet_nats(second) as connection:
+        assert await reports(JetStreamBus(connection)) == ()
     assert (made.last_seq, made.store_lines) == (ran.done.last_seq, ran.done.store_lines)
     assert Keyring(str(tokens_of(second))).holder(ran.token, time.time()) is not None
     async with _again(second) as (stack, client):

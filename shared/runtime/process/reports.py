@@ -144,6 +144,13 @@ async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[Ser
     return tuple([await _whole(bus, _judged(report, now())) for report in found if report is not None])
 
 
+async def forget_reports(bus: State) -> None:
+    """Of processes that ran elsewhere: here they would be gone for ever. Raises Unavailable."""
+    for name in NAMES:
+        for instance in instances_of(name):
+            await bus.delete(_key(instance))
+
+
 async def report_of_agent(bus: State, name: str) -> tuple[ServiceView, ...]:
     """It writes none: what it would say of itself. Raises Unavailable."""
     now = time.time()

@@ -16,6 +16,7 @@ from shared.runtime.process.reports import (
     NAMES,
     RENEW_REAL_S,
     Reporter,
+    forget_reports,
     reported,
     reports,
 )
@@ -116,3 +117,9 @@ async def test_a_service_that_becomes_ready_reports_it_before_the_next_renewal(b
     [found] = await reports(bus)
     assert found.state is ServiceState.UP
     renewing.cancel()
+
+
+async def test_a_stack_made_anew_elsewhere_knows_no_process_of_the_old_one(bus: MemoryBus) -> None:
+    await Reporter(bus, "planner", instance=2).begin()
+    await forget_reports(bus)
+    assert await reports(bus) == ()
