@@ -45,6 +45,7 @@ class Patience:
                 self._answering[connection] -= 1
                 if not self._answering[connection]:
                     del self._answering[connection]
+                    self._silent_since.pop(connection, None)
 
         return noted
 

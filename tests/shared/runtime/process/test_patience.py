@@ -52,6 +52,19 @@ async def test_who_is_being_answered_is_not_silent_and_begins_anew_afterwards() 
 
 
 @pytest.mark.asyncio
+async def test_who_was_answered_between_two_looks_begins_anew() -> None:
+    patience, request = Patience(), make_mocked_request("GET", "/")
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    for at in (0.0, HEAD_LIMIT_S - 1.0, 2 * (HEAD_LIMIT_S - 1.0)):
+        assert patience.overdue([request.protocol], at) == []
+        await patience.middleware()(request, handler)
+    assert patience.overdue([request.protocol], 3 * (HEAD_LIMIT_S - 1.0)) == []
+
+
+@pytest.mark.asyncio
 async def test_who_does_not_read_what_is_written_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience_module, "WRITE_LIMIT_S", 0.2)
     ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
