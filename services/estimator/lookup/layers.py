@@ -1,6 +1,7 @@
 """Top-down through the layers, for many configurations at once (Hops section 3.5). Pure but for the store.
 
-Per node of a configuration: what this server showed, else what its GPU type showed, else theory. Then
+Per node of a configuration: what this server showed, else what its GPU type showed (in servers of its model,
+else in any: `hosts`), else theory. Then
 
     throughput = min over nodes of the per-GPU throughput there · all GPUs
 
@@ -19,6 +20,7 @@ from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
+from services.estimator.lookup.hosts import hosts_of, together
 from services.estimator.lookup.known import Known, gangs_of
 from services.estimator.lookup.known import known as theory_of
 from services.estimator.lookup.shares import Beneath, Paces, shared, with_shares
@@ -79,8 +81,9 @@ def estimate(
     known = (cells.workload < len(fingerprints)) & there[cells.node]
     theory = theory_of(fingerprints, wanted.nodes, store, law)
     asked = _Asked(fingerprints, wanted.nodes, store, theory, known)
-    for layer in (ENTITY, TYPE):
-        _from_evidence(found, cells, asked, layer, enough)
+    _from_evidence(found, cells, asked, ENTITY, enough)
+    _from_like_servers(found, cells, asked, enough)
+    _from_evidence(found, cells, asked, TYPE, enough)
     computed = computed or Computed()
     _from_theory(found, cells, asked, computed)
     answer = _per_configuration(wanted, found, which)
@@ -168,7 +171,36 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int, enou
         distributed=cells.distributed[todo],
         size=cells.size[todo],
     )
-    evidence = asked.store.find(keys)
+    _fill(found, todo, asked.store.find(keys), layer, enough)
+
+
+def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked, enough: Enough) -> None:
+    """Each question once, though many servers of a model have it."""
+    hosts = hosts_of(asked.nodes)
+    todo = _open(found, asked)
+    todo = todo[hosts.kind[cells.node[todo]] >= 0] if hosts.members else todo[:0]
+    if not len(todo):
+        return
+    kind, distributed, size = hosts.kind[cells.node[todo]], cells.distributed[todo], cells.size[todo]
+    first, of_cell = distinct((cells.workload[todo], kind, distributed.astype(np.int64), size))
+    members = [hosts.members[one] for one in kind[first]]
+    widths = np.array([len(one) for one in members])
+    keys = Keys(
+        layer=LAYERS[ENTITY],
+        fingerprints=asked.fingerprints,
+        places=[_place(node, ENTITY) for node in asked.nodes],
+        workload=np.repeat(cells.workload[todo][first], widths),
+        place=np.concatenate(members),
+        distributed=np.repeat(distributed[first], widths),
+        size=np.repeat(size[first], widths),
+    )
+    evidence = together(asked.store.find(keys), np.cumsum(widths) - widths)
+    of_each = Evidence(*(getattr(evidence, name)[of_cell] for name in Evidence.__struct_fields__))
+    _fill(found, todo, of_each, TYPE, enough)
+
+
+def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, enough: Enough) -> None:
+    """Cells that there is enough evidence of."""
     answered = _enough(evidence, enough)
     at = todo[answered]
     found.mean[at] = evidence.mean[answered]

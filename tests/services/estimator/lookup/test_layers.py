@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.calibration import Path
+from schemas.cluster import Node
 from schemas.ids import GpuType
 from schemas.questions import LAYERS
 from schemas.samples import ThroughputObserved
@@ -149,3 +150,31 @@ def test_old_observations_fade() -> None:
 def test_longer_stretches_count_more() -> None:
     seen = [observed(throughput=30.0, seconds=90.0), observed(throughput=60.0, seconds=10.0)]
     assert answer(wanted({"a0": 1}, nodes=NODES), *seen).throughput == pytest.approx([33.0])
+
+
+def hosted(name: str, server: str) -> Node:
+    return replace(node(name), server=server)
+
+
+HOSTED = (hosted("a0", "old"), hosted("a1", "old"), hosted("a2", "new"), hosted("a3", "new"), node("b0", "B"))
+
+
+def test_of_a_type_servers_of_the_same_model_are_asked_first() -> None:
+    seen = [observed(name, throughput=rate) for name, rate in (("a0", 60.0), ("a2", 90.0)) for _ in range(3)]
+    found = answer(wanted({"a1": 1}, {"a3": 1}, nodes=HOSTED), *seen)
+    assert list(found.throughput) == pytest.approx([60.0, 90.0])
+    assert layers(found) == ["type", "type"]
+    assert list(found.count) == [3, 3]
+
+
+def test_what_several_servers_of_a_model_showed_counts_together_by_its_length() -> None:
+    seen = [observed("a0", throughput=60.0, seconds=40.0), observed("a1", throughput=90.0, seconds=20.0)]
+    other = hosted("a4", "old")
+    found = answer(wanted({"a4": 1}, nodes=(*HOSTED, other)), *seen)
+    assert list(found.throughput) == pytest.approx([70.0])
+    assert list(found.variance) == pytest.approx([200.0])
+
+
+def test_without_evidence_of_its_model_a_server_is_as_its_type() -> None:
+    found = answer(wanted({"a2": 1}, nodes=HOSTED), *[observed("a0", throughput=60.0)] * 3)
+    assert (layers(found), list(found.throughput)) == (["type"], [60.0])

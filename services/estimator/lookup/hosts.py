@@ -1,0 +1,56 @@
+"""What servers of one model showed, together: evidence of a GPU type but for its unlike hosts. Pure.
+
+A GPU type may stand in servers of unlike models, and what reads or launches much then runs at unlike speeds
+on one type. So the type layer asks first what servers of the node's own model showed, all of them together:
+
+    mean = Σ seconds · mean of a server / Σ seconds
+
+The servers are those of the question, which is about all of a cluster. Types with one model of server have no
+hosts to tell apart, and are not looked at.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from schemas.cluster import Node
+from services.estimator.store.contract import Evidence
+from services.estimator.store.table import Whole
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """Servers of a model and GPU type, by kind."""
+
+    kind: Whole
+    """by node; −1: all of its GPU type are alike"""
+    members: Sequence[Whole]
+    """by kind: its nodes"""
+
+
+def hosts_of(nodes: Sequence[Node | None]) -> Hosts:
+    servers: dict[str, set[str]] = {}
+    for node in nodes:
+        if node is not None:
+            servers.setdefault(node.gpu_type, set()).add(node.server)
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for index, node in enumerate(nodes):
+        if node is not None and len(servers[node.gpu_type]) > 1:
+            kinds.setdefault((node.gpu_type, node.server), []).append(index)
+    kind = np.full(len(nodes), -1)
+    for number, members in enumerate(kinds.values()):
+        kind[members] = number
+    return Hosts(kind, [np.array(members) for members in kinds.values()])
+
+
+def together(evidence: Evidence, start: Whole) -> Evidence:
+    """Rows of servers as one a group; `start`: where each group begins, none is empty."""
+    seen = evidence.count > 0
+    seconds = np.where(seen, evidence.seconds, 0.0)
+    first = np.where(seen, seconds * evidence.mean, 0.0)
+    second = np.where(seen, seconds * (evidence.variance + evidence.mean**2), 0.0)
+    total = np.add.reduceat(seconds, start)
+    weight = np.where(total > 0, total, np.nan)
+    mean = np.add.reduceat(first, start) / weight
+    variance = np.maximum(np.add.reduceat(second, start) / weight - mean**2, 0.0)
+    return Evidence(np.add.reduceat(evidence.count, start), total, mean, variance)
