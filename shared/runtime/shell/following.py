@@ -7,10 +7,10 @@ without the replay. Facts beyond the leader's cursor wait, since what follows fr
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
-from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.bus.contract import Batch, Record, Unavailable
 
 AHEAD_MAX = 50_000
 """facts beyond the cursor that are held"""
@@ -19,11 +19,11 @@ AHEAD_MAX = 50_000
 class Following:
     """Facts as they come, handed on as far as the cursor of the leader has moved."""
 
-    def __init__(self, facts: AsyncIterator[Sequence[Record]], replay: Callable[[Record], None]) -> None:
+    def __init__(self, facts: AsyncIterator[Batch], replay: Callable[[Record], None]) -> None:
         self._facts = facts
         self._replay = replay
         self._ahead: deque[Record] = deque()
-        self._next: asyncio.Future[Sequence[Record]] | None = None
+        self._next: asyncio.Future[Batch] | None = None
         self._read_to = 0
 
     async def until(
@@ -50,9 +50,9 @@ class Following:
         while self._ahead and self._ahead[0].seq <= cursor:
             self._replay(self._ahead.popleft())
 
-    def rest(self) -> tuple[Sequence[Record], AsyncIterator[Sequence[Record]]]:
-        """The facts beyond the cursor, and those to come."""
-        return tuple(self._ahead), self._coming()
+    def rest(self) -> tuple[Batch, AsyncIterator[Batch]]:
+        """The facts beyond the cursor that were read, and those to come."""
+        return Batch(self._ahead, self._read_to), self._coming()
 
     def end(self) -> None:
         if self._next is not None:
@@ -68,9 +68,9 @@ class Following:
         if self._next.done():
             batch, self._next = self._next.result(), None
             self._ahead.extend(batch)
-            self._read_to = getattr(batch, "last", 0) or max(self._read_to, *(one.seq for one in batch))
+            self._read_to = max(self._read_to, batch.last)
 
-    async def _coming(self) -> AsyncIterator[Sequence[Record]]:
+    async def _coming(self) -> AsyncIterator[Batch]:
         if self._next is not None:
             yield await self._next
             self._next = None

@@ -20,7 +20,7 @@ from schemas.base import Message, Question, Sample
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
-from shared.runtime.bus.contract import Batch, DamagedBlob, Record, Unavailable
+from shared.runtime.bus.contract import Batch, DamagedBlob, Unavailable
 from shared.runtime.damage import REMEDY, Damaged, ranges_text
 from shared.runtime.leadership import Candidate
 from shared.runtime.service import Inbox, Ports, Service
@@ -71,9 +71,14 @@ class Shell:
         self._snapshot_seq = 0
         self._cursor = 0
         self._cursor_at = 0.0
-        self.progress = Progress(settings.idle_limit_real_s)
+        """when it was last tried to be moved"""
         self._cursor_moved = True
-        """when it was tried last"""
+        """whether that succeeded"""
+        self._read_to = 0
+        """of the stream: the service's own facts up to there are in the mailbox, or were handled"""
+        self._newest_read = 0
+        """sequence of the last of them"""
+        self.progress = Progress(settings.idle_limit_real_s)
         self._ready = False
         self._follows = False
         self._candidate = candidate
@@ -95,8 +100,9 @@ class Shell:
 
     @property
     def seq(self) -> int:
-        """Of the last fact that it has handled."""
-        return self._handling.seq
+        """How far it has come in the stream: of the facts up to there it has handled all that concern it."""
+        handled = self._handling.seq
+        return handled if handled < self._newest_read else max(handled, self._read_to)
 
     def leads(self) -> bool:
         """Whether it acts."""
@@ -121,7 +127,7 @@ class Shell:
                 if not waiting.done():
                     waiting.set_exception(Unavailable(f"{self._service.name} has ended"))
 
-    async def _begin(self, facts: AsyncIterator[Sequence[Record]]) -> None:
+    async def _begin(self, facts: AsyncIterator[Batch]) -> None:
         """Make good what the last life left undone, then open every way in."""
         await self._perform(self._core.resume(self._clock.now()))
         self._group.create_task(self._read(facts))
@@ -145,7 +151,7 @@ class Shell:
 
     # ---- recovery
 
-    async def _recover(self) -> AsyncIterator[Sequence[Record]]:
+    async def _recover(self) -> AsyncIterator[Batch]:
         """Bring the core to the cursor; the facts beyond it."""
         began = time.perf_counter()
         self._cursor = await self._stored_cursor()
@@ -158,17 +164,18 @@ class Shell:
         else:
             await self._load_snapshot()
         stored = self._whole(self._bus.read(self._handling.seq, self._service.facts))
-        facts: AsyncIterator[Sequence[Record]] = stored
-        reached = self._handling.seq
-        while reached < self._cursor:
+        facts = stored
+        self._read_to = self._handling.seq
+        while self._read_to < self._cursor:
             batch = await anext(stored)
-            reached = batch.last
+            self._read_to = batch.last
             replayed = [record for record in batch if record.seq <= self._cursor]
             for record in replayed:
                 self._handling.replay(record)
             beyond = batch[len(replayed) :]
             if beyond:
-                facts = _chained(beyond, stored)
+                facts = _chained(Batch(beyond, batch.last), stored)
+                self._read_to = beyond[0].seq - 1
                 break
         if known.released:
             await forget_released(self._bus, self._service.name)
@@ -199,9 +206,7 @@ class Shell:
         )
         return newest
 
-    async def _follow(
-        self, facts: AsyncIterator[Sequence[Record]], candidate: Candidate
-    ) -> AsyncIterator[Sequence[Record]]:
+    async def _follow(self, facts: AsyncIterator[Batch], candidate: Candidate) -> AsyncIterator[Batch]:
         """Keep up with whoever leads until it is us; the facts that are still to be handled.
 
         A leader knows all facts before the one by which it began: behind that one nobody else's stand.
@@ -224,6 +229,7 @@ class Shell:
         ahead, coming = following.rest()
         for item in (*ahead, *kept):
             self._mailbox.put(item)
+        self._note_read(ahead)
         return coming
 
     async def _hear(self, kept: deque[Sample]) -> None:
@@ -316,9 +322,8 @@ class Shell:
                 answer = await worker(task)
         except OSError as error:  # TimeoutError and Unavailable among them
             self.counts.work_failed += 1
-            self.progress.give_up(id(task)) if isinstance(error, TimeoutError) else self.progress.done(
-                id(task)
-            )
+            given_up = isinstance(error, TimeoutError)
+            self.progress.give_up(id(task)) if given_up else self.progress.done(id(task))
             self._mailbox.put(WorkFailed(task, f"{type(error).__name__}: {error}"))
         else:
             self.progress.done(id(task))
@@ -337,11 +342,17 @@ class Shell:
 
     # ---- the stream
 
-    async def _read(self, facts: AsyncIterator[Sequence[Record]]) -> None:
+    async def _read(self, facts: AsyncIterator[Batch]) -> None:
         async for batch in facts:
             for record in batch:
                 await self._mailbox.offer(record)
+            self._note_read(batch)
         raise RuntimeError("the stream of facts ended")
+
+    def _note_read(self, batch: Batch) -> None:
+        """Most facts are no concern of a service: those are passed over as they are read."""
+        self._newest_read = max((one.seq for one in batch), default=self._newest_read)
+        self._read_to = batch.last
 
     async def _listen(self) -> None:
         async for sample in self._bus.listen(self._service.samples):
@@ -355,15 +366,12 @@ class Shell:
             return
         self._cursor_at, seq = now, self._handling.seq
         try:
-            due_too = self._handling.seq - self._snapshot_seq >= self._settings.snapshot_every
-            if due_too and self._cursor_moved:
+            enough = seq - self._snapshot_seq >= self._settings.snapshot_every
+            if enough and self._cursor_moved:
                 await self._save_snapshot()
             async with self._clock.within(CURSOR_LIMIT_REAL_S):
                 await self._bus.put(f"cursor/{self._service.name}", str(seq).encode())
-        except (
-            Unavailable,
-            TimeoutError,
-        ) as error:  # the bus is away, or its disk full
+        except (Unavailable, TimeoutError) as error:  # the bus is away, or its disk full
             self._cursor_moved = False
             self._cursor_at += self._clock.cluster_s(CURSOR_AGAIN_REAL_S)
             log.warning("cursor not moved", service=self._service.name, seq=seq, reason=str(error))
@@ -385,9 +393,7 @@ async def _forever(task: Any, inbox: Inbox) -> None:  # noqa: ANN401 - any of Se
     await task(inbox)
 
 
-async def _chained(
-    first: Sequence[Record], rest: AsyncIterator[Sequence[Record]]
-) -> AsyncIterator[Sequence[Record]]:
+async def _chained(first: Batch, rest: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
     yield first
     async for batch in rest:
         yield batch
