@@ -18,6 +18,8 @@ from tests.chaos.faults import FAULTS
 from tests.chaos.storm import Played, Story, shortest, story, tell
 
 SEEDS = 2**31
+SAY_EVERY = 100_000
+"""events between two lines about how far it is"""
 
 
 def main() -> int:
@@ -27,12 +29,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int)
     chosen = parser.parse_args()
     first = secrets.randbelow(SEEDS) if chosen.seed is None else chosen.seed
-    print(f"first seed {first}")
+    print(f"first seed {first}", flush=True)
     hits, events, seed = Counter[int](), 0, first
     while events < chosen.events:
         played = tell(story(seed))
         hits.update(played.hits)
-        events += played.events
+        before, events = events, events + played.events
+        if events // SAY_EVERY > before // SAY_EVERY:
+            print(f"{events} events, {_cpu_s():.0f} s of CPU", flush=True)
         if played.broken:
             _say_shortest(played)
             return 1
@@ -42,12 +46,14 @@ def main() -> int:
 
 
 def _say_figures(stories: int, events: int, hits: Counter[int]) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(
-        f"{events} events in {stories} stories; {used.ru_utime + used.ru_stime:.0f} s of CPU; all rules held"
-    )
+    print(f"{events} events in {stories} stories; {_cpu_s():.0f} s of CPU; all rules held")
     for number, fault in FAULTS.items():
         print(f"{number:2} {fault.words:50} {hits[number]:7}")
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def _say_shortest(played: Played) -> None:
