@@ -20,7 +20,7 @@ FOLDER = ROOT / "docs" / "experiments"
 PAGES = sorted(FOLDER.glob("*.md"))
 STORED = sorted(page for page in PAGES if (FOLDER / "data" / f"{page.stem}.csv").exists())
 NOTICES = ("**Awaits a rerun.**", "**Results not stored.**")
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?")
 
 Figures = dict[tuple[str, str, str], tuple[str, str]]
 """mean and half width, by group, arm and measure with its unit"""
@@ -70,7 +70,8 @@ def _agrees(cell: str, figure: tuple[str, str] | None) -> bool:
 
 def _rounded(shown: str, value: str) -> bool:
     digits = len(shown.partition(".")[2])
-    return abs(float(shown.replace(",", "")) - float(value)) <= 0.5001 * 0.1**digits
+    number = float(shown.replace(",", "").replace("−", "-"))
+    return abs(number - float(value)) <= 0.5001 * 0.1**digits
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -106,6 +107,13 @@ def test_a_cell_is_rounded_from_its_figure(cell: str, fits: bool) -> None:  # no
     figures = {("as it is", "hops", "makespan h"): ("10.2131", "1.1649")}
     text = f"| as it is | makespan h |\n|---|--:|\n| hops | {cell} |\n| *paper* | *9.5* |\n"
     assert (differing(text, figures) == []) == fits
+
+
+@pytest.mark.parametrize(("cell", "fits"), [("−1.2 ± 0.3", True), ("-1.2 ± 0.3", True), ("1.2 ± 0.3", False)])
+def test_a_difference_has_its_sign(cell: str, fits: bool) -> None:  # noqa: FBT001
+    figures = {("as it is, less hops", "sia", "makespan h"): ("-1.2131", "0.2649")}
+    page = f"| as it is, less hops | makespan h |\n|---|--:|\n| sia | {cell} |\n"
+    assert (differing(page, figures) == []) == fits
 
 
 def test_an_arm_or_a_measure_that_is_not_stored_differs() -> None:

@@ -8,6 +8,7 @@ from hopyard.lab.experiments.remarks import remarks_of
 from hopyard.lab.report import pictures, possible
 from hopyard.lab.report.causes import causes
 from hopyard.lab.report.document import Figure, Folded, Part, Picture, Table
+from hopyard.lab.report.figures import apart, by_job, further_apart, job_by_job
 from hopyard.lab.report.gantt import gantt_svg
 from hopyard.lab.report.measures import (
     FURTHER,
@@ -18,7 +19,7 @@ from hopyard.lab.report.measures import (
     figure,
     spread,
 )
-from hopyard.lab.report.statistics import Summary, paired, summary
+from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.report.verdicts import in_short, verdicts, warnings
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of, values_of
 from hopyard.lab.runs.trials import Simulated, plain
@@ -36,21 +37,40 @@ SWEPT = ("jct_s_mean", "makespan_s", "lr_max")
 
 def figures_of(finished: Sequence[Finished], reported: paper.Reported) -> list[Figure]:
     """Every measure of every arm, in the unit it is shown in; the paper's beside the group of its setting."""
-    return [
-        _figure(group, arm, measure, found=found, at=at, reported=reported if index == 0 else {})
-        for index, (group, members) in enumerate(groups_of(finished).items())
-        for at, here in _places(members)
-        for arm, outcomes in arms_of(here).items()
-        for measure in (*HEADLINE, *FURTHER)
-        if (found := values_of(outcomes, measure.metric))
-    ] + [
-        _figure(group, arm, over, found=found, at=at, reported={})
-        for group, members in groups_of(finished).items()
-        for at, here in _places(members)
-        for arm in arms_of(here)
-        for over in OVER_BOUND
-        if (found := possible.ratios([one for one in here if one.case.arm == arm], over.metric))
-    ]
+    return (
+        [
+            _figure(group, arm, measure, found=found, at=at, reported=reported if index == 0 else {})
+            for index, (group, members) in enumerate(groups_of(finished).items())
+            for at, here in _places(members)
+            for arm, outcomes in arms_of(here).items()
+            for measure in (*HEADLINE, *FURTHER)
+            if (found := values_of(outcomes, measure.metric))
+        ]
+        + [
+            _figure(group, arm, over, found=found, at=at, reported={})
+            for group, members in groups_of(finished).items()
+            for at, here in _places(members)
+            for arm in arms_of(here)
+            for over in OVER_BOUND
+            if (found := possible.ratios([one for one in here if one.case.arm == arm], over.metric))
+        ]
+        + [
+            figure
+            for group, members in groups_of(finished).items()
+            for at, here in _places(members)
+            for figure in (
+                *possible.gpu_time_figures(group, arms_of(here), at),
+                *apart(group, arms_of(here), at),
+            )
+        ]
+    )
+
+
+def leads_of(finished: Sequence[Finished]) -> Iterator[Figure]:
+    """Of a sweep: how the distance of every arm from the first grows with the place."""
+    for group, members in groups_of(finished).items():
+        by_place = {at: arms_of(here) for at, here in places_of(members).items()}
+        yield from further_apart(group, by_place)
 
 
 def compared(finished: Sequence[Finished], reported: paper.Reported, source: str) -> Iterator[Part]:
@@ -251,7 +271,7 @@ def _differences(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:
 
 
 def _difference(mine: Sequence[Simulated], others: Sequence[Simulated], arm: str) -> list[str]:
-    found = [paired(_by_job(mine, m.metric), _by_job(others, m.metric)) for m in JOB_MEASURES]
+    found = [job_by_job(mine, others, measure) for measure in JOB_MEASURES]
     means = [
         "–" if one is None else spread(one.difference, measure.scale, signed=True)
         for one, measure in zip(found, JOB_MEASURES, strict=True)
@@ -259,18 +279,6 @@ def _difference(mine: Sequence[Simulated], others: Sequence[Simulated], arm: str
     jct = found[0]
     last = ["–", "–"] if jct is None else [figure(jct.median / 60, signed=True), f"{jct.smaller:.0%}"]
     return [f"**{arm}**", *means, *last]
-
-
-def _by_job(outcomes: Sequence[Simulated], field: str) -> dict[int, dict[str, float]]:
-    """By seed and job; completed jobs."""
-    return {
-        outcome.result.seed: {
-            job.job_id: value
-            for job in outcome.jobs
-            if job.state == "completed" and (value := getattr(job, field)) is not None
-        }
-        for outcome in outcomes
-    }
 
 
 def _pictures(
@@ -362,7 +370,7 @@ def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name
 
 
 def _pooled(outcomes: Sequence[Simulated], field: str, scale: float) -> list[float]:
-    by_seed = (_by_job([outcome], field) for outcome in outcomes)
+    by_seed = (by_job([outcome], field) for outcome in outcomes)
     return [value / scale for found in by_seed for jobs in found.values() for value in jobs.values()]
 
 

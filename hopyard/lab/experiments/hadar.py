@@ -4,7 +4,7 @@ The paper prints ratios and one time, so ratios are what is compared: by seed, e
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from statistics import median
 
@@ -15,8 +15,8 @@ from hopyard.lab.experiments.baselines import AS_PUBLISHED, Contender, Setup
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.experiments.paper import Reported
 from hopyard.lab.report.document import Figure, Part, Table
+from hopyard.lab.report.figures import OfRun, mean_of, named, over
 from hopyard.lab.report.measures import figure, spread
-from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Case, Finished, arms_of
 from hopyard.lab.runs.trials import Simulated, Simulation
 from loadgen.scenarios import load_scenario
@@ -106,7 +106,31 @@ def report(options: Options, finished: Sequence[Finished]) -> Iterator[Part]:
 
 
 def figures_of(options: Options, finished: Sequence[Finished]) -> list[Figure]:
-    return comparison.figures_of(finished, reported(options))
+    outcomes = arms_of(finished)
+    return [
+        *comparison.figures_of(finished, reported(options)),
+        *_caused(outcomes),
+        *_quotients(outcomes),
+    ]
+
+
+def _caused(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Figure]:
+    for arm, seeds in outcomes.items():
+        for label, cause in CAUSES.items():
+            if (found := mean_of(seeds, cause)) is not None:
+                yield named(GROUP, arm, label, found)
+
+
+def _quotients(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Figure]:
+    first, *others = outcomes
+    for arm in others:
+        for metric, title in COMPARED.items():
+            if (found := over(outcomes[arm], outcomes[first], _metric(metric))) is not None:
+                yield named(f"{GROUP}, over {first}", arm, title, found)
+
+
+def _metric(name: str) -> OfRun:
+    return lambda one: one.result.metrics.get(name)
 
 
 # ---- ratios
@@ -121,22 +145,12 @@ def _ratios(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:
     )
     rows = []
     for arm in others:
-        found = (_over(outcomes[arm], outcomes[first], metric) for metric in COMPARED)
+        found = (over(outcomes[arm], outcomes[first], _metric(metric)) for metric in COMPARED)
         rows.append([f"**{arm}**", *map(spread, found)])
         if arm in RATIOS:
             printed = (RATIOS[arm].get(metric) for metric in COMPARED)
             rows.append(["", *("" if value is None else f"*{value:.2f}*" for value in printed)])
     yield Table(["", *(f">{name}" for name in COMPARED.values())], rows)
-
-
-def _over(mine: Sequence[Simulated], others: Sequence[Simulated], metric: str) -> Summary | None:
-    theirs = {one.result.seed: one.result.metrics.get(metric) for one in others}
-    found = [
-        value / other
-        for one in mine
-        if (value := one.result.metrics.get(metric)) and (other := theirs.get(one.result.seed))
-    ]
-    return summary(found) if found else None
 
 
 def _contradictions() -> Iterator[Part]:
@@ -195,12 +209,9 @@ near it, Gavel below)
 - **rounds with a move**: those in which a job that had run before starts anew; 30 % in the paper"""
 
 
-def _row(
-    outcomes: Mapping[str, Sequence[Simulated]], cause: Callable[[Simulated], float | None]
-) -> Iterator[str]:
+def _row(outcomes: Mapping[str, Sequence[Simulated]], cause: OfRun) -> Iterator[str]:
     for seeds in outcomes.values():
-        found = [value for one in seeds if (value := cause(one)) is not None]
-        yield spread(summary(found)) if found else "–"
+        yield spread(mean_of(seeds, cause))
 
 
 def _all_busy_h(one: Simulated) -> float:
@@ -248,7 +259,7 @@ def _one_gpu(one: Simulated) -> float | None:
     return 100 * sum(count == 1 for count in gpus.values()) / len(gpus) if gpus else None
 
 
-CAUSES: Mapping[str, Callable[[Simulated], float | None]] = {
+CAUSES: Mapping[str, OfRun] = {
     "if all GPUs were busy, h": _all_busy_h,
     "the longest run, h": _longest_run_h,
     "nobody waits after, h": _queue_ends_h,

@@ -262,7 +262,10 @@ def _departures(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
 
 def _rates(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     finished = simulations(done)
-    return Findings(list(comparison.swept(finished, "jobs per hour")), comparison.figures_of(finished, {}))
+    return Findings(
+        list(comparison.swept(finished, "jobs per hour")),
+        [*comparison.figures_of(finished, {}), *comparison.leads_of(finished)],
+    )
 
 
 def _hadar(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 
 from hopyard.lab.report import pictures
-from hopyard.lab.report.document import Part, Picture, Table
+from hopyard.lab.report.document import Figure, Part, Picture, Table
+from hopyard.lab.report.figures import named
 from hopyard.lab.report.measures import HEADLINE, Measure, figure, spread
 from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Finished
@@ -77,6 +78,15 @@ def gpu_time(outcomes: Mapping[str, Sequence[Simulated]], prefix: str) -> Iterat
         arm: {PARTS[part]: max(one.mean, 0.0) for part, one in each.items()} for arm, each in shares.items()
     }
     yield Picture(f"{prefix}-gpu-time", "Where the GPU time went, mean over seeds.", pictures.stacked(means))
+
+
+def gpu_time_figures(
+    group: str, outcomes: Mapping[str, Sequence[Simulated]], at: float | None = None
+) -> Iterator[Figure]:
+    for arm, each in outcomes.items():
+        for part, found in _shares(each).items():
+            percent = summary([100 * value for value in found.values])
+            yield named(group, arm, f"{PARTS[part]}, %", percent, at)
 
 
 def _shares(outcomes: Sequence[Simulated]) -> dict[str, Summary]:

@@ -1,17 +1,17 @@
 """The report of HadarE's experiments: gains beside the paper's, the mixes, and lengths of a round. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 from hopyard.lab.experiments.hadare import printed
 from hopyard.lab.experiments.hadare.cases import USUAL_S, cluster_and_mix
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
+from hopyard.lab.report.figures import OfRun, mean_of, named
 from hopyard.lab.report.measures import figure, spread
 from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
 from hopyard.lab.runs.trials import Simulated
-
-Measured = Callable[[Simulated], float | None]
 
 GAINS = {"cru_slots": "nodes busy by rounds", "ttd_s": "TTD", "jct_s_mean": "mean JCT"}
 """measures that are compared with the first policy's"""
@@ -20,6 +20,7 @@ DRAWN = ("TTD, s", "mean JCT, s", "by rounds, %")
 UNDRAWN = ("hadare-literal",)
 """it takes ten times as long as the others, which would be one line beside it"""
 SLOTS = "by rounds, %"
+BUSY = "nodes busy by rounds, %"
 EXPLAINED = (
     "TTD: from submission to the last completion. Nodes busy: time with a worker, a measurement, a start and "
     "a checkpoint included, over the time until the last completion; *by rounds*: over whole rounds, as the "
@@ -47,15 +48,58 @@ def report(finished: Sequence[Finished]) -> Iterator[Part]:
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
-    """Every measure of every arm on every mix and slot."""
+    """Every measure of every arm by the number of jobs, gains, and busy nodes by the length of a round."""
+    usual = [one for one in finished if one.case.at == USUAL_S]
     return [
-        _figure(group, arm, name, at, found)
-        for group, members in groups_of(finished).items()
-        for at, here in places_of(members).items()
-        for arm, outcomes in arms_of(here).items()
-        for name in MEASURES
-        if (found := _summary(outcomes, name)) is not None
+        figure
+        for cluster in _clusters(finished)
+        for figure in (
+            *_by_jobs(cluster, _clusters(usual).get(cluster, [])),
+            *_pairs(cluster, _clusters(usual).get(cluster, [])),
+            *_by_slot(cluster, _clusters(finished)[cluster]),
+        )
     ]
+
+
+def _by_jobs(cluster: str, here: Sequence[Finished]) -> Iterator[Figure]:
+    for members in groups_of(here).values():
+        for arm, outcomes in arms_of(members).items():
+            for name in MEASURES:
+                if (found := _summary(outcomes, name)) is not None:
+                    yield named(cluster, arm, name, found, float(len(outcomes[0].jobs)))
+
+
+def _pairs(cluster: str, here: Sequence[Finished]) -> Iterator[Figure]:
+    """How many times better each arm is than each before it, in the mean of the mixes."""
+    arms = list(arms_of(here))
+    for (index, arm), (metric, heading) in product(enumerate(arms), GAINS.items()):
+        for base in arms[:index]:
+            if (found := _quotients(here, metric, base, arm)) is not None:
+                yield named(f"{cluster}, times better than {base}", arm, heading, found)
+
+
+def _by_slot(cluster: str, here: Sequence[Finished]) -> Iterator[Figure]:
+    """Busy nodes of the arms that have several lengths of a round."""
+    title = f"{cluster}, by length of a round"
+    for arm in arms_of(here):
+        places = places_of([one for one in here if one.case.arm == arm])
+        for at, members in places.items() if len(places) > 1 else ():
+            yield from _of_slot(title, arm, at, members, places.get(USUAL_S, []))
+
+
+def _of_slot(
+    title: str, arm: str, at: float, members: Sequence[Finished], usual: Sequence[Finished]
+) -> Iterator[Figure]:
+    """Of every mix, of their mean, and how much more that is than with the usual length."""
+    for group, each in groups_of(members).items():
+        if (found := _summary(arms_of(each)[arm], SLOTS)) is not None:
+            yield named(title, f"{arm}, {cluster_and_mix(group)[1]}", BUSY, found, at)
+    means, others = _by_seed(members), _by_seed(usual)
+    if means:
+        yield named(title, arm, BUSY, summary([*means.values()]), at)
+    more = [means[seed] - others[seed] for seed in sorted(means.keys() & others.keys())]
+    if more and at != USUAL_S:
+        yield named(f"{title}, less at {USUAL_S:g}", arm, BUSY, summary(more), at)
 
 
 # ---- gains
@@ -178,16 +222,17 @@ def _swept(here: Sequence[Finished]) -> bytes:
     for arm in arms_of(here):
         places = places_of([one for one in here if one.case.arm == arm])
         if len(places) > 1:
-            found[arm] = {at: summary(_by_seed(members)) for at, members in places.items()}
+            found[arm] = {at: summary([*_by_seed(members).values()]) for at, members in places.items()}
     return pictures.sweep({SLOTS: found}, list(arms_of(here)), "length of a round, s")
 
 
-def _by_seed(members: Sequence[Finished]) -> list[float]:
+def _by_seed(members: Sequence[Finished]) -> dict[int, float]:
+    """Busy nodes by rounds, mean over the mixes."""
     values: dict[int, list[float]] = {}
     for one in members:
         if (value := MEASURES[SLOTS](one.outcome)) is not None:
             values.setdefault(one.case.seed, []).append(value)
-    return [sum(each) / len(each) for each in values.values()]
+    return {seed: sum(each) / len(each) for seed, each in values.items()}
 
 
 # ---- one figure
@@ -200,23 +245,8 @@ def _clusters(finished: Sequence[Finished]) -> dict[str, list[Finished]]:
     return found
 
 
-def _figure(group: str, arm: str, name: str, at: float, found: Summary) -> Figure:
-    title, _, unit = name.partition(", ")
-    return Figure(
-        group=group,
-        arm=arm,
-        measure=title,
-        unit=unit,
-        mean=found.mean,
-        half_width=found.half_width,
-        values=found.values,
-        at=at,
-    )
-
-
 def _summary(outcomes: Sequence[Simulated], name: str) -> Summary | None:
-    values = [value for outcome in outcomes if (value := MEASURES[name](outcome)) is not None]
-    return summary(values) if values else None
+    return mean_of(outcomes, MEASURES[name])
 
 
 def _cell(outcomes: Sequence[Simulated], name: str) -> str:
@@ -243,7 +273,7 @@ def _earliest_end_s(outcome: Simulated) -> float | None:
     return None if first is None else first - outcome.began_at
 
 
-MEASURES: Mapping[str, Measured] = {
+MEASURES: Mapping[str, OfRun] = {
     "TTD, s": lambda outcome: outcome.result.metrics["ttd_s"],
     "mean JCT, s": lambda outcome: outcome.result.metrics["jct_s_mean"],
     "first JCT, s": lambda outcome: min(_jcts(outcome), default=None),

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hopyard.lab.experiments.hare import cases, printed
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
+from hopyard.lab.report.figures import OfRun, mean_of, named, over
 from hopyard.lab.report.measures import spread
-from hopyard.lab.report.statistics import Summary, summary
+from hopyard.lab.report.statistics import Summary
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
 from hopyard.lab.runs.trials import Simulated
-
-OfRun = Callable[[Simulated], float | None]
 
 SOON_S = 25 * 60.0
 """of figure 15"""
@@ -34,21 +33,12 @@ def report(finished: Sequence[Finished]) -> Iterator[Part]:
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
     """Every measure of every arm."""
     return [
-        Figure(
-            group=group,
-            arm=arm,
-            measure=name.partition(", ")[0],
-            unit=name.partition(", ")[2],
-            mean=found.mean,
-            half_width=found.half_width,
-            values=found.values,
-            at=at,
-        )
+        named(group, arm, name, found, at)
         for group, members in groups_of(finished).items()
         for at, here in _places(members)
         for arm, outcomes in arms_of(here).items()
         for name, measured in MEASURES.items()
-        if (found := _summary(outcomes, measured)) is not None
+        if (found := mean_of(outcomes, measured)) is not None
     ]
 
 
@@ -95,8 +85,8 @@ def _compared(members: Sequence[Finished], of: str, *, online: bool) -> Iterator
     rows = [
         [
             f"**{arm}**",
-            *(spread(_summary(found, measured), marked=False) for measured in MEASURES.values()),
-            spread(_over(found, outcomes[ours], MEASURES[of])),
+            *(spread(mean_of(found, measured), marked=False) for measured in MEASURES.values()),
+            spread(over(found, outcomes[ours], MEASURES[of])),
         ]
         for arm, found in outcomes.items()
     ]
@@ -122,7 +112,7 @@ def _swept(of: str, label: str, said: str) -> Callable[[Sequence[Finished]], Ite
             arm: {
                 at: each
                 for at, here in places.items()
-                if (each := _summary(arms_of(here).get(arm, []), MEASURES[of])) is not None
+                if (each := mean_of(arms_of(here).get(arm, []), MEASURES[of])) is not None
             }
             for arm in arms_of(members)
         }
@@ -145,18 +135,6 @@ def _change(by_place: Mapping[float, Summary]) -> str:
 
 
 # ---- one figure
-
-
-def _summary(outcomes: Sequence[Simulated], measured: OfRun) -> Summary | None:
-    values = [value for outcome in outcomes if (value := measured(outcome)) is not None]
-    return summary(values) if values else None
-
-
-def _over(mine: Sequence[Simulated], others: Sequence[Simulated], measured: OfRun) -> Summary | None:
-    theirs = {one.result.seed: measured(one) for one in others}
-    pairs = [(measured(one), theirs.get(one.result.seed)) for one in mine]
-    ratios = [value / other for value, other in pairs if value and other]
-    return summary(ratios) if ratios else None
 
 
 def _metric(name: str, unit: float) -> OfRun:

@@ -81,6 +81,16 @@ def test_ratios_are_taken_seed_by_seed() -> None:
     ]
 
 
+def test_figures_hold_the_ratios_and_the_causes() -> None:
+    done = [finished(arm, 1, makespan_s=hours * HOUR_S) for arm, hours in (("hadar", 10.0), ("gavel", 15.0))]
+    found = {
+        (one.group, one.arm, one.measure, one.unit): one.mean for one in hadar.figures_of(options(), done)
+    }
+    assert found["as in section IV, over hadar", "gavel", "TTD", ""] == 1.5
+    assert found[hadar.GROUP, "gavel", "nobody waits after", "h"] == 0.0
+    assert found["all, less hadar", "gavel", "makespan", "h"] == 5.0
+
+
 def at_hadar_60() -> Options:
     return options(scenario=load_scenario("hadar-60"))
 

@@ -93,8 +93,31 @@ def test_pictures_are_drawn_and_figures_kept() -> None:
     pictures = [part.name for part in report(done) if isinstance(part, Picture)]
     assert pictures == [f"{AWS}-mixes", f"{AWS}-slots"]
     ttd = [one for one in figures_of(done) if one.measure == "TTD"]
-    assert len(ttd) == 8
-    assert all(one.values == (1000.0, 1000.0) and one.mean == pytest.approx(1000.0) for one in ttd)
+    assert all(one.values == (1000.0, 1000.0) for one in ttd if one.group == AWS)
+    assert [one.mean for one in ttd if one.group == f"{AWS}, times better than hadar"] == [1.0]
+
+
+def test_figures_of_a_sweep_are_by_mix_of_their_mean_and_beside_the_usual_length() -> None:
+    done = [
+        run("hadare", seed, mix=mix, slot=slot, cru_slots=busy + 0.1 * (mix == "M-5") + shift * (seed == 2))
+        for mix in ("M-1", "M-5")
+        for slot, busy, shift in ((90.0, 0.6, 0.02), (360.0, 0.4, 0.0))
+        for seed in (1, 2)
+    ]
+    found = {
+        (one.group.removeprefix(f"{AWS}, "), one.arm, one.at): one.mean
+        for one in figures_of(done)
+        if one.measure == "nodes busy by rounds"
+    }
+    assert found == {
+        ("by length of a round", "hadare, M-1", 90.0): pytest.approx(61.0),
+        ("by length of a round", "hadare, M-5", 90.0): pytest.approx(71.0),
+        ("by length of a round", "hadare", 90.0): pytest.approx(66.0),
+        ("by length of a round", "hadare, M-1", 360.0): pytest.approx(40.0),
+        ("by length of a round", "hadare, M-5", 360.0): pytest.approx(50.0),
+        ("by length of a round", "hadare", 360.0): pytest.approx(45.0),
+        ("by length of a round, less at 360", "hadare", 90.0): pytest.approx(21.0),
+    }
 
 
 def test_a_workload_that_is_no_batch_has_no_ttd_and_a_report_all_the_same() -> None:

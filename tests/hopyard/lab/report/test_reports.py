@@ -57,6 +57,9 @@ def test_pictures_show_something_in_colour(draw: Callable[[], bytes]) -> None:
     assert (pixels[..., 1] > 120).mean() > 0.0002  # coloured ink
 
 
+HOUR_S = 3600.0
+
+
 def test_a_gantt_picture_is_white_where_nobody_is() -> None:
     busy, idle = finished().outcome, finished().outcome
     png = pictures.gantt({"hops": busy, "fifo": idle})
@@ -105,6 +108,39 @@ def test_the_second_group_is_not_set_beside_the_paper() -> None:
     both = [finished("hops", group="as in the paper"), finished("hops", group="as its authors set it")]
     found = comparison.figures_of(both, TABLE_3)
     assert {figure.group for figure in found if figure.paper is not None} == {"as in the paper"}
+
+
+def test_figures_say_how_far_arms_are_from_the_first_seed_by_seed() -> None:
+    """The interval is of the differences: what all arms have in common at a seed is not in it."""
+    done = [
+        finished(arm, seed, makespan_s=HOUR_S * (10 * seed + more))
+        for arm, more in (("hops", 0.0), ("sia", 2.0), ("gavel", -1.0))
+        for seed in (1, 2)
+    ]
+    found = {
+        one.arm: (one.mean, one.half_width)
+        for one in comparison.figures_of(done, {})
+        if one.group == "all, less hops" and one.measure == "makespan"
+    }
+    assert found == {"sia": (2.0, 0.0), "gavel": (-1.0, 0.0)}
+    by_job = {
+        (one.measure, one.mean)
+        for one in comparison.figures_of(done, {})
+        if one.group == "all, job by job less hops"
+    }
+    assert by_job == {("JCT", 0.0), ("WT", 0.0), ("LR", 0.0), ("FTF ρ", 0.0), ("better JCT", 50.0)}
+
+
+def test_a_lead_that_grows_along_a_sweep_has_an_interval() -> None:
+    done = [
+        finished(arm, seed, at=rate, jct_s_mean=HOUR_S * (rate + seed + lead * seed * (rate == 60.0)))
+        for arm, lead in (("hops", 0.0), ("gavel", 2.0))
+        for rate in (30.0, 60.0)
+        for seed in (1, 3)
+    ]
+    [found] = [one for one in comparison.leads_of(done) if one.measure == "mean JCT"]
+    assert (found.group, found.arm, found.at) == ("all, less hops, less at 30", "gavel", 60.0)
+    assert found.values == (2.0, 6.0)
 
 
 def test_jobs_are_compared_with_themselves() -> None:
