@@ -315,6 +315,7 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
     ours = _own_settings(spec, nats_url)
     if spec.catalogue != NOTHING_MORE:
         ours["catalogue"] = str(_catalogue_of(spec).absolute())
+    folders = _folders(spec)
     sources = {
         **{
             name: f"scenario {spec.scenario}".strip()
@@ -322,11 +323,11 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
             if _variable(name) not in os.environ
         },
         **dict.fromkeys(spec.chosen, "command line"),
-        **dict.fromkeys((*ours, "web_port", "node", "instance"), "the stack itself"),
+        **dict.fromkeys((*folders, *ours, "web_port", "node", "instance"), "the stack itself"),
     }
     handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
     return (
-        _variables(_folders(spec))
+        _variables(folders)
         | _variables(spec.settings)
         | os.environ
         | _variables(spec.chosen)
@@ -336,10 +337,11 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
 
 
 def _folders(spec: StackSpec) -> dict[str, Value]:
-    """A folder of this machine is none that nodes on others have."""
+    """Those that nobody chose. A folder of this machine is none that nodes on others have."""
     if spec.cluster is None and not loopback(spec.nats.host):
         return {}
-    return {name: str((spec.data / name.partition("_")[0]).absolute()) for name in FOLDERS}
+    own = set(FOLDERS) - {*sources_of(os.environ), *spec.settings, *spec.chosen}
+    return {name: str((spec.data / name.partition("_")[0]).absolute()) for name in own}
 
 
 def cluster_name(spec: StackSpec) -> str:

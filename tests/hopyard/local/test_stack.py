@@ -145,6 +145,29 @@ def test_every_process_is_handed_who_set_what(tmp_path: Path, monkeypatch: pytes
     assert sources["nats_url"] == "the stack itself"
 
 
+def test_folders_of_jobs_are_in_the_data_folder(tmp_path: Path) -> None:
+    handed_on = environment(spec(tmp_path), "")
+    assert load_settings(handed_on).jobs_folder == str(tmp_path / "jobs")
+    assert sources_of(handed_on)["jobs_folder"] == "the stack itself", "a backup has what was chosen"
+
+
+@pytest.mark.parametrize("how", ["environment", "file", "scenario"])
+def test_a_folder_of_jobs_that_somebody_chose_is_kept(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, file = spec(tmp_path), tmp_path / "settings.yaml"
+    if how == "scenario":
+        own = replace(own, settings={"jobs_folder": "/shared"})
+    elif how == "file":
+        file.write_text("jobs_folder: /shared")
+        monkeypatch.setenv("HOPYARD_SETTINGS", str(file))
+    else:
+        monkeypatch.setenv("HOPYARD_JOBS_FOLDER", "/shared")
+    handed_on = environment(own, "")
+    assert load_settings(handed_on).jobs_folder == "/shared"
+    assert sources_of(handed_on)["jobs_folder"] != "the stack itself"
+
+
 @pytest.mark.parametrize("how", ["environment", "file", "scenario"])
 def test_what_a_user_shows_to_stacks_opens_nothing_of_this_one(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
