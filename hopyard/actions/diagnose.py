@@ -79,7 +79,7 @@ async def _stack_checks(stack: StackFile | None) -> list[Check]:
         return []
     return [
         await _check("NATS", lambda: _nats(stack.nats_url)),
-        await _check("stored", lambda: connected(stored)),
+        await _check("stored", lambda: connected(stored, stack.api_url)),
         *[await _check(name, partial(_service, stack, name)) for name in stack.ports],
     ]
 

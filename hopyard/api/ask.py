@@ -8,7 +8,8 @@ import msgspec
 
 from hopyard.failures import Failure, Unreachable
 from hopyard.local.credentials import OPERATOR, account_of
-from hopyard.local.stacks import folder_at, my_stack
+from hopyard.local.data_folder import StackFile, read_stack_file
+from hopyard.local.stacks import folder_at, folder_of_api, my_stack
 from schemas.base import Message, Question
 from schemas.questions import Refused
 from schemas.settings import Settings
@@ -34,19 +35,22 @@ def ask(question: Question, kind: type[M], timeout_s: float) -> M:
     return reply
 
 
-def over_nats(do: "Callable[[Connection], Awaitable[T]]") -> T:
-    """What somebody does with a connection of the operator's. Raises Unreachable, Failure."""
+def over_nats(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "") -> T:
+    """What somebody does with a connection of the operator's, to the stack of an API where one is meant.
+
+    Raises Unreachable, Failure.
+    """
     import asyncio  # noqa: PLC0415 - --help need not wait for it
 
-    return asyncio.run(connected(do))
+    return asyncio.run(connected(do, api_url))
 
 
-async def connected(do: "Callable[[Connection], Awaitable[T]]") -> T:
+async def connected(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "") -> T:
     """As `over_nats`, in an event loop."""
     from shared.runtime.bus.contract import Unavailable  # noqa: PLC0415 - as above
     from shared.runtime.bus.jetstream.connection import Connection  # noqa: PLC0415 - as above
 
-    connection = Connection(_settings(), "cli")
+    connection = Connection(_settings(api_url), "cli")
     try:
         await connection.open(CONNECT_TIMEOUT_S)
         return await do(connection)
@@ -58,7 +62,7 @@ async def connected(do: "Callable[[Connection], Awaitable[T]]") -> T:
         await connection.close()
 
 
-def _settings() -> Settings:
+def _settings(api_url: str) -> Settings:
     """HOPYARD_NATS_URL and its like, else this user's own stack. Raises Unreachable when there is none."""
     from shared.runtime.settings import load_settings  # noqa: PLC0415 - as above
 
@@ -67,8 +71,18 @@ def _settings() -> Settings:
     except ValueError as error:
         raise Failure(str(error)) from None
     if not ("HOPYARD_NATS_URL" in os.environ or settings.nats_url != Settings().nats_url):
-        settings = msgspec.structs.replace(settings, nats_url=my_stack(Path.cwd()).nats_url)
+        settings = msgspec.structs.replace(settings, nats_url=_stack(api_url).nats_url)
     return _with_account(settings)
+
+
+def _stack(api_url: str) -> StackFile:
+    if not api_url:
+        return my_stack(Path.cwd())
+    data = folder_of_api(api_url)
+    found = None if data is None else read_stack_file(data)
+    if found is None:
+        raise Unreachable(f"the NATS of the stack at {api_url} is not known here: HOPYARD_NATS_URL names it")
+    return found
 
 
 def _with_account(settings: Settings) -> Settings:

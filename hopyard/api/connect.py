@@ -12,7 +12,7 @@ from hopyard.api.session import Session
 from hopyard.api.transport import Transport
 from hopyard.failures import Failure, Unreachable
 from hopyard.local.credentials import own_token, token_in
-from hopyard.local.stacks import folder_at, my_stack
+from hopyard.local.stacks import folder_of_api, my_stack
 from schemas.views import ClockView
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ def token_for(url: str) -> str:
         return given
     if file:
         return token_in(Path(file))
-    data = folder_at(Path.cwd(), lambda stack: stack.api_url == url.rstrip("/"))
+    data = folder_of_api(url)
     return "" if data is None else own_token(data)
 
 

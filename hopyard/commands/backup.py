@@ -1,13 +1,11 @@
 """backup and restore of a whole stack."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hopyard.commands.options import Api, AsJson, writable
-from hopyard.failures import Unreachable
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
 from hopyard.show.units import memory
@@ -35,12 +33,14 @@ def backup(
     """
     from hopyard.actions.backup import BesideNats, back_up  # noqa: PLC0415 - brings NATS
     from hopyard.api.ask import over_nats  # noqa: PLC0415 - as above
-    from hopyard.api.connect import call  # noqa: PLC0415 - as above
+    from hopyard.api.connect import api_url, call  # noqa: PLC0415 - as above
     from hopyard.commands.about import versions  # noqa: PLC0415 - as above
+    from hopyard.local.stacks import folder_of_api  # noqa: PLC0415 - as above
 
-    settings = call(api, lambda client: client.settings())
-    stack = BesideNats(data=_folder(), settings=settings, version=versions()["hopyard"])
-    done = over_nats(lambda connection: back_up(connection, file, stack))
+    url = api_url(api)
+    settings = call(url, lambda client: client.settings())
+    stack = BesideNats(data=folder_of_api(url), settings=settings, version=versions()["hopyard"])
+    done = over_nats(lambda connection: back_up(connection, file, stack), url)
     table = facts_table(
         {
             "file": f"{done.file}, {memory(done.bytes)}",
@@ -82,18 +82,6 @@ def restore(
         }
     )
     show(done, table, as_json=as_json)
-
-
-def _folder() -> Path | None:
-    """None: the stack is elsewhere, and its files with it."""
-    from hopyard.local.stacks import my_folder  # noqa: PLC0415 - as above
-
-    if os.environ.get("HOPYARD_NATS_URL"):
-        return None
-    try:
-        return my_folder(Path.cwd())
-    except Unreachable:
-        return None
 
 
 def register(app: typer.Typer) -> None:

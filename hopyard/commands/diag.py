@@ -1,7 +1,5 @@
 """diag."""
 
-from pathlib import Path
-
 import typer
 from rich.console import Group
 
@@ -9,7 +7,8 @@ from hopyard.api.connect import api_url
 from hopyard.commands.about import versions
 from hopyard.commands.options import Api, AsJson, Out
 from hopyard.failures import Failure, Unreachable
-from hopyard.local.stacks import stack_near
+from hopyard.local.data_folder import read_stack_file
+from hopyard.local.stacks import folder_of_api
 from hopyard.show.tables import checks_table, facts_table
 from hopyard.show.terminal import show
 
@@ -27,8 +26,9 @@ def diag(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
 
     from hopyard.actions.diagnose import diagnose  # noqa: PLC0415 - brings aiohttp
 
-    url, here = api_url(api), stack_near(Path.cwd())
-    stack = here if here is not None and here.api_url == url else None
+    url = api_url(api)
+    data = folder_of_api(url)
+    stack = None if data is None else read_stack_file(data)
     found = asyncio.run(diagnose(url, stack, versions()))
     checks = checks_table((check.what, check.ok, check.detail) for check in found.checks)
     show(found, Group(checks, facts_table(found.versions)), as_json=as_json, out=out)

@@ -45,10 +45,9 @@ def folder_at(start: Path, served: Callable[[StackFile], bool]) -> Path | None:
     return next((data for data, stack in mine if served(stack)), None)
 
 
-def stack_near(start: Path) -> StackFile | None:
-    """The stack of the nearest folder, here or further up, if it is this user's and runs."""
-    found = _near(start)
-    return None if found is None else found[1]
+def folder_of_api(url: str) -> Path | None:
+    """Of the stack of this user's whose API has this address."""
+    return folder_at(Path.cwd(), lambda stack: stack.api_url == url.rstrip("/"))
 
 
 def _mine_from(start: Path) -> Mine:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hopyard.api import ask
 from hopyard.failures import Unreachable
 from hopyard.local.data_folder import StackFile, write_stack_file
-from hopyard.local.stacks import listed, my_stack, stack_near
+from hopyard.local.stacks import folder_of_api, listed, my_stack
+from shared.runtime.bus.jetstream.connection import Connection
 
 GONE = 2**22 + 1
 """no process has this id"""
@@ -23,7 +25,7 @@ def written(folder: Path, port: int = 1, pid: int | None = None) -> StackFile:
     data.mkdir(parents=True)
     stack = StackFile(
         api_url=f"http://127.0.0.1:{port}",
-        nats_url="nats://127.0.0.1:2",
+        nats_url=f"nats://127.0.0.1:{100 + port}",
         pid=os.getpid() if pid is None else pid,
         pids={},
         ports={},
@@ -39,7 +41,6 @@ def test_a_stack_is_found_from_a_folder_below(tmp_path: Path) -> None:
 
 def test_what_a_killed_stack_left_is_not_asked(tmp_path: Path) -> None:
     written(tmp_path, pid=GONE)
-    assert stack_near(tmp_path) is None
     with pytest.raises(Unreachable, match=r"no stack of yours runs .* `hopyard up` starts one, --api"):
         my_stack(tmp_path)
 
@@ -48,7 +49,16 @@ def test_what_a_killed_stack_left_is_not_asked(tmp_path: Path) -> None:
 def test_a_stack_of_somebody_else_further_up_is_not_asked(tmp_path: Path) -> None:
     written(tmp_path)
     os.chown(tmp_path / ".hopyard" / "stack.json", 12_345, -1)
-    assert stack_near(tmp_path / "a") is None
+    with pytest.raises(Unreachable):
+        my_stack(tmp_path / "a")
+
+
+def test_a_stack_is_found_by_its_address_wherever_its_folder_is(tmp_path: Path) -> None:
+    stack = written(tmp_path / "one")
+    assert folder_of_api(stack.api_url) is None
+    with listed(tmp_path / "one" / ".hopyard"):
+        assert folder_of_api(f"{stack.api_url}/") == tmp_path / "one" / ".hopyard"
+        assert folder_of_api("http://127.0.0.1:9") is None
 
 
 def test_the_only_stack_of_a_user_is_found_from_anywhere(tmp_path: Path) -> None:
@@ -77,3 +87,23 @@ def test_entries_of_stacks_that_are_gone_go(tmp_path: Path) -> None:
     with pytest.raises(Unreachable):
         my_stack(tmp_path)
     assert list(entries.iterdir()) == []
+
+
+def test_the_nats_of_a_stack_is_that_of_the_api_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup had the settings of one stack and the facts of another."""
+
+    async def address(connection: Connection) -> str:
+        raise AssertionError(connection)
+
+    monkeypatch.setattr(ask, "CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.delenv("HOPYARD_NATS_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    stack = written(tmp_path / "one", port=1)
+    written(tmp_path, port=2)
+    with listed(tmp_path / "one" / ".hopyard"):
+        with pytest.raises(Unreachable, match=r"127\.0\.0\.1:101 within"):
+            ask.over_nats(address, stack.api_url)
+        with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:9 is not known here: HOPYARD_NATS_URL"):
+            ask.over_nats(address, "http://127.0.0.1:9")
