@@ -14,6 +14,7 @@ from schemas.samples import ThroughputObserved
 from schemas.subjects import ALL_FACTS, FACTS_STREAM, OBSERVATIONS_STREAM
 from services.estimator.remake import from_export, rebuilt
 from shared.domain.impossible import read_fact
+from shared.runtime import private
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.soundness import messages
@@ -38,7 +39,7 @@ def rebuild(data: Path, export: Path | None, half_life_s: float) -> Rebuilt:
         raise Invalid(f"{data} has several NATS servers: let an empty store learn from an export")
     target = data / STORE
     draft = data / f".{STORE}.draft"
-    with claimed(data):
+    with claimed(data), private.alone():
         _remove(draft)
         try:
             lines = 0 if export is None else _from_export(draft, export, half_life_s)

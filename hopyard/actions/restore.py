@@ -1,8 +1,10 @@
 """A backup into a new data folder, on which `hopyard up` then goes on."""
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
@@ -21,6 +23,7 @@ from shared.runtime import private
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, put_back, raise_revisions
+from shared.runtime.files import BYTES_AT_MOST
 from shared.runtime.process.reports import forget_reports
 from shared.runtime.settings import converted
 
@@ -43,23 +46,31 @@ def restore(source: Path, data: Path) -> Restored:
     """All or nothing. Raises Invalid for a damaged file or a folder that holds something, Failure."""
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Invalid(f"{data} is there and not empty: choose another --data")
-    with backup_file.opened(source) as backup:
-        data.absolute().parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{data.name}-", dir=data.absolute().parent))
+    with backup_file.opened(source) as backup, private.alone():
         try:
-            lines = _fill(backup, draft, data.absolute())
-            if data.exists():
-                data.rmdir()
-            draft.replace(data)
+            with _draft(data) as draft:
+                lines = _fill(backup, draft, data.absolute())
+                if data.exists():
+                    data.rmdir()
+                draft.replace(data)
         except (NotCopied, Unavailable, RuntimeError) as error:
             raise Failure(f"NATS does not take the streams of {source}: {error}") from None
         except ValueError as error:
             raise Invalid(f"{source}: {error}") from None
         except OSError as error:
             raise Failure(f"{data}: {error.strerror or error}; nothing is left of it") from None
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
         return _restored(backup, data, lines)
+
+
+@contextlib.contextmanager
+def _draft(data: Path) -> Iterator[Path]:
+    """A folder beside, that is gone afterwards unless it was renamed. Raises OSError."""
+    data.absolute().parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{data.name}-", dir=data.absolute().parent))
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _fill(backup: Backup, data: Path, home: Path) -> int:
@@ -71,7 +82,7 @@ def _fill(backup: Backup, data: Path, home: Path) -> int:
         if name not in KNOWN_FILES:
             raise Invalid(f"{name} in a backup: no stack has such a file")
         private.make_folder((data / name).parent)
-        private.write(data / name, backup.part(f"{FILES}/{name}").read())
+        private.write(data / name, backup.small(f"{FILES}/{name}", BYTES_AT_MOST))
     settings = _settings(backup, home)
     if settings:
         private.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")

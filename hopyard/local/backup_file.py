@@ -25,6 +25,7 @@ STORE = "store.ndjson"
 STREAMS = "streams"
 FILES = "files"
 MANIFEST_MAX_BYTES = 4 * 1024 * 1024
+DIGEST_MAX_BYTES = 256
 COPIED_AT_ONCE = 1024 * 1024
 Raw = dict[str, Any]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -119,14 +120,23 @@ class Backup:
         self._check()
 
     def part(self, name: str) -> BinaryIO:
-        """Raises Invalid."""
+        """Raises Invalid; also for what is no plain file: a sparse one can be of any number of zeros."""
         try:
-            found = self._tar.extractfile(name)
+            member = self._tar.getmember(name)
+            found = self._tar.extractfile(member) if member.isreg() and not member.issparse() else None
         except KeyError:
             found = None
         if found is None:
             raise Invalid(f"{self._path}: damaged: {name} is not there")
         return found  # type: ignore[return-value]
+
+    def small(self, name: str, at_most: int) -> bytes:
+        """All of a part. Raises Invalid for one of more bytes."""
+        with self.part(name) as data:
+            found = data.read(at_most + 1)
+        if len(found) > at_most:
+            raise Invalid(f"{self._path}: {name} in it is larger than {at_most} bytes")
+        return found
 
     def names(self, folder: str) -> list[str]:
         """Of the parts in a folder, without it."""
@@ -136,16 +146,11 @@ class Backup:
 
     def _manifest(self) -> Manifest:
         member = self._tar.next()
-        if (
-            member is None
-            or member.name != MANIFEST
-            or not member.isreg()
-            or member.size > MANIFEST_MAX_BYTES
-        ):
+        if member is None or member.name != MANIFEST:
             raise Invalid(f"{self._path}: is no backup: {MANIFEST} is not its first part")
         try:
-            data = self.part(MANIFEST).read()
-            if self.part(DIGEST).read() != hashlib.sha256(data).hexdigest().encode():
+            data = self.small(MANIFEST, MANIFEST_MAX_BYTES)
+            if self.small(DIGEST, DIGEST_MAX_BYTES) != hashlib.sha256(data).hexdigest().encode():
                 raise Invalid(f"{self._path}: damaged: {MANIFEST} in it is not what was written")
             form = msgspec.json.decode(data, type=_Form).format
             if form != FORMAT:
@@ -156,7 +161,7 @@ class Backup:
 
     def _check(self) -> None:
         """Every part is there, and as it was written. Raises Invalid."""
-        members = {member.name: member for member in self._tar.getmembers() if member.isreg()}
+        members = {member.name: member for member in self._tar.getmembers()}
         for name, part in self.manifest.parts.items():
             member = members.get(name)
             if member is None or member.size != part.size:

@@ -1,8 +1,10 @@
 """Files and folders for their owner alone: what a stack stores, and the credentials in it."""
 
+import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,6 +41,16 @@ def write(path: Path, data: bytes) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Within, whatever this process makes is its owner's alone, also by libraries that know no mode."""
+    before = os.umask(UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def appended(path: Path) -> BinaryIO:

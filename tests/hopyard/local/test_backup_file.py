@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hopyard.actions.restore import restore
-from hopyard.failures import Invalid
+from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import DIGEST, FORMAT, MANIFEST, Manifest, opened
 
@@ -77,15 +77,70 @@ def test_a_backup_of_a_later_form_is_refused_with_both_numbers(whole: Path, tmp_
         pass
 
 
-def test_a_part_under_another_name_goes_nowhere(whole: Path) -> None:
+def members(*parts: tuple[str, bytes]) -> bytes:
     out = BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        head = msgspec.json.encode(manifest(whole.parent / "parts"))
-        digest = hashlib.sha256(head).hexdigest().encode()
-        for name, data in ((MANIFEST, head), (DIGEST, digest), ("../../etc/store.ndjson", STORE)):
+        for name, data in parts:
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, BytesIO(data))
-    whole.write_bytes(out.getvalue())
+    return out.getvalue()
+
+
+def head_of(folder: Path) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
+    head = msgspec.json.encode(manifest(folder))
+    return (MANIFEST, head), (DIGEST, hashlib.sha256(head).hexdigest().encode())
+
+
+def test_a_part_under_another_name_goes_nowhere(whole: Path) -> None:
+    whole.write_bytes(members(*head_of(whole.parent / "parts"), ("../../etc/store.ndjson", STORE)))
     with pytest.raises(Invalid, match="not there"), opened(whole):
         pass
+
+
+@pytest.mark.parametrize("name", [MANIFEST, DIGEST])
+def test_the_head_is_read_as_far_as_one_can_go(whole: Path, name: str) -> None:
+    """Of two of a name the last one counts: a small first one says nothing."""
+    head = head_of(whole.parent / "parts")
+    whole.write_bytes(members(*head, (name, b" " * (backup_file.MANIFEST_MAX_BYTES + 1))))
+    with pytest.raises(Invalid, match=f"{re.escape(name)} in it is larger than"), opened(whole):
+        pass
+
+
+def test_a_sparse_part_is_none(whole: Path) -> None:
+    """A kilobyte of tar stands for a terabyte of zeros."""
+    sparse = tarfile.TarInfo(DIGEST)
+    sparse.pax_headers = {
+        "GNU.sparse.major": "0",
+        "GNU.sparse.minor": "1",
+        "GNU.sparse.size": str(1 << 40),
+        "GNU.sparse.map": f"{1 << 40},0",
+        "GNU.sparse.numblocks": "1",
+    }
+    out = BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for member, data in ((tarfile.TarInfo(MANIFEST), b"{}"), (sparse, b"")):
+            member.size = len(data)
+            tar.addfile(member, BytesIO(data))
+    whole.write_bytes(out.getvalue())
+    with tarfile.open(whole) as tar:
+        assert tar.getmember(DIGEST).size == 1 << 40, "a plain reader takes it for that"
+    with pytest.raises(Invalid, match=f"{DIGEST} is not there"), opened(whole):
+        pass
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_a_part_that_is_no_file_is_none(whole: Path, kind: bytes) -> None:
+    out = BytesIO(whole.read_bytes())
+    with tarfile.open(fileobj=out, mode="a") as tar:
+        link = tarfile.TarInfo("store.ndjson")
+        link.type, link.linkname = kind, "store.ndjson"
+        tar.addfile(link)
+    whole.write_bytes(out.getvalue())
+    with pytest.raises(Invalid, match=r"store\.ndjson"), opened(whole):
+        pass
+
+
+def test_it_is_the_folder_that_is_blamed_where_it_cannot_be_made(whole: Path) -> None:
+    with pytest.raises(Failure, match=r"^/proc/nowhere: "):
+        restore(whole, Path("/proc/nowhere"))
