@@ -64,7 +64,7 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
             deposed, others = several.split((Deposed, Fenced))
             if deposed is None or others is not None:
                 raise
-            structlog.get_logger().warning("leads no more", service=name, reason=str(deposed.exceptions[0]))
+            structlog.get_logger().warning("leads no more", service=name, reason=str(leaf_of(deposed)))
         await asyncio.sleep(AFTER_LIFE_REAL_S)
 
 
@@ -77,7 +77,7 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
         with contextlib.suppress(Unavailable):  # it is looked at again
             await set_right(clock, bus)
         async with (
-            keeping(keep_right(clock, bus)),
+            beside(keep_right(clock, bus)),
             reported(bus, name, settings.instance, clock.unix) as reporter,
         ):
             await check_protocol(bus)
@@ -97,13 +97,15 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
 
 
 @contextlib.asynccontextmanager
-async def keeping(task: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Within, the task runs beside."""
-    running = asyncio.create_task(task)
-    try:
-        yield
-    finally:
-        running.cancel()
+async def beside(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Within, the tasks run; one that fails ends the block."""
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(task) for task in tasks]
+        try:
+            yield
+        finally:
+            for each in running:
+                each.cancel()
 
 
 class Life(NamedTuple):
@@ -124,18 +126,16 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
             settings, service, _Announced(shell, reporter), ports.bus, now=unix_by(ports.clock, settings)
         )
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
-    beside = [asyncio.create_task(each) for each in _beside(shell, service, settings, ports, life)]
     try:
-        await shell.run()
+        async with beside(*_lookers(shell, service, settings, ports, life)):
+            await shell.run()
     finally:
-        for each in beside:
-            each.cancel()
         await web.close()
         if service.close is not None:
             await service.close()
 
 
-def _beside(
+def _lookers(
     shell: Shell, service: Service, settings: Settings, ports: Ports, life: Life
 ) -> Iterator[Coroutine[Any, Any, None]]:
     """What says how the shell is."""

@@ -49,6 +49,14 @@ class _Dated(msgspec.Struct):
     ts: datetime
 
 
+def dated(answer: bytes) -> datetime:
+    """When the server gave it. Raises Error: one that says what is wrong has no date."""
+    try:
+        return msgspec.json.decode(answer, type=_Dated).ts
+    except msgspec.DecodeError:
+        raise Error(f"no time in {answer[:REASON_CHARS]!r}") from None
+
+
 class Fence(msgspec.Struct, frozen=True):
     """The fact by which an instance of a service began to lead: it publishes while that is the newest."""
 
@@ -156,7 +164,7 @@ class Connection:
         asks = by_way if self.of_agents else f"$JS.API.STREAM.INFO.{FACTS_STREAM}"
         reply = await self.nats.request(asks, b"", timeout=TIME_LIMIT_S)
         answered = now()
-        said = msgspec.json.decode(reply.data, type=_Dated).ts.timestamp()
+        said = dated(reply.data).timestamp()
         return (asked + answered) / 2 - said, (answered - asked) / 2
 
     def _attach(self, client: Client) -> None:

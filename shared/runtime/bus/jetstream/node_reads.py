@@ -28,7 +28,7 @@ from schemas.subjects import (
 )
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.connection import Connection, dated, unavailable
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import check_key
 
@@ -184,7 +184,7 @@ class NodeReads:
         """By which server clocks are compared (`Connection.time_ahead`)."""
         nats = self._connection.nats
         info = (await nats.request(f"$JS.API.STREAM.INFO.{FACTS_STREAM}", b"", timeout=TIMEOUT_S)).data
-        return msgspec.json.encode({"ts": msgspec.json.decode(info)["ts"]})
+        return msgspec.json.encode({"ts": dated(info)})
 
     async def _facts(self, node_id: str, after: int) -> NodeFacts:
         rows: list[Row] = []

@@ -2,6 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from nats.errors import Error
 
 from schemas.base import Message, Question
 from schemas.questions import MONITOR, Refused
@@ -9,6 +10,7 @@ from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.connection import dated
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import JetStreamNet, LiveNats
 from tests.shared.runtime.bus.bus_build import cancelled, until
@@ -26,6 +28,12 @@ async def test_a_stream_takes_on_changed_limits(live: JetStreamNet, nats: LiveNa
     assert await bus.last_seq() == 1
     await bus.close()
     assert (await live.stream(FACTS_STREAM)).max_bytes == 50_000_000
+
+
+def test_an_answer_that_says_what_is_wrong_has_no_date() -> None:
+    """One of several servers answers so while they have no leader: a service ended by it."""
+    with pytest.raises(Error, match=r"no time in .*no leader"):
+        dated(b'{"error":{"code":503,"description":"no leader"}}')
 
 
 async def test_no_server_is_unavailable_after_the_time_limit() -> None:
