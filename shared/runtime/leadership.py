@@ -135,8 +135,17 @@ class Candidate:
             log.info("the lease runs out by itself", service=self._service)
 
     async def _took_up(self) -> bool:
-        """A lease that ran out while the bus was away is ours still, where nobody has led since."""
-        return await self._lease.win() is not None and await self._bus.still_leads()
+        """A lease that ran out while the bus was away is ours still, where nobody has led since.
+
+        While that is not known it is not ours, though we have won it: to renew it says nothing then.
+        """
+        if await self._lease.win() is None:
+            return False
+        try:
+            return await self._bus.still_leads()
+        except BaseException:
+            self._lease.abandon()
+            raise
 
     def _note(self, began: float) -> None:
         self._sure_until = began + self._lease_s

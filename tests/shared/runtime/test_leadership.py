@@ -110,6 +110,36 @@ async def test_a_lease_that_ran_out_while_nobody_else_led_is_taken_up_again(live
     holding.cancel()
 
 
+class Uncertain(JetStreamBus):
+    """Does not say at once who has led since."""
+
+    asked = 0
+
+    async def still_leads(self) -> bool:
+        self.asked += 1
+        if self.asked == 1:
+            raise Unavailable("no answer")
+        return await super().still_leads()
+
+
+async def test_a_lease_that_is_won_again_makes_no_leader_of_one_who_was_followed(live: JetStreamNet) -> None:
+    """Another led meanwhile and is gone; that it did was not to be learnt at the first attempt."""
+    bus = await live.client()
+    bus.__class__ = Uncertain
+    one, other = candidate(bus), candidate(await live.client(), 2)
+    await leading(one)
+    await leading(other)
+    async with asyncio.timeout(LIMIT_S):
+        while await bus.get(f"lease/{PLACER}") is not None:
+            await asyncio.sleep(0.05)
+    sure = asyncio.create_task(one.sure())
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Deposed):
+            await one.hold()
+    assert not sure.done()
+    sure.cancel()
+
+
 async def test_one_that_releases_is_followed_at_once(live: JetStreamNet) -> None:
     one, other = candidate(await live.client()), candidate(await live.client(), 2)
     await leading(one)
