@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hopyard.failures import Failure
+from hopyard.failures import Failure, Invalid
 from schemas.quarantine import Death, key_of
 from schemas.subjects import AGENT, FACTS_STREAM, state_subject
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
@@ -20,11 +20,19 @@ class StateOf(JetStreamState):
 
 
 async def found_of(connection: Connection, services: Sequence[str]) -> dict[str, tuple[Death, ...]]:
-    """By service and agent, those that have any; without names, of all. Raises Unavailable."""
+    """By service and agent, those that have any; without names, of all. Raises Invalid, Unavailable."""
     state = StateOf(connection)
+    for name in services:
+        _check(name)
     names = services or (*NAMES, *await _agents(connection))
     found = {name: (await quarantine_of(state, name)).in_force for name in names}
     return {name: deaths for name, deaths in found.items() if deaths}
+
+
+def _check(service: str) -> None:
+    """Raises Invalid for a name that nothing has which handles facts."""
+    if service not in NAMES and not service.startswith(f"{AGENT}-"):
+        raise Invalid(f"there is no service {service}; there are {', '.join(NAMES)}, {AGENT}-NODE")
 
 
 async def _agents(connection: Connection) -> list[str]:
@@ -36,7 +44,11 @@ async def _agents(connection: Connection) -> list[str]:
 
 
 async def released(connection: Connection, service: str, seq: int) -> bool:
-    """False: it is in no quarantine of the service. Raises Failure where the log has lost its beginning."""
+    """False: it is in no quarantine of the service.
+
+    Raises Invalid; Failure where the log has lost its beginning.
+    """
+    _check(service)
     first = (await connection.js.stream_info(FACTS_STREAM)).state.first_seq
     if first > 1:
         raise Failure(f"the log begins at {first}: a replay would not come to the state that {service} has")

@@ -4,7 +4,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,9 @@ from schemas.jobs import JobFile
 from schemas.views import Submitted
 from shared.domain.demand import job_spec
 from shared.domain.invalid_job import InvalidJob
+
+if TYPE_CHECKING:
+    from shared.runtime.files import InvalidFile
 
 STDIN = Path("-")
 
@@ -83,13 +86,29 @@ async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> 
             owned = job if job.user or not user else msgspec.structs.replace(job, user=user)
             submitted = await client.submit(owned, key or uuid.uuid4().hex)
         except ApiRefusal as refusal:
-            outcomes.append(Answered(file=file, error=refusal))
+            outcomes.append(Answered(file=file, error=_placed(file, refusal)))
         except Unreachable as gone:
             rest = jobs[len(outcomes) :]
             return outcomes + [Answered(file=name, error=gone) for name, _ in rest]
         else:
             outcomes.append(Answered(file=file, submitted=submitted))
     return outcomes
+
+
+class RefusedField(Failure):
+    """What the API would not take, with its place in the file that the user wrote."""
+
+    def __init__(self, place: "InvalidFile") -> None:
+        super().__init__(str(place))
+        self.path, self.line, self.field = place.path, place.line, place.field
+
+
+def _placed(file: str, refusal: ApiRefusal) -> Failure:
+    from shared.runtime.files import fault  # noqa: PLC0415 - brings the YAML parser
+
+    if not refusal.field or not Path(file).is_file():
+        return refusal
+    return RefusedField(fault(file, refusal.field, refusal.problem.detail))
 
 
 def show_outcomes(outcomes: Sequence[Answered], *, quiet: bool, as_json: bool) -> None:
@@ -114,8 +133,8 @@ def refusals(outcomes: Sequence[Answered]) -> list[Failure]:
 def say_refusals(outcomes: Sequence[Answered], *, as_json: bool) -> None:
     """In JSON they stand with their files."""
     for outcome in outcomes:
-        if outcome.error is not None and not as_json:
-            say(f"{outcome.file}: {outcome.error}")
+        if (error := outcome.error) is not None and not as_json:
+            say(str(error) if isinstance(error, RefusedField) else f"{outcome.file}: {error}")
 
 
 def _show(done: Sequence[tuple[str, Submitted]], *, alone: bool, quiet: bool) -> None:

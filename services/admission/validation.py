@@ -64,13 +64,18 @@ def _refuse_without_command(nodes: Sequence[NodeId]) -> None:
 
 def _check_workload(spec: JobSpec, workloads: Collection[str]) -> None:
     """Nodes that are emulated know some workloads only, and say which."""
-    asked = f"{spec.workload.model} on {spec.workload.dataset}"
-    if asked not in workloads:
-        names = sorted(workloads)
-        close = difflib.get_close_matches(asked, names, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        known = f"the emulated nodes know {', '.join(names)}"
-        raise InvalidJob("$.workload", f"no node can train {asked}{hint}; {known}")
+    model, asked = spec.workload.model, f"{spec.workload.model} on {spec.workload.dataset}"
+    if asked in workloads:
+        return
+    names = sorted(workloads)
+    if of_model := [name for name in names if name.startswith(f"{model} on ")]:
+        known = ", ".join(of_model)
+        raise InvalidJob("$.workload.dataset", f"no node can train {asked}; the emulated nodes know {known}")
+    models = list(dict.fromkeys(name.partition(" on ")[0] for name in names))
+    close = difflib.get_close_matches(model, models, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    known = f"the emulated nodes know {', '.join(models)}"
+    raise InvalidJob("$.workload.model", f"no node can train {model}{hint}; {known}")
 
 
 def _check_cluster(job: JobFile, spec: JobSpec, known: Mapping[GpuType, int]) -> None:

@@ -34,9 +34,22 @@ class InvalidFile(ValueError):
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as people write it: `1e9` is a number here, as it is everywhere but in YAML 1.1."""
+    """YAML as people write it: `1e9` is a number here, as everywhere but in YAML 1.1, and a date is text."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 - as in yaml
+        """Where `!!int x` and its like stand is known here alone, and they raise all sorts of things."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError) as error:
+            tag = node.tag.rpartition(":")[2]
+            reason = f"{node.value!r} is no {tag}" if isinstance(node.value, str) else f"no {tag}: {error}"
+            raise yaml.MarkedYAMLError(problem=reason, problem_mark=node.start_mark) from None
 
 
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if tag != "tag:yaml.org,2002:timestamp"]
+    for first, forms in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
 
 

@@ -90,6 +90,16 @@ def test_a_refusal_names_field_and_reason(
     assert "$.gpu_types[0]: no node has it" in ran.err
 
 
+def test_what_the_api_refuses_has_its_line_in_the_file(
+    hopyard: Hopyard, api: CannedApi, job_file: Path
+) -> None:
+    api.refuses("POST /v1/jobs", 422, "the cluster has 2", field="$.gpus")
+    ran = hopyard("submit", str(job_file), "--api", api.url)
+    assert ran.err.splitlines()[-1] == f"hopyard: {job_file}:3: $.gpus: the cluster has 2"
+    ran = hopyard("submit", str(job_file), str(job_file), "--api", api.url)
+    assert f"{job_file}:3: $.gpus: the cluster has 2" in ran.err.splitlines()
+
+
 def test_a_misspelt_field_is_named_with_file_and_line(
     hopyard: Hopyard, api: CannedApi, job_file: Path
 ) -> None:

@@ -357,11 +357,14 @@ def test_a_model_that_no_emulated_node_knows_is_refused_with_the_list() -> None:
     known = ("resnet50 on imagenet", "vgg16 on cifar10")
     driver.fold(msgspec.structs.replace(joined(), workloads=known))
     refused = problem(driver.submit())
-    assert (refused.status, refused.field) == (422, "$.workload")
+    assert (refused.status, refused.field) == (422, "$.workload.model")
     assert refused.detail == (
-        "no node can train resnet-50 on imagenet; did you mean resnet50 on imagenet?; "
-        "the emulated nodes know resnet50 on imagenet, vgg16 on cifar10"
+        "no node can train resnet-50; did you mean resnet50?; the emulated nodes know resnet50, vgg16"
     )
+    workload = {"model": "vgg16", "dataset": "imagenet", "batch_size": 1}
+    refused = problem(driver.submit(key="another", workload=workload))
+    assert refused.field == "$.workload.dataset"
+    assert refused.detail == "no node can train vgg16 on imagenet; the emulated nodes know vgg16 on cifar10"
     workload = {"model": "vgg16", "dataset": "cifar10", "batch_size": 1}
     assert isinstance(driver.submit(key="other", workload=workload), Submitted)
 

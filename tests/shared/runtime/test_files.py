@@ -63,6 +63,18 @@ def test_a_fault_has_its_line_and_field(old: str, new: str, line: int, field: st
     assert (error.line, error.field) == (line, field)
 
 
+@pytest.mark.parametrize("value", ["!!bool foo", "!!int ''", "!!float x", "!!timestamp foo"])
+def test_a_value_that_is_not_what_its_tag_says_has_its_line(value: str) -> None:
+    error = refused(GOOD.replace("width: 1e-1", f"width: {value}"))
+    assert (error.line, error.field) == (4, None)
+    assert "is no " in error.reason
+
+
+@pytest.mark.parametrize("date", ["2026-11-22", "2026-31-12"])
+def test_a_date_is_text(date: str) -> None:
+    assert parse(GOOD.replace("red", date), "cart.yaml", Cart).name == date
+
+
 def test_a_fault_in_one_of_several_named_entries_points_at_it_or_at_all_of_them() -> None:
     text = "name: red\nspare:\n  a: {spokes: 1}\n  b: {spokes: 1, girth: 2}\n"
 

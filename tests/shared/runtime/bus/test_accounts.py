@@ -275,6 +275,8 @@ async def test_commands_find_and_release_what_is_in_quarantine(
             for name in ("placer", ROGUE):
                 assert await released(connection, name, 1)
             assert await found_of(connection, ()) == {}
+            with pytest.raises(Invalid, match="there is no service plannr; there are admission, "):
+                await released(connection, "plannr", 1)
         finally:
             await connection.close()
 
