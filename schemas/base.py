@@ -1,6 +1,6 @@
 """The few struct bases that all messages share: what travels, what happened, what a user wrote."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from typing import ClassVar, TypeVar
@@ -39,8 +39,7 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
 
     @property
     def event_id(self) -> str:
-        tag, values = _naming(type(self))
-        return "/".join([tag, *map(str, values(self))])
+        return _naming(type(self))(self)
 
     @property
     def subject(self) -> str:
@@ -54,12 +53,12 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
 
 
 @cache
-def _naming(kind: type[Event]) -> tuple[str, Callable[[Event], Iterable[object]]]:
-    """The tag, and what gets the fields that distinguish one occurrence from another."""
+def _naming(kind: type[Event]) -> Callable[[Event], str]:
+    """What makes the id of a fact: its tag, and the fields that distinguish one occurrence from another."""
+    tag, values = kind.tag(), attrgetter(*kind.identity)
     if len(kind.identity) == 1:
-        one = attrgetter(*kind.identity)
-        return kind.tag(), lambda event: (one(event),)
-    return kind.tag(), attrgetter(*kind.identity)
+        return lambda event: f"{tag}/{values(event)}"
+    return lambda event: "/".join([tag, *map(str, values(event))])
 
 
 class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):

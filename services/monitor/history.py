@@ -3,6 +3,7 @@
 Every change of the timeline has a revision of its own, so that a reader asks for what is new.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -214,10 +215,8 @@ def _planned(history: History, ledger: Ledger, fact: PlanPublished) -> None:
     view = ledger.plans[-1].view
     if view.plan_id != fact.plan_id:
         return  # of an older leader
-    left_out: dict[str, int] = {}
-    for left in fact.left_out:
-        reason = str(left.reason)
-        left_out[reason] = left_out.get(reason, 0) + 1
+    reasons = Counter([left.reason for left in fact.left_out])
+    left_out = {str(reason): count for reason, count in reasons.items()}
     detail = PlanDetail(
         plan_id=fact.plan_id,
         placements=fact.placements[:LEFT_OUT_KEPT],

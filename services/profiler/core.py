@@ -20,6 +20,7 @@ from schemas.events import (
     JobProfiled,
     JobRejected,
     JobSubmitted,
+    NodeEvent,
     NodeJoined,
     NodeRestored,
     NodeReturned,
@@ -37,7 +38,7 @@ from schemas.ids import Fingerprint, GpuType, JobId, PlacementId
 from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode
-from services.profiler.needs import Needs, needs_of, types_of
+from services.profiler.needs import Needs, Types, needs_of, types_of
 from services.profiler.runs import added_runs, opening_runs
 from services.profiler.state import PendingRun, State, UnprofiledJob
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
@@ -94,6 +95,8 @@ class Profiler:
         self._given_up: set[PlacementId] = set()
         self._asked: set[tuple[Fingerprint, GpuType]] = set()
         self._fits: dict[tuple[Fingerprint, GpuType], TimeModules] = {}
+        self._types: Types | None = None
+        """until a fact about nodes"""
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:
@@ -142,6 +145,8 @@ class Profiler:
 
     def _learn(self, fact: Event, now: float) -> Effects:
         fold(self.state, fact, self._attempts)
+        if isinstance(fact, NodeEvent):
+            self._types = None
         if isinstance(fact, ABOUT_RUNS):
             return list(self._failures(now)) if fact.placement_id in self.state.runs else []
         if isinstance(fact, ProfileFailed | ProfileMeasured):
@@ -176,7 +181,7 @@ class Profiler:
             return []
         last = max(self.state.round, self._opened)
         self._opened = max(round_at(now, self._round_s), last + 1)
-        runs = opening_runs(self.state, self._fits, self._opened, self._attempts)
+        runs = opening_runs(self.state, self._fits, self._types_there(), self._opened, self._attempts)
         return [Publish(ProfilingPlanned(at=now, round=self._opened, runs=runs))]
 
     # ---- within a round
@@ -201,7 +206,7 @@ class Profiler:
         on_the_way = self._adding >= self.state.additions or self._opened > self.state.round
         if not self._at_once or on_the_way or self.state.round < 0 or now >= self._boundary():
             return []
-        runs = added_runs(self.state, self._fits, self._attempts)
+        runs = added_runs(self.state, self._fits, self._types_there(), self._attempts)
         if not runs:
             return []
         self._adding = self.state.additions
@@ -263,7 +268,7 @@ class Profiler:
     def _verdicts(self, now: float, jobs: dict[JobId, UnprofiledJob]) -> Iterator[Effect]:
         if not jobs:
             return
-        types = types_of(self.state)
+        types = self._types_there()
         for job_id, job in jobs.items():
             needs = needs_of(job, self.state, self._fits, types, self._attempts)
             if not needs.settled:
@@ -272,6 +277,11 @@ class Profiler:
                 yield Publish(_profiled(job_id, job, needs, now))
             elif needs.failed:
                 yield Publish(JobRejected(at=now, job_id=job_id, reason=_unusable(needs.out)))
+
+    def _types_there(self) -> Types:
+        if self._types is None:
+            self._types = types_of(self.state)
+        return self._types
 
 
 def _unusable(out: Mapping[GpuType, str]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from schemas.cluster import Node
 from schemas.events import ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
-from services.profiler.needs import Modules, needs_of, types_of
+from services.profiler.needs import Modules, Types, needs_of
 from services.profiler.state import State, UnprofiledJob
 
 PREFIX = "profile-"
@@ -26,29 +26,31 @@ class _Room(msgspec.Struct):
     """GPUs that nobody holds"""
 
 
-def opening_runs(state: State, fits: Modules, round_number: int, patience: int) -> tuple[ProfileRun, ...]:
+def opening_runs(
+    state: State, fits: Modules, types: Types, round_number: int, patience: int
+) -> tuple[ProfileRun, ...]:
     """Those that a round begins with: a job that trains on a GPU gives way.
 
     A type goes to the node with the most idle GPUs, else, when no GPU of the type is idle, to the node
     with the most GPUs, ties by id. A GPU carries at most one run; what finds none waits for the next round.
     """
-    return _runs(state, fits, patience, str(round_number), idle_only=False)
+    return _runs(state, fits, types, patience, str(round_number), idle_only=False)
 
 
-def added_runs(state: State, fits: Modules, patience: int) -> tuple[ProfileRun, ...]:
+def added_runs(state: State, fits: Modules, types: Types, patience: int) -> tuple[ProfileRun, ...]:
     """Those that can be made at once, on GPUs that nobody holds; once in a job's life for each type."""
-    return _runs(state, fits, patience, f"{state.round}-{state.additions}", idle_only=True)
+    return _runs(state, fits, types, patience, f"{state.round}-{state.additions}", idle_only=True)
 
 
 def _runs(
-    state: State, fits: Modules, patience: int, serial: str, *, idle_only: bool
+    state: State, fits: Modules, types: Types, patience: int, serial: str, *, idle_only: bool
 ) -> tuple[ProfileRun, ...]:
     """One GPU of each type a waiting job still needs, jobs in the order of their submission.
 
     A workload that several jobs share is measured once.
     """
     taken = {(run.fingerprint, run.plan.gpu_type) for run in state.runs.values()}
-    lacking = _lacking(state, fits, patience, idle_only=idle_only)
+    lacking = _lacking(state, fits, types, patience, idle_only=idle_only)
     rooms: list[_Room] | None = None
     planned: list[ProfileRun] = []
     for job_id, job, gpu_type in lacking:
@@ -67,12 +69,9 @@ def _runs(
 
 
 def _lacking(
-    state: State, fits: Modules, patience: int, *, idle_only: bool
+    state: State, fits: Modules, types: Types, patience: int, *, idle_only: bool
 ) -> Iterator[tuple[JobId, UnprofiledJob, GpuType]]:
     """What each job waits for."""
-    if not state.jobs:
-        return
-    types = types_of(state)
     for job_id, job in state.jobs.items():
         for gpu_type in needs_of(job, state, fits, types, patience).wanted:
             if not (idle_only and gpu_type in job.added):

@@ -56,9 +56,10 @@ def trigger_of(fact: Event) -> Trigger | None:
     Those that it did consider would be left out again for the same reason.
     """
     if isinstance(fact, PlanPublished):
-        considered_all = all(left.reason is not Waiting.OUTSIDE_WINDOW for left in fact.left_out)
-        serves_nobody = fact.kind is PlanKind.FRAGMENT and not fact.placements
-        return None if considered_all or serves_nobody else Trigger.FREED
+        if fact.kind is PlanKind.FRAGMENT and not fact.placements:
+            return None
+        considered_all = all([left.reason is not Waiting.OUTSIDE_WINDOW for left in fact.left_out])
+        return None if considered_all else Trigger.FREED
     return TRIGGERS.get(type(fact))
 
 

@@ -141,7 +141,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         One that has to stay is kept apart, with its GPUs. A job that cannot run in all of the modes is
         not shown, unless the policy looks at that itself, `by_job`.
         """
-        lacking = {} if by_job else {job.job_id: lacks for job in self.jobs if (lacks := job.lacks(modes))}
+        lacking = {
+            job.job_id: lacks
+            for job in self.jobs
+            if job.modes and not by_job and (lacks := job.lacks(modes))
+        }
         others = [
             job
             for job in self.jobs
