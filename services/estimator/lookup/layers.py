@@ -75,18 +75,20 @@ def estimate(
         nothing = np.zeros(0)
         return Estimated(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
     fingerprints = [one for one in dict.fromkeys(wanted.fingerprints) if one is not None]
-    cells, which = _cells(wanted, fingerprints)
+    gpus = _gpus(wanted)
+    cells, which = _cells(wanted, fingerprints, gpus)
     found = _nothing(len(cells.node))
     there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
     known = (cells.workload < len(fingerprints)) & there[cells.node]
     theory = theory_of(fingerprints, wanted.nodes, store, law)
     asked = _Asked(fingerprints, wanted.nodes, store, theory, known)
-    _from_evidence(found, cells, asked, ENTITY, enough)
+    if any(node is not None and node.node_id for node in wanted.nodes):
+        _from_evidence(found, cells, asked, ENTITY, enough)
     _from_like_servers(found, cells, asked, enough)
     _from_evidence(found, cells, asked, TYPE, enough)
     computed = computed or Computed()
     _from_theory(found, cells, asked, computed)
-    answer = _per_configuration(wanted, found, which)
+    answer = _per_configuration(wanted, gpus, found, which)
     if not len(shared(wanted)):
         return answer
     paces = Paces(
@@ -113,10 +115,10 @@ class _Asked(msgspec.Struct, frozen=True):
     """by cell: its workload and its node are"""
 
 
-def _cells(wanted: Wanted, fingerprints: list[Fingerprint]) -> tuple[_Cells, Whole]:
-    """The distinct cells, and which of them each node of each configuration is."""
+def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole) -> tuple[_Cells, Whole]:
+    """The distinct cells, and which of them each node of each configuration is; `gpus`: of all its nodes."""
     widths = wanted.start[1:] - wanted.start[:-1]
-    workload, gpus = _workloads(wanted, fingerprints), _gpus(wanted)
+    workload = _workloads(wanted, fingerprints)
     nodes = np.where(widths > 1, widths, 0)
     if len(wanted.node) > len(widths):
         workload, gpus, nodes = (np.repeat(column, widths) for column in (workload, gpus, nodes))
@@ -246,9 +248,8 @@ def _nodes(cells: _Cells) -> Whole:
 # ---- configurations
 
 
-def _per_configuration(wanted: Wanted, found: _Found, which: Whole) -> Estimated:
+def _per_configuration(wanted: Wanted, gpus: Whole, found: _Found, which: Whole) -> Estimated:
     """The slowest node decides: its throughput, its layer, its evidence. One unknown: nothing is known."""
-    gpus = _gpus(wanted)
     slowest = which
     if len(which) > len(gpus):
         order = np.argsort(np.where(np.isnan(found.mean), -np.inf, found.mean), kind="stable")
@@ -265,5 +266,7 @@ def _per_configuration(wanted: Wanted, found: _Found, which: Whole) -> Estimated
 
 def _gpus(wanted: Wanted) -> Whole:
     """Of each configuration, over its nodes."""
+    if len(wanted.node) == len(wanted.job):
+        return wanted.gpus
     upto = np.concatenate([[0], np.cumsum(wanted.gpus)])
     return np.asarray(upto[wanted.start[1:]] - upto[wanted.start[:-1]], dtype=np.int64)

@@ -34,7 +34,7 @@ from services.planner.core.judging import Judging
 from services.planner.core.keeping import kept
 from services.planner.core.publication import Frame, published
 from services.planner.core.schedule import Call, Schedule
-from services.planner.core.state import State, is_held
+from services.planner.core.state import State
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
     Judge,
@@ -235,8 +235,8 @@ class Planner:
         """Which plan to make at such a call; None: none, for it would change nothing."""
         if call is Call.FIRST:
             return PlanKind.FIRST
-        names = [job_id for job_id in waiting(self.state) if not is_held(self.state, job_id, now)]
-        least = [self.state.jobs[job_id].demand[0] for job_id in names]
+        jobs = [self.state.jobs[job_id] for job_id in waiting(self.state)]
+        least = [job.demand[0] for job in jobs if job.held_until <= now]
         if not least:
             return None
         if policy.fills_any_room:

@@ -58,7 +58,7 @@ def trigger_of(fact: Event) -> Trigger | None:
     if isinstance(fact, PlanPublished):
         if fact.kind is PlanKind.FRAGMENT and not fact.placements:
             return None
-        considered_all = all([left.reason is not Waiting.OUTSIDE_WINDOW for left in fact.left_out])
+        considered_all = all(left.reason is not Waiting.OUTSIDE_WINDOW for left in fact.left_out)
         return None if considered_all else Trigger.FREED
     return TRIGGERS.get(type(fact))
 

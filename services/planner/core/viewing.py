@@ -95,8 +95,9 @@ def view_of(
         taken = taken | _shut(state, closed, {} if fragment or not shown else _gpus(staying.values()))
     nodes = _marked_closed(_nodes(state, taken, memo), closed)
     names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
-    names = [job_id for job_id in names if not is_held(state, job_id, at)]
     jobs = state.jobs
+    if any(jobs[job_id].held_until > at for job_id in names):
+        names = [job_id for job_id in names if not is_held(state, job_id, at)]
     rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in names]
     rows.sort()  # never by the job itself: ids are unique
     memo.places_before, memo.places = memo.places, {}

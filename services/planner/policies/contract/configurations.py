@@ -80,6 +80,12 @@ class _Block(msgspec.Struct, frozen=True):
     cells: Ints
 
 
+class _Offer(msgspec.Struct, frozen=True):
+    number: int
+    """of the block in this plan"""
+    block: _Block
+
+
 class _Menu(msgspec.Struct, frozen=True):
     """Blocks that one job may choose from, one after another."""
 
@@ -150,7 +156,7 @@ def configurations_for(
     """
     pools = _pools(nodes)
     counter = count()
-    numbers: dict[_Wish, int] = {}
+    known: dict[_Wish, _Offer | None] = {}
     menus: dict[_Shape, _Menu] = {}
     position = {node.node_id: index for index, node in enumerate(nodes)} if stay else {}
     served: list[tuple[int, _Menu]] = []
@@ -158,10 +164,10 @@ def configurations_for(
     for index, job in enumerate(jobs):
         shape = _shape(job, threshold)
         if shape not in menus:
-            menus[shape] = _menu(_offered(shape, pools, rules, numbers, counter))
+            menus[shape] = _menu(_offered(shape, pools, rules, known, counter))
         held_now = _present(job, nodes, position) if stay else None
         if held_now is not None and not _offers(menus[shape], held_now):
-            served.append((index, _menu({next(counter): held_now})))
+            served.append((index, _menu([_Offer(next(counter), held_now)])))
         served.append((index, menus[shape]))
     return _joined(jobs, nodes, served)
 
@@ -277,21 +283,28 @@ def _offered(
     shape: _Shape,
     pools: Mapping[GpuType, _Pool],
     rules: PlaceRules,
-    numbers: dict[_Wish, int],
+    known: dict[_Wish, _Offer | None],
     counter: Iterator[int],
-) -> dict[int, _Block]:
-    """The blocks of a shape by their numbers: those of a wish that is known already keep theirs."""
-    offered: dict[int, _Block] = {}
+) -> list[_Offer]:
+    """The blocks of a shape; each wish is looked at once, whatever shapes have it."""
+    offered: list[_Offer] = []
     for wish in _wishes(shape, pools, rules):
-        gpu_type, gpus, spread = wish
-        pool, room = pools[gpu_type], 0 if wish[2] else rules.room(gpus)
-        if (gpus if spread else room) <= (pool.total if spread else pool.most):
-            block = _block(pool.position, pool.idle, gpus, room)
-            if len(block.cells):
-                if wish not in numbers:
-                    numbers[wish] = next(counter)
-                offered[numbers[wish]] = block
+        if wish not in known:
+            block = _found(wish, pools, rules)
+            known[wish] = None if block is None else _Offer(next(counter), block)
+        offer = known[wish]
+        if offer is not None:
+            offered.append(offer)
     return offered
+
+
+def _found(wish: _Wish, pools: Mapping[GpuType, _Pool], rules: PlaceRules) -> _Block | None:
+    gpu_type, gpus, spread = wish
+    pool, room = pools[gpu_type], 0 if spread else rules.room(gpus)
+    if (gpus if spread else room) > (pool.total if spread else pool.most):
+        return None
+    block = _block(pool.position, pool.idle, gpus, room)
+    return block if len(block.cells) else None
 
 
 @lru_cache(maxsize=BLOCKS_KEPT)
@@ -305,14 +318,15 @@ def _block(position: bytes, idle: bytes, gpus: int, room: int) -> _Block:
     return _Block(np.frombuffer(position, dtype=np.int32)[block.node], block.gpus, block.cells)
 
 
-def _menu(blocks: Mapping[int, _Block]) -> _Menu:
+def _menu(offers: Sequence[_Offer]) -> _Menu:
+    blocks = [offer.block for offer in offers]
     return _Menu(
-        number=_ints(blocks),
-        rows=_ints(len(block.cells) for block in blocks.values()),
+        number=_ints([offer.number for offer in offers]),
+        rows=_ints([len(block.cells) for block in blocks]),
         columns=_Block(
-            np.concatenate([NO_INTS, *(block.node for block in blocks.values())]),
-            np.concatenate([NO_INTS, *(block.gpus for block in blocks.values())]),
-            np.concatenate([NO_INTS, *(block.cells for block in blocks.values())]),
+            np.concatenate([NO_INTS, *[block.node for block in blocks]]),
+            np.concatenate([NO_INTS, *[block.gpus for block in blocks]]),
+            np.concatenate([NO_INTS, *[block.cells for block in blocks]]),
         ),
     )
 
@@ -379,13 +393,13 @@ def _joined(
     return Configurations(
         jobs=tuple([job.job_id for job in jobs]),
         nodes=tuple([node.node_id for node in nodes]),
-        job=np.repeat(_ints(index for index, _ in served), rows),
-        start=_starts(np.concatenate([NO_INTS, *(menu.columns.cells for menu in menus)])),
-        node=np.concatenate([NO_INTS, *(menu.columns.node for menu in menus)]),
-        gpus=np.concatenate([NO_INTS, *(menu.columns.gpus for menu in menus)]),
+        job=np.repeat(_ints([index for index, _ in served]), rows),
+        start=_starts(np.concatenate([NO_INTS, *[menu.columns.cells for menu in menus]])),
+        node=np.concatenate([NO_INTS, *[menu.columns.node for menu in menus]]),
+        gpus=np.concatenate([NO_INTS, *[menu.columns.gpus for menu in menus]]),
         pieces=Pieces(
-            _starts(np.concatenate([NO_INTS, *(menu.rows for menu in menus)])),
-            np.concatenate([NO_INTS, *(menu.number for menu in menus)]),
+            _starts(np.concatenate([NO_INTS, *[menu.rows for menu in menus]])),
+            np.concatenate([NO_INTS, *[menu.number for menu in menus]]),
         ),
     )
 

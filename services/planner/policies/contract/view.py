@@ -142,9 +142,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         not shown, unless the policy looks at that itself, `by_job`.
         """
         lacking = {
-            job.job_id: lacks
-            for job in self.jobs
-            if job.modes and not by_job and (lacks := job.lacks(modes))
+            job.job_id: lacks for job in self.jobs if job.modes and not by_job and (lacks := job.lacks(modes))
         }
         others = [
             job
