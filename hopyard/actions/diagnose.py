@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -16,13 +18,14 @@ from hopyard.failures import Failure, Unreachable
 from hopyard.local.damage import SERVICES
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
-from hopyard.local.stack import is_ready
+from hopyard.local.stack import HOST
 from hopyard.show.tables import service_text, status_facts
 from schemas.base import Event, Message
 from schemas.codec import Malformed
 from schemas.events import PlanPublished
-from schemas.subjects import FACTS_STREAM
-from schemas.views import PolicyChoice, ServiceState
+from schemas.quarantine import Death
+from schemas.subjects import AGENT, FACTS_STREAM
+from schemas.views import PolicyChoice, Readiness, ServiceState
 from shared.domain.audit import audit
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.soundness import flaws, lacking
@@ -149,11 +152,28 @@ def _known(line: LoggedEvent) -> Event | None:
 
 async def _service(stack: StackFile, name: str) -> str:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session:
-        ready = await is_ready(session, stack.ports[name])
+        found = await _readiness(session, f"{urlsplit(stack.api_url).scheme}://{HOST}:{stack.ports[name]}")
     pid, ended = stack.pids.get(name, 0), _ended(stack, name)
-    if not ready:
+    if found is None:
         raise _Bad(f"process {pid} {'lives and is not ready' if alive(pid) else 'is gone'}{ended}")
+    if deaths := _of_agent(found, name):
+        raise _Bad("; ".join([f"ready, process {pid}{ended}", *(one.text for one in deaths)]))
     return f"ready, process {pid}{ended}"
+
+
+async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | None:
+    """What a service of this machine says; None: that it is not ready, or nothing."""
+    with suppress(aiohttp.ClientError, OSError, msgspec.DecodeError):
+        async with session.get(f"{url}/readyz", ssl=False) as response:  # who it is need not be proven
+            if response.status == HTTPStatus.OK:
+                return msgspec.json.decode(await response.read(), type=Readiness)
+    return None
+
+
+def _of_agent(found: Readiness, name: str) -> tuple[Death, ...]:
+    """What it passes over: agents report nowhere else."""
+    own = [one for one in found.services if one.name == name and name.startswith(f"{AGENT}-")]
+    return tuple([death for one in own for death in one.quarantined])
 
 
 def _ended(stack: StackFile, name: str) -> str:

@@ -44,8 +44,12 @@ class Mutator:
         self.random = Random(seed)
         self._values: dict[str, list[Any]] = {}
         for raw in pool:
-            for place, key in _places(raw):
-                self._values.setdefault(str(key), []).append(place[key])
+            self.learn(raw)
+
+    def learn(self, raw: Raw) -> None:
+        """One more for the pool."""
+        for place, key in _places(raw):
+            self._values.setdefault(str(key), []).append(place[key])
 
     def mutated(self, raw: Raw) -> bytes:
         """One message, nearly right."""
@@ -139,3 +143,17 @@ def in_another_story(raw: Any, names: AbstractSet[str], number: int, later_s: fl
 
 def _renamed(value: Any, names: AbstractSet[str], number: int) -> Any:  # noqa: ANN401 - as above
     return f"{value}-{number}" if isinstance(value, str) and value in names else value
+
+
+def with_node(raw: Raw, node_id: str) -> Raw:
+    """The same about another node."""
+    renamed: Raw = _in_place_of(raw, raw.get("node_id"), node_id)
+    return renamed
+
+
+def _in_place_of(raw: Any, old: object, new: str) -> Any:  # noqa: ANN401 - as above
+    if isinstance(raw, list):
+        return [_in_place_of(one, old, new) for one in raw]
+    if isinstance(raw, dict):
+        return {_in_place_of(key, old, new): _in_place_of(value, old, new) for key, value in raw.items()}
+    return new if isinstance(raw, str) and raw == old else raw

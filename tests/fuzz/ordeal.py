@@ -1,0 +1,298 @@
+"""A stack of processes that works while accounts of it say what `speakers` has them say; then a look.
+
+While they speak no process may end. Afterwards every service is ready, jobs end, the audit finds nothing but
+what the rogue did to its own node; and all processes, killed and started again, come up over the same stream.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import nats
+from nats.aio.client import Client as Nats
+from nats.js.errors import NotFoundError
+
+from hopyard.api.client import Client, LoggedEvent
+from hopyard.api.connect import patiently
+from hopyard.local.accounts import agent_of, expel
+from hopyard.local.credentials import account_of
+from hopyard.local.stack import Stack, is_ready
+from loadgen.scenarios import arrivals, load_scenario
+from schemas.base import Event
+from schemas.codec import Malformed
+from schemas.events import JobCompleted, ProfileEvent, StartOrdered
+from schemas.subjects import DEAD_STREAM
+from schemas.views import StatusView
+from shared.domain.audit import Violation, audit
+from shared.domain.states import ENDED
+from shared.runtime.bus.accounts import OPERATOR, inbox_of
+from tests.fuzz.speakers import Letter, Speakers
+from tests.live.live_builders import stack_and_client
+from tests.stack_watch import until
+
+AT_ONCE = 10
+"""letters between two looks at the time"""
+LEARN_EVERY_S = 2.0
+OPEN_JOBS = 4
+LAST_LETTERS = 30
+READY_LIMIT_S = 120.0
+MALFORMED = "hopyard_bus_malformed_total"
+
+
+class Ordeal(msgspec.Struct, frozen=True, kw_only=True):
+    seed: str
+    seconds: float
+    rate: float
+    """letters a second"""
+    lying: bool = False
+    """services tell what could be, too; then there is no rule that the log keeps"""
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    faults: list[str] = []
+    sent: Counter[str] = msgspec.field(default_factory=Counter)
+    """letters by group of subjects"""
+    unspoken: int = 0
+    """subjects of accounts on which nothing was said"""
+    dead: dict[str, int] = {}
+    """messages that each service could not read"""
+    reasons: Counter[str] = msgspec.field(default_factory=Counter)
+    """of the dead letters that the stream still has"""
+    jobs: dict[str, int] = {}
+    facts: int = 0
+    blamed: int = 0
+    """rules broken by what the rogue told of its own node"""
+
+
+async def endure(data: Path, ordeal: Ordeal) -> Outcome:
+    outcome = Outcome()
+    async with stack_and_client(data) as (stack, client):
+        nodes = sorted(view.node.node_id for view in (await client.nodes()).nodes)
+        rogue = "" if ordeal.lying else nodes[-1]
+        storm = _Storm(stack, client, ordeal, rogue)
+        await storm.rage(outcome)
+        outcome.dead, outcome.reasons = await _dead_letters(stack)
+        outcome.faults += await _unready(stack, rogue)
+        if rogue:
+            expel(data, rogue)
+            await _look(client, storm, rogue, outcome)
+        await _reborn(stack, rogue, outcome)
+        if rogue:
+            await _look(client, storm, rogue, outcome)
+    return outcome
+
+
+class _Storm:
+    """Letters at their rate, and jobs all the while."""
+
+    def __init__(self, stack: Stack, client: Client, ordeal: Ordeal, rogue: str) -> None:
+        self.submitted = 0
+        self._stack = stack
+        self._client = client
+        self._speakers = Speakers(ordeal.seed, rogue, lying=ordeal.lying)
+        self._rogue = agent_of(rogue) if rogue else ""
+        self._ordeal = ordeal
+        self._read = 0
+        self._jobs = itertools.cycle([arrival.job for arrival in arrivals(load_scenario("tiny"), seed=1)])
+        self._last: deque[Letter] = deque(maxlen=LAST_LETTERS)
+
+    async def rage(self, outcome: Outcome) -> None:
+        pids = _pids(self._stack, self._rogue)
+        learning = asyncio.create_task(self._work())
+        try:
+            async with _connected(self._stack, {place.user for place in self._speakers.places}) as by:
+                await self._speak(by, pids, outcome)
+            if learning.done():
+                learning.result()
+        finally:
+            learning.cancel()
+            await asyncio.gather(learning, return_exceptions=True)
+        spoke = self._speakers.spoke
+        for place, count in spoke.items():
+            outcome.sent[place.group] += count
+        outcome.unspoken = len(self._speakers.places) - len(spoke)
+
+    async def _speak(self, by: dict[str, Nats], pids: dict[str, int], outcome: Outcome) -> None:
+        began = time.monotonic()
+        for number, letter in enumerate(self._speakers.letters(), start=1):
+            connection = by[letter.user]
+            reply = connection.new_inbox() if letter.asks else ""
+            self._last.append(letter)
+            await connection.publish(letter.subject, letter.data, reply=reply, headers=letter.headers or None)
+            if number % AT_ONCE:
+                continue
+            if ended := _ended(self._stack, pids):
+                outcome.faults += [*ended, *(f"  said last: {one}" for one in self._last)]
+                return
+            if time.monotonic() - began > self._ordeal.seconds:
+                return
+            await asyncio.sleep(max(0.0, began + number / self._ordeal.rate - time.monotonic()))
+
+    async def _work(self) -> None:
+        """Jobs, so that there are never none; and what happens to them is learnt."""
+        while True:
+            status = await patiently(self._client.status)
+            if _open(status) < OPEN_JOBS:
+                job, key = next(self._jobs), f"fuzz-{self.submitted}"
+                await patiently(lambda job=job, key=key: self._client.submit(job, key))  # type: ignore[misc]
+                self.submitted += 1
+            for line in await patiently(lambda: _lines(self._client, self._read)):
+                self._read = line.seq
+                if (event := _known(line)) is not None:
+                    self._speakers.learn(event)
+            await asyncio.sleep(LEARN_EVERY_S)
+
+
+def _open(status: StatusView) -> int:
+    return sum(count for state, count in status.jobs.items() if state not in ENDED)
+
+
+async def _lines(client: Client, after: int) -> list[LoggedEvent]:
+    return [line async for line in client.events(after=after)]
+
+
+def _known(line: LoggedEvent) -> Event | None:
+    try:
+        return line.fact()
+    except Malformed:
+        return None
+
+
+def _pids(stack: Stack, but: str) -> dict[str, int]:
+    """Of all but one, who may end: another that says it is the agent of its node supersedes it."""
+    return {one.program.name: one.process.pid for one in stack.running if one.program.name != but}
+
+
+def _ended(stack: Stack, pids: dict[str, int]) -> list[str]:
+    return [
+        f"{one.program.name} ended: {one.last_error or one.process.returncode}"
+        for one in stack.running
+        if one.program.name in pids
+        and (one.process.pid != pids[one.program.name] or one.process.returncode is not None)
+    ]
+
+
+@asynccontextmanager
+async def _connected(stack: Stack, users: set[str]) -> AsyncIterator[dict[str, Nats]]:
+    by = {user: await _client_of(stack, user) for user in sorted(users)}
+    try:
+        yield by
+        for each in by.values():
+            await each.flush()
+    finally:
+        for each in by.values():
+            await each.close()
+
+
+async def _client_of(stack: Stack, user: str) -> Nats:
+    own = msgspec.json.decode(account_of(stack.data, user).read_bytes(), type=dict[str, str])
+
+    async def refused(error: Exception) -> None:
+        """A rogue may name what is not its own."""
+        assert "permissions violation" in str(error), error
+
+    prefix = inbox_of(user).encode()
+    return await nats.connect(stack.nats.url, **own, inbox_prefix=prefix, error_cb=refused)
+
+
+# ---- afterwards
+
+
+async def _unready(stack: Stack, rogue: str) -> list[str]:
+    """Wait until all but the rogue's agent say that they are ready; those that do not in time."""
+    ends = time.monotonic() + READY_LIMIT_S
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10.0)) as session:
+        while True:
+            not_yet = [
+                name
+                for name, port in stack.ports.items()
+                if name != agent_of(rogue) and not await is_ready(session, port, stack.scheme)
+            ]
+            if not not_yet or time.monotonic() > ends:
+                return [f"{name} is not ready" for name in not_yet]
+            await asyncio.sleep(0.2)
+
+
+async def _look(client: Client, storm: _Storm, rogue: str, outcome: Outcome) -> None:
+    """Once all jobs have ended."""
+    status = await until(
+        client, lambda status: sum(status.jobs.values()) >= storm.submitted and not _open(status)
+    )
+    lines = [line for line in await patiently(lambda: _lines(client, 0)) if _known(line) is not None]
+    facts = [line.fact() for line in lines]
+    outcome.jobs, outcome.facts = status.jobs, len(facts)
+    found = audit(facts, drained=True, seqs=[line.seq for line in lines])
+    ours = [one for one in found if not _is_of(one, facts, rogue)]
+    outcome.blamed = len(found) - len(ours)
+    outcome.faults += [f"{one.rule}: {one.detail} ({one.event_id})" for one in ours]
+    if not any(isinstance(fact, JobCompleted) for fact in facts):
+        outcome.faults.append("no job completed")
+
+
+def _is_of(violation: Violation, facts: Sequence[Event], rogue: str) -> bool:
+    """Whether it is about the rogue's node, or about a job that had to do with it."""
+    event = next(fact for fact in facts if fact.event_id == violation.event_id)
+    if getattr(event, "node_id", "") == rogue or rogue in violation.detail:
+        return True
+    touched = {
+        fact.job_id
+        for fact in facts
+        if isinstance(fact, StartOrdered | ProfileEvent) and fact.node_id == rogue
+    }
+    return getattr(event, "job_id", "") in touched or any(job_id in violation.detail for job_id in touched)
+
+
+async def _reborn(stack: Stack, rogue: str, outcome: Outcome) -> None:
+    """Kill every process; each has to come up again over what was said, and stay."""
+    others = [one for one in stack.running if one.program.name != agent_of(rogue)]
+    before = {one.program.name: one.restarts for one in others}
+    for one in others:
+        os.killpg(one.process.pid, signal.SIGKILL)
+    while any(one.restarts == before[one.program.name] for one in others):
+        await asyncio.sleep(0.1)
+    outcome.faults += await _unready(stack, rogue)
+    outcome.faults += [
+        f"{one.program.name} ended again: {one.last_error}"
+        for one in others
+        if one.restarts > before[one.program.name] + 1
+    ]
+
+
+async def _dead_letters(stack: Stack) -> tuple[dict[str, int], Counter[str]]:
+    """How many each service has counted, and why, of those that the stream still has."""
+    counts: dict[str, int] = {}
+    async with aiohttp.ClientSession() as session:
+        for name, port in stack.ports.items():
+            async with session.get(f"{stack.scheme}://127.0.0.1:{port}/metrics", ssl=False) as answer:
+                lines = (await answer.text()).splitlines()
+                counts[name] = sum(
+                    int(float(line.split()[1])) for line in lines if line.startswith(MALFORMED)
+                )
+    return counts, await _reasons(stack)
+
+
+async def _reasons(stack: Stack) -> Counter[str]:
+    found = Counter[str]()
+    connection = await _client_of(stack, OPERATOR)
+    try:
+        js = connection.jetstream()
+        seq = (await js.stream_info(DEAD_STREAM)).state.first_seq
+        while True:
+            try:
+                letter = await js.get_msg(DEAD_STREAM, seq, "hopyard-dead.>", next=True)
+            except NotFoundError:
+                return found
+            reason = (letter.headers or {}).get("Hopyard-Reason", "said to be dead by an account")
+            found[str(reason)[:60]] += 1  # what is not ASCII is no plain text there
+            assert letter.seq is not None
+            seq = letter.seq + 1
+    finally:
+        await connection.close()
