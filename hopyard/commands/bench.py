@@ -24,6 +24,7 @@ class Subject(StrEnum):
     LATENCY = "latency"
     SUBMISSIONS = "submissions"
     DISPATCH = "dispatch"
+    DOORS = "doors"
     RESTART = "restart"
     SIMULATION = "simulation"
     SOLVER = "solver"
@@ -32,7 +33,7 @@ class Subject(StrEnum):
     SWITCHING = "switching"
 
 
-APART = {Subject.SOLVER, Subject.POLICIES, Subject.PAGE, Subject.SWITCHING}
+APART = {Subject.DOORS, Subject.SOLVER, Subject.POLICIES, Subject.PAGE, Subject.SWITCHING}
 """take long, or need a browser or torch"""
 SHORT = tuple(subject for subject in Subject if subject not in APART)
 """measured unless others are named: a few minutes in all"""
@@ -127,7 +128,12 @@ Counts = Annotated[
 
 Repetitions = Annotated[
     int,
-    typer.Option("--times", min=1, help="Runs of each; the cheapest counts.", rich_help_panel=SIMULATION),
+    typer.Option(
+        "--times",
+        min=1,
+        help="Runs of each; the cheapest counts, of the doors the median.",
+        rich_help_panel=SIMULATION,
+    ),
 ]
 
 TorchPython = Annotated[
@@ -166,6 +172,7 @@ def bench(
     latency: from a job's submission to running, on an idle cluster.
     submissions: jobs a second through the HTTP API, each on the disk.
     dispatch: facts a second from one process to the next.
+    doors: both of these with accounts, tokens and TLS, and without.
     restart: each service from kill -9 to ready, with 10,000 jobs in the log.
     simulation: CPU of hops-64 and hops-512 from the first job to the last, and without the solver.
     solver: back ends side by side on problems of many sizes, up to an hour.
@@ -177,6 +184,7 @@ def bench(
 
     $ hopyard bench
     $ hopyard bench latency submissions --out figures.json
+    $ hopyard bench doors --times 5
     $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
     $ hopyard bench solver --classes all --instances 10
     $ hopyard bench policies --gpus 512 --instances 3

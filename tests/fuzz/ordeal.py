@@ -11,7 +11,7 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -69,7 +69,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     jobs: dict[str, int] = {}
     facts: int = 0
     blamed: int = 0
-    """rules broken by what the rogue told of its own node"""
+    """rules broken by what the rogue said of its own node"""
 
 
 async def endure(data: Path, ordeal: Ordeal) -> Outcome:
@@ -79,8 +79,8 @@ async def endure(data: Path, ordeal: Ordeal) -> Outcome:
         rogue = "" if ordeal.lying else nodes[-1]
         storm = _Storm(stack, client, ordeal, rogue)
         await storm.rage(outcome)
-        outcome.dead, outcome.reasons = await _dead_letters(stack)
         outcome.faults += await _unready(stack, rogue)
+        outcome.dead, outcome.reasons = await _dead_letters(stack)
         if rogue:
             expel(data, rogue)
             await _look(client, storm, rogue, outcome)
@@ -271,11 +271,10 @@ async def _dead_letters(stack: Stack) -> tuple[dict[str, int], Counter[str]]:
     counts: dict[str, int] = {}
     async with aiohttp.ClientSession() as session:
         for name, port in stack.ports.items():
-            async with session.get(f"{stack.scheme}://127.0.0.1:{port}/metrics", ssl=False) as answer:
-                lines = (await answer.text()).splitlines()
-                counts[name] = sum(
-                    int(float(line.split()[1])) for line in lines if line.startswith(MALFORMED)
-                )
+            with suppress(aiohttp.ClientError):  # the rogue's own agent may be down
+                async with session.get(f"{stack.scheme}://127.0.0.1:{port}/metrics", ssl=False) as answer:
+                    lines = (await answer.text()).splitlines()
+                counts[name] = sum(int(float(one.split()[1])) for one in lines if one.startswith(MALFORMED))
     return counts, await _reasons(stack)
 
 

@@ -161,7 +161,7 @@ class Speakers:
         return Letter(place.user, subject, data, self._headers(), asks)
 
     def _again(self, place: Place) -> Letter | None:
-        """A fact that was told before, by whom it belongs to, where it belongs: as a late repetition."""
+        """A fact that was said before, by whom it belongs to, where it belongs: as a late repetition."""
         kinds = self._said.get(_tag(place.subject), [])
         own = [event for event in kinds if not self._is_rogue(place.user) or self._rogue in event.subject]
         if not own:

@@ -1,6 +1,8 @@
 """Some services over a NATS server, as processes that can be killed and timed; without agents."""
 
 import asyncio
+import math
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -11,6 +13,7 @@ import aiohttp
 import msgspec
 
 from hopyard.failures import Died, NotReady
+from hopyard.lab.bench.stack.guard import OPEN, Guard
 from hopyard.local.processes import Program, RunningProgram, kill_group, start, stop
 from hopyard.local.stack import HOST, StackSpec, environment, free_ports, is_ready
 from schemas.base import Event
@@ -25,8 +28,10 @@ CONNECT_LIMIT_S = 10.0
 
 
 @asynccontextmanager
-async def nats_server(folder: Path, *, sync_interval: str = "always") -> AsyncIterator[NatsServer]:
-    server = NatsServer(folder, sync_interval=sync_interval)
+async def nats_server(
+    folder: Path, *, sync_interval: str = "always", guard: Guard = OPEN
+) -> AsyncIterator[NatsServer]:
+    server = NatsServer(folder, sync_interval=sync_interval, accounts=guard.accounts, tls=guard.tls)
     await server.start()
     try:
         yield server
@@ -71,6 +76,10 @@ class Life:
         """from the start of the process until it said that it is ready, real seconds"""
         self._running = running
 
+    @property
+    def pid(self) -> int:
+        return self._running.process.pid
+
     async def metrics(self) -> dict[str, float]:
         """The numbers without labels that the service shows."""
         async with aiohttp.ClientSession() as session, session.get(f"{address(self.port)}/metrics") as answer:
@@ -85,6 +94,15 @@ class Life:
         await stop([self._running], STOP_LIMIT_S)
 
 
+def cpu_s(pid: int) -> float:
+    """That a process has used so far, real seconds; not a number where the system does not say so."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return math.nan
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def address(port: int) -> str:
     return f"http://{HOST}:{port}"
 
@@ -94,7 +112,7 @@ def numbers(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", text, re.MULTILINE)}
 
 
-async def begin(name: str, spec: StackSpec, server: NatsServer) -> Life:
+async def begin(name: str, spec: StackSpec, server: NatsServer, guard: Guard = OPEN) -> Life:
     """Start a service and wait until it is ready. Raises NotReady, Died."""
     (port,) = free_ports(1)
     cluster = spec.data / "cluster.json"
@@ -103,7 +121,9 @@ async def begin(name: str, spec: StackSpec, server: NatsServer) -> Life:
     program = Program(
         name=name,
         module=f"services.{service}",
-        environ=environment(spec, server.url) | {"HOPYARD_WEB_PORT": str(port), "HOPYARD_NODE": node},
+        environ=environment(spec, server.url)
+        | {"HOPYARD_WEB_PORT": str(port), "HOPYARD_NODE": node}
+        | guard.environ(name),
         log=spec.data / "logs" / f"{name}.log",
     )
     began = time.perf_counter()

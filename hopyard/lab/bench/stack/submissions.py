@@ -5,23 +5,26 @@ All six services run and read what comes; there are no agents, so that no job ca
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.failures import Failure
 from hopyard.lab.bench.figures import Benchmark, rate, spread
+from hopyard.lab.bench.stack.guard import Guard, with_tokens
 from hopyard.lab.bench.stack.history import WORKLOAD
-from hopyard.lab.bench.stack.services import Life, address, begin, bus_to, nats_server
-from hopyard.local.credentials import ensure_tokens, own_token
+from hopyard.lab.bench.stack.services import Life, address, begin, bus_to, cpu_s, nats_server
 from hopyard.local.stack import SERVICES, StackSpec
 from loadgen.scenarios import load_cluster
 from schemas.events import JobSubmitted
 from schemas.jobs import JobFile
 from schemas.subjects import facts_of
+from shared.runtime.bus.accounts import ENSURER
 from shared.runtime.bus.contract import Facts
 from shared.runtime.process.nats_server import NatsServer
 
@@ -31,29 +34,47 @@ CLUSTER = "tiny"
 STORED_LIMIT_S = 30.0
 
 
+class Taken(NamedTuple):
+    """What it took until all jobs were answered."""
+
+    jobs: int
+    times_s: list[float]
+    """until the answer, of each"""
+    took_s: float
+    cpu_s: float
+    """of NATS, the services and the client"""
+
+
 async def submissions(data: Path, jobs: int = JOBS) -> Benchmark:
-    spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
-    ensure_tokens(data)
-    async with nats_server(data / "nats") as server, _services(spec, server) as lives:
-        async with connect(address(lives[0].port), own_token(data)) as client:
-            began = time.perf_counter()
-            times_s = await submit_all(client, jobs)
-            took_s = time.perf_counter() - began
-        async with bus_to(server) as bus:
-            await _check_stored(bus, jobs)
+    taken = await taken_in(data, jobs, with_tokens(data))
     return Benchmark(
         name="submissions",
         conditions=f"{jobs} jobs, {IN_FLIGHT} requests in flight from one client, six services, no agents",
-        figures=(rate("durable submissions", jobs / took_s), *spread("answer", times_s)),
+        figures=(rate("durable submissions", jobs / taken.took_s), *spread("answer", taken.times_s)),
     )
 
 
+async def taken_in(data: Path, jobs: int, guard: Guard) -> Taken:
+    spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
+    async with nats_server(data / "nats", guard=guard) as server, _services(spec, server, guard) as lives:
+        assert server.pid is not None
+        pids = (server.pid, os.getpid(), *(life.pid for life in lives))
+        async with connect(address(lives[0].port), guard.token()) as client:
+            before_s, began = sum(map(cpu_s, pids)), time.perf_counter()
+            times_s = await submit_all(client, jobs)
+            took_s = time.perf_counter() - began
+            used_s = sum(map(cpu_s, pids)) - before_s
+        async with bus_to(server, settings=guard.settings(server.url, ENSURER)) as bus:
+            await _check_stored(bus, jobs)
+    return Taken(jobs, times_s, took_s, used_s)
+
+
 @asynccontextmanager
-async def _services(spec: StackSpec, server: NatsServer) -> AsyncIterator[Sequence[Life]]:
+async def _services(spec: StackSpec, server: NatsServer, guard: Guard) -> AsyncIterator[Sequence[Life]]:
     """All six, admission first."""
     async with AsyncExitStack() as stack:
         async with asyncio.TaskGroup() as group:
-            starting = [group.create_task(begin(name, spec, server)) for name in SERVICES]
+            starting = [group.create_task(begin(name, spec, server, guard)) for name in SERVICES]
         lives = [task.result() for task in starting]
         for life in lives:
             stack.push_async_callback(life.stop)

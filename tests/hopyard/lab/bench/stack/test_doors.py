@@ -1,0 +1,31 @@
+"""What the doors cost is shown side by side, and each turn has the doors that it is named for."""
+
+from pathlib import Path
+
+import pytest
+
+from hopyard.lab.bench.stack.dispatch import Dispatched, dispatched
+from hopyard.lab.bench.stack.doors import Amounts, Turn, rows
+from hopyard.lab.bench.stack.guard import OPEN, with_accounts, with_tls
+from hopyard.lab.bench.stack.submissions import Taken
+
+
+def test_the_median_of_each_stands_under_its_name() -> None:
+    def turn(guard: str, took_s: float) -> Turn:
+        return Turn(guard, Taken(10, [took_s], took_s, 0.02), Dispatched(1.0, 2.0, 0.5, [0.001]))
+
+    turns = [turn("a", 1.0), turn("b", 2.0), turn("a", 5.0), turn("b", 4.0), turn("a", 2.0), turn("b", 1.0)]
+    found = {row[0]: row[1:] for row in rows(turns, ["a", "b"], Amounts(10, 100, 1))}
+    assert found["durable submissions"] == ("1/s", 5.0, 5.0)
+    assert found["answer p50"] == ("ms", 2_000.0, 2_000.0)
+    assert found["CPU of a submission"] == ("ms", 2.0, 2.0)
+    assert found["facts published and read"] == ("1/s", 50.0, 50.0)
+
+
+@pytest.mark.parametrize("doors", ["open", "accounts", "tls"])
+async def test_facts_pass_the_doors_with_the_credentials_of_a_turn(tmp_path: Path, doors: str) -> None:
+    makers = {"open": lambda _: OPEN, "accounts": with_accounts, "tls": with_tls}
+    guard = makers[doors](tmp_path)
+    assert (await dispatched(tmp_path / "dispatch", 20, 2, guard)).read_s > 0.0
+    assert bool(guard.accounts()) == (doors != "open")
+    assert bool(guard.tls) == (doors == "tls")
