@@ -1,7 +1,7 @@
 """A process of the embedded stack: any module, run so that it does not outlive whoever started it.
 
-`python -m hopyard.local.child PARENT_PID MODULE` is `python -m MODULE` that gets SIGTERM when its parent is
-gone, however the parent went, and is killed with its whole process group a little later.
+`python -m hopyard.local.child PARENT_PID MODULE [NAME]` is `python -m MODULE` that gets SIGTERM when its
+parent is gone, however the parent went, and is killed with its whole process group a little later.
 """
 
 import ctypes
@@ -12,9 +12,13 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
+
+import msgspec
 
 from hopyard.failures import NOT_INSTALLED, not_installed
 from hopyard.local.certificates import unread
+from shared.runtime import private
 
 PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
@@ -23,10 +27,31 @@ KILL_SAVING_AFTER_S = 60.0
 """where it may be an agent that runs processes, which save before they end"""
 
 
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python module to run as a process."""
+
+    name: str
+    module: str
+    environ: dict[str, str]
+    log: Path
+    umask: int = private.UMASK
+    """of what it writes; -1: this process's"""
+
+
+def command_line(program: Program, parent: int) -> list[str]:
+    """Its name is for whoever looks."""
+    return [sys.executable, "-P", "-m", "hopyard.local.child", str(parent), program.module, program.name]
+
+
 def main() -> None:
     parent, module = int(sys.argv[1]), sys.argv[2]
     leave_with(parent)
     sys.argv = sys.argv[2:]
+    run(module)
+
+
+def run(module: str) -> None:
+    """As `python -m MODULE` does, with the arguments that `sys.argv` has."""
     try:
         if module.startswith("services."):  # asks nobody over HTTPS; a connection to NATS reads its own
             with unread():

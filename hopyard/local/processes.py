@@ -7,12 +7,15 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from hopyard.failures import NOT_INSTALLED, Died, NotInstalled, StoreDamaged
+from hopyard.local.child import Program, command_line
+from hopyard.local.prefork import POSSIBLE, ROOM, Forks, adopting
 from shared.runtime import private
 from shared.runtime.damage import EXIT_CODE
 
@@ -22,17 +25,8 @@ Say = Callable[[str], None]
 LOG_ROTATE_BYTES = 16 * 1024 * 1024
 LOG_TAIL_LINES = 12
 LINE_CHARS = 300
-
-
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python module to run as a process."""
-
-    name: str
-    module: str
-    environ: dict[str, str]
-    log: Path
-    umask: int = private.UMASK
-    """of what it writes; -1: this process's"""
+FORK_LIMIT_S = 120.0
+"""an import takes its time on a crowded machine"""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +56,51 @@ class Allowance:
         return self._restarts.backoff_s * 2.0 ** (len(self._recent) - 1)
 
 
+class Process(Protocol):
+    """What is asked of a child, however it began; `asyncio`'s are some."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def terminate(self) -> None: ...
+
+    async def wait(self) -> int: ...
+
+
+class AdoptedProcess:
+    """A child of this process that another one forked."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = asyncio.Event()
+        descriptor = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(descriptor, self._bury, descriptor)
+
+    def _bury(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        _, status = os.waitpid(self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
+        self._ended.set()
+
+    def terminate(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+
 class RunningProgram:
     """A program and the process that runs it at the moment."""
 
-    def __init__(self, program: Program, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, program: Program, process: Process) -> None:
         self.program = program
         self.process = process
         self.restarts = 0
@@ -76,6 +111,50 @@ class RunningProgram:
 async def start(program: Program) -> RunningProgram:
     """Start the program in a session of its own, its output appended to its log."""
     return RunningProgram(program, await _spawn(program))
+
+
+async def start_all(
+    programs: Sequence[Program], imports: Iterable[str], running: list[RunningProgram]
+) -> None:
+    """Start them, with what they import imported once where that can be done, and add them to `running`.
+
+    They are there even if this is cancelled.
+    """
+    starting = asyncio.create_task(_start_all(programs, imports, running))
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await starting
+        raise
+
+
+async def _start_all(
+    programs: Sequence[Program], imports: Iterable[str], running: list[RunningProgram]
+) -> None:
+    begun = await _forked(Forks(tuple(imports), tuple(programs))) if POSSIBLE else {}
+    for place, program in enumerate(programs):
+        running.append(RunningProgram(program, begun.get(place) or await _spawn(program)))
+
+
+async def _forked(request: Forks) -> dict[int, Process]:
+    """The processes that run its programs by their places; of any that could not be forked there is none."""
+    for program in request.programs:
+        _make_log(program)
+    shared = set.intersection(*(set(program.environ.items()) for program in request.programs))
+    with adopting():
+        between = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "hopyard.local.prefork", str(os.getpid()), ROOM),
+            env=dict(shared),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        given_up = asyncio.get_running_loop().call_later(FORK_LIMIT_S, between.kill)
+        said, _ = await between.communicate(request.encode())
+        given_up.cancel()
+    pairs = (line.split() for line in said.decode().splitlines())
+    return {int(place): AdoptedProcess(int(pid)) for place, pid in pairs}
 
 
 async def keep(running: RunningProgram, restarts: Restarts, say: Say) -> None:
@@ -121,12 +200,11 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-async def _spawn(program: Program) -> asyncio.subprocess.Process:
-    private.make_folder(program.log.parent)
-    _rotate(program.log)
+async def _spawn(program: Program) -> Process:
+    _make_log(program)
     with private.appended(program.log) as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "hopyard.local.child", str(os.getpid()), program.module),
+            *command_line(program, os.getpid()),
             env=program.environ,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
@@ -134,6 +212,11 @@ async def _spawn(program: Program) -> asyncio.subprocess.Process:
             start_new_session=True,
             umask=program.umask,
         )
+
+
+def _make_log(program: Program) -> None:
+    private.make_folder(program.log.parent)
+    _rotate(program.log)
 
 
 def _rotate(log: Path) -> None:

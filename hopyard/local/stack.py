@@ -17,11 +17,12 @@ import msgspec
 
 from hopyard.failures import Invalid, NotReady
 from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, stamp_of
+from hopyard.local.child import Program
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
 from hopyard.local.damage import check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others
 from hopyard.local.nats_kept import keep_nats, start_nats
-from hopyard.local.processes import Program, Restarts, RunningProgram, Say, keep, start, stop
+from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile, Node
 from schemas.instances import instance_name
@@ -44,6 +45,8 @@ from shared.runtime.settings import (
 )
 
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
+IMPORTS = ("shared.runtime.process.main", *(f"{entry.module}.build" for entry in (*OF_CLUSTER, *OF_NODE)))
+"""what services need"""
 HOST = "127.0.0.1"
 OPEN_CLUSTER = "hopyard"
 """the name of one without a cluster file, unless the setting `cluster_name` has another"""
@@ -169,8 +172,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
         await start_nats(stack.nats)
         at_nats = msgspec.structs.replace(settings, **stack.at_nats())
         await check_streams(spec.data, at_nats, say, spec.nats_servers)
-        for program in _programs(spec, stack):
-            stack.running.append(await start(program))
+        await start_all(_programs(spec, stack), IMPORTS, stack.running)
         async with _kept(stack, spec.restarts, say, known):
             await _until_ready(stack)
             yield stack

@@ -22,6 +22,8 @@ STOP_LIMIT_S = 90.0
 DEMO = ("demo", "--scenario", "tiny")
 SERVICES = 10
 """of `tiny`: six, and four agents"""
+LISTENS = "0A"
+"""a state of `/proc/net/tcp`"""
 
 
 async def hopyard(*arguments: str, cwd: Path) -> Process:
@@ -46,24 +48,23 @@ async def until(condition: Callable[[], object], limit_s: float) -> None:
 
 def started_by(pid: int, data: Path) -> list[int]:
     """Processes of a stack: services name the process that started them, NATS its folder."""
-    marks = (f"hopyard.local.child\0{pid}\0".encode(), str(data).encode())
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _marked(entry, marks)]
+    return [*services_of(pid), *_marked(f"hopyard.local.prefork\0{pid}\0".encode(), str(data).encode())]
 
 
-def _marked(entry: Path, marks: tuple[bytes, ...]) -> bool:
+def services_of(pid: int) -> list[int]:
+    return _marked(f"hopyard.local.child\0{pid}\0".encode())
+
+
+def _marked(*marks: bytes) -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _has(entry, marks)]
+
+
+def _has(entry: Path, marks: tuple[bytes, ...]) -> bool:
     try:
         line = (entry / "cmdline").read_bytes()
     except OSError:
         return False
     return int(entry.name) != os.getpid() and any(mark in line for mark in marks)
-
-
-def environ_of(pid: int) -> dict[str, str]:
-    try:
-        pairs = Path(f"/proc/{pid}/environ").read_text().split("\0")
-    except OSError:
-        return {}
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 
 
 def taken(port: int) -> bool:
@@ -72,8 +73,18 @@ def taken(port: int) -> bool:
 
 
 def ports_of(pids: list[int]) -> set[int]:
-    environs = [environ_of(pid) for pid in pids]
-    return {int(environ["HOPYARD_WEB_PORT"]) for environ in environs if "HOPYARD_WEB_PORT" in environ}
+    """On which they listen."""
+    sockets = {held for pid in pids for held in _held(pid)}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = [row for row in rows if row[3] == LISTENS and f"socket:[{row[9]}]" in sockets]
+    return {int(row[1].partition(":")[2], 16) for row in listening}
+
+
+def _held(pid: int) -> list[str]:
+    try:
+        return [str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
 
 
 @contextmanager
@@ -146,16 +157,16 @@ async def test_a_demo_does_not_begin_on_another_runs_data(tmp_path: Path) -> Non
     assert "not empty" in err
 
 
-async def half_started(demo: Process, data: Path) -> set[int]:
-    """Wait until every service has a process and one of them listens; the services' ports."""
+async def half_started(demo: Process) -> set[int]:
+    """Wait until every service has a process and one of them listens; the ports of those that do."""
 
     def listening() -> bool:
-        ports = ports_of(started_by(demo.pid, data))
-        return demo.returncode is not None or (len(ports) == SERVICES and any(map(taken, ports)))
+        services = services_of(demo.pid)
+        return demo.returncode is not None or (len(services) == SERVICES and bool(ports_of(services)))
 
     await until(listening, START_LIMIT_S)
     assert demo.returncode is None, (await demo.communicate())[1].decode()
-    return ports_of(started_by(demo.pid, data))
+    return ports_of(services_of(demo.pid))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
@@ -164,7 +175,7 @@ async def test_an_interrupted_demo_leaves_no_process_and_no_port(
 ) -> None:
     data = tmp_path / "run"
     with killed_at_the_end(await hopyard(*DEMO, "--keep", str(data), cwd=tmp_path)) as demo:
-        ports = await half_started(demo, data)
+        ports = await half_started(demo)
         demo.send_signal(number)
         async with asyncio.timeout(STOP_LIMIT_S):
             assert await demo.wait() == 130
@@ -175,7 +186,7 @@ async def test_an_interrupted_demo_leaves_no_process_and_no_port(
 async def test_a_killed_demo_leaves_nothing_for_long(tmp_path: Path) -> None:
     data = tmp_path / "run"
     with killed_at_the_end(await hopyard(*DEMO, "--keep", str(data), cwd=tmp_path)) as demo:
-        ports = await half_started(demo, data)
+        ports = await half_started(demo)
     await demo.wait()
     await until(lambda: started_by(demo.pid, data) == [] and not any(map(taken, ports)), STOP_LIMIT_S)
 

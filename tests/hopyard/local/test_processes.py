@@ -5,16 +5,26 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from hopyard.failures import Died
+from hopyard.local.child import Program
 from hopyard.local.pids import alive
-from hopyard.local.processes import Allowance, Program, Restarts, keep, start, stop
+from hopyard.local.processes import (
+    Allowance,
+    Restarts,
+    RunningProgram,
+    keep,
+    start,
+    start_all,
+    stop,
+)
+from tests.hopyard.local.programs import SLEEPS, printed, until
 
-SLEEPS = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
 IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 STUBBORN = IGNORES + SLEEPS
 PARENT_OF_ONE = (
@@ -26,8 +36,12 @@ PARENT_OF_ONE = (
 STUBBORN_PARENT = IGNORES + PARENT_OF_ONE
 
 
+Write = Callable[[str], Program]
+Begin = Callable[[Program], Awaitable[RunningProgram]]
+
+
 @pytest.fixture
-def program(tmp_path: Path) -> Callable[[str], Program]:
+def program(tmp_path: Path) -> Write:
     """A program from its source."""
 
     def write(source: str) -> Program:
@@ -38,38 +52,40 @@ def program(tmp_path: Path) -> Callable[[str], Program]:
     return write
 
 
-async def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():
-            await asyncio.sleep(0.02)
+async def forked(program: Program) -> RunningProgram:
+    running: list[RunningProgram] = []
+    await start_all([program], [], running)
+    return running[0]
 
 
-def printed(program: Program) -> str:
-    return program.log.read_text() if program.log.exists() else ""
+@pytest.fixture(params=[start, forked], ids=["spawned", "forked"])
+def begin(request: pytest.FixtureRequest) -> Begin:
+    """The two ways in which a program begins, and between which nobody should see a difference."""
+    return cast("Begin", request.param)
 
 
-async def test_what_a_program_prints_is_in_its_log(program: Callable[[str], Program]) -> None:
-    running = await start(program("print('hello')"))
+async def test_what_a_program_prints_is_in_its_log(program: Write, begin: Begin) -> None:
+    running = await begin(program("print('hello')"))
     assert await running.process.wait() == 0
     assert printed(running.program) == "hello\n"
 
 
-async def test_a_program_that_is_asked_to_stop_stops(program: Callable[[str], Program]) -> None:
-    running = await start(program(SLEEPS))
+async def test_a_program_that_is_asked_to_stop_stops(program: Write, begin: Begin) -> None:
+    running = await begin(program(SLEEPS))
     await until(lambda: printed(running.program))
     await stop([running], limit_s=10.0)
     assert running.process.returncode == -signal.SIGTERM
 
 
-async def test_a_program_that_will_not_stop_is_killed(program: Callable[[str], Program]) -> None:
-    running = await start(program(STUBBORN))
+async def test_a_program_that_will_not_stop_is_killed(program: Write, begin: Begin) -> None:
+    running = await begin(program(STUBBORN))
     await until(lambda: printed(running.program))
     await stop([running], limit_s=0.3)
     assert running.process.returncode == -signal.SIGKILL
 
 
-async def test_children_of_a_stopped_program_go_with_it(program: Callable[[str], Program]) -> None:
-    running = await start(program(PARENT_OF_ONE))
+async def test_children_of_a_stopped_program_go_with_it(program: Write, begin: Begin) -> None:
+    running = await begin(program(PARENT_OF_ONE))
     await until(lambda: printed(running.program))
     grandchild = int(printed(running.program))
     await stop([running], limit_s=5.0)
@@ -84,8 +100,8 @@ def zombie(pid: int) -> bool:
         return True
 
 
-async def test_a_program_that_dies_is_started_again_and_it_is_said(program: Callable[[str], Program]) -> None:
-    running = await start(program(SLEEPS))
+async def test_a_program_that_dies_is_started_again_and_it_is_said(program: Write, begin: Begin) -> None:
+    running = await begin(program(SLEEPS))
     first = running.process.pid
     said: list[str] = []
     keeper = asyncio.create_task(keep(running, Restarts(most=1, backoff_s=0.01), said.append))
@@ -98,9 +114,9 @@ async def test_a_program_that_dies_is_started_again_and_it_is_said(program: Call
 
 
 async def test_a_program_that_dies_too_often_is_given_up_with_its_last_words(
-    program: Callable[[str], Program],
+    program: Write, begin: Begin
 ) -> None:
-    running = await start(program("raise SystemExit('out of cheese')"))
+    running = await begin(program("raise SystemExit('out of cheese')"))
     with pytest.raises(Died, match=r"small ended with exit code 1(.|\n)*out of cheese"):
         await keep(running, Restarts(most=2, backoff_s=0.01), lambda _: None)
 
@@ -120,28 +136,36 @@ def test_restarts_long_ago_do_not_count() -> None:
 STARTER = """
 import asyncio, os, sys
 from pathlib import Path
-from hopyard.local.processes import Program, start
+from hopyard.local.child import Program
+from hopyard.local.processes import start, start_all
 
 async def main():
-    log = Path(sys.argv[1])
-    running = await start(Program(name="small", module="small", environ=dict(os.environ), log=log))
-    print(running.process.pid, flush=True)
+    small = Program(name="small", module="small", environ=dict(os.environ), log=Path(sys.argv[1]))
+    running = []
+    if sys.argv[2] == "forked":
+        await start_all([small], [], running)
+    else:
+        running.append(await start(small))
+    print(running[0].process.pid, flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
 """
+STARTS = ("spawned", "forked")
 
 
-async def test_a_program_leaves_when_its_parent_is_killed(program: Callable[[str], Program]) -> None:
+@pytest.mark.parametrize("way", STARTS)
+async def test_a_program_leaves_when_its_parent_is_killed(program: Write, way: str) -> None:
     small = program(SLEEPS)
-    await until(zombies(await orphan(small)))
+    await until(zombies(await orphan(small, way)))
 
 
+@pytest.mark.parametrize("way", STARTS)
 async def test_a_stubborn_program_of_a_killed_parent_is_killed_with_its_children(
-    program: Callable[[str], Program],
+    program: Write, way: str
 ) -> None:
     small = program(STUBBORN_PARENT)
-    pid = await orphan(small)
+    pid = await orphan(small, way)
     await until(zombies(pid, int(printed(small))))
 
 
@@ -149,10 +173,12 @@ def zombies(*pids: int) -> Callable[[], bool]:
     return lambda: all(map(zombie, pids))
 
 
-async def orphan(small: Program) -> int:
+async def orphan(small: Program, way: str) -> int:
     """Start the program from a process that is then killed; the program's process id."""
     parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", STARTER, str(small.log)), env=small.environ, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", STARTER, str(small.log), way),
+        env=small.environ,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert parent.stdout is not None
     pid = int(await parent.stdout.readline())
@@ -167,8 +193,8 @@ def test_this_process_is_alive_and_one_above_all_limits_is_not() -> None:
     assert not alive(2**22 + 1)
 
 
-async def test_a_program_that_came_back_tells_how_often_and_why(program: Callable[[str], Program]) -> None:
-    running = await start(program("raise KeyError('policy')"))
+async def test_a_program_that_came_back_tells_how_often_and_why(program: Write, begin: Begin) -> None:
+    running = await begin(program("raise KeyError('policy')"))
     with pytest.raises(Died):
         await keep(running, Restarts(most=2, backoff_s=0.01), lambda _: None)
     assert (running.restarts, running.last_error) == (2, "ended with exit code 1: KeyError: 'policy'")

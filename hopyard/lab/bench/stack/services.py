@@ -14,7 +14,8 @@ import msgspec
 
 from hopyard.failures import Died, NotReady
 from hopyard.lab.bench.stack.guard import OPEN, Guard
-from hopyard.local.processes import Program, RunningProgram, kill_group, start, stop
+from hopyard.local.child import Program
+from hopyard.local.processes import RunningProgram, kill_group, start, stop
 from hopyard.local.stack import HOST, StackSpec, environment, free_ports, is_ready
 from schemas.base import Event
 from schemas.settings import Settings

@@ -1,0 +1,131 @@
+"""Programs that are forked from one process: real ones, small, in a folder that PYTHONPATH names.
+
+`test_processes.py` begins its programs in this way too.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hopyard.local.child import Program
+from hopyard.local.pids import alive
+from hopyard.local.processes import AdoptedProcess, Restarts, RunningProgram, keep, start, start_all, stop
+from tests.hopyard.local.programs import SLEEPS, printed, until
+
+
+def written(folder: Path, name: str, source: str) -> Program:
+    (folder / f"{name}.py").write_text(source)
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    return Program(name=f"{name}-1", module=name, environ=environ, log=folder / "logs" / f"{name}.log")
+
+
+async def all_of(programs: list[Program], *imports: str) -> list[RunningProgram]:
+    running: list[RunningProgram] = []
+    await start_all(programs, imports, running)
+    return running
+
+
+IMPORTED_BY = "import os\nwho = os.getpid()\n"
+SAYS_WHO = "import os, imported\nprint(imported.who != os.getpid())\n"
+
+
+async def test_what_forks_need_is_imported_before_them(tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text(IMPORTED_BY)
+    programs = [written(tmp_path, name, SAYS_WHO) for name in ("one", "two", "three")]
+    running = await all_of(programs, "imported")
+    assert [await each.process.wait() for each in running] == [0, 0, 0]
+    assert [printed(program) for program in programs] == ["True\n"] * 3
+
+
+BEGINS_A_THREAD = "import threading as t\nt.Thread(target=t.Event().wait, daemon=True).start()\n"
+
+
+async def test_nothing_is_forked_from_a_process_of_several_threads(tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text(IMPORTED_BY + BEGINS_A_THREAD)
+    program = written(tmp_path, "one", SAYS_WHO)
+    (running,) = await all_of([program], "imported")
+    assert await running.process.wait() == 0
+    assert printed(program) == "False\n"
+
+
+async def test_a_module_that_cannot_be_imported_fails_the_program_that_needs_it_alone(tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text("raise ValueError('no good')")
+    programs = [written(tmp_path, "one", "import imported"), written(tmp_path, "two", "print('here')")]
+    running = await all_of(programs, "imported", "nowhere")
+    assert [await each.process.wait() for each in running] == [1, 0]
+    assert "no good" in printed(programs[0])
+
+
+SEEN = """
+import json, os, signal, sys, threading
+print(json.dumps({
+    "argv": sys.argv, "module": __spec__.name, "main": sys.modules["__main__"].__dict__ is globals(),
+    "leads": os.getsid(0) == os.getpgid(0) == os.getpid(), "parent": os.getppid(), "stdin": sys.stdin.read(),
+    "mask": os.umask(0), "own": os.environ.get("OWN"), "more": sorted(set(os.environ) - {"OWN"}),
+    "signals": [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)],
+    "threads": sorted(thread.name for thread in threading.enumerate()),
+    "line": open("/proc/self/cmdline").read().rstrip(chr(0)).split(chr(0)),
+    "open": sorted(os.listdir("/proc/self/fd"))[:3], "files": len(os.listdir("/proc/self/fd")),
+}))
+"""
+
+
+async def test_a_forked_program_sees_what_a_spawned_one_sees(tmp_path: Path) -> None:
+    first = written(tmp_path, "one", SEEN)
+    first = msgspec.structs.replace(first, environ=first.environ | {"OWN": "1"}, umask=0o027)
+    other = written(tmp_path, "two", "print('here')")
+    spawned = await start(first)
+    await spawned.process.wait()
+    forks = await all_of([first, other])
+    assert [type(each.process) for each in forks] == [AdoptedProcess, AdoptedProcess]
+    assert [await each.process.wait() for each in forks] == [0, 0]
+    as_spawned, as_forked = map(json.loads, printed(first).splitlines())
+    assert as_forked["parent"] == os.getpid()
+    assert as_forked == as_spawned
+
+
+async def test_a_forked_program_is_started_again_from_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text(IMPORTED_BY)
+    program = written(tmp_path, "one", SAYS_WHO + SLEEPS)
+    (running,) = await all_of([program], "imported")
+    first = running.process.pid
+    keeper = asyncio.create_task(keep(running, Restarts(most=1, backoff_s=0.01), lambda _: None))
+    await until(lambda: printed(program) == "True\nhere\n")
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: printed(program) == "True\nhere\nFalse\nhere\n")
+    keeper.cancel()
+    await stop([running], limit_s=5.0)
+
+
+async def test_programs_whose_start_is_cancelled_are_known_all_the_same(tmp_path: Path) -> None:
+    programs = [written(tmp_path, name, SLEEPS) for name in ("one", "two")]
+    running: list[RunningProgram] = []
+    starting = asyncio.create_task(start_all(programs, [], running))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert [each.program for each in running] == programs
+    await stop(running, limit_s=5.0)
+    assert not any(alive(each.process.pid) for each in running)
+
+
+LEAVES_ONE = """
+import os, subprocess, sys
+waits = f"import os\\nwhile os.getppid() == {os.getpid()}: pass\\nprint(os.getppid())"
+subprocess.Popen([sys.executable, "-c", waits])
+"""
+
+
+async def test_orphans_of_others_are_not_adopted_afterwards(tmp_path: Path) -> None:
+    program = written(tmp_path, "one", LEAVES_ONE)
+    (running,) = await all_of([program])
+    await running.process.wait()
+    await until(lambda: printed(program))
+    assert int(printed(program)) != os.getpid()
