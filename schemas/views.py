@@ -32,6 +32,8 @@ class JobView(Message, frozen=True, kw_only=True):
     layer: Layer | None = None
     reason: str = ""
     """why it failed or was rejected"""
+    unmeasured: str = ""
+    """while it waits to be measured: where and why it could not be last"""
     moves: tuple["MoveView", ...] = ()
     """where one job is asked for: the last times it was stopped and not over, oldest first"""
     interruptions: int = 0

@@ -57,6 +57,7 @@ def job_table(job: JobView, times: Times) -> Table:
             "user": job.spec.user,
             "state": state_text(job.state),
             "reason": job.reason,
+            "not measured": job.unmeasured,
             "exit": exit_text(job.exit_code, job.signal) if job.state == JobState.FAILED else "",
             "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
             "may use": f"{gpu_counts(job.spec.demand)} of {', '.join(job.spec.gpu_types) or 'any type'}",
@@ -143,8 +144,12 @@ def place_parts(gang: Gang | None) -> tuple[str, ...]:
 
 
 def _note(job: JobView) -> str | tuple[str, ...]:
-    """Why it failed or was rejected; of others, where they run."""
-    return in_a_line(job.reason) or place_parts(job.gang)
+    """Why it failed, was rejected or could not be measured; of others, where they run."""
+    return in_a_line(job.reason or _unmeasured(job)) or place_parts(job.gang)
+
+
+def _unmeasured(job: JobView) -> str:
+    return f"not measured {job.unmeasured}" if job.unmeasured else ""
 
 
 def _done(job: JobView) -> str:

@@ -89,7 +89,7 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
 
 
 def _opening(why: WhyView) -> str:
-    return f"{OPENINGS.get(why.reason, why.reason)}{_colon(why)}"
+    return f"{OPENINGS.get(why.reason, why.reason)}{in_a_line(_colon(why))}"
 
 
 def _colon(why: WhyView) -> str:

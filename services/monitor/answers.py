@@ -30,6 +30,7 @@ from services.monitor.reasons import moves, why
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, summary
+from shared.domain.states import JobState
 
 
 def answer(question: Question, cluster: ClusterNow) -> Message:
@@ -126,6 +127,7 @@ def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
         estimated_throughput=run.throughput if run else None,
         layer=run.layer if run else None,
         reason=record.reason,
+        unmeasured=record.unmeasured if record.state is JobState.SUBMITTED else "",
         interruptions=record.interruptions,
         failures=record.failures,
         exit_code=record.broken.exit_code if record.broken else None,

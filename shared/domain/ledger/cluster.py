@@ -191,6 +191,10 @@ def _submitted_still(ledger: Ledger, job_id: JobId) -> bool:
 
 def measure(ledger: Ledger, fact: ProfileMeasured | ProfileFailed) -> None:
     ledger.measuring.pop(fact.placement_id, None)
+    record = ledger.jobs.get(fact.job_id)
+    if record is not None:
+        place = f"on {fact.gpu_type} ({fact.node_id})"
+        record.unmeasured = f"{place}: {fact.reason}" if isinstance(fact, ProfileFailed) else ""
 
 
 # ---- nodes

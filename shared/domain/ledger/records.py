@@ -107,6 +107,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
     lost_gpu_s: float = 0.0
     """GPU-seconds recomputed, or spent on checkpoints and restores"""
     reason: str = ""
+    unmeasured: str = ""
+    """where and why it could not be measured last; empty: it could, or was not tried"""
     broken: Broken | None = None
     """the newest of its placements that ended so"""
     failures: int = 0

@@ -174,3 +174,13 @@ def test_a_strange_job_id_stays_one_part_of_the_address(hopyard: Hopyard, api: C
 def test_cancel_withdraws(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("DELETE /v1/jobs/job-1", Cancelled(job_id=JobId("job-1")), status=202)
     assert hopyard("cancel", "job-1", "--api", api.url).code == 0
+
+
+def test_a_job_that_could_not_be_measured_says_so_before_all_attempts_have_failed(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    view = job_view(state="submitted", unmeasured="on cpu (vm): exit code 127\nno such file")
+    api.says("GET /v1/jobs/job-1", view)
+    api.says("GET /v1/jobs", JobPage(jobs=(view,)))
+    assert "on cpu (vm): exit code 127" in hopyard("show", "job-1", "--api", api.url).out
+    assert "not measured on cpu (vm): exit code 127 … no such file" in hopyard("ps", "--api", api.url).out

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import NodeDrained
+from schemas.events import NodeDrained, ProfileFailed
 from schemas.ids import JobId
 from schemas.placement import Gang
 from schemas.plans import Layer, Waiting
@@ -285,6 +285,25 @@ def test_a_new_job_waits_to_be_measured() -> None:
 
 def test_a_job_under_measurement_says_where() -> None:
     assert why(joined(), submitted(), opened(profile_run())).detail == "it is measured on v100 (node-1)"
+
+
+def test_a_job_that_could_not_be_measured_says_where_and_why() -> None:
+    run = profile_run()
+    no_profile = ProfileFailed(
+        at=2.0,
+        job_id=run.job_id,
+        placement_id=run.placement_id,
+        gpu_type=run.gpu_type,
+        node_id=run.node_id,
+        reason="exit code 3",
+        final=False,
+    )
+    facts = (joined(), submitted(), opened(run), no_profile)
+    could_not = "it could not be measured on v100 (node-1): exit code 3"
+    assert why(*facts).detail == f"again from the start of the next round; {could_not}"
+    assert why(*facts, opened(run)).detail == f"on v100 (node-1), now; {could_not}"
+    assert job(World(*facts)).unmeasured == "on v100 (node-1): exit code 3"
+    assert job(World(*facts, profiled())).unmeasured == ""
 
 
 def test_a_measured_job_waits_for_its_estimate() -> None:
