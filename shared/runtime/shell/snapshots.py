@@ -1,6 +1,7 @@
 """A core's state as one blob: packed for the bus to keep, and unpacked in the service's next life."""
 
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable
 from typing import TypeVar
@@ -9,6 +10,8 @@ import msgspec
 
 S = TypeVar("S")
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""of a function in this process: a default that is computed"""
 _SHAPES: dict[type, str] = {}
 """by the type of a state; a process has a few"""
 
@@ -57,6 +60,6 @@ def _shape(kind: type) -> str:
     Found once by kind: to describe a state takes longer than to pack a small one.
     """
     if kind not in _SHAPES:
-        described = repr(msgspec.inspect.type_info(kind))
+        described = _ADDRESS.sub("", repr(msgspec.inspect.type_info(kind)))
         _SHAPES[kind] = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
     return _SHAPES[kind]

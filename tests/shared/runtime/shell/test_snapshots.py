@@ -1,8 +1,12 @@
 """What a service's next life reads is what the last one packed, or an error says that it cannot be read."""
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
+from services.admission.state import AdmissionState
 from shared.runtime.shell.snapshots import UnreadableSnapshot, packed, unpacked
 
 
@@ -38,3 +42,15 @@ def test_a_renamed_field_is_not_read_as_an_absent_one() -> None:
 
     with pytest.raises(UnreadableSnapshot, match="other fields"):
         unpacked(BLOB, Renamed)
+
+
+def test_a_process_reads_what_another_of_the_same_version_packed() -> None:
+    """A computed default is a function, which every process has elsewhere."""
+    program = (
+        "import sys\n"
+        "from services.admission.state import AdmissionState\n"
+        "from shared.runtime.shell.snapshots import packed\n"
+        "sys.stdout.buffer.write(packed(7, AdmissionState(), ()))"
+    )
+    blob = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout
+    assert unpacked(blob, AdmissionState) == (7, AdmissionState(), [])
