@@ -16,6 +16,7 @@ LIVE_ONLY = frozenset({
     *("publish_timeout_real_s", "publish_in_flight", "ask_timeout_real_s"),
     *("stream_max_bytes", "sample_max_age_real_s", "sample_max_bytes", "listener_queue"),
     *("duplicate_window_real_s", "snapshot_every"),
+    *("archive", "archive_file_messages", "archive_every_real_s"),
     *("log_level", "log_format", "web_host", "web_port", "web_max_body_bytes", "api_url", "api_token"),
     *("nats_credentials", "nats_authority", "nats_server_name", "nats_certificate", "nats_key"),
     *("api_token_file", "api_tokens", "web_certificate", "web_key", "behind_proxy"),

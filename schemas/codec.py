@@ -93,6 +93,14 @@ def _earlier(form: _Form, reader: _Reader[M], data: bytes, error: Exception) -> 
         raise Malformed(str(error)) from None
 
 
+def plain(data: bytes) -> object:
+    """What a message says, whatever it is: mappings, lists, texts, numbers. Raises Malformed."""
+    try:
+        return msgspec.msgpack.decode(_expand(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed(str(error)) from None
+
+
 def decode_question(data: bytes) -> Question:
     question: Question = _strict(_questions, data)
     return question

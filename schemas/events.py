@@ -497,12 +497,14 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led"):
     """An instance of a service began to lead. The stream takes no fact of an earlier leader behind it."""
 
     entity_field: ClassVar[str] = "service"
-    identity: ClassVar[tuple[str, ...]] = ("service", "token")
+    identity: ClassVar[tuple[str, ...]] = ("service", "token", "again")
 
     service: PlainLine
     instance: WholeNumber
     token: WholeNumber
     """fencing token of its lease: larger than that of every leader before"""
+    again: WholeNumber = 0
+    """how often it has said so since: the log may lose its beginning, and this it needs"""
 
 
 # ---- the tables ---------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Questions between services: each with its reply and the service that answers."""
 
+from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -20,6 +21,7 @@ MONITOR = "hopyard.ask.monitor"
 PLANNER = "hopyard.ask.planner"
 PROFILER = "hopyard.ask.profiler"
 AGENTS = "hopyard.ask.agent"
+ARCHIVE = "hopyard.ask.archive"
 
 Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
 """of what is listed"""
@@ -313,6 +315,82 @@ class ShowPlan(Question, frozen=True, kw_only=True, tag="plan"):
     plan_id: PlanId
 
 
+# ---- the archive of what streams have dropped, which the monitor keeps
+
+
+class ArchiveKind(StrEnum):
+    """What an archive has."""
+
+    FACTS = "facts"
+    OBSERVATIONS = "observations"
+
+
+class ReadArchive(Question, frozen=True, kw_only=True, tag="archive"):
+    """What the streams have dropped, in the order in which it was stored."""
+
+    subject: ClassVar[str] = ARCHIVE
+
+    kind: ArchiveKind = ArchiveKind.FACTS
+    after: WholeNumber = 0
+    seqs: tuple[WholeNumber, ...] = ()
+    """those alone; empty: all after `after`"""
+    node: str = ""
+    """facts about this node alone"""
+
+
+class ArchivedMessage(Message, frozen=True, kw_only=True):
+    seq: WholeNumber
+    subject: str
+    data: bytes
+    """as it was stored"""
+
+
+class ArchivePage(Message, frozen=True, kw_only=True):
+    messages: tuple[ArchivedMessage, ...]
+    """ascending"""
+    upto: WholeNumber
+    """all that is wanted up to there is in the page; where the question began: there is no more"""
+    begins: WholeNumber
+    """sequence of the first that the archive has; 0: it has none"""
+    lacks: tuple[tuple[int, int], ...] = ()
+    """first and last of stretches that the archive ought to have here, and has not"""
+    damage: str = ""
+    """which file cannot be read, and why: what it had is in `lacks`"""
+
+
+class ListArchive(Question, frozen=True, kw_only=True, tag="archive-files"):
+    subject: ClassVar[str] = ARCHIVE
+
+
+class ArchivedFile(Message, frozen=True, kw_only=True):
+    name: str
+    kind: ArchiveKind
+    first: WholeNumber
+    last: WholeNumber
+    bytes: WholeNumber
+
+
+class ArchiveFiles(Message, frozen=True, kw_only=True):
+    files: tuple[ArchivedFile, ...]
+    """of each kind by `first`"""
+    folder: str
+    """on the monitor's machine; empty: nothing is archived"""
+
+
+class CopyArchive(Question, frozen=True, kw_only=True, tag="archive-file"):
+    """A file as it is, a part at a time."""
+
+    subject: ClassVar[str] = ARCHIVE
+
+    name: str
+    offset: WholeNumber = 0
+
+
+class ArchivePart(Message, frozen=True, kw_only=True):
+    data: bytes
+    """empty: the file ends there"""
+
+
 class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refused"):
     """The one other reply: the question was understood and cannot be answered."""
 
@@ -342,6 +420,9 @@ REPLIES: dict[type[Question], type[Message]] = {
     FindFacts: FactPlaces,
     ListPlans: PlanPage,
     ShowPlan: PlanDetail,
+    ReadArchive: ArchivePage,
+    ListArchive: ArchiveFiles,
+    CopyArchive: ArchivePart,
 }
 
 Asked = (
@@ -352,4 +433,5 @@ Asked = (
     | OpenAllReduce | JoinAllReduce | ReadOutput
     | ShowStatus | ListJobs | ShowJob | ExplainJob | ListNodes
     | ShowTimeline | ListSummaries | ListRuns | FindFacts | ListPlans | ShowPlan
+    | ReadArchive | ListArchive | CopyArchive
 )  # fmt: skip

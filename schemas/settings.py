@@ -69,7 +69,15 @@ class Settings(File, frozen=True, kw_only=True):
     facts_may_lack: bool = False
     """go on where the stream of facts has lost some to a damaged disk; false: services end, and say which"""
     stream_max_bytes: Whole = 1_000_000_000
-    """size of the stream of facts; beyond it the oldest are dropped"""
+    """size that the stream of facts is kept to: beyond it the oldest are trimmed, unless a service needs them
+    or they are not in the archive yet"""
+    archive: str = ""
+    """path of the folder in which the monitor archives facts and observations before they are trimmed; empty:
+    what is trimmed is gone"""
+    archive_file_messages: Annotated[int, Meta(ge=1, le=100_000)] = 10_000
+    """in one file of the archive"""
+    archive_every_real_s: Seconds = 5.0
+    """how often the monitor looks for what is to be archived and trimmed"""
     sample_max_age_real_s: Seconds = 3600.0
     """samples older than this are dropped"""
     sample_max_bytes: Whole = 268_435_456

@@ -9,7 +9,7 @@ hopyard-read.<node>.<what>       what an agent reads of the streams, by way of a
 hopyard-parts.<node>.<token>     parts of what is too large for one message of an agent; not stored
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from schemas.base import Event, Sample
 from schemas.events import FACTS, ProfileEvent
@@ -111,6 +111,11 @@ class Filter:
     def _has(self, entity_id: str, entity: str, fact: str) -> bool:
         ids = self._ids.get((entity, fact))
         return ids is not None and ("*" in ids or entity_id in ids)
+
+
+def passing(subjects: Sequence[str]) -> Callable[[str], bool]:
+    """Which subjects of facts some cover; `hopyard.>` covers all."""
+    return (lambda _: True) if ALL_FACTS in subjects else Filter(subjects).passes
 
 
 def coarser(subjects: Sequence[str]) -> tuple[str, ...]:

@@ -114,7 +114,8 @@ TABLE: tuple[ServiceEntry, ...] = (
     ServiceEntry(
         name="monitor",
         turn=4,
-        purpose="finds lost nodes and ended jobs, and answers about the present",
+        purpose="finds lost nodes and ended jobs, answers about the present, and archives the past",
+        libraries="monitor",
         publishes=(NodeLost, NodeReturned, JobCompleted, JobFailed),
     ),
     ServiceEntry(

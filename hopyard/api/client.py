@@ -47,6 +47,10 @@ GONE = frozenset({502, 503, 504})
 M = TypeVar("M", bound=Message)
 
 
+PROBLEM = b'{"problem":'
+"""so begins the line of events that says why others are missing"""
+
+
 class ApiRefusal(Failure):
     """The API understood and said no; `problem` names the field and the reason."""
 
@@ -188,6 +192,8 @@ class Client:
         while True:
             count = 0
             async for line in self._lines("/v1/events", asked | {"after": str(after)}):
+                if line.startswith(PROBLEM):
+                    raise Failure(msgspec.json.decode(line, type=dict[str, str])["problem"])
                 logged = self._decode(line, LoggedEvent)
                 yield logged
                 count, after = count + 1, logged.seq

@@ -61,6 +61,8 @@ PROCESSES = "process"
 """the runner that has folders"""
 FOLDERS = ("jobs_folder", "run_folder")
 """in the data folder, where nothing else is set"""
+ARCHIVE = "archive"
+"""also, wherever agents are"""
 OF_CLIENTS = ("api_token", "nats_credentials")
 """what a user shows to some stack: it makes no operator of him here, and is no account of this NATS"""
 
@@ -340,9 +342,8 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
 
 def _folders(spec: StackSpec) -> dict[str, Value]:
     """Those that nobody chose. A folder of this machine is none that nodes on others have."""
-    if spec.cluster is None and not loopback(spec.nats.host):
-        return {}
-    own = set(FOLDERS) - {*sources_of(os.environ), *spec.settings, *spec.chosen}
+    nobodys = spec.cluster is None and not loopback(spec.nats.host)
+    own = {ARCHIVE, *(() if nobodys else FOLDERS)} - {*sources_of(os.environ), *spec.settings, *spec.chosen}
     return {name: str((spec.data / name.partition("_")[0]).absolute()) for name in own}
 
 

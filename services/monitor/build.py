@@ -1,7 +1,9 @@
 """Wires the monitor: its core, what it reads, and a task that notices when the bus is away."""
 
+from typing import TYPE_CHECKING
+
 from schemas.events import JobCompleted, JobFailed, NodeLost, NodeReturned
-from schemas.questions import MONITOR
+from schemas.questions import ARCHIVE, MONITOR
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
@@ -9,6 +11,9 @@ from services.monitor.core import BusAway, Monitor
 from services.monitor.folds import FOLDS
 from services.monitor.gauges import gauges
 from shared.runtime.service import Inbox, Ports, Service
+
+if TYPE_CHECKING:
+    from services.monitor.archive.keeper import Keeper
 
 LOOKS_PER_LEASE = 4
 
@@ -29,6 +34,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             if not await _answers(ports, settings.node_lease_real_s / LOOKS_PER_LEASE):
                 inbox.put(BusAway())
 
+    keeper = _keeper(settings, ports)
     return Service(
         name="monitor",
         core=core,
@@ -37,9 +43,21 @@ def build(settings: Settings, ports: Ports) -> Service:
         samples=(Heartbeat,),
         answers=MONITOR,
         judges=(Heartbeat,),
-        tasks=(watch_bus,),
-        gauges=lambda: gauges(core.cluster(ports.clock.now())),
+        tasks=(watch_bus, keeper.keep) if keeper else (watch_bus,),
+        gauges=lambda: [*gauges(core.cluster(ports.clock.now())), *(keeper.gauges() if keeper else ())],
+        beside={ARCHIVE: keeper.answer} if keeper else {},
+        troubles=keeper.troubles if keeper else tuple,
+        close=keeper.close if keeper else None,
     )
+
+
+def _keeper(settings: Settings, ports: Ports) -> "Keeper | None":
+    """None where nothing is kept for long."""
+    if ports.streams is None:
+        return None
+    from services.monitor.archive.keeper import Keeper  # noqa: PLC0415 - brings DuckDB
+
+    return Keeper(settings, ports, ports.streams)
 
 
 async def _answers(ports: Ports, limit_real_s: float) -> bool:

@@ -14,6 +14,7 @@ import secrets
 import time
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from schemas.events import ServiceLed
@@ -39,6 +40,8 @@ class Stage(State, Protocol):
 
     async def lead(self, led: ServiceLed, after: int) -> None: ...
 
+    async def lead_on(self, led: ServiceLed, distance: int) -> bool: ...
+
     async def still_leads(self) -> bool: ...
 
 
@@ -63,6 +66,8 @@ class Candidate:
             bus, f"lease/{service}", own + secrets.token_hex(8).encode(), ttl_s=settings.lease_real_s
         )
         self._token = 0
+        self._led: ServiceLed | None = None
+        self._said_on_after = settings.snapshot_every
         self._gave_up = False
         self._sure_until = 0.0
         self._renewed = asyncio.Event()
@@ -90,7 +95,7 @@ class Candidate:
             log.info("does not lead", service=self._service, reason=str(error))
             self._before = before
             return False
-        self._token, self.leads = token, True
+        self._token, self._led, self.leads = token, led, True
         self._note(began)
         log.info("leads", service=self._service, instance=self._instance, token=token)
         return True
@@ -113,6 +118,17 @@ class Candidate:
                 raise Deposed(f"another {self._service} leads")
             self._note(began)
         await asyncio.Future()
+
+    async def say_on(self) -> None:
+        """Say again and again that it leads, so that the stream may drop where it said so. Raises Fenced."""
+        while self._led is not None:
+            await asyncio.sleep(self._lease_s)
+            again = msgspec.structs.replace(self._led, at=self._clock.now(), again=self._led.again + 1)
+            try:
+                if self.leads and await self._bus.lead_on(again, self._said_on_after):
+                    self._led = again
+            except OSError as error:
+                log.debug("not said that it leads", service=self._service, reason=str(error))
 
     async def sure(self) -> None:
         """Return while it certainly leads: a process that slept, or was cut off, first finds out."""

@@ -7,7 +7,7 @@ import msgspec
 
 from schemas.base import Event, Sample
 from shared.domain.core import Core
-from shared.runtime.bus.contract import Bus
+from shared.runtime.bus.contract import Answer, Bus, Streams
 from shared.runtime.clock import Clock
 from shared.runtime.offload import INLINE, Offload
 from shared.runtime.tasks import LOOP_TASKS, Tasks
@@ -36,6 +36,8 @@ class Ports(msgspec.Struct, frozen=True):
     """who set each setting that is set"""
     term: Callable[[], int] = the_only_one
     """once the service acts, the fencing token by which it does: larger in each life that does"""
+    streams: Streams | None = None
+    """None: nothing is kept for long, as in a simulation"""
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """how many, the newest, an instance keeps that does not lead, to handle them once it does"""
     answers: str | None = None
     """subject of the questions it answers"""
+    beside: Mapping[str, Answer] = {}
+    """who answers questions on other subjects, whether it leads or not, from its start on"""
     workers: Mapping[type, Worker] = {}
     """who does which kind of work"""
     lengthy: tuple[type, ...] = ()

@@ -52,7 +52,7 @@ from services.admission.http import static
 from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.door import Door, Outside
 from services.admission.http.gate import Gate
-from services.admission.http.lines import about, line, records
+from services.admission.http.lines import about, line, problem_line, records
 from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, openapi
 from services.admission.http.operations import (
     OPERATIONS,
@@ -81,6 +81,7 @@ from services.admission.questions import (
 from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.clock import Clock, unix_by
+from shared.runtime.damage import Damaged
 from shared.runtime.process.patience import BODY_LIMIT_S, PatientResponse
 from shared.runtime.process.reports import reports
 
@@ -368,8 +369,9 @@ class Api:
         try:
             await response.prepare(request)
             await write(response)
-        except Unavailable:
-            pass  # what was written stands, and a client can go on from there
+        except (Unavailable, Damaged) as error:  # what was written stands
+            if not follow or isinstance(error, Damaged):
+                await response.write(problem_line(str(error)))
         except ConnectionResetError:  # the client hung up, or does not read
             if request.transport is not None:
                 request.transport.abort()
@@ -398,7 +400,7 @@ class Api:
             known, after = await self._of_job(wanted.job, after, last, count)
             found.extend(record for record in known if _asked_for(record, wanted))
         async with contextlib.aclosing(
-            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=lambda: False)
+            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=lambda: True)
         ) as stored:
             async for record in stored:
                 if _asked_for(record, wanted):
@@ -419,7 +421,7 @@ class Api:
         last: int | None,
     ) -> None:
         def listening() -> bool:
-            return wanted.follow and self._listens(request)
+            return self._listens(request)
 
         idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
         written = 0

@@ -7,7 +7,10 @@ import msgspec
 
 from schemas.base import Event
 from schemas.subjects import FACT_SUBJECTS
-from shared.runtime.bus.contract import Batch, Facts, Record
+from shared.runtime.bus.contract import Batch, Facts, Record, Unavailable
+
+SILENCE_REAL_S = 60.0
+"""an archive may have to be read"""
 
 
 async def records(
@@ -16,17 +19,19 @@ async def records(
     """Facts with a sequence above `after`, up to `last`; without `last`, as they come.
 
     All subjects are read, so that the fact `last` is met, whatever it is about. After `idle_real_s` without
-    a fact `wanted` decides whether to go on waiting: the client may have hung up.
+    a fact `wanted` decides whether to go on waiting: the client may have hung up. Raises Unavailable where
+    facts up to `last` stay out, so that nobody takes some for all.
     """
     if last is not None and after >= last:
         return
+    silent_s = 0.0
     source = facts.read(after, FACT_SUBJECTS)
     pending = asyncio.ensure_future(anext(source, None))
     try:
         while True:
             await asyncio.wait({pending}, timeout=idle_real_s)
             if pending.done():
-                batch = pending.result()
+                batch, silent_s = pending.result(), 0.0
                 if batch is None:
                     return
                 for record in batch:
@@ -39,6 +44,8 @@ async def records(
                 pending = asyncio.ensure_future(anext(source, None))
             elif not wanted():
                 return
+            elif last is not None and (silent_s := silent_s + idle_real_s) >= SILENCE_REAL_S:
+                raise Unavailable(f"facts {after + 1} to {last} do not come; ask again")
     finally:
         await _close(source, pending)
 
@@ -51,6 +58,11 @@ async def _close(source: AsyncIterator[Batch], pending: asyncio.Future[Batch | N
         pending.exception()  # asyncio reports exceptions that nobody retrieved; the reader is gone
     if isinstance(source, AsyncGenerator):
         await source.aclose()
+
+
+def problem_line(text: str) -> bytes:
+    """In place of what is missing."""
+    return msgspec.json.encode({"problem": text}) + b"\n"
 
 
 def line(record: Record) -> bytes:

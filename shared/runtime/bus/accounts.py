@@ -3,7 +3,8 @@
 Who published a fact is seen by its subject, which the server guards; a reader takes no fact from another's
 subject. Services may read all: facts hold no secrets of the stack.
 
-    service      its own facts; questions to those it asks; its own cursor, lease, reports and snapshot
+    service      its own facts; questions to those it asks; its own cursor, lease, reports and snapshot;
+                 the monitor also drops from streams what it has archived
     agent        its own facts about one node, its own values; no questions
     agents       of any node: for machines that are not known beforehand
     operator     questions of commands, whole streams for a backup; no fact
@@ -15,7 +16,7 @@ and from an agent's nothing leads further than what the agent may publish itself
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -27,6 +28,7 @@ from schemas.subjects import (
     AGENT,
     DEAD_PREFIX,
     FACTS_STREAM,
+    OBSERVATIONS_STREAM,
     PARTS_PREFIX,
     READ_PREFIX,
     SAMPLE_PREFIX,
@@ -42,6 +44,10 @@ MAPPED = "_R_"
 """where the server has replies to what came from another account"""
 AGENTS = "agents"
 PLANNER = "planner"
+ARCHIVER = "monitor"
+"""archives what streams have, and drops what is archived"""
+ARCHIVE = "archive"
+"""where it answers besides"""
 OPERATOR = "operator"
 STREAMS_OWNER = "HOPYARD"
 """the account of NATS of all services, which has the streams"""
@@ -115,11 +121,13 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
     more = {
         ENSURER: ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", f"{_KV}.settings"),
         PLANNER: (f"{_KV}.{name}/policy",),
+        ARCHIVER: tuple(_archiving()),
     }
     return Permissions(
         publish=(
             *subjects_of(facts),
             *_asking(name),
+            f"hopyard.ask.{ARCHIVE}",
             *(f"{_KV}.{kind}/{name}" for kind in ("cursor", "lease", "quarantine")),
             *(f"{_KV}.service/{instance}" for instance in instances_of(name)),
             f"hopyard.service.{name}.led",
@@ -140,8 +148,23 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
             f"{DEAD_PREFIX}.{name}",
             *more.get(name, ()),
         ),
-        subscribe=_hearing(name, name, f"{SAMPLE_PREFIX}.>", f"{READ_PREFIX}.>"),
+        subscribe=_hearing(
+            name,
+            name,
+            f"{SAMPLE_PREFIX}.>",
+            f"{READ_PREFIX}.>",
+            *([f"hopyard.ask.{ARCHIVE}"] if name == ARCHIVER else []),
+        ),
     )
+
+
+def _archiving() -> Iterator[str]:
+    for stream in (FACTS_STREAM, OBSERVATIONS_STREAM):
+        yield f"$JS.API.STREAM.PURGE.{stream}"
+        yield f"$JS.API.CONSUMER.CREATE.{stream}"
+        yield f"$JS.API.CONSUMER.CREATE.{stream}.>"
+        yield f"$JS.API.CONSUMER.DELETE.{stream}.*"
+        yield f"$JS.API.CONSUMER.INFO.{stream}.*"
 
 
 def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:

@@ -62,9 +62,11 @@ class Facts(Protocol):
     def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         """Facts with a sequence above `after`, in stream order, in batches, as they come, without end.
 
+        What the stream has dropped comes from the archive, where one is kept.
         A batch is empty where nothing of its stretch can be read. Survives reconnects without a gap; in
         rare cases a batch comes twice, so skip what is not above the last sequence. A malformed or an
-        impossible message goes to the dead letters. Raises Unavailable once the bus is closed.
+        impossible message goes to the dead letters. Raises Unavailable once the bus is closed, and Damaged
+        where the archive is, unless facts may lack.
         """
         ...
 
@@ -81,6 +83,10 @@ class Facts(Protocol):
 
     def in_vain(self) -> str:
         """Why facts cannot be stored at the moment, as far as this client has noticed; empty: they can."""
+        ...
+
+    async def dropped(self) -> int:
+        """Sequence of the newest fact that the stream has dropped; 0: none. Raises Unavailable."""
         ...
 
     async def newest(self, subjects: Sequence[str]) -> int:
@@ -147,6 +153,49 @@ class State(Protocol):
 
     async def load(self, name: str) -> bytes | None:
         """The blob, or None. Raises Unavailable, DamagedBlob."""
+        ...
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A message as a stream holds it, whether it can be read or not."""
+
+    seq: int
+    at: float
+    """when it was stored, Unix time by the server's clock"""
+    subject: str
+    id: str
+    data: bytes
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """How far a stream reaches."""
+
+    first: int
+    """sequence of its oldest message; of an empty one, that of the message to come"""
+    last: int
+    bytes: int
+
+
+class Streams(Protocol):
+    """The streams themselves, for whoever keeps their past."""
+
+    async def extent(self, stream: str) -> Extent:
+        """Raises Unavailable."""
+        ...
+
+    async def stored(self, stream: str, after: int, upto: int, bytes_max: int) -> list[Stored]:
+        """Messages above `after` up to `upto`, in order, and no more once they are of `bytes_max`.
+
+        What the stream has lost is left out. Raises Unavailable.
+        """
+        ...
+
+    async def drop(self, stream: str, upto: int) -> None:
+        """Have it forget all messages up to this one. Raises Unavailable."""
+        ...
+
+    async def led_last(self, service: str) -> int:
+        """Sequence of the fact by which a service's leader leads; 0: none has. Raises Unavailable."""
         ...
 
 

@@ -146,6 +146,9 @@ class ConductedBus:
         found = self._conductor.log.since(min(seqs, default=1) - 1, max(seqs, default=0), FACT_SUBJECTS)
         return [record for record in found if record.seq in set(seqs)]
 
+    async def dropped(self) -> int:
+        return 0
+
     async def newest(self, subjects: Sequence[str]) -> int:
         self._check()
         found = self._conductor.log.since(0, self._conductor.log.last_seq, subjects)

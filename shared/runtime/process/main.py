@@ -82,7 +82,7 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
         ):
             await check_protocol(bus)
             await announce(bus, name, settings)
-            ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ))
+            ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ), streams=bus)
             if name not in NAMES:
                 await _serve(build, settings, ports, Life(name))
                 return
@@ -126,6 +126,8 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
             settings, service, _Announced(shell, reporter), ports.bus, now=unix_by(ports.clock, settings)
         )
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
+    for subject, answer in service.beside.items():
+        await ports.bus.serve(service.name, subject, answer)
     try:
         async with beside(*_lookers(shell, service, settings, ports, life)):
             await shell.run()

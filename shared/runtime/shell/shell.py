@@ -197,7 +197,7 @@ class Shell:
         stored = await self._bus.get(f"cursor/{self._service.name}")
         if stored is None:
             return 0
-        newest = await self._bus.newest(self._service.facts)
+        newest = max(await self._bus.newest(self._service.facts), await self._bus.dropped())
         value = stored[0].decode("ascii", "replace")
         if value.isdecimal() and len(value) <= DIGITS_MAX and int(value) <= newest:
             return int(value)
@@ -218,6 +218,7 @@ class Shell:
             self._follows = True
             await following.until(candidate.stand, self._acknowledged, candidate.step_s)
             self._group.create_task(candidate.hold())
+            self._group.create_task(candidate.say_on())
             await following.read_to(await self._bus.newest(self._service.facts))
             following.acknowledged(await self._acknowledged())
         except BaseException:

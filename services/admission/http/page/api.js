@@ -45,7 +45,14 @@ export async function get(path) {
 /** As lines of JSON. */
 export async function lines(path) {
   const text = await (await call(path, AbortSignal.timeout(LATE_MS))).text();
-  return text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  return text.split("\n").filter(Boolean).map(parsed);
+}
+
+/** A line. Throws Error for one that says why others are missing. */
+function parsed(line) {
+  const found = JSON.parse(line);
+  if (found.problem && found.seq === undefined && !found.node) throw new Error(found.problem);
+  return found;
 }
 
 /** Facts as they come, after `seq` or from now on. Ends when the connection does. */
@@ -60,6 +67,6 @@ export async function follow(seq, begun, each, signal) {
     if (done) return;
     const parts = (rest + value).split("\n");
     rest = parts.pop();
-    for (const line of parts) if (line) each(JSON.parse(line));
+    for (const line of parts) if (line) each(parsed(line));
   }
 }

@@ -11,9 +11,10 @@ from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.samples import JetStreamSamples
 from shared.runtime.bus.jetstream.state import JetStreamState
 from shared.runtime.bus.jetstream.streams import ensure
+from shared.runtime.bus.jetstream.whole_streams import JetStreamStreams
 
 
-class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStreamState):
+class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStreamState, JetStreamStreams):
     """One service's connection to the servers. Make it with `connect`."""
 
     def __init__(self, connection: Connection) -> None:

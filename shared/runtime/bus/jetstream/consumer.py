@@ -118,11 +118,9 @@ class Consumer:
                 f"{FACTS_STREAM} ends at {state.last_seq}, and {self._connection.name} has read it up to "
                 f"{after}: this is another stream than the one it knows"
             )
-        forgotten = min(state.first_seq, state.last_seq + 1) - 1 - after
-        self._seen = after + max(forgotten, 0)
-        if forgotten > 0:
-            self._connection.counts.facts_forgotten += forgotten
-            self._connection.log.error("facts are gone from the stream", after=after, count=forgotten)
+        if state.messages and after + 1 < state.first_seq:
+            raise Lost(f"the stream was trimmed to {state.first_seq}")
+        self._seen = after
 
     def interrupt(self) -> None:
         """The connection changed: what was asked for will not come."""

@@ -11,15 +11,16 @@ from nats.js.errors import APIError, NotFoundError
 from schemas.base import Event
 from schemas.codec import Malformed, encode
 from schemas.events import ServiceLed
-from schemas.subjects import FACTS_STREAM, is_subject_of
+from schemas.subjects import FACTS_STREAM, is_subject_of, passing
 from shared.domain.impossible import read_fact
 from shared.runtime.bus.backoff import pauses
-from shared.runtime.bus.contract import Batch, Fenced, Record
+from shared.runtime.bus.contract import Batch, Fenced, Record, Unavailable
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE, Ack, Acks
 from shared.runtime.bus.jetstream.connection import IN_VAIN, Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
+from shared.runtime.bus.jetstream.past import fetched, first_of, past
 from shared.runtime.bus.limits import check_size
 
 FETCHED_AT_ONCE = 100
@@ -56,7 +57,12 @@ class JetStreamFacts:
                 some = [seq for seq in seqs[first : first + FETCHED_AT_ONCE] if seq > 0]
                 messages = await asyncio.gather(*map(self._fetched, some))
                 found += [message for message in messages if message is not None]
-        return await self._records(found)
+            there = {raw.seq: raw for raw in found}
+            missing = [seq for seq in seqs if seq > 0 and seq not in there]
+            for first in range(0, len(missing), FETCHED_AT_ONCE):
+                older = await fetched(self._connection, missing[first : first + FETCHED_AT_ONCE])
+                there |= {raw.seq: raw for raw in older}
+        return await self._records([there[seq] for seq in seqs if seq in there])
 
     async def _fetched(self, seq: int) -> Raw | None:
         try:
@@ -89,6 +95,27 @@ class JetStreamFacts:
                     raise Fenced(f"another leads since fact {after}") from None
                 raise
         self._connection.fence = Fence(letter.subject, int(ack.seq))
+
+    async def lead_on(self, led: ServiceLed, distance: int) -> bool:
+        """Say anew that we lead, where that was said more than so many facts ago; whether it was said.
+
+        What is old may go, and by it the stream knows the leader. Raises Fenced, Unavailable.
+        """
+        fence = self._connection.fence
+        assert fence is not None, "asked by one who leads"
+        if await self.last_seq() - fence.seq < distance:
+            return False
+        async with self._publishing:
+            for pause in pauses():
+                try:
+                    await self.lead(led, fence.seq)
+                except Unavailable as error:  # it may be stored: then it is known by its id
+                    self._connection.log.info("leading is said again", reason=str(error))
+                else:
+                    return True
+                await self._connection.up()
+                await asyncio.sleep(pause)
+        raise AssertionError("pauses have no end")
 
     async def still_leads(self) -> bool:
         """Whether no other has led since. Raises Unavailable."""
@@ -216,6 +243,10 @@ class JetStreamFacts:
 
     # ---- reading
 
+    async def dropped(self) -> int:
+        with unavailable("dropped"):
+            return await first_of(self._connection) - 1
+
     async def newest(self, subjects: Sequence[str]) -> int:
         with unavailable("newest"):
             if self._connection.of_agents:
@@ -235,14 +266,37 @@ class JetStreamFacts:
         while True:
             await self._connection.up()
             try:
+                async with aclosing(self._dropped(last, subjects)) as older:
+                    async for batch in older:
+                        last = batch.last
+                        yield batch
                 async with aclosing(self._follow(last, subjects)) as batches:
-                    async for last, found, skipped in batches:
+                    async for end, found, skipped in batches:
                         attempts = pauses()
-                        yield Batch(await self._records(found), last, await self._lost(skipped))
+                        lost = await self._lost(skipped)
+                        records, last = await self._records(found), end
+                        yield Batch(records, end, lost)
             except Lost as error:
                 self._connection.counts.readers_restarted += 1
                 self._connection.log.info("reading begins again", after=last, reason=str(error))
             await asyncio.sleep(next(attempts))
+
+    async def _dropped(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Batch, None]:
+        """What is no longer in the stream. Raises Lost, Damaged."""
+        connection, passes = self._connection, passing(subjects)
+        while True:
+            try:
+                first = await first_of(connection)
+            except (Error, OSError) as error:
+                raise Lost(repr(error)) from error
+            if after + 1 >= first:
+                return
+            older = await past(connection, after, first, may_lack=connection.settings.facts_may_lack)
+            if older.forgotten:
+                connection.counts.facts_forgotten += older.forgotten
+                connection.log.error("facts are in no archive", after=after, count=older.forgotten)
+            after = older.upto
+            yield Batch(await self._records([raw for raw in older.found if passes(raw.subject)]), after)
 
     async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Found, None]:
         """What one consumer brings. Raises Lost."""
@@ -260,18 +314,17 @@ class JetStreamFacts:
                 await consumer.close()
 
     async def _lost(self, skipped: Sequence[range]) -> list[range]:
-        """Of sequences that did not come, those that no limit of the stream has dropped."""
+        """Sequences that did not come. Raises Lost where the stream was trimmed meanwhile."""
         if not skipped:
             return []
         try:
-            first = (await self._connection.js.stream_info(FACTS_STREAM)).state.first_seq
+            first = await first_of(self._connection)
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error
-        kept = [range(max(one.start, first), one.stop) for one in skipped]
-        lost = [one for one in kept if one]
-        self._connection.counts.facts_forgotten += sum(map(len, skipped)) - sum(map(len, lost))
-        self._connection.counts.facts_lost += sum(map(len, lost))
-        return lost
+        if skipped[0].start < first:
+            raise Lost(f"the stream was trimmed to {first}")
+        self._connection.counts.facts_lost += sum(map(len, skipped))
+        return list(skipped)
 
     def _reader(self, subjects: Sequence[str]) -> Consumer | NodeReader:
         if not self._connection.of_agents:

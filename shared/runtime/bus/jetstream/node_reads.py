@@ -6,7 +6,9 @@ node's: the server lets the agent of a node ask on the subjects of its own alone
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
@@ -17,6 +19,7 @@ from nats.js.errors import NotFoundError
 
 from schemas.base import Message
 from schemas.numbers import WholeNumber
+from schemas.questions import ArchivePage, ReadArchive
 from schemas.subjects import (
     FACTS_STREAM,
     READ_PREFIX,
@@ -29,6 +32,7 @@ from schemas.subjects import (
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection, dated, unavailable
+from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import check_key
 
@@ -38,6 +42,7 @@ BYTES_AT_ONCE = 256 * 1_024
 """of facts in a reply, but for the last"""
 LOOKS_AT_ONCE = 64
 TIMEOUT_S = 2.0
+OLDER_TIMEOUT_S = 1.5
 COMMON_KEYS = frozenset({"settings"})
 """that any agent may read"""
 T = TypeVar("T")
@@ -58,6 +63,14 @@ class Row(Message, frozen=True, kw_only=True):
 class NodeFacts(Message, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     """the next, ascending; empty: there is none yet"""
+
+
+class OlderFacts(Message, frozen=True, kw_only=True):
+    """What the stream has dropped, from the archive."""
+
+    rows: tuple[Row, ...]
+    upto: WholeNumber
+    """there are no others up to there; as far as was asked after: the archive has no more"""
 
 
 class Place(Message, frozen=True, kw_only=True):
@@ -85,6 +98,11 @@ class StoredValue(Message, frozen=True, kw_only=True):
 async def facts_after(connection: Connection, node_id: str, after: int) -> tuple[Row, ...]:
     """Raises what NATS raises."""
     return (await _asked(connection, node_id, "facts", ReadFacts(after=after), NodeFacts)).rows
+
+
+async def older_after(connection: Connection, node_id: str, after: int) -> OlderFacts:
+    """Raises what NATS raises."""
+    return await _asked(connection, node_id, "older", ReadFacts(after=after), OlderFacts)
 
 
 async def somebody_answers(connection: Connection, timeout_s: float | None) -> None:
@@ -170,6 +188,8 @@ class NodeReads:
         match what:
             case "facts":
                 return await self._facts(node_id, msgspec.msgpack.decode(data, type=ReadFacts).after)
+            case "older":
+                return await self._older(node_id, msgspec.msgpack.decode(data, type=ReadFacts).after)
             case "place":
                 return await self._place(node_id)
             case "value":
@@ -203,6 +223,23 @@ class NodeReads:
                 size += len(rows[-1].data)
         return NodeFacts(rows=tuple(rows))
 
+    async def _older(self, node_id: str, after: int) -> OlderFacts:
+        """Raises Unavailable. What is damaged is passed over: a node goes by what its services order now."""
+        if not self._connection.settings.archive:
+            return OlderFacts(rows=(), upto=after)
+        question = ReadArchive(after=after, node=node_id)
+        page = await JetStreamQuestions(self._connection).ask(question, OLDER_TIMEOUT_S)
+        if not isinstance(page, ArchivePage):
+            raise Unavailable(f"the archive: {page}")
+        passes = Filter(about_node(node_id)).passes
+        rows = [
+            Row(seq=one.seq, subject=one.subject, data=one.data)
+            for one in page.messages
+            if passes(one.subject)
+        ]
+        fitting = _fitting(rows)
+        return OlderFacts(rows=fitting, upto=fitting[-1].seq if len(fitting) < len(rows) else page.upto)
+
     async def _place(self, node_id: str) -> Place:
         with unavailable("place"):
             info: StreamInfo = await self._connection.js.stream_info(FACTS_STREAM)
@@ -212,6 +249,13 @@ class NodeReads:
             except NotFoundError:
                 newest = 0
         return Place(first=info.state.first_seq, last=info.state.last_seq, newest=newest)
+
+
+def _fitting(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """As many as one reply holds; one in any case."""
+    sizes = accumulate(len(row.data) for row in rows)
+    count = sum(size <= BYTES_AT_ONCE for size in sizes)
+    return tuple(rows[: min(max(count, 1), AT_ONCE)])
 
 
 async def value(connection: Connection, key: str) -> StoredValue:

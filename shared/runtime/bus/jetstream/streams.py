@@ -1,11 +1,12 @@
 """The streams and buckets, and that they exist with our settings."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from nats.errors import Error
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
-from nats.js.errors import BadRequestError
+from nats.js.errors import BadRequestError, NotFoundError
 
 from schemas.samples import Heartbeat, ThroughputObserved
 from schemas.settings import Settings
@@ -93,11 +94,27 @@ def _raise_if_final(config: StreamConfig, error: Exception) -> None:
 
 async def _create_or_update(connection: Connection, config: StreamConfig) -> None:
     try:
+        if config.name == FACTS_STREAM and not await _exists(connection, FACTS_STREAM):
+            await _check_room(connection, config)
         await connection.js.add_stream(config)
     except BadRequestError as error:
         if error.err_code != EXISTS_OTHERWISE:
             raise
         await connection.js.update_stream(config)
+
+
+async def _exists(connection: Connection, stream: str) -> bool:
+    try:
+        await connection.js.stream_info(stream)
+    except NotFoundError:
+        return False
+    return True
+
+
+async def _check_room(connection: Connection, config: StreamConfig) -> None:
+    """Begin with a limit: whether it has so much room the server says of one alone."""
+    await connection.js.add_stream(replace(config, max_bytes=connection.settings.stream_max_bytes))
+    await connection.js.update_stream(config)
 
 
 def configs(settings: Settings) -> list[StreamConfig]:
@@ -110,7 +127,7 @@ def configs(settings: Settings) -> list[StreamConfig]:
             settings,
             name=FACTS_STREAM,
             subjects=list(FACT_SUBJECTS),
-            max_bytes=settings.stream_max_bytes,
+            max_bytes=-1,  # it is trimmed by what is archived and needed no more, of which no limit knows
             duplicate_window=settings.duplicate_window_real_s,
         ),
         _stream(

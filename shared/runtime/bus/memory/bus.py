@@ -114,6 +114,9 @@ class MemoryClient:
         await self._turn()
         return self._broker.log.last_seq
 
+    async def dropped(self) -> int:
+        return 0
+
     async def newest(self, subjects: Sequence[str]) -> int:
         await self._turn()
         return self._broker.log.newest(subjects)

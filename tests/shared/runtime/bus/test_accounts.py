@@ -121,17 +121,17 @@ async def test_nobody_hears_what_is_said_to_another(guarded: Guarded) -> None:
             assert await client.unheard(others) == {each.lower() for each in others}, user
 
 
-async def test_a_service_changes_no_stream_but_admission(guarded: Guarded) -> None:
+MAY_CHANGE = {"admission": ("CREATE", "UPDATE"), "monitor": ("PURGE",)}
+"""the monitor archives what goes"""
+
+
+async def test_a_service_changes_no_stream_but_admission_and_the_monitor(guarded: Guarded) -> None:
     changes = {
         f"{API}.{what}.{FACTS_STREAM}" for what in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE")
     }
     for user in (*OF_STACK, ROGUE, AGENTS):
         async with guarded.raw(user) as client:
-            left = (
-                {f"{API}.CREATE.{FACTS_STREAM}", f"{API}.UPDATE.{FACTS_STREAM}"}
-                if user == "admission"
-                else set()
-            )
+            left = {f"{API}.{what}.{FACTS_STREAM}" for what in MAY_CHANGE.get(user, ())}
             assert await client.refused(changes) == {each.lower() for each in changes - left}, user
 
 

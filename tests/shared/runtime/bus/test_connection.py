@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,20 @@ async def test_ten_services_may_start_at_once(live: JetStreamNet) -> None:
 
 async def test_a_stream_takes_on_changed_limits(live: JetStreamNet, nats: LiveNats) -> None:
     await (await live.client()).publish([cancelled()])
-    changed = nats.settings(stream_max_bytes=50_000_000)
+    changed = nats.settings(duplicate_window_real_s=30.0)
     bus = await JetStreamBus.connect(changed, "service", timeout_s=5.0)
     assert await bus.last_seq() == 1
     await bus.close()
-    assert (await live.stream(FACTS_STREAM)).max_bytes == 50_000_000
+    assert (await live.stream(FACTS_STREAM)).duplicate_window == 30.0
+
+
+async def test_no_limit_of_the_stream_drops_facts(live: JetStreamNet) -> None:
+    """Not even one that an earlier version gave it."""
+    bus = await live.client()
+    earlier = replace(await live.stream(FACTS_STREAM), max_bytes=1_000_000_000)
+    await bus._connection.js.update_stream(earlier)
+    await (await live.client("another")).last_seq()
+    assert (await live.stream(FACTS_STREAM)).max_bytes == -1
 
 
 def test_an_answer_that_says_what_is_wrong_has_no_date() -> None:

@@ -1,0 +1,163 @@
+"""Parquet files of messages: written whole, looked at, and only then there under their name; read in one go.
+
+| column    | is                                                                       |
+|-----------|--------------------------------------------------------------------------|
+| seq       | the message's sequence in its stream                                     |
+| stored_at | when it was stored, UTC                                                  |
+| subject   | where it was published                                                   |
+| id        | under which it was published; empty: none                                |
+| message   | what it says, as JSON; NULL for what cannot be read                      |
+| raw       | as it was stored                                                         |
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import msgspec
+
+from schemas.codec import Malformed, plain
+from services.monitor.archive.plan import Stretch, stretch_of
+from shared.runtime import private
+
+DRAFT = ".draft-"
+COLUMNS = {
+    "seq": "BIGINT",
+    "stored_at": "BIGINT",
+    "subject": "VARCHAR",
+    "id": "VARCHAR",
+    "message": "VARCHAR",
+    "raw": "BLOB",
+}
+DIGEST = "hopyard-digest"
+DIGEST_BYTES = 16
+
+
+class Row(NamedTuple):
+    seq: int
+    stored_us: int
+    """Unix time in microseconds"""
+    subject: str
+    id: str
+    raw: bytes
+
+
+class UnreadableFile(OSError):
+    """A file of the archive that is damaged; the text says which, and how."""
+
+
+def names_in(folder: Path) -> list[str]:
+    """Those of finished files; none where there is no such folder yet. Raises OSError."""
+    try:
+        return [path.name for path in folder.iterdir() if stretch_of(path.name) is not None]
+    except FileNotFoundError:
+        return []
+
+
+def remove_drafts(folder: Path) -> None:
+    """What ended before it was done has left them. To be done by the one that writes."""
+    for path in folder.glob(f"{DRAFT}*"):
+        path.unlink(missing_ok=True)
+
+
+def write(folder: Path, stretch: Stretch, rows: Sequence[Row]) -> None:
+    """All or nothing, and on the disk when it returns. Raises OSError."""
+    draft = folder / f"{DRAFT}{stretch.name}.{secrets.token_hex(4)}"
+    try:
+        _copy(draft, rows)
+        _check(draft, rows)
+        draft.chmod(private.FILE)
+        _sync(draft)
+        draft.replace(folder / stretch.name)
+        _sync(folder)
+    except duckdb.Error as error:
+        raise OSError(f"{folder / stretch.name} cannot be written: {_first_line(error)}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read(folder: Path, stretch: Stretch) -> list[Row]:
+    """All of it. Raises UnreadableFile."""
+    path = folder / stretch.name
+    try:
+        rows, digest = _rows(path)
+    except (duckdb.Error, OSError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"{path}: {_first_line(error)}") from None
+    if digest != digest_of(rows):
+        raise UnreadableFile(f"{path}: its digest does not match what it has")
+    return rows
+
+
+def digest_of(rows: Iterable[Row]) -> str:
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for row in rows:
+        sizes = len(row.subject), len(row.id), len(row.raw)
+        digest.update(f"{row.seq} {row.stored_us} {sizes} {row.subject} {row.id} ".encode())
+        digest.update(row.raw)
+    return digest.hexdigest()
+
+
+def _copy(draft: Path, rows: Sequence[Row]) -> None:
+    columns = [
+        *([row[place] for row in rows] for place in range(4)),
+        [_as_json(row.raw) for row in rows],
+        [row.raw for row in rows],
+    ]
+    lists = ", ".join(f'unnest(?::{kind}[]) AS "{name}"' for name, kind in COLUMNS.items())
+    shown = ", ".join(
+        "make_timestamp(stored_at) AS stored_at" if name == "stored_at" else f'"{name}"' for name in COLUMNS
+    )
+    how = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{'{DIGEST}': '{digest_of(rows)}'}}"
+    with _database() as table:
+        selected = f"SELECT {shown} FROM (SELECT {lists})"  # noqa: S608 - names of our own
+        table.execute(f"COPY ({selected}) TO '{_quoted(draft)}' ({how})", columns)
+
+
+def _check(draft: Path, rows: Sequence[Row]) -> None:
+    found, digest = _rows(draft)
+    if digest != digest_of(rows) or digest_of(found) != digest:
+        raise OSError(f"{draft.parent}: what was written is not what was to be")
+
+
+def _rows(path: Path) -> tuple[list[Row], str]:
+    with _database() as table:
+        wanted = "seq, epoch_us(stored_at), subject, id, raw"
+        found = table.execute(
+            f"SELECT {wanted} FROM read_parquet('{_quoted(path)}') ORDER BY seq"  # noqa: S608 - and a path
+        ).fetchall()
+        noted = table.execute(
+            f"SELECT value FROM parquet_kv_metadata('{_quoted(path)}') WHERE decode(key) = '{DIGEST}'"  # noqa: S608
+        ).fetchone()
+    return [Row(*row) for row in found], bytes(noted[0]).decode() if noted else ""
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    """In memory. One thread: what it does can wait."""
+    return duckdb.connect(config={"threads": 1})
+
+
+def _as_json(raw: bytes) -> str | None:
+    try:
+        return msgspec.json.encode(plain(raw)).decode()
+    except (Malformed, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _quoted(path: Path) -> str:
+    return str(path.absolute()).replace("'", "''")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,192 @@
+"""Takes what streams have into the archive, and trims them as far as it came and nobody needs it.
+
+Only the monitor that leads does it. What goes wrong stops the trimming and nothing else, and is said.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import structlog
+
+from schemas.base import Message, Question
+from schemas.questions import (
+    ArchiveFiles,
+    ArchiveKind,
+    CopyArchive,
+    ListArchive,
+    ReadArchive,
+    Refused,
+)
+from schemas.settings import Settings
+from schemas.subjects import FACTS_STREAM, OBSERVATIONS_STREAM
+from services.monitor.archive.plan import BYTES_AT_MOST, Coverage, Stretch, droppable, lacking
+from services.monitor.archive.shelf import Shelf
+from shared.runtime.bus.contract import DamagedBlob, Extent, Stored, Streams, Unavailable
+from shared.runtime.damage import ranges_text
+from shared.runtime.offload.contract import Lane
+from shared.runtime.process.reports import NAMES
+from shared.runtime.service import Gauge, Inbox, Ports
+from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
+
+STREAMS = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
+OBSERVATIONS_BYTES = 48 * 1024 * 1024
+"""less than their stream may hold: it drops the oldest by itself, archived or not"""
+
+log = structlog.get_logger()
+
+
+class NotArchived(Exception):
+    """What a stream has cannot be taken in; the text says why."""
+
+
+class Keeper:
+    def __init__(self, settings: Settings, ports: Ports, streams: Streams) -> None:
+        self._settings = settings
+        self._bus = ports.bus
+        self._streams = streams
+        self._clock = ports.clock
+        self._lane: Lane = ports.offload.lane("archive")
+        self._shelf = Shelf(Path(settings.archive)) if settings.archive else None
+        self._troubles: dict[ArchiveKind, str] = {}
+        self._extents: dict[ArchiveKind, Extent] = {}
+        self._there: dict[ArchiveKind, Coverage] = {}
+
+    async def close(self) -> None:
+        self._lane.close()
+
+    # ---- what it says
+
+    def troubles(self) -> tuple[str, ...]:
+        return tuple(self._troubles.values())
+
+    def gauges(self) -> Iterator[Gauge]:
+        for kind, extent in self._extents.items():
+            labels = {"kind": str(kind)}
+            yield Gauge(
+                name="stream_bytes", help="Size of a stream at NATS.", value=extent.bytes, labels=labels
+            )
+            yield Gauge(
+                name="stream_first", help="Sequence of its oldest message.", value=extent.first, labels=labels
+            )
+            yield Gauge(
+                name="stream_last", help="Sequence of its newest message.", value=extent.last, labels=labels
+            )
+            yield Gauge(
+                name="archive_last",
+                help="Sequence of the newest message in the archive; 0: none is kept.",
+                value=self._there[kind].ends if kind in self._there else 0,
+                labels=labels,
+            )
+            yield Gauge(
+                name="archive_failing",
+                help="1 while messages cannot be archived, and none is dropped.",
+                value=float(kind in self._troubles),
+                labels=labels,
+            )
+
+    async def answer(self, question: Question) -> Message:
+        """Of the archive, whoever leads. Raises OSError, ValueError."""
+        if self._shelf is None:
+            none = Refused(reason="no archive is kept")
+            return ArchiveFiles(files=(), folder="") if isinstance(question, ListArchive) else none
+        match question:
+            case ReadArchive():
+                return await self._lane.do(self._shelf.page, question)
+            case ListArchive():
+                return await self._lane.do(self._shelf.listed)
+            case CopyArchive():
+                return await self._lane.do(self._shelf.part, question)
+            case _:
+                return Refused(reason="no question about the archive")
+
+    # ---- what it does
+
+    async def keep(self, _: Inbox) -> None:
+        """A task of the service that leads."""
+        while True:
+            for kind in ArchiveKind:
+                await self._look(kind)
+            await self._clock.sleep(self._clock.cluster_s(self._settings.archive_every_real_s))
+
+    async def _look(self, kind: ArchiveKind) -> None:
+        try:
+            while await self._take(kind):
+                pass
+            await self._trim(kind)
+        except Unavailable as error:
+            log.info("not archived", kind=kind, reason=str(error))  # the bus itself says that it is away
+            return
+        except (NotArchived, OSError) as error:
+            said = f"{kind} are not archived, so none is dropped: {error}"
+            if self._troubles.get(kind) != said:
+                log.warning("not archived", kind=kind, reason=str(error))
+            self._troubles[kind] = said
+            return
+        gaps = self._there[kind].gaps if kind in self._there and kind is ArchiveKind.FACTS else ()
+        if gaps:
+            self._troubles[kind] = f"the archive lacks facts {ranges_text(gaps)}: files of it are gone"
+        elif self._troubles.pop(kind, ""):
+            log.info("archived again", kind=kind)
+
+    async def _take(self, kind: ArchiveKind) -> bool:
+        """Whether a file was written. Raises NotArchived, OSError."""
+        stream = STREAMS[kind]
+        extent = self._extents[kind] = await self._streams.extent(stream)
+        if self._shelf is None:
+            return False
+        there = self._there[kind] = await self._lane.do(self._shelf.coverage, kind)
+        if there.ends > extent.last:
+            raise NotArchived(
+                f"{self._shelf.folder} ends at {there.ends}, and the stream {stream} at {extent.last}: "
+                "it is of another stream; choose another folder (setting archive)"
+            )
+        first = max(there.ends + 1, extent.first)
+        upto = first + self._settings.archive_file_messages - 1
+        if upto > extent.last:
+            return False
+        rows = await self._streams.stored(stream, first - 1, upto, BYTES_AT_MOST)
+        last = rows[-1].seq if sum(len(row.data) for row in rows) >= BYTES_AT_MOST else upto
+        self._check_whole(kind, first, last, rows)
+        await self._lane.do(self._shelf.put, Stretch(kind, first, last), rows)
+        log.info("archived", kind=kind, first=first, last=last)
+        return True
+
+    def _check_whole(self, kind: ArchiveKind, first: int, last: int, rows: Sequence[Stored]) -> None:
+        """Facts follow one another without a gap, and of samples some may be lost."""
+        gaps = lacking([range(row.seq, row.seq + 1) for row in rows], first, last)
+        if gaps and kind is ArchiveKind.FACTS and not self._settings.facts_may_lack:
+            raise NotArchived(f"the stream has lost facts {ranges_text(gaps)}")
+
+    # ---- trimming
+
+    async def _trim(self, kind: ArchiveKind) -> None:
+        room = self._settings.stream_max_bytes if kind is ArchiveKind.FACTS else OBSERVATIONS_BYTES
+        extent = self._extents[kind]
+        upto = droppable(extent.first, extent.last, extent.bytes, room)
+        if self._shelf is not None:
+            upto = min(upto, self._there[kind].ends)
+        if upto >= extent.first and kind is ArchiveKind.FACTS:
+            upto = min(upto, await self.needed() - 1)
+        if upto < extent.first:
+            return
+        await self._streams.drop(STREAMS[kind], upto)
+        log.info("trimmed", kind=kind, first=extent.first, last=upto)
+
+    async def needed(self) -> int:
+        """The oldest fact that any service would read if it began now, or by which it leads.
+
+        Raises Unavailable.
+        """
+        return min([await self._needed_by(name) for name in NAMES])
+
+    async def _needed_by(self, name: str) -> int:
+        led = await self._streams.led_last(name)
+        cursor = await self._bus.get(f"cursor/{name}")
+        if cursor is None or not led or not cursor[0].isdigit():
+            return 0
+        try:
+            blob = await self._bus.load(name)
+            snapshot = 0 if blob is None else seq_in(blob)
+        except (UnreadableSnapshot, DamagedBlob):
+            snapshot = 0
+        return min(led, snapshot + 1, int(cursor[0]) + 1)

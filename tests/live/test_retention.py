@@ -1,0 +1,151 @@
+"""A stack whose stream keeps next to nothing: what it drops is in the archive, and nobody misses it.
+
+The tests share one stack. Services are killed and restarted after the stream was trimmed, one of them without
+its snapshot; the log is whole, in order and without doubles to the end.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from hopyard.api.client import Client
+from hopyard.local.credentials import account_of
+from hopyard.local.stack import SERVICES, Stack
+from schemas.base import Event
+from schemas.events import JobCompleted, JobSubmitted
+from schemas.questions import ArchiveKind
+from schemas.subjects import FACTS_STREAM
+from schemas.views import ServiceState
+from services.monitor.archive import files
+from services.monitor.archive.plan import coverage
+from shared.domain.audit import audit
+from shared.runtime.bus.contract import Extent
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
+from tests.live.live_builders import all_ended, stack_and_client, submit_all
+from tests.stack_watch import LIMIT_S, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEPT_BYTES = 40_000
+"""of facts: some hundred"""
+FILE_MESSAGES = 50
+
+
+class Trimmed:
+    def __init__(self, stack: Stack, client: Client) -> None:
+        self.stack = stack
+        self.client = client
+        self.jobs = 0
+
+    async def submit(self) -> None:
+        self.jobs += await submit_all(self.client, f"key-{self.jobs}")
+
+    async def extent(self) -> Extent:
+        bus = await JetStreamBus.connect(self.stack.settings(), "operator", LIMIT_S)
+        try:
+            return await bus.extent(FACTS_STREAM)
+        finally:
+            await bus.close()
+
+    async def trimmed_beyond(self, seq: int) -> Extent:
+        async with asyncio.timeout(LIMIT_S):
+            while (extent := await self.extent()).first <= seq:
+                await asyncio.sleep(0.2)
+        return extent
+
+    async def ended(self) -> None:
+        await until(self.client, all_ended(self.jobs))
+
+    async def restarted(self, *names: str) -> None:
+        """Kill them, and wait until they lead anew."""
+        running = [one for one in self.stack.running if one.program.name in names]
+        killed_at = time.time()
+        for one in running:
+            os.killpg(one.process.pid, signal.SIGKILL)
+        await until(
+            self.client,
+            lambda status: (
+                set(names)
+                <= {
+                    one.name
+                    for one in status.services
+                    if (one.state, one.leads) == (ServiceState.UP, True) and one.since > killed_at
+                }
+            ),
+        )
+
+    async def without_snapshots(self) -> None:
+        account = str(account_of(self.stack.data, "planner"))
+        settings = replace(self.stack.settings(), nats_credentials=account)
+        bus = await JetStreamBus.connect(settings, "planner", LIMIT_S)
+        try:
+            await bus._connection.js.purge_stream(SNAPSHOT_STREAM)
+        finally:
+            await bus.close()
+
+    async def log(self) -> list[tuple[int, Event]]:
+        return [(line.seq, line.fact()) async for line in self.client.events()]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def trimmed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trimmed]:
+    data = tmp_path_factory.mktemp("trimmed") / "data"
+    async with stack_and_client(
+        data,
+        stream_max_bytes=KEPT_BYTES,
+        archive_file_messages=FILE_MESSAGES,
+        archive_every_real_s=0.3,
+        snapshot_every=FILE_MESSAGES,
+        lease_real_s=1.0,
+    ) as (stack, client):
+        one = Trimmed(stack, client)
+        await one.submit()
+        yield one
+
+
+async def test_the_stream_is_trimmed_and_the_log_is_whole(trimmed: Trimmed) -> None:
+    await trimmed.ended()
+    extent = await trimmed.trimmed_beyond(2 * FILE_MESSAGES)
+    log = await trimmed.log()
+    assert [seq for seq, _ in log] == list(range(1, log[-1][0] + 1))
+    assert extent.first > 1
+    assert extent.bytes < 4 * KEPT_BYTES
+    archived = files.names_in(trimmed.stack.data / "archive")
+    there = coverage(archived, ArchiveKind.FACTS)
+    assert (there.begins, there.gaps) == (1, ())
+    assert there.ends >= extent.first - 1
+
+
+async def test_services_that_are_killed_after_the_trim_go_on(trimmed: Trimmed) -> None:
+    await trimmed.restarted(*SERVICES)
+    await trimmed.submit()
+    await trimmed.ended()
+
+
+async def test_services_without_snapshots_read_the_archive(trimmed: Trimmed) -> None:
+    """As after an upgrade that reads no snapshot of before."""
+    await trimmed.without_snapshots()
+    await trimmed.restarted(*SERVICES)
+    for name in SERVICES:
+        assert "facts are in no archive" not in (trimmed.stack.data / "logs" / f"{name}.log").read_text()
+    await trimmed.submit()
+    await trimmed.ended()
+
+
+async def test_at_the_end_nothing_is_missing(trimmed: Trimmed) -> None:
+    log = await trimmed.log()
+    assert [seq for seq, _ in log] == list(range(1, log[-1][0] + 1))
+    facts = [fact for _, fact in log]
+    assert audit(facts, drained=True, seqs=[seq for seq, _ in log]) == []
+    assert sum(isinstance(fact, JobSubmitted) for fact in facts) == trimmed.jobs
+    done = Counter(fact.job_id for fact in facts if isinstance(fact, JobCompleted))
+    assert len(done) == trimmed.jobs
+    assert set(done.values()) == {1}

@@ -1,0 +1,162 @@
+"""What was written is what is read, or an error names the file; pages go through all of it in order."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from schemas.codec import encode
+from schemas.events import JobCancelled
+from schemas.ids import JobId
+from schemas.questions import ArchiveKind, ArchivePage, CopyArchive, ReadArchive
+from services.monitor.archive import files
+from services.monitor.archive.files import UnreadableFile
+from services.monitor.archive.plan import Stretch
+from services.monitor.archive.shelf import Shelf
+from shared.runtime.bus.contract import Stored
+
+FACTS = ArchiveKind.FACTS
+
+
+def stored(seq: int, size: int = 0) -> Stored:
+    fact = JobCancelled(at=float(seq), job_id=JobId(f"j-{seq % 7}"))
+    data = encode(fact) if not size else bytes(size)
+    return Stored(seq=seq, at=1.7e9 + seq, subject=fact.subject, id=fact.event_id, data=data)
+
+
+def put(shelf: Shelf, first: int, last: int, size: int = 0, without: int = 0) -> Stretch:
+    stretch = Stretch(FACTS, first, last)
+    shelf.put(stretch, [stored(seq, size) for seq in range(first, last + 1) if seq != without])
+    return stretch
+
+
+def pages(shelf: Shelf, **asked: object) -> list[ArchivePage]:
+    """All of them."""
+    found: list[ArchivePage] = []
+    after = 0
+    while True:
+        page = shelf.page(ReadArchive(after=after, **asked))  # type: ignore[arg-type]
+        if page.upto <= after:
+            return found
+        found.append(page)
+        after = page.upto
+
+
+def seqs(found: list[ArchivePage]) -> list[int]:
+    return [message.seq for page in found for message in page.messages]
+
+
+def test_pages_have_every_message_once_as_it_was_stored(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "archive")
+    for first in range(1, 7_501, 2_500):
+        put(shelf, first, first + 2_499)
+    found = pages(shelf)
+    assert seqs(found) == list(range(1, 7_501))
+    assert found[0].messages[4].data == stored(5).data
+    assert {page.damage for page in found} == {""}
+
+
+def test_large_messages_are_paged_by_their_size(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    put(shelf, 1, 9, size=1_000_000)
+    found = pages(shelf)
+    assert seqs(found) == list(range(1, 10))
+    assert len(found) > 2
+
+
+def test_some_are_found_by_their_sequence(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    put(shelf, 1, 50)
+    put(shelf, 51, 100)
+    page = shelf.page(ReadArchive(seqs=(3, 60, 61, 500)))
+    assert [one.seq for one in page.messages] == [3, 60, 61]
+    assert page.lacks == ()
+
+
+def test_what_the_stream_had_lost_is_lacking(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    put(shelf, 1, 50, without=7)
+    assert [page.lacks for page in pages(shelf)] == [((7, 7),)]
+
+
+def test_a_file_that_is_gone_is_lacking(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    for first in (1, 51, 101):
+        put(shelf, first, first + 49)
+    (tmp_path / Stretch(FACTS, 51, 100).name).unlink()
+    [page] = pages(shelf)
+    assert page.lacks == ((51, 100),)
+    assert shelf.coverage(FACTS).gaps == (range(51, 101),)
+
+
+def halve(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+@pytest.mark.parametrize("damage", [halve, lambda _: b"", lambda data: bytes(len(data))])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    shelf = Shelf(tmp_path)
+    put(shelf, 1, 50)
+    hurt = tmp_path / put(shelf, 51, 100).name
+    put(shelf, 101, 150)
+    hurt.write_bytes(damage(hurt.read_bytes()))
+    [page] = pages(Shelf(tmp_path))
+    assert str(hurt) in page.damage
+    assert page.lacks == ((51, 100),)
+    with pytest.raises(UnreadableFile, match=hurt.name):
+        files.read(tmp_path, Stretch(FACTS, 51, 100))
+
+
+def test_no_flipped_bit_changes_what_is_read(tmp_path: Path) -> None:
+    stretch = put(Shelf(tmp_path), 1, 50)
+    path, rows = tmp_path / stretch.name, files.read(tmp_path, stretch)
+    whole, noticed = path.read_bytes(), 0
+    for at in range(0, len(whole), max(len(whole) // 60, 1)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        try:
+            assert files.read(tmp_path, stretch) == rows, at
+        except UnreadableFile:
+            noticed += 1
+    assert noticed > 10
+
+
+def test_a_file_of_other_messages_under_its_name_is_named(tmp_path: Path) -> None:
+    """Parquet alone would take it."""
+    shelf = Shelf(tmp_path)
+    path = tmp_path / put(shelf, 1, 50).name
+    duckdb.sql(f"COPY (SELECT * FROM '{path}' WHERE seq <> 9) TO '{path}.2' (FORMAT parquet)")
+    Path(f"{path}.2").replace(path)
+    assert "digest" in pages(Shelf(tmp_path))[0].damage
+
+
+def test_nothing_is_there_until_it_is_whole(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    (tmp_path / ".draft-facts-000000000001-000000000050.parquet.ab").write_bytes(b"half")
+    assert shelf.listed().files == ()
+    put(shelf, 1, 50)
+    assert [path.name for path in tmp_path.iterdir()] == [Stretch(FACTS, 1, 50).name]
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    folder.write_bytes(b"a file, where a folder is to be")
+    with pytest.raises(OSError, match="archive"):
+        put(Shelf(folder), 1, 50)
+
+
+def test_a_copy_is_the_file_and_nothing_else_can_be_had(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    name = put(shelf, 1, 50).name
+    whole = shelf.part(CopyArchive(name=name)).data
+    assert whole == (tmp_path / name).read_bytes()
+    assert shelf.part(CopyArchive(name=name, offset=len(whole))).data == b""
+    with pytest.raises(ValueError, match="no file of an archive"):
+        shelf.part(CopyArchive(name="../../etc/passwd"))
+
+
+def test_others_can_read_what_messages_say(tmp_path: Path) -> None:
+    path = tmp_path / put(Shelf(tmp_path), 1, 50).name
+    wanted = f"SELECT seq, message->>'job_id', stored_at FROM '{path}' WHERE seq = 9"
+    [(seq, job_id, stored_at)] = duckdb.execute(wanted).fetchall()
+    assert (seq, job_id, stored_at.year) == (9, "j-2", 2023)
