@@ -180,12 +180,12 @@ class Settings(File, frozen=True, kw_only=True):
     equations_as_printed: Annotated[
         str,
         Meta(
-            pattern=r"^((update|bucket|bandwidth|waiting|all)( +|$(?!\n)))*$(?!\n)",
+            pattern=r"^((update|bucket|bandwidth|waiting|evidence|residuals|all)( +|$(?!\n)))*$(?!\n)",
             description="words between spaces",
         ),
     ] = ""
     """equations of the Hops paper that predictions follow to the letter: `update`, `bucket`, `bandwidth`,
-    `waiting`, or `all`"""
+    `waiting`, `evidence`, `residuals`, or `all`"""
     opening_grace_real_s: Seconds = 2.0
     """how long the planner waits for the profiler to open a round"""
 

@@ -39,9 +39,10 @@ KEPT_NOWHERE = ":memory:"
 
 def build(settings: Settings, ports: Ports) -> Service:
     """Raises StoreUnavailable when the store cannot be opened."""
-    store = _store(settings)
+    law = law_of(settings.equations_as_printed)
+    store = _store(settings, counts=law.counts)
     enough = Enough(settings.evidence_observations, settings.evidence_s)
-    workers = StoreWorkers(store, enough, law_of(settings.equations_as_printed))
+    workers = StoreWorkers(store, enough, law)
     # One lane: DuckDB wants one thread, and tasks are done in the order in which they were given.
     lane = ports.offload.lane("store")
 
@@ -66,12 +67,12 @@ def build(settings: Settings, ports: Ports) -> Service:
     )
 
 
-def _store(settings: Settings) -> Store:
+def _store(settings: Settings, *, counts: bool) -> Store:
     if settings.store == KEPT_NOWHERE:
-        return MemoryStore(settings.evidence_half_life_s)
+        return MemoryStore(settings.evidence_half_life_s, counts=counts)
     from services.estimator.store.duckdb_store import DuckDbStore  # noqa: PLC0415 - not before it is needed
 
-    return DuckDbStore(settings.store, settings.evidence_half_life_s)
+    return DuckDbStore(settings.store, settings.evidence_half_life_s, counts=counts)
 
 
 def _workers(store: StoreWorkers, ports: Ports, lane: Lane) -> dict[type, Worker]:

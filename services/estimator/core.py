@@ -207,7 +207,7 @@ class Estimator:
         known = {
             node_id: self.state.nodes[node_id].node for node_id in sorted(nodes & self.state.nodes.keys())
         }
-        return Work(Correct(observations=tuple(batch), nodes=known))
+        return Work(Correct(observations=tuple(batch), nodes=known, typical=self._nodes().typical))
 
     def _wait(self, now: float) -> None:
         if self._due is None:

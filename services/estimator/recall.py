@@ -15,9 +15,11 @@ from schemas.placement import Gang
 from schemas.questions import ImportStore
 from services.estimator.lookup.columns import of_gang
 from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter
 from services.estimator.store.contract import Store
 from services.estimator.store.memory_store import MemoryStore
+from services.estimator.theory.formula import Computed
 from services.estimator.theory.paths import exchange, paths_of
 
 NO_AGEING_S = 1e12
@@ -39,6 +41,7 @@ class Recall:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._computed, self._residuals = Computed(), Residuals()
 
     def workloads(self) -> list[Workload]:
         """Those whose time modules are known."""
@@ -47,7 +50,8 @@ class Recall:
     def throughput(self, workload: Workload, nodes: Sequence[Node], gang: Gang) -> float:
         """samples/s of the whole gang; `nodes`: of its members, in their order. NaN: nothing is known."""
         wanted = of_gang(workload.fingerprint, nodes, gang, workload.batch_size)
-        return float(estimate(wanted, self._store, ENOUGH).throughput[0])
+        answer = estimate(wanted, self._store, ENOUGH, self._computed, residuals=self._residuals)
+        return float(answer.throughput[0])
 
     def modules(self, workload: Workload, gpu_type: GpuType) -> TimeModules | None:
         known = self._store.theory([workload.fingerprint]).get(workload.fingerprint)

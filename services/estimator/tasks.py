@@ -30,6 +30,8 @@ class Correct(msgspec.Struct, frozen=True, kw_only=True):
     observations: tuple[ThroughputObserved, ...]
     nodes: dict[NodeId, Node]
     """those of the gangs that are known"""
+    typical: dict[GpuType, Node]
+    """one node of each type that is known"""
 
 
 class Refine(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,8 @@ DEPARTURES: Mapping[str, str] = {
     "bucket": "eq. 1: the backward pass hides 80 % of the communication of every model",
     "bandwidth": "eq. 2: one bandwidth inside a node, one between nodes, and no latency",
     "waiting": "eq. 4: T_w is what was recorded in each condition; nothing before a gang has run",
+    "evidence": "a distributed gang's throughput is found by its number of nodes alone",
+    "residuals": "where nothing was observed, equations 1 to 5 are the answer",
 }
 """where the equations are not the paper's here, by a word: what the paper prints"""
 
@@ -46,6 +48,10 @@ class Law(msgspec.Struct, frozen=True):
     """a gang's path is the one measured with a gang of its shape, with a latency"""
     draws: bool = True
     """T_w is how long the slowest of N draws of T_d is waited for, from the first run on"""
+    counts: bool = True
+    """evidence of distributed gangs is by their GPUs too"""
+    learns: bool = True
+    """theory is multiplied by what gangs of other shapes showed (docs/adr/0027)"""
 
 
 OURS = Law()
@@ -59,6 +65,8 @@ def law_of(printed: str) -> Law:
         buckets="bucket" not in words,
         shapes="bandwidth" not in words,
         draws="waiting" not in words,
+        counts="evidence" not in words,
+        learns="residuals" not in words,
     )
 
 

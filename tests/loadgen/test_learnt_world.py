@@ -45,13 +45,15 @@ def rate(world: LearntWorld, gang: dict[str, int]) -> float:
 def test_what_was_observed_wins_over_what_theory_says() -> None:
     world = LearntWorld(Recall(store()), seed=1)
     assert rate(world, {"a0": 1}) == pytest.approx(50.0)
-    assert rate(world, {"a0": 2}) == pytest.approx(2 * 100.0, rel=0.02)  # theory: 1 s an iteration
+    assert 2 * 50.0 < rate(world, {"a0": 2}) < 2 * 100.0  # theory: 1 s an iteration, and what one GPU showed
     assert rate(world, {"a1": 1}) == pytest.approx(50.0)  # the type's
 
 
 def test_unlike_shares_run_as_the_store_would_estimate_them() -> None:
     """150 samples: forward 0.45 s, backward 0.75 s beside an exchange of 1 s, the update 0.2 s."""
-    world = LearntWorld(Recall(store()), seed=1)
+    unused = MemoryStore(half_life_s=1e9)
+    unused.keep(workload(), {HERE.gpu_type: modules()})
+    world = LearntWorld(Recall(unused), seed=1)
     nodes = [node(name, gpus=8) for name in ("a1", "a2")]
     gang = Gang.of({one.node_id: 1 for one in nodes}, Proportional(samples=(150, 50)))
     found = world.stretch(spec(), nodes, gang, key="p", index=0).throughput

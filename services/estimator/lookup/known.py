@@ -1,6 +1,6 @@
 """What theory knows of the workloads and nodes of a question, by number. Pure but for the store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -22,6 +22,8 @@ NOWHERE: _Kind = (GpuType(""), ())
 class Known(msgspec.Struct, frozen=True):
     kind: Whole
     """by node"""
+    gpu_types: list[GpuType]
+    """by kind"""
     paths: list[tuple[Path, ...]]
     """by kind"""
     index: Whole
@@ -29,7 +31,17 @@ class Known(msgspec.Struct, frozen=True):
     modules: list[Modules]
     batch_size: Whole
     """samples per GPU and iteration, by workload; the last, for what is not known, is 0"""
+    types: Mapping[GpuType, tuple[Path, ...]]
+    """of the nodes, and paths of their gradients: of a type with several, the first"""
     law: Law = OURS
+
+
+class KnownOf(msgspec.Struct, frozen=True):
+    """What theory knows of one workload."""
+
+    about: Known
+    number: dict[GpuType, int]
+    """kind of each type on which it knows the workload"""
 
 
 def known(
@@ -40,7 +52,44 @@ def known(
     theory = store.theory(fingerprints)
     index, modules = _modules(theory, fingerprints, list(codes))
     batches = [theory[one].batch_size if one in theory else 0 for one in fingerprints]
-    return Known(kind_of, [paths for _, paths in codes], index, modules, np.array([*batches, 0]), law)
+    return Known(
+        kind=kind_of,
+        gpu_types=[gpu_type for gpu_type, _ in codes],
+        paths=[paths for _, paths in codes],
+        index=index,
+        modules=modules,
+        batch_size=np.array([*batches, 0]),
+        types=_types(codes),
+        law=law,
+    )
+
+
+def known_of(
+    fingerprint: Fingerprint, types: Mapping[GpuType, tuple[Path, ...]], store: Store, law: Law = OURS
+) -> KnownOf:
+    """Raises StoreUnavailable."""
+    theory = store.theory([fingerprint])
+    index, modules = _modules(theory, [fingerprint], list(types.items()))
+    about = Known(
+        kind=np.arange(len(types)),
+        gpu_types=list(types),
+        paths=list(types.values()),
+        index=index,
+        modules=modules,
+        batch_size=np.array([one.batch_size for one in theory.values()] or [0]),
+        types=types,
+        law=law,
+    )
+    return KnownOf(about, {one: kind for kind, one in enumerate(types) if index[0, kind] >= 0})
+
+
+def _types(kinds: Iterable[_Kind]) -> dict[GpuType, tuple[Path, ...]]:
+    """Whatever the order of the nodes."""
+    found: dict[GpuType, tuple[Path, ...]] = {}
+    for gpu_type, paths in sorted(kinds, key=lambda kind: (kind[0], *map(msgspec.structs.astuple, kind[1]))):
+        if gpu_type:
+            found.setdefault(gpu_type, paths)
+    return found
 
 
 def gangs_of(

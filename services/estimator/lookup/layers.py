@@ -23,8 +23,9 @@ from services.estimator.lookup.columns import Estimated, Wanted
 from services.estimator.lookup.hosts import hosts_of, together
 from services.estimator.lookup.known import Known, gangs_of
 from services.estimator.lookup.known import known as theory_of
+from services.estimator.lookup.residuals import Residuals
 from services.estimator.lookup.shares import Beneath, Paces, shared, with_shares
-from services.estimator.store.contract import Evidence, Keys, Store
+from services.estimator.store.contract import Evidence, Keys, Store, size_of
 from services.estimator.store.distinct import distinct
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Computed
@@ -48,10 +49,11 @@ class _Cells(msgspec.Struct, frozen=True):
     node: Whole
     """index into the wanted nodes"""
     distributed: npt.NDArray[np.bool_]
-    size: Whole
-    """row in the table: GPUs on the node, or nodes when distributed"""
+    nodes: Whole
     gpus: Whole
     """N of the whole configuration"""
+    size: Whole
+    """row in the table"""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -65,9 +67,15 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def estimate(
-    wanted: Wanted, store: Store, enough: Enough, computed: Computed | None = None, law: Law = OURS
+    wanted: Wanted,
+    store: Store,
+    enough: Enough,
+    computed: Computed | None = None,
+    law: Law = OURS,
+    *,
+    residuals: Residuals | None = None,
 ) -> Estimated:
-    """Answer every configuration; `computed`: what theory came to before, by the same law.
+    """Answer every configuration; `computed`, `residuals`: what came out before, by the same law and store.
 
     Raises StoreUnavailable.
     """
@@ -76,7 +84,7 @@ def estimate(
         return Estimated(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
     fingerprints = [one for one in dict.fromkeys(wanted.fingerprints) if one is not None]
     gpus = _gpus(wanted)
-    cells, which = _cells(wanted, fingerprints, gpus)
+    cells, which = _cells(wanted, fingerprints, gpus, law)
     found = _nothing(len(cells.node))
     there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
     known = (cells.workload < len(fingerprints)) & there[cells.node]
@@ -87,7 +95,7 @@ def estimate(
     _from_like_servers(found, cells, asked, enough)
     _from_evidence(found, cells, asked, TYPE, enough)
     computed = computed or Computed()
-    _from_theory(found, cells, asked, computed)
+    _from_theory(found, cells, asked, computed, residuals or Residuals())
     answer = _per_configuration(wanted, gpus, found, which)
     if not len(shared(wanted)):
         return answer
@@ -96,7 +104,6 @@ def estimate(
         variance=found.variance[which],
         count=found.count[which],
         layer=found.layer[which],
-        from_theory=found.layer[which] == THEORY,
     )
     corrections = {one: of.corrections for one, of in store.theory(fingerprints).items()}
     beneath = Beneath(asked.theory, _workloads(wanted, fingerprints), computed, corrections)
@@ -115,7 +122,7 @@ class _Asked(msgspec.Struct, frozen=True):
     """by cell: its workload and its node are"""
 
 
-def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole) -> tuple[_Cells, Whole]:
+def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole, law: Law) -> tuple[_Cells, Whole]:
     """The distinct cells, and which of them each node of each configuration is; `gpus`: of all its nodes."""
     widths = wanted.start[1:] - wanted.start[:-1]
     workload = _workloads(wanted, fingerprints)
@@ -129,8 +136,9 @@ def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole) -> tupl
         workload=workload,
         node=wanted.node[first],
         distributed=nodes > 0,
-        size=np.where(nodes > 0, nodes, gpus),
+        nodes=np.maximum(nodes, 1),
         gpus=gpus,
+        size=np.where(nodes > 0, size_of(nodes, gpus) if law.counts else nodes, gpus),
     )
     return cells, which
 
@@ -225,7 +233,9 @@ def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
 # ---- theory
 
 
-def _from_theory(found: _Found, cells: _Cells, asked: _Asked, computed: Computed) -> None:
+def _from_theory(
+    found: _Found, cells: _Cells, asked: _Asked, computed: Computed, residuals: Residuals
+) -> None:
     about = asked.theory
     todo = _open(found, asked)
     todo = (
@@ -235,14 +245,16 @@ def _from_theory(found: _Found, cells: _Cells, asked: _Asked, computed: Computed
     )
     if not len(todo):
         return
-    workload, kind, nodes = cells.workload[todo], about.kind[cells.node[todo]], _nodes(cells)[todo]
-    first, of_cell = distinct((workload, kind, nodes, cells.gpus[todo]))
-    gangs = gangs_of(about, workload[first], kind[first], nodes=nodes[first], gpus=cells.gpus[todo[first]])
-    found.mean[todo] = computed.per_gpu_throughput(gangs)[of_cell]
-
-
-def _nodes(cells: _Cells) -> Whole:
-    return np.where(cells.distributed, cells.size, 1)
+    if not len(todo):
+        return
+    columns = cells.workload[todo], about.kind[cells.node[todo]], cells.nodes[todo], cells.gpus[todo]
+    first, of_cell = distinct(columns)
+    workload, kind, nodes, gpus = (column[first] for column in columns)
+    throughput = computed.per_gpu_throughput(gangs_of(about, workload, kind, nodes=nodes, gpus=gpus))
+    if about.law.learns:
+        learnt = residuals.factors(asked.store, computed, about, asked.fingerprints)
+        throughput *= learnt.of(workload, [about.gpu_types[one] for one in kind.tolist()], nodes, gpus)
+    found.mean[todo] = throughput[of_cell]
 
 
 # ---- configurations

@@ -7,8 +7,9 @@ found for it in lockstep, needs
     T_theory(s): T_d, T_f and T_b times s / b, T_u as it is, T_c by the slowest path of all nodes
     throughput = Σ samples / max over nodes of T(⌈samples / GPUs⌉) · correction
 
-so that theory alone is T_theory(s), and a node that showed itself slower than its theory stays so. Without
-theory T(s) = s / pace. The correction is what gangs on these types of GPUs showed (see `theory.correction`).
+so that theory alone is T_theory(s), and a node that showed itself slower than its theory, or whose like did,
+stays so. Without theory T(s) = s / pace. The correction is what gangs on these types of GPUs showed (see
+`theory.correction`).
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,6 @@ class Paces(msgspec.Struct, frozen=True):
     variance: Column
     count: Whole
     layer: Whole
-    from_theory: npt.NDArray[np.bool_]
 
 
 Corrections = Mapping[Fingerprint, Mapping[str, Correction]]
@@ -127,11 +127,8 @@ def _taken_s(wanted: Wanted, rows: _Rows, paces: Paces, beneath: Beneath) -> Col
     batch_size = about.batch_size[workload[there]]
     alike = gangs_of(about, workload[there], kind[there], nodes=rows.widths[rows.of[there]], gpus=gpus[there])
     unlike = msgspec.structs.replace(_on_slowest_path(alike, rows.of[there]), share=each[there] / batch_size)
-    taken_s[there] = each[there] / beneath.computed.per_gpu_throughput(unlike)
-    seen = there[~paces.from_theory[cell[there]]]
-    if len(seen):
-        ideal = beneath.computed.per_gpu_throughput(alike)[~paces.from_theory[cell[there]]]
-        taken_s[seen] *= ideal / pace[seen]
+    ideal = beneath.computed.per_gpu_throughput(alike)
+    taken_s[there] = each[there] / beneath.computed.per_gpu_throughput(unlike) * (ideal / pace[there])
     return taken_s
 
 

@@ -4,7 +4,7 @@ Two implementations pass one contract suite: DuckDB, the store of record, and on
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -31,7 +31,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one layer that are asked for; names once, and columns of indices into them.
 
     A place is a node's id in the entity layer and a GPU type in the type layer. `size` is the number of
-    GPUs in an aggregated table, and of nodes in a distributed one.
+    GPUs in an aggregated table, and what `size_of` makes of nodes and GPUs in a distributed one.
     """
 
     layer: str
@@ -43,6 +43,15 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
     """index into `places`"""
     distributed: npt.NDArray[np.bool_]
     size: Whole
+
+
+class Shape(NamedTuple):
+    """Of gangs that were observed on a type."""
+
+    gpu_type: GpuType
+    nodes: int
+    gpus: int
+    """over all nodes"""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -116,6 +125,18 @@ class Store(Protocol):
 
     def find(self, keys: Keys) -> Evidence: ...
 
+    def shapes(self, fingerprint: Fingerprint) -> list[tuple[Shape, float]]:
+        """What the type layer has of a workload by the gang's shape, samples/s per GPU, in their order."""
+        ...
+
+    def latest(self, limit: int) -> list[Fingerprint]:
+        """Of those observed by the gang's shape, the newest first."""
+        ...
+
+    def revision(self, fingerprint: Fingerprint) -> tuple[int, int]:
+        """Another one as soon as what `shapes`, `theory` or `bandwidths` say of it may be another."""
+        ...
+
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
         """In the order in which they came, the first `after` left out."""
         ...
@@ -177,7 +198,34 @@ def places(observation: ThroughputObserved) -> tuple[tuple[str, str], tuple[str,
     return ("entity", observation.node_id), ("type", observation.gpu_type)
 
 
-def table_of(observation: ThroughputObserved) -> tuple[bool, int]:
-    """Whether the distributed table is meant, and the row in it (Hops fig. 3)."""
+SIZE_OF_A_NODE = 2**13
+"""beyond so many GPUs gangs share a row"""
+NODES_MOST = 2**12 - 1
+"""likewise"""
+
+
+def size_of(nodes: Whole, gpus: Whole) -> Whole:
+    """Row of the distributed table: by nodes and GPUs of all of them."""
+    tall = np.minimum(nodes, NODES_MOST) * SIZE_OF_A_NODE
+    return np.asarray(tall + np.minimum(gpus, SIZE_OF_A_NODE - 1), dtype=np.int64)
+
+
+def shape_in(gpu_type: GpuType, size: int, *, distributed: bool) -> Shape | None:
+    """Of a row; None for one that is by the number of nodes alone."""
+    if not distributed:
+        return Shape(gpu_type, 1, size)
+    nodes, gpus = divmod(size, SIZE_OF_A_NODE)
+    return Shape(gpu_type, nodes, gpus) if nodes else None
+
+
+def table_of(observation: ThroughputObserved, *, counts: bool) -> tuple[bool, int]:
+    """Whether the distributed table is meant, and the row in it (Hops fig. 3).
+
+    `counts`: there, by nodes and GPUs; else by the number of nodes alone, as the paper has it.
+    """
     nodes = len(observation.gang.members)
-    return (True, nodes) if nodes > 1 else (False, observation.gpus_on_node)
+    if nodes == 1:
+        return False, observation.gpus_on_node
+    if not counts:
+        return True, nodes
+    return True, min(nodes, NODES_MOST) * SIZE_OF_A_NODE + min(observation.gang.gpus, SIZE_OF_A_NODE - 1)

@@ -27,6 +27,7 @@ from services.estimator.store.contract import (
     Evidence,
     Keys,
     Loading,
+    Shape,
     StoreUnavailable,
     Theory,
     identity_of,
@@ -55,10 +56,13 @@ class DamagedStore(StoreUnavailable, Damaged):
 
 
 class DuckDbStore:
-    def __init__(self, path: str, half_life_s: float) -> None:
-        """Open the file, or create it. Raises StoreUnavailable, and never replaces a file it cannot read."""
+    def __init__(self, path: str, half_life_s: float, *, counts: bool = True) -> None:
+        """Open the file, or create it. Raises StoreUnavailable, and never replaces a file it cannot read.
+
+        `counts`: see `table_of`.
+        """
         self._path = path
-        self._memory = MemoryStore(half_life_s)
+        self._memory = MemoryStore(half_life_s, counts=counts)
         self._loaded: dict[Fingerprint, None] = {}
         with self._translated("opened"):
             self._connection = duckdb.connect(path, config={"threads": 1})
@@ -77,7 +81,8 @@ class DuckDbStore:
         touched = list(dict.fromkeys(seen.fingerprint for seen in observations))
         self._load(touched)
         self._memory.fold(observations)
-        rows = list(dict.fromkeys(row for seen in observations for row in rows_of(seen)))
+        counts = self._memory.counts
+        rows = list(dict.fromkeys(row for seen in observations for row in rows_of(seen, counts=counts)))
         sums = self._memory.table.find(self._memory.keys(rows)).tolist()
         evidence = [(*row, *numbers) for row, numbers in zip(rows, sums, strict=True)]
         observed = [observation_row(seen) for seen in observations]
@@ -86,6 +91,17 @@ class DuckDbStore:
     def find(self, keys: Keys) -> Evidence:
         self._load(keys.fingerprints)
         return self._memory.find(keys)
+
+    def shapes(self, fingerprint: Fingerprint) -> list[tuple[Shape, float]]:
+        self._load([fingerprint])
+        return self._memory.shapes(fingerprint)
+
+    def latest(self, limit: int) -> list[Fingerprint]:
+        return self._memory.latest(limit)
+
+    def revision(self, fingerprint: Fingerprint) -> tuple[int, int]:
+        self._load([fingerprint])
+        return self._memory.revision(fingerprint)
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
         with self._translated("read"):
@@ -178,6 +194,7 @@ class DuckDbStore:
         self._read_all()
         bandwidths = self._connection.execute("SELECT * FROM bandwidths").fetchall()
         self._memory.calibrate({one: msgspec.json.decode(text, type=Bandwidth) for one, text in bandwidths})
+        self._memory.observed_at |= dict(self._connection.execute(_OBSERVED_AT).fetchall())
 
     def _read_all(self) -> None:
         """So that damage shows now, and not as estimates that are missing one day."""
@@ -272,6 +289,7 @@ _PAGE = "SELECT * FROM observations ORDER BY rowid LIMIT ? OFFSET ?"
 _KNOWN = """
 SELECT placement_id, node_id, seen_at FROM observations WHERE placement_id IN (SELECT unnest(?))
 """
+_OBSERVED_AT = "SELECT fingerprint, max(seen_at) FROM evidence WHERE layer = 'type' GROUP BY fingerprint"
 _LOGGED = "SELECT placement_id FROM executions WHERE placement_id IN (SELECT unnest(?))"
 
 _REMEDIES = (

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
 from itertools import islice
 
 import msgspec
@@ -20,9 +21,11 @@ from services.estimator.store.contract import (
     Evidence,
     Keys,
     Loading,
+    Shape,
     Theory,
     identity_of,
     places,
+    shape_in,
     table_of,
 )
 from services.estimator.store.table import (
@@ -47,12 +50,20 @@ KeyRow = tuple[str, str, str, bool, int]
 
 
 class MemoryStore:
-    def __init__(self, half_life_s: float) -> None:
+    def __init__(self, half_life_s: float, *, counts: bool = True) -> None:
+        """`counts`: see `table_of`."""
         self.table = Table()
+        self.counts = counts
+        self.observed_at: dict[Fingerprint, float] = {}
+        """the newest observation of each workload"""
         self.theories: dict[Fingerprint, Theory] = {}
         self._pools: dict[Fingerprint, dict[GpuType, deque[ThroughputObserved]]] = {}
         self._half_life_s = half_life_s
         self._workloads, self._places = Codes(), Codes()
+        self._shapes: dict[Fingerprint, dict[Shape, KeyRow]] = {}
+        self._changes = 0
+        self._changed: dict[Fingerprint, int] = {}
+        self._calibrated = 0
         self._bandwidths: dict[GpuType, Bandwidth] = {}
         self._log: dict[PlacementId, Execution] = {}
         self._seen: deque[ThroughputObserved] = deque(maxlen=SEEN_KEPT)
@@ -72,8 +83,13 @@ class MemoryStore:
         if not observations:
             return
         twice = [seen for seen in observations for _ in range(2)]
+        keys = [row for seen in observations for row in rows_of(seen, counts=self.counts)]
+        for seen in observations:
+            before = self.observed_at.get(seen.fingerprint, seen.at)
+            self.observed_at[seen.fingerprint] = max(before, seen.at)
+        self._note(keys)
         rows = Observations(
-            key=self.keys([row for seen in observations for row in rows_of(seen)]),
+            key=self.keys(keys),
             at=[seen.at for seen in twice],
             seconds=[seen.seconds for seen in twice],
             throughput=[seen.throughput for seen in twice],
@@ -92,6 +108,37 @@ class MemoryStore:
         workload = self._workloads.of(fingerprints)
         place = self._places.of(f"{layer}/{name}" for layer, name in places)
         self.table.put(keys_of(workload, place, distributed, size), sums)
+        columns = fingerprints, places, distributed.tolist(), size.tolist()
+        self._note([(one, *where, spread, own) for one, where, spread, own in zip(*columns, strict=True)])
+
+    def _note(self, rows: Iterable[KeyRow]) -> None:
+        for row in rows:
+            name, layer, place, distributed, size = row
+            if layer == "type":
+                fingerprint = Fingerprint(name)
+                self._change(fingerprint)
+                shape = shape_in(GpuType(place), size, distributed=distributed)
+                if shape is not None:
+                    self._shapes.setdefault(fingerprint, {})[shape] = row
+
+    def _change(self, fingerprint: Fingerprint) -> None:
+        self._changes += 1
+        self._changed[fingerprint] = self._changes
+
+    def shapes(self, fingerprint: Fingerprint) -> list[tuple[Shape, float]]:
+        known = self._shapes.get(fingerprint)
+        if not known:
+            return []
+        shapes = sorted(known)
+        sums = self.table.find(self.keys([known[shape] for shape in shapes]))
+        return list(zip(shapes, (sums[:, FIRST] / sums[:, WEIGHT]).tolist(), strict=True))
+
+    def latest(self, limit: int) -> list[Fingerprint]:
+        newest = nlargest(limit, self.observed_at.items(), key=lambda one: (one[1], one[0]))
+        return [fingerprint for fingerprint, _ in newest]
+
+    def revision(self, fingerprint: Fingerprint) -> tuple[int, int]:
+        return self._changed.get(fingerprint, 0), self._calibrated
 
     def find(self, keys: Keys) -> Evidence:
         workload = self._workloads.of(keys.fingerprints)[keys.workload]
@@ -126,6 +173,8 @@ class MemoryStore:
     def forget(self, fingerprints: Sequence[Fingerprint]) -> None:
         self.table.drop(self._workloads.of(fingerprints))
         for one in fingerprints:
+            self._change(one)
+            self._shapes.pop(one, None)
             self.theories.pop(one, None)
             self._pools.pop(one, None)
 
@@ -135,6 +184,7 @@ class MemoryStore:
         before = self.theories.get(workload.fingerprint, Theory(workload.batch_size, {}, {}))
         known = {**before.modules, **modules}
         self.theories[workload.fingerprint] = msgspec.structs.replace(before, modules=known)
+        self._change(workload.fingerprint)
 
     def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
         return {one: self.theories[one] for one in fingerprints if one in self.theories}
@@ -145,6 +195,7 @@ class MemoryStore:
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         if fingerprint in self.theories:
             self.theories[fingerprint].loading[gpu_type] = loading
+            self._change(fingerprint)
 
     def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
         if fingerprint in self.theories:
@@ -155,6 +206,7 @@ class MemoryStore:
 
     def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
         self._bandwidths |= measured
+        self._calibrated += 1
 
     # ---- the prediction log
 
@@ -171,6 +223,7 @@ class MemoryStore:
         """Nothing is held."""
 
 
-def rows_of(seen: ThroughputObserved) -> list[KeyRow]:
-    """The two records that every observation is."""
-    return [(seen.fingerprint, layer, place, *table_of(seen)) for layer, place in places(seen)]
+def rows_of(seen: ThroughputObserved, *, counts: bool) -> list[KeyRow]:
+    """The two records that every observation is; `counts`: see `table_of`."""
+    table = table_of(seen, counts=counts)
+    return [(seen.fingerprint, layer, place, *table) for layer, place in places(seen)]

@@ -22,8 +22,8 @@ Whole = npt.NDArray[np.int64]
 COUNT, SECONDS, WEIGHT, FIRST, SECOND, SEEN_AT = range(6)
 """columns: observations, their seconds, Σ w, Σ w·x, Σ w·x² (x in samples/s per GPU), time of the newest"""
 
-PLACE_BITS, SIZE_BITS = 23, 19
-"""8 million servers and types, half a million GPUs; 20 bits are left for a million workloads"""
+PLACE_BITS, SIZE_BITS = 19, 25
+"""half a million servers and types, 4,095 nodes; 18 bits are left for a quarter of a million workloads"""
 
 
 class Observations(msgspec.Struct, frozen=True):

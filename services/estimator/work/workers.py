@@ -15,8 +15,16 @@ from schemas.ids import Fingerprint, GpuType, NodeId
 from schemas.questions import Calibrate, ExportStore, ImportStore, Refused, ShowAccuracy
 from schemas.samples import ThroughputObserved
 from services.estimator import tasks
-from services.estimator.lookup.columns import UnreadableQuestion, Wanted, estimates, of_gang, wanted
+from services.estimator.lookup.columns import (
+    Estimated,
+    UnreadableQuestion,
+    Wanted,
+    estimates,
+    of_gang,
+    wanted,
+)
 from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter, page
 from services.estimator.store.contract import Store, Theory
 from services.estimator.theory.ageing import age_s, sensitivity, shares
@@ -34,6 +42,7 @@ class StoreWorkers:
         self._enough = enough
         self._law = law
         self._computed = Computed()
+        self._residuals = Residuals()
         self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
         """observations since this start that have loading times"""
 
@@ -56,13 +65,17 @@ class StoreWorkers:
             theory = self._store.theory([seen.fingerprint]).get(seen.fingerprint)
             nodes = [task.nodes.get(node_id) for node_id in seen.gang.nodes]
             if theory is not None:
-                self._correct(seen, theory, [node for node in nodes if node is not None])
+                there = [node for node in nodes if node is not None]
+                self._correct(seen, theory, there, task.typical.values())
 
-    def _correct(self, seen: ThroughputObserved, theory: Theory, nodes: Sequence[Node]) -> None:
+    def _correct(
+        self, seen: ThroughputObserved, theory: Theory, nodes: Sequence[Node], others: Iterable[Node]
+    ) -> None:
         if len(nodes) < len(seen.gang.members):
             return
         asked = of_gang(seen.fingerprint, nodes, seen.gang, theory.batch_size)
-        estimated = float(estimate(asked, self._store, self._enough, self._computed, self._law).throughput[0])
+        asked = msgspec.structs.replace(asked, nodes=(*asked.nodes, *others))
+        estimated = float(self._estimate(asked).throughput[0])
         if estimated > 0:
             types = types_of(node.gpu_type for node in nodes)
             known = theory.corrections.get(types, NONE_YET)
@@ -133,8 +146,11 @@ class StoreWorkers:
             asked = wanted(task.question, task.fingerprints, task.nodes)
         except UnreadableQuestion as error:
             return tasks.Answered(task.ticket, Refused(reason=str(error)))
-        return tasks.Answered(
-            task.ticket, estimates(estimate(asked, self._store, self._enough, self._computed, self._law))
+        return tasks.Answered(task.ticket, estimates(self._estimate(asked)))
+
+    def _estimate(self, asked: Wanted) -> Estimated:
+        return estimate(
+            asked, self._store, self._enough, self._computed, self._law, residuals=self._residuals
         )
 
     def learn(self, task: tasks.Learn) -> tasks.Learned:
@@ -160,7 +176,8 @@ class StoreWorkers:
         no name, so that no server's own history stands for its type.
         """
         count = len(gpu_types)
-        typical = tuple(_typical(gpu_type, nodes.get(gpu_type)) for gpu_type in gpu_types)
+        others = [one for one in sorted(nodes) if one not in gpu_types]
+        typical = tuple(_typical(gpu_type, nodes.get(gpu_type)) for gpu_type in (*gpu_types, *others))
         asked = Wanted(
             fingerprints=(fingerprint,),
             nodes=typical,
@@ -169,7 +186,7 @@ class StoreWorkers:
             node=np.array(list(chain.from_iterable([k, k, k] for k in range(count))), dtype=np.int64),
             gpus=np.ones(3 * count, dtype=np.int64),
         )
-        throughput = estimate(asked, self._store, self._enough, self._computed, self._law).throughput.tolist()
+        throughput = self._estimate(asked).throughput.tolist()
         single = dict(zip(gpu_types, throughput[0::2], strict=True))
         paired = dict(zip(gpu_types, (both / 2 for both in throughput[1::2]), strict=True))
         return single, paired

@@ -13,16 +13,19 @@ from services.estimator.lookup.columns import Estimated, Wanted
 from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.store.contract import Bandwidth
 from services.estimator.store.memory_store import MemoryStore
+from shared.domain.iteration import OURS, Law, law_of
 from tests.services.estimator.estimator_builders import GIGA, modules, node, observed, wanted, workload
 
 NODES = (node("a0"), node("a1"), node("b0", "B"))
 
 
-def answer(asked: Wanted, *observations: ThroughputObserved, store: MemoryStore | None = None) -> Estimated:
+def answer(
+    asked: Wanted, *observations: ThroughputObserved, store: MemoryStore | None = None, law: Law = OURS
+) -> Estimated:
     store = store or MemoryStore(half_life_s=1e6)
     store.keep(workload(), {GpuType("A"): modules()})
     store.add(observations)
-    return estimate(asked, store, Enough(observations=3, seconds=60.0))
+    return estimate(asked, store, Enough(observations=3, seconds=60.0), law=law)
 
 
 def layers(found: Estimated) -> list[str]:
@@ -68,11 +71,22 @@ def test_evidence_of_one_gpu_count_says_nothing_of_another() -> None:
     assert layers(found) == ["theory"]
 
 
-def test_distributed_evidence_goes_by_the_number_of_nodes() -> None:
-    seen = [observed("a0", configuration={"a0": 4, "a1": 4}, throughput=40.0)] * 3
-    found = answer(wanted({"a0": 1, "a1": 2}, {"a0": 4}, nodes=NODES), *seen)
+SPREAD_OUT = observed("a0", configuration={"a0": 4, "a1": 4}, throughput=40.0)
+
+
+def test_distributed_evidence_goes_by_nodes_and_gpus() -> None:
+    asked = wanted({"a0": 5, "a1": 3}, {"a0": 1, "a1": 1}, {"a0": 8}, nodes=NODES)
+    found = answer(asked, *[SPREAD_OUT] * 3)
+    assert found.throughput[0] == pytest.approx(8 * 40.0)
+    assert layers(found) == ["entity", "theory", "theory"]
+
+
+def test_to_the_letter_distributed_evidence_goes_by_the_number_of_nodes() -> None:
+    store = MemoryStore(half_life_s=1e6, counts=False)
+    asked = wanted({"a0": 1, "a1": 2}, {"a0": 4}, nodes=NODES)
+    found = answer(asked, *[SPREAD_OUT] * 3, store=store, law=law_of("evidence"))
     assert found.throughput[0] == pytest.approx(3 * 40.0)
-    assert layers(found)[1] == "theory"
+    assert layers(found) == ["entity", "theory"]
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,11 @@ def test_what_a_node_showed_in_lockstep_counts_for_its_share_too() -> None:
     store = known_store()
     plain = answer(wanted({"a0": 1, "b0": 1}, nodes=NODES), store)
     halved = observed("b0", "B", configuration={"b0": 1, "x": 1}, throughput=float(plain.throughput[0]) / 4)
-    share = sharing({"a0": 1, "b0": 1}, B + B // 2, B // 2)
+    share = sharing({"a0": 1, "b0": 1}, B + B // 4, B - B // 4)
     before = answer(share, store).throughput[0]
     after = answer(share, store, halved)
     assert LAYERS[after.layer[0]] == "entity"
-    assert 2 * B / after.throughput[0] == pytest.approx((B // 2) / B * 0.3 * 2)
+    assert 2 * B / after.throughput[0] == pytest.approx((B - B // 4) / B * 0.3 * 2)
     assert after.throughput[0] < before
 
 

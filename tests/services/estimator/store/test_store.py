@@ -17,14 +17,17 @@ from services.estimator.store.contract import (
     Correction,
     Keys,
     Loading,
+    Shape,
     Store,
     StoreUnavailable,
+    size_of,
 )
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.store.memory_store import MemoryStore
 from tests.services.estimator.estimator_builders import mode, modules, observed, workload
 
 HALF_LIFE_S = 1000.0
+REFINED = Loading(data=(mode(0.1),), wait_factor=1.0, wait_s=0.0, iterations=64)
 A, B = GpuType("A"), GpuType("B")
 
 
@@ -71,8 +74,46 @@ def test_answers_come_in_the_order_of_the_keys(store: Store) -> None:
 
 def test_aggregated_and_distributed_tables_are_apart(store: Store) -> None:
     store.add([observed("a0", configuration={"a0": 2}), observed("a0", configuration={"a0": 5, "a1": 3})])
-    found = store.find(keys(("a0", False, 2), ("a0", True, 2), ("a0", False, 5)))
-    assert found.count.tolist() == [1, 1, 0]
+    pair = int(size_of(np.array(2), np.array(8)))
+    found = store.find(keys(("a0", False, 2), ("a0", True, pair), ("a0", False, 5), ("a0", False, 8)))
+    assert found.count.tolist() == [1, 1, 0, 0]
+
+
+def test_a_distributed_row_is_of_as_many_nodes_and_gpus(store: Store) -> None:
+    gangs = [{"a0": gpus, "a1": gpus} for gpus in (1, 8)]
+    store.add([observed(configuration=one, throughput=1.0 + one["a0"]) for one in gangs])
+    rows = [("a0", True, int(size_of(np.array(nodes), np.array(gpus)))) for nodes, gpus in ((2, 2), (2, 16))]
+    assert store.find(keys(*rows)).mean.tolist() == [2.0, 9.0]
+    assert store.shapes(workload().fingerprint) == [(Shape(A, 2, 2), 2.0), (Shape(A, 2, 16), 9.0)]
+
+
+def test_what_a_type_showed_with_each_shape_is_there(store: Store) -> None:
+    name = workload().fingerprint
+    assert store.shapes(name) == []
+    store.add([observed(throughput=40.0), observed("a1", throughput=60.0), observed("b0", "B")])
+    assert store.shapes(name) == [(Shape(A, 1, 1), 50.0), (Shape(B, 1, 1), 50.0)]
+
+
+def test_the_workloads_that_ran_last_come_first(store: Store) -> None:
+    for model, at in (("m1", 10.0), ("m3", 30.0), ("m2", 20.0), ("m3", 5.0)):
+        store.add([observed(model=model, at=at)])
+    assert store.latest(2) == [workload(model).fingerprint for model in ("m3", "m2")]
+
+
+def test_a_revision_is_another_when_something_is(store: Store) -> None:
+    name, other = workload().fingerprint, workload("vgg").fingerprint
+    store.keep(workload(), {A: modules()})
+    steps = (
+        lambda: store.add([observed()]),
+        lambda: store.refine(name, A, REFINED),
+        lambda: store.keep(workload(), {B: modules()}),
+        lambda: store.calibrate({A: Bandwidth(link=1.0, network=1.0, at=0.0, measurements=1, error=0.0)}),
+    )
+    for step in steps:
+        before, elsewhere = store.revision(name), store.revision(other)[0]
+        step()
+        assert store.revision(name) != before
+        assert store.revision(other)[0] == elsewhere
 
 
 def test_workloads_are_apart(store: Store) -> None:
@@ -161,6 +202,8 @@ def test_a_file_brings_back_what_it_was_given(tmp_path: Path) -> None:
     first.keep(workload(), {A: modules()})
     first.close()
     second = DuckDbStore(path, HALF_LIFE_S)
+    assert second.shapes(workload().fingerprint) == [(Shape(A, 1, 1), 50.0)]
+    assert second.latest(2) == [workload().fingerprint]
     second.add([observed(throughput=80.0)])
     assert second.find(keys(("a0", False, 1))).mean == pytest.approx([60.0])
     assert second.theory([workload().fingerprint])[workload().fingerprint].modules == {A: modules()}

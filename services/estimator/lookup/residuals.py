@@ -1,0 +1,152 @@
+"""What theory does not know, learnt from gangs of other shapes (docs/adr/0027). Pure but for the store.
+
+What a type showed with some shape is compared with what theory says of that shape now. With N GPUs:
+
+    log(measured / theory) = β_w · x + error,    x = (1, over several nodes, log2 N, type)
+    β_w ~ N(β, SPREAD²),  β ~ N(0, SPREAD²),  error ~ N(0, ERROR²)
+
+so that a workload that has not run yet has what the others have in common, β, one that has run draws away
+from it with every shape, and where nothing was seen the factor exp(β_w · x) is 1. A workload w comes in by
+A = XᵀX / ERROR² and b = Xᵀy / ERROR² alone, and with M = (A + 1 / SPREAD²)⁻¹
+
+    β   = (1 / SPREAD² + Σ (A − A·M·A))⁻¹ · Σ (b − A·M·b)     over the workloads that ran last
+    β_w = β + M · (b − A·β)
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.calibration import Path
+from schemas.ids import Fingerprint, GpuType
+from services.estimator.lookup.known import Known, gangs_of, known_of
+from services.estimator.store.contract import Store
+from services.estimator.store.table import Whole
+from services.estimator.theory.formula import Computed
+from shared.domain.iteration import Column
+
+SPREAD = 0.05
+"""standard deviation of a workload's coefficients from the common ones, and of those from 0"""
+ERROR = 0.04
+"""of what one shape showed: servers of a model differ by some per cent for good"""
+AT_MOST = 3.0
+"""times, or a share of, what theory says: beyond it nothing is believed"""
+COMMON = 64
+"""workloads, those that ran last, from which the common coefficients are"""
+DIGITS = 9
+"""that come out alike on every machine"""
+OF_A_SHAPE = 3
+"""coefficients beside those of types"""
+
+Types = Mapping[GpuType, tuple[Path, ...]]
+"""of a cluster, and the paths of their gradients"""
+Matrix = npt.NDArray[np.float64]
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What one workload's gangs showed: A and b."""
+
+    squares: Matrix
+    products: Column
+
+
+class Residuals:
+    """Factors on theory. What a workload's gangs showed is computed again only once it is other."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[object, ...], dict[Fingerprint, tuple[tuple[int, int], Seen | None]]] = {}
+
+    def factors(
+        self, store: Store, computed: Computed, about: Known, fingerprints: Sequence[Fingerprint]
+    ) -> "Factors":
+        """Of these workloads, on the types of a question. Raises StoreUnavailable."""
+        types = sorted(about.types)
+        place = tuple((one, about.types[one]) for one in types)
+        if place not in self._seen:
+            self._seen = {**dict(list(self._seen.items())[-PLACES_KEPT + 1 :]), place: {}}
+        kept = self._seen[place]
+
+        def seen(fingerprint: Fingerprint) -> Seen | None:
+            revision = store.revision(fingerprint)
+            if fingerprint not in kept or kept[fingerprint][0] != revision:
+                kept[fingerprint] = revision, _seen(fingerprint, store, computed, about, types)
+            return kept[fingerprint][1]
+
+        common = [one for name in store.latest(COMMON) if (one := seen(name)) is not None]
+        own = [seen(name) for name in fingerprints]
+        return Factors(types, coefficients(common, own, OF_A_SHAPE + len(types)))
+
+
+PLACES_KEPT = 8
+"""clusters, or parts of one, that were asked about"""
+
+
+class Factors(msgspec.Struct, frozen=True):
+    types: Sequence[GpuType]
+    coefficients: Matrix
+    """by workload"""
+
+    def of(self, workload: Whole, gpu_type: Sequence[GpuType], nodes: Whole, gpus: Whole) -> Column:
+        """By row; `gpu_type`: of each row."""
+        if not self.coefficients.any():
+            return np.ones(len(workload))
+        x = described(self.types, gpu_type, nodes, gpus)
+        factor = np.exp((x * self.coefficients[workload]).sum(axis=1))
+        return np.asarray(np.round(np.clip(factor, 1.0 / AT_MOST, AT_MOST), DIGITS), dtype=np.float64)
+
+
+def described(types: Sequence[GpuType], gpu_type: Sequence[GpuType], nodes: Whole, gpus: Whole) -> Matrix:
+    """x, a row a gang."""
+    number = {one: OF_A_SHAPE + index for index, one in enumerate(types)}
+    x = np.zeros((len(nodes), OF_A_SHAPE + len(types)))
+    x[:, 0], x[:, 1], x[:, 2] = 1.0, nodes > 1, np.log2(gpus)
+    x[np.arange(len(nodes)), [number[one] for one in gpu_type]] = 1.0
+    return x
+
+
+def shown(x: Matrix, ratio: Column) -> Seen:
+    """`ratio`: measured / theory of each gang."""
+    y = np.log(np.clip(ratio, 1.0 / AT_MOST, AT_MOST))
+    return Seen(x.T @ x / ERROR**2, x.T @ y / ERROR**2)
+
+
+def coefficients(common: Sequence[Seen], own: Sequence[Seen | None], width: int) -> Matrix:
+    """β_w of each of `own`; β, of all in `common`, for a workload that showed nothing."""
+    shared = np.zeros(width)
+    least = np.eye(width) / SPREAD**2
+    if common:
+        squares, products = _stacked(common)
+        inner = squares @ np.linalg.inv(squares + least)
+        left = squares - inner @ squares
+        right = products - np.einsum("wij,wj->wi", inner, products)
+        shared = np.linalg.solve(least + left.sum(axis=0), right.sum(axis=0))
+    found = np.tile(shared, (len(own), 1))
+    there = [index for index, one in enumerate(own) if one is not None]
+    if there:
+        squares, products = _stacked([one for one in own if one is not None])
+        found[there] += np.einsum("wij,wj->wi", np.linalg.inv(squares + least), products - squares @ shared)
+    return np.round(found, DIGITS)
+
+
+def _stacked(seen: Sequence[Seen]) -> tuple[Matrix, Matrix]:
+    return np.stack([one.squares for one in seen]), np.stack([one.products for one in seen])
+
+
+def _seen(
+    fingerprint: Fingerprint, store: Store, computed: Computed, about: Known, types: Sequence[GpuType]
+) -> Seen | None:
+    own = known_of(fingerprint, about.types, store, about.law)
+    rows = [
+        (shape, measured)
+        for shape, measured in store.shapes(fingerprint)
+        if shape.gpu_type in own.number and measured > 0
+    ]
+    if not rows:
+        return None
+    kind = np.array([own.number[shape.gpu_type] for shape, _ in rows])
+    nodes, gpus = (np.array([getattr(shape, name) for shape, _ in rows]) for name in ("nodes", "gpus"))
+    gangs = gangs_of(own.about, np.zeros_like(kind), kind, nodes=nodes, gpus=gpus)
+    ratio = np.array([measured for _, measured in rows]) / computed.per_gpu_throughput(gangs)
+    return shown(described(types, [shape.gpu_type for shape, _ in rows], nodes, gpus), ratio)

@@ -1,0 +1,185 @@
+"""What gangs of other shapes teach of one that has not run."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.ids import GpuType
+from schemas.samples import ThroughputObserved
+from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.residuals import AT_MOST, Residuals, coefficients, described, shown
+from services.estimator.store.duckdb_store import DuckDbStore
+from services.estimator.store.memory_store import MemoryStore
+from shared.domain.iteration import OURS, Law, law_of
+from tests.services.estimator.estimator_builders import modules, node, observed, wanted, workload
+
+A, B = GpuType("A"), GpuType("B")
+NODES = (node("a0"), node("a1"), node("b0", "B"))
+ENOUGH = Enough(observations=3, seconds=60.0)
+NEVER = Enough(observations=10**9, seconds=1e18)
+MODELS = ("resnet18", "vgg", "bert", "gpt2")
+
+SHAPES = st.tuples(st.integers(1, 8), st.integers(0, 8))
+"""GPUs on the first node, and on the second"""
+
+
+def gang(shape: tuple[int, int]) -> dict[str, int]:
+    return {"a0": shape[0], **({"a1": shape[1]} if shape[1] else {})}
+
+
+def known(*models: str) -> MemoryStore:
+    store = MemoryStore(half_life_s=1e6)
+    for model in models or ("resnet18",):
+        store.keep(workload(model), {A: modules(), B: modules()})
+    return store
+
+
+def theory(store: MemoryStore, place: Mapping[str, int], model: str = "resnet18", law: Law = OURS) -> float:
+    """Per GPU, whatever was observed of just that."""
+    asked = wanted(place, nodes=NODES, model=model)
+    return float(estimate(asked, store, NEVER, law=law).throughput[0]) / sum(place.values())
+
+
+def showing(place: Mapping[str, int], ratio: float, model: str = "resnet18") -> ThroughputObserved:
+    """A gang that does so many times what theory says."""
+    return observed(
+        configuration=place, throughput=ratio * theory(known(model), place, model), model=model, seconds=120.0
+    )
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=5))
+def test_where_nothing_was_seen_theory_is_what_equations_say(shapes: list[tuple[int, int]]) -> None:
+    store = known()
+    for shape in shapes:
+        assert theory(store, gang(shape)) == theory(store, gang(shape), law=law_of("residuals"))
+
+
+@given(
+    st.lists(st.tuples(SHAPES, st.floats(1e-3, 1e3), st.sampled_from(MODELS)), max_size=12),
+    SHAPES,
+    st.sampled_from(MODELS),
+)
+def test_the_factor_is_positive_and_bounded(
+    seen: list[tuple[tuple[int, int], float, str]], shape: tuple[int, int], model: str
+) -> None:
+    store = known(*MODELS)
+    plain = theory(store, gang(shape), model)
+    store.add([showing(gang(one), ratio, of) for one, ratio, of in seen])
+    factor = theory(store, gang(shape), model) / plain
+    assert 1 / AT_MOST - 1e-9 <= factor <= AT_MOST + 1e-9
+
+
+@given(st.floats(0.6, 1.5), SHAPES)
+def test_with_evidence_it_goes_to_the_measured_ratio(ratio: float, shape: tuple[int, int]) -> None:
+    store = known(*MODELS)
+    places = [{"a0": gpus} for gpus in range(1, 9)] + [{"a0": gpus, "a1": gpus} for gpus in range(1, 9)]
+    plain = theory(store, gang(shape))
+    store.add([showing(place, ratio, model) for place in places for model in MODELS])
+    assert theory(store, gang(shape)) / plain == pytest.approx(ratio, rel=0.03)
+
+
+def test_slower_with_more_gpus_is_slower_still_with_even_more() -> None:
+    store = known()
+    plain = theory(store, {"a0": 8})
+    store.add([showing({"a0": gpus}, ratio) for gpus, ratio in ((1, 1.0), (2, 0.95), (4, 0.9))])
+    assert theory(store, {"a0": 8}) < 0.9 * plain
+
+
+def test_a_workload_that_has_not_run_has_what_the_others_share() -> None:
+    store = known(*MODELS)
+    plain = theory(store, {"a0": 4}, "gpt2")
+    for model in MODELS[:3]:
+        store.add([showing({"a0": gpus}, 0.8, model) for gpus in (1, 2, 4, 8)])
+    assert 0.8 < theory(store, {"a0": 4}, "gpt2") / plain < 0.86
+
+
+def test_a_workload_s_own_evidence_counts_for_more_than_the_others() -> None:
+    store = known(*MODELS)
+    plain = theory(store, {"a0": 3})
+    for model in MODELS[1:]:
+        store.add([showing({"a0": gpus}, 0.8, model) for gpus in (1, 2, 4, 8)])
+    store.add([showing({"a0": gpus}, 1.0) for gpus in (1, 2, 4, 8)])
+    assert theory(store, {"a0": 3}) / plain == pytest.approx(1.0, rel=0.03)
+
+
+def test_a_type_that_is_slow_by_itself_slows_the_others_less() -> None:
+    store = known()
+    before = theory(store, {"a0": 2}), theory(store, {"b0": 2})
+    store.add([showing({"a0": gpus}, 1.0) for gpus in (1, 3, 4, 8)])
+    slow = [{"b0": gpus} for gpus in (1, 3, 4, 8)]
+    store.add([observed("b0", "B", configuration=one, throughput=0.8 * theory(known(), one)) for one in slow])
+    on_a, on_b = theory(store, {"a0": 2}) / before[0], theory(store, {"b0": 2}) / before[1]
+    assert on_a > 0.96
+    assert on_b < 0.85
+
+
+def test_what_a_shape_itself_showed_is_not_touched() -> None:
+    store = known()
+    seen = showing({"a0": 2}, 0.8)
+    store.add([seen, showing({"a0": 4}, 0.5)])
+    found = estimate(wanted({"a0": 2}, nodes=NODES), store, ENOUGH)
+    assert found.throughput == pytest.approx([2 * seen.throughput])
+
+
+def test_to_the_letter_nothing_is_learnt() -> None:
+    store = known()
+    store.add([showing({"a0": gpus}, 0.5) for gpus in (1, 2, 4)])
+    assert theory(store, {"a0": 8}, law=law_of("residuals")) == theory(known(), {"a0": 8})
+
+
+def test_refined_loading_and_evidence_are_not_counted_twice() -> None:
+    """Residuals are of theory as it is now: once it explains what was seen, none are left."""
+    store = known()
+    store.add([showing({"a0": gpus}, 0.5) for gpus in (1, 2, 4)])
+    twice = modules(forward_s=0.6, backward_s=1.0, update_s=0.4, parameters=0.0)
+    explained = MemoryStore(half_life_s=1e6)
+    explained.keep(workload(), {A: twice})
+    seen = [observed(configuration={"a0": gpus}, throughput=50.0, seconds=120.0) for gpus in (1, 2, 4)]
+    explained.add(seen)
+    assert theory(explained, {"a0": 8}) == pytest.approx(50.0)
+
+
+def test_what_was_kept_makes_no_difference() -> None:
+    store, residuals = known(*MODELS), Residuals()
+    asked = wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES)
+    for number, model in enumerate([*MODELS, *MODELS]):
+        store.add([showing({"a0": 1 + number}, 0.7 + 0.05 * number, model)])
+        kept = estimate(asked, store, NEVER, residuals=residuals).throughput.tolist()
+        assert kept == estimate(asked, store, NEVER).throughput.tolist()
+
+
+def test_a_file_that_is_opened_again_gives_the_same(tmp_path: object) -> None:
+    path = f"{tmp_path}/store.duckdb"
+    asked = wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES)
+    store = DuckDbStore(path, 1e6)
+    for model in MODELS:
+        store.keep(workload(model), {A: modules()})
+        store.add([showing({"a0": gpus}, 0.8, model) for gpus in (1, 2)])
+    before = estimate(asked, store, NEVER).throughput.tolist()
+    store.close()
+    again = DuckDbStore(path, 1e6)
+    assert estimate(asked, again, NEVER).throughput.tolist() == before
+    assert before != estimate(asked, known(), NEVER).throughput.tolist()
+    again.close()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 64), st.floats(0.4, 2.5)), min_size=1, max_size=9)
+)
+def test_a_workload_by_itself_is_ridge_regression_on_the_sum_of_both_deviations(
+    rows: list[tuple[int, int, float]],
+) -> None:
+    """β_w of a single workload has the variance of both levels, so 2 · SPREAD²."""
+    from services.estimator.lookup.residuals import ERROR, SPREAD  # noqa: PLC0415
+
+    nodes, gpus = np.array([one for one, _, _ in rows]), np.array([one for _, one, _ in rows])
+    ratio = np.array([one for _, _, one in rows])
+    x = described([A], [A] * len(rows), nodes, gpus)
+    only = shown(x, ratio)
+    expected = np.linalg.solve(
+        x.T @ x / ERROR**2 + np.eye(4) / (2 * SPREAD**2), x.T @ np.log(ratio) / ERROR**2
+    )
+    assert coefficients([only], [only], 4)[0] == pytest.approx(expected, abs=1e-6)
