@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -103,12 +104,13 @@ def test_the_workloads_that_ran_last_come_first(store: Store) -> None:
 def test_a_revision_is_another_when_something_is(store: Store) -> None:
     name, other = workload().fingerprint, workload("vgg").fingerprint
     store.keep(workload(), {A: modules()})
-    steps = (
-        lambda: store.add([observed()]),
-        lambda: store.refine(name, A, REFINED),
-        lambda: store.keep(workload(), {B: modules()}),
-        lambda: store.calibrate({A: Bandwidth(link=1.0, network=1.0, at=0.0, measurements=1, error=0.0)}),
-    )
+    paths = Bandwidth(link=1.0, network=1.0, at=0.0, measurements=1, error=0.0)
+    steps: list[Callable[[], None]] = [
+        partial(store.add, [observed()]),
+        partial(store.refine, name, A, REFINED),
+        partial(store.keep, workload(), {B: modules()}),
+        partial(store.calibrate, {A: paths}),
+    ]
     for step in steps:
         before, elsewhere = store.revision(name), store.revision(other)[0]
         step()
