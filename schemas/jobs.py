@@ -109,7 +109,7 @@ class Checkpoint(File, frozen=True, kw_only=True):
     """seconds that the job has to save, once it is ordered to stop, before it is killed"""
 
 
-class JobFile(File, frozen=True, kw_only=True):
+class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     """A job as a user writes it, in YAML or JSON."""
 
     name: Name
