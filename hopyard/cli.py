@@ -74,6 +74,7 @@ PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "Stack": {
         "run": ("up", "demo"),
+        "restart": ("restart",),
         "backup": ("backup", "restore"),
         "token": ("page", "credentials", "token"),
         "agent": ("agent",),

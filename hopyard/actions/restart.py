@@ -1,0 +1,116 @@
+"""`hopyard restart`: processes of a stack end in good order one by one, and `hopyard up` starts each again.
+
+A process runs the code that is installed when it starts, so this is how a stack gets another version.
+"""
+
+import os
+import signal
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+
+from hopyard.failures import Invalid, NotReady, Unreachable
+from hopyard.local.data_folder import StackFile, read_stack_file
+from hopyard.local.nats_widened import widen
+from hopyard.local.pids import alive
+from schemas.base import Message
+from services.table import TABLE
+
+HOST = "127.0.0.1"
+LAST = "admission"
+"""writes which version the stack speaks from then on"""
+LIMIT_S = 180.0
+"""for one process to end and to be ready again: agents may let jobs save first"""
+LOOK_EVERY_S = 0.2
+ASK_LIMIT_S = 5.0
+READY = 200
+
+
+class Restarted(Message, frozen=True, kw_only=True):
+    name: str
+    took_s: float
+    """from the signal until its next life was ready"""
+
+
+def restart(data: Path, chosen: Sequence[str], limit_s: float = LIMIT_S) -> Iterator[Restarted]:
+    """Names of processes, or of services for all of theirs; none: every process.
+
+    Raises Invalid for a name that no process has, Unreachable without a stack, NotReady, and Failure where
+    the stack's NATS has accounts of too old a version; then nothing was restarted.
+    """
+    stack = _stack(data)
+    names = ordered(named(chosen, stack.pids))
+    widen(data, stack.pid)
+    for name in names:
+        began = time.monotonic()
+        _restart_one(data, name, limit_s)
+        yield Restarted(name=name, took_s=time.monotonic() - began)
+
+
+def named(chosen: Sequence[str], there: Iterable[str]) -> list[str]:
+    """Raises Invalid."""
+    names = list(there)
+    wrong = [one for one in chosen if not any(_is(name, one) for name in names)]
+    if wrong:
+        raise Invalid(f"{', '.join(wrong)}: the stack runs {', '.join(names)}")
+    return [name for name in names if not chosen or any(_is(name, one) for one in chosen)]
+
+
+def _is(name: str, chosen: str) -> bool:
+    return chosen in {name, service_of(name)}
+
+
+def service_of(name: str) -> str:
+    """Of a process: `planner-2` is another planner, `agent-n1` the agent of node `n1`."""
+    return name.partition("-")[0]
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """As the data flows, admission at the end."""
+    places = {entry.name: place for place, entry in enumerate(TABLE)} | {LAST: len(TABLE)}
+    return sorted(names, key=lambda name: places[service_of(name)])
+
+
+def _stack(data: Path) -> StackFile:
+    found = read_stack_file(data)
+    if found is None or not alive(found.pid):
+        raise Unreachable(f"no stack runs on {data}; `hopyard up` starts the version that is installed")
+    return found
+
+
+def _restart_one(data: Path, name: str, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    before = _stack(data)
+    os.kill(before.pids[name], signal.SIGTERM)
+    _await(lambda: _stack(data).pids.get(name) not in {None, before.pids[name]}, deadline, data, name)
+    _await(lambda: _ready(before, name), deadline, data, name)
+
+
+def _await(done: Callable[[], bool], deadline: float, data: Path, name: str) -> None:
+    while not done():
+        if time.monotonic() > deadline:
+            said = _stack(data).last_errors.get(name, "it has not ended by itself")
+            raise NotReady(
+                f"{name} is not ready yet: {said} (log: {data / 'logs' / name}.log); "
+                "those after it go on as they were"
+            )
+        time.sleep(LOOK_EVERY_S)
+
+
+def _ready(stack: StackFile, name: str) -> bool:
+    """Whether the service says so; who it is need not be proven on this machine."""
+    port = stack.ports[name]
+    connection = (
+        HTTPSConnection(HOST, port, timeout=ASK_LIMIT_S, context=ssl._create_unverified_context())  # noqa: S323, SLF001
+        if stack.api_url.startswith("https:")
+        else HTTPConnection(HOST, port, timeout=ASK_LIMIT_S)
+    )
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == READY
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,51 @@
+"""restart of the processes of a stack on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hopyard.commands.options import AsJson
+from hopyard.show.terminal import put_line, say, show_json
+
+
+def restart(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SERVICE", help="As `planner`, or `planner-2` for one instance; none: all, agents too."
+        ),
+    ] = None,
+    *,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", file_okay=False, help="Of the stack; left out: yours."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Restart processes of a running stack, one after the other, while jobs run on.
+
+    Each ends in good order and `hopyard up` starts it again, with the code
+    that is installed then: after an upgrade this is the new version. The
+    next one waits until it is ready; admission is the last. `hopyard up`
+    itself and NATS go on as they are.
+
+    $ hopyard restart
+    $ hopyard restart planner placer --data /var/lib/hopyard
+    """
+    from hopyard.actions.restart import restart as restarted  # noqa: PLC0415 - brings the settings
+    from hopyard.local.stacks import my_folder  # noqa: PLC0415 - as above
+
+    folder = data or my_folder(Path.cwd())
+    say(f"the stack on {folder}")
+    done = []
+    for one in restarted(folder, names or ()):
+        done.append(one)
+        if not as_json:
+            put_line(f"{one.name} ready after {one.took_s:.1f} s")
+    if as_json:
+        show_json(done)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("restart")(restart)

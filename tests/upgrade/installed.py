@@ -1,0 +1,68 @@
+"""An older version of this very project, and a place where versions are installed one over the other.
+
+`Installed.folder` is what an environment has of hopyard: processes that start see the version of the moment.
+Libraries are those of the present environment.
+"""
+
+import os
+import subprocess
+import tarfile
+import tomllib
+from io import BytesIO
+from pathlib import Path
+
+from tests.paths import ROOT
+
+PACKAGES = ("hopyard", "services", "shared", "schemas", "loadgen", "hopjob")
+
+
+def of_commit(commit: str, folder: Path) -> Path:
+    """Its tree. Raises CalledProcessError for one that the history lacks."""
+    archive = subprocess.run(
+        ["git", "archive", commit, *PACKAGES, "pyproject.toml"], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    return _unpacked(BytesIO(archive), folder)
+
+
+def kept(file: Path, folder: Path) -> Path:
+    """Of an archive in `tests/data/versions`."""
+    return _unpacked(BytesIO(file.read_bytes()), folder)
+
+
+def _unpacked(archive: BytesIO, folder: Path) -> Path:
+    with tarfile.open(fileobj=archive) as parts:
+        parts.extractall(folder, filter="data")
+    _describe(folder)
+    return folder
+
+
+def _describe(folder: Path) -> None:
+    """What an installer writes, so that its plug-ins are found and not the present version's."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    described = folder / f"hopyard-{project['version']}.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(
+        f"Metadata-Version: 2.4\nName: hopyard\nVersion: {project['version']}\n"
+    )
+    points = "".join(
+        f"[{group}]\n" + "".join(f"{name} = {where}\n" for name, where in entries.items())
+        for group, entries in project["entry-points"].items()
+    )
+    (described / "entry_points.txt").write_text(points)
+
+
+class Installed:
+    def __init__(self, folder: Path, version: Path) -> None:
+        """`folder`: not there yet; `version`: a tree to begin with."""
+        self.folder = folder
+        self._draft = folder.with_name("next")
+        self.install(version)
+
+    def install(self, version: Path) -> None:
+        self._draft.symlink_to(version)
+        self._draft.replace(self.folder)
+
+    def environ(self, home: Path) -> dict[str, str]:
+        """Of a user of it: nothing set, and no stack that he has elsewhere is found."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
+        return own | {"PYTHONPATH": str(self.folder), "XDG_STATE_HOME": str(home)}
