@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from nats import micro
-from nats.errors import Error
+from nats.errors import Error, NoRespondersError
 from nats.micro.request import Request
 
 from schemas.base import Message, Question
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S = 1.0
 PART_TIMEOUT_S = 5.0
+ASK_PREFIX = "hopyard.ask."
 LARGE_HELD_S = 30.0
 """how long a large reply is held for the asker"""
 
@@ -46,13 +47,12 @@ class JetStreamQuestions:
         data = check_size("the question", encode_plain(question), QUESTION_MAX_BYTES)
         self._connection.counts.questions_asked += 1
         try:
-            with unavailable(question.subject):
-                async with asyncio.timeout(timeout_s):
-                    await self._connection.up()
-                    reply = await self._request(question.subject, data, timeout_s)
-        except Unavailable:
+            async with asyncio.timeout(timeout_s):
+                await self._connection.up()
+                reply = await self._request(question.subject, data, timeout_s)
+        except (Error, OSError) as error:
             self._connection.counts.questions_unanswered += 1
-            raise
+            raise Unavailable(_unanswered(question, timeout_s, error)) from error
         return decode_reply(question, reply)
 
     async def _request(self, subject: str, data: bytes, timeout_s: float) -> bytes:
@@ -129,3 +129,14 @@ class JetStreamQuestions:
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
+
+
+def _unanswered(question: Question, timeout_s: float, error: Exception) -> str:
+    whom = question.subject.removeprefix(ASK_PREFIX)
+    match error:
+        case TimeoutError():
+            return f"{whom} does not answer within {timeout_s:g} s"
+        case NoRespondersError():
+            return f"{whom} is not there to answer"
+        case _:
+            return f"{whom} cannot be asked: {error!r}"

@@ -6,7 +6,7 @@ import pytest
 from nats.errors import Error
 
 from schemas.base import Message, Question
-from schemas.questions import MONITOR, Refused
+from schemas.questions import MONITOR, Refused, ShowStatus
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
 from shared.runtime.bus.contract import Unavailable
@@ -69,6 +69,19 @@ async def test_a_service_waits_for_a_server_that_starts_later(tmp_path: Path) ->
     finally:
         await server.stop()
     assert not server.running()
+
+
+async def test_who_does_not_answer_is_named_in_words(live: JetStreamNet) -> None:
+    asker, asleep = await live.client("admission"), await live.client("monitor")
+    with pytest.raises(Unavailable, match=r"^monitor is not there to answer$"):
+        await asker.ask(ShowStatus(), 10.0)
+
+    async def sleep(_: Question) -> Message:
+        return await asyncio.Future[Message]()
+
+    await asleep.serve("monitor", MONITOR, sleep)
+    with pytest.raises(Unavailable, match=r"^monitor does not answer within 0\.2 s$"):
+        await asker.ask(ShowStatus(), 0.2)
 
 
 async def test_closing_does_not_wait_for_a_server_that_is_away(live: JetStreamNet, nats: LiveNats) -> None:
