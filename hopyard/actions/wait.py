@@ -1,10 +1,10 @@
 """Following submitted jobs to their end, with what they print where that is wanted."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from hopyard.actions.submit import Answered, Named, failure_of, refusals, say_refusals, submit_all
-from hopyard.api.client import Client
+from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.connect import api_url, connect, on, patiently
 from hopyard.failures import CANCELLED, FAILED, REJECTED, Failure, Interrupted, JobEnded
 from hopyard.show.columns import Column, Listing
@@ -127,10 +127,27 @@ async def _end_of(client: Client, job_id: JobId) -> JobView:
 async def _print(client: Client, job_id: JobId, show: Print) -> None:
     """What cannot be followed any more is no reason to give up the wait."""
     try:
-        async for line in client.output(job_id, newest=LINES_AT_FIRST, follow=True):
+        first, rest = await patiently(lambda: _output(client, job_id))
+        for line in first:
+            show(job_id, line)
+        async for line in rest:
             show(job_id, line)
     except Failure as error:
         say(f"the output of {job_id} breaks off, `hopyard logs {job_id}` has it: {error}")
+
+
+async def _output(client: Client, job_id: JobId) -> tuple[list[OutputLine], AsyncIterator[OutputLine]]:
+    """Its first line, if it prints any, and those that follow. Raises Failure.
+
+    Unreachable passes: whoever shows jobs may know one that was submitted just now a moment later.
+    """
+    lines = client.output(job_id, newest=LINES_AT_FIRST, follow=True)
+    try:
+        return [await anext(lines)], lines
+    except StopAsyncIteration:
+        return [], lines
+    except ApiRefusal as refusal:
+        raise Failure(str(refusal)) from None
 
 
 def printer(*, with_id: bool, beside: bool) -> Print:

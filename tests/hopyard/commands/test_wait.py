@@ -189,6 +189,21 @@ def test_among_several_each_line_says_whose_it_is(hopyard: Hopyard, api: CannedA
     assert {f"job-{number} n-0/0  hello" for number in (1, 2, 3)} <= set(ran.out.splitlines())
 
 
+def test_output_of_a_job_that_is_not_known_everywhere_yet_is_waited_for(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    goes(api, job_view(), ended("completed"))
+    prints(api, "epoch 1")
+    early = (
+        503,
+        b'{"title": "no", "status": 503, "detail": "job-1 is known; the monitor has not caught up"}',
+    )
+    api.answers["GET /v1/jobs/job-1/output"].insert(0, early)
+    ran = hopyard("submit", "job.yaml", "--wait", "--logs")
+    assert "n-0/0  epoch 1" in ran.out.splitlines()
+    assert "breaks off" not in ran.err
+
+
 def test_output_that_breaks_off_does_not_end_the_wait(hopyard: Hopyard, api: CannedApi) -> None:
     goes(api, job_view(), ended("completed"))
     api.refuses("GET /v1/jobs/job-1/output", 429, "64 are followed already")
