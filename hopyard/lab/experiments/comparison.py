@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from statistics import median
 
 from hopyard.lab.experiments import paper
 from hopyard.lab.experiments.remarks import remarks_of
@@ -29,6 +30,9 @@ from schemas.results import JobResult
 
 HOUR_S = 3600.0
 HEADINGS = tuple(measure.heading for measure in HEADLINE)
+JCT_H = "JCT, hours"
+FAR = 30
+"""times the median"""
 LISTED_AT_MOST = 1000
 """jobs in a list of them"""
 OVER_BOUND = tuple(Measure(measure.metric, f"{measure.title} over its bound") for measure in possible.BOUNDED)
@@ -358,15 +362,22 @@ def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name
     panels = {
         label: {arm: _pooled(found, field, scale) for arm, found in outcomes.items()}
         for label, field, scale in (
-            ("JCT, hours", "jct_s", HOUR_S),
+            (JCT_H, "jct_s", HOUR_S),
             ("latency ratio", "latency_ratio", 1.0),
             ("FTF ρ", "ftf_rho", 1.0),
         )
     }
     panels = {label: found for label, found in panels.items() if any(found.values())}
     if panels:
-        drawn = pictures.distributions(panels, arms, of="jobs", log=("latency ratio", "FTF ρ"))
+        log = ["latency ratio", "FTF ρ", *([JCT_H] if _far_spread(panels.get(JCT_H, {})) else [])]
+        drawn = pictures.distributions(panels, arms, of="jobs", log=log)
         yield Picture(name, "Distributions over the completed jobs of all seeds.", drawn)
+
+
+def _far_spread(found: Mapping[str, Sequence[float]]) -> bool:
+    """Most of the jobs would be one line at the left edge."""
+    every = [value for values in found.values() for value in values]
+    return bool(every) and max(every) > FAR * median(every)
 
 
 def _pooled(outcomes: Sequence[Simulated], field: str, scale: float) -> list[float]:

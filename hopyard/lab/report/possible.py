@@ -86,7 +86,7 @@ def gpu_time_figures(
     for arm, each in outcomes.items():
         for part, found in _shares(each).items():
             percent = summary([100 * value for value in found.values])
-            yield named(group, arm, f"{PARTS[part]}, %", percent, at)
+            yield named(group, arm, f"{PARTS[part]}, of GPU time, %", percent, at)
 
 
 def _shares(outcomes: Sequence[Simulated]) -> dict[str, Summary]:
