@@ -6,9 +6,9 @@ import msgspec
 
 from schemas.accuracy import Execution
 from schemas.calibration import BandwidthRow
-from schemas.events import DataMode, TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
+from schemas.measurements import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
 from schemas.upgrades import upgraded
 

@@ -13,13 +13,13 @@ from schemas.base import Event, Message, written
 from schemas.cluster import Node
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
+from schemas.measurements import TimeModules
 from schemas.numbers import (
     Amount,
     Code,
     Fraction,
     Index,
     Number,
-    Pattern,
     PlainLine,
     Policy,
     Rate,
@@ -139,34 +139,6 @@ class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omi
 
 
 # ---- profiles ---------------------------------------------------------------------------------------
-
-
-class DataMode(Message, frozen=True, kw_only=True):
-    """One component of the data-loading mixture (Hops eq. 3), seconds."""
-
-    probability: Fraction
-    mean_s: Amount
-    std_s: Amount
-
-
-class TimeModules(Message, frozen=True, kw_only=True):
-    """What one iteration is made of on one GPU of a type (Hops eq. 1), seconds."""
-
-    data: tuple[DataMode, ...]
-    """T_d: one component, or cache hit and cache miss"""
-    forward_s: Amount
-    backward_s: Amount
-    update_s: Amount
-    parameters: Amount
-    """of the model: what a gradient exchange has to move"""
-    pattern: Pattern
-    """1: data loading overlaps backward and update; 2: it does not"""
-    unhidden: Fraction = 0.2
-    """T̃_c / T_c: the part of a gradient exchange that the backward pass cannot hide"""
-    iterations: WholeNumber
-    """how many were measured"""
-    memory_share: Fraction | None = None
-    """of the GPU's memory that the process took; null: not known"""
 
 
 class ProfileRun(Message, frozen=True, kw_only=True):

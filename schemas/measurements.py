@@ -2,6 +2,7 @@
 
 from schemas.base import Message
 from schemas.ids import NodeId
+from schemas.numbers import Amount, Fraction, Pattern, WholeNumber
 
 
 class Stretch(Message, frozen=True, kw_only=True):
@@ -26,4 +27,32 @@ class Measured(Message, frozen=True, kw_only=True):
     parameters: float
     """of the model"""
     memory_share: float | None = None
+    """of the GPU's memory that the process took; null: not known"""
+
+
+class DataMode(Message, frozen=True, kw_only=True):
+    """One component of the data-loading mixture (Hops eq. 3), seconds."""
+
+    probability: Fraction
+    mean_s: Amount
+    std_s: Amount
+
+
+class TimeModules(Message, frozen=True, kw_only=True):
+    """What one iteration is made of on one GPU of a type (Hops eq. 1), seconds."""
+
+    data: tuple[DataMode, ...]
+    """T_d: one component, or cache hit and cache miss"""
+    forward_s: Amount
+    backward_s: Amount
+    update_s: Amount
+    parameters: Amount
+    """of the model: what a gradient exchange has to move"""
+    pattern: Pattern
+    """1: data loading overlaps backward and update; 2: it does not"""
+    unhidden: Fraction = 0.2
+    """T̃_c / T_c: the part of a gradient exchange that the backward pass cannot hide"""
+    iterations: WholeNumber
+    """how many were measured"""
+    memory_share: Fraction | None = None
     """of the GPU's memory that the process took; null: not known"""

@@ -8,8 +8,8 @@ from msgspec import Meta
 from schemas.accuracy import AccuracyReport
 from schemas.base import Message, Question
 from schemas.calibration import AllReduceMeeting, AllReduceTimes, Calibration, Ring
-from schemas.events import DataMode
 from schemas.ids import Fingerprint, JobId, NodeId, PlanId
+from schemas.measurements import DataMode
 from schemas.numbers import Amount, WholeNumber
 from schemas.output import OutputPage
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which

@@ -13,9 +13,8 @@ import numpy.typing as npt
 from loadgen.draws import generator
 from schemas.calibration import Ring
 from schemas.cluster import Node
-from schemas.events import DataMode
 from schemas.jobs import JobSpec, Workload
-from schemas.measurements import Measured, Stretch
+from schemas.measurements import DataMode, Measured, Stretch
 from schemas.placement import Gang, Lockstep, Mode, Proportional
 from services.agent.work.world import DoesNotFit
 from services.estimator.recall import Recall, UnreadableExport, recalled

@@ -12,7 +12,7 @@ import msgspec
 from schemas.base import Event
 from schemas.events import GangFormed, StartOrdered, StopOrdered, WorkerStarted
 from schemas.ids import PlacementId
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 
 
 class WorkerState(StrEnum):
@@ -47,7 +47,7 @@ class Worker(msgspec.Struct, kw_only=True):
     @property
     def holder(self) -> str:
         """Who holds its GPUs; workers of one rota hold theirs together."""
-        return gangs.holder(self.order.placement_id, self.order.gang)
+        return in_turns.holder(self.order.placement_id, self.order.gang)
 
     @property
     def profiles(self) -> bool:
@@ -82,7 +82,7 @@ class State(msgspec.Struct, kw_only=True):
 
     def indices_for(self, order: StartOrdered, gpus: int) -> tuple[int, ...]:
         """The GPUs that it gets, of a node's `gpus`: those of its rota, or free ones; empty: it cannot."""
-        holder = gangs.holder(order.placement_id, order.gang)
+        holder = in_turns.holder(order.placement_id, order.gang)
         for worker in self.workers.values():
             if worker.holder == holder:
                 return worker.gpu_indices

@@ -8,9 +8,9 @@ import numpy as np
 from schemas.archive import header_of, workload_of
 from schemas.calibration import Ring
 from schemas.cluster import Node
-from schemas.events import TimeModules
 from schemas.ids import GpuType
 from schemas.jobs import Workload
+from schemas.measurements import TimeModules
 from schemas.placement import Gang
 from schemas.questions import ImportStore
 from services.estimator.lookup.columns import of_gang

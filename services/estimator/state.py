@@ -3,9 +3,9 @@
 import msgspec
 
 from schemas.accuracy import Execution
-from schemas.events import TimeModules
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import JobSpec
+from schemas.measurements import TimeModules
 from shared.domain.accuracy import Executions
 from shared.domain.nodes import KnownNode
 from shared.domain.states import JobState

@@ -5,9 +5,9 @@ import msgspec
 from schemas.accuracy import Execution
 from schemas.base import Message
 from schemas.cluster import Node
-from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId
 from schemas.jobs import JobSpec
+from schemas.measurements import TimeModules
 from schemas.questions import Calibrate, EstimateQuestion, ExportStore, ImportStore, ShowAccuracy
 from schemas.samples import ThroughputObserved
 

@@ -3,7 +3,7 @@
 from schemas.ids import NodeId
 from schemas.plans import Placement
 from services.placer.state import State
-from shared.domain import gangs
+from shared.domain import in_turns
 
 
 def objection(state: State, placement: Placement) -> str:
@@ -44,5 +44,5 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
 def promised(state: State, node_id: NodeId, one_more: Placement) -> int:
     """GPUs on a node that wanted placements have or wait for, and one more."""
     holders = {placed.holder: placed.gang.on(node_id) for placed in state.on_node(node_id) if placed.wanted}
-    holders[gangs.holder(one_more.placement_id, one_more.gang)] = one_more.gang.on(node_id)
+    holders[in_turns.holder(one_more.placement_id, one_more.gang)] = one_more.gang.on(node_id)
     return sum(holders.values())

@@ -21,7 +21,7 @@ from services.placer.phases import (
     check_move,
     workers_in,
 )
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from shared.domain.nodes import KnownNode
 from shared.domain.tally import Tally
 
@@ -52,7 +52,7 @@ class Placed(msgspec.Struct, kw_only=True):
     @property
     def holder(self) -> str:
         """Who has its GPUs, itself or the rota that it takes turns in."""
-        return gangs.holder(self.placement_id, self.gang)
+        return in_turns.holder(self.placement_id, self.gang)
 
     @property
     def workers(self) -> Workers:

@@ -30,11 +30,11 @@ from schemas.events import (
     ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
-    TimeModules,
     WorkerStarted,
     WorkerStopped,
 )
 from schemas.ids import Fingerprint, GpuType, JobId, PlacementId
+from schemas.measurements import TimeModules
 from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode

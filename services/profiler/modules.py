@@ -6,8 +6,7 @@ from statistics import fmean, pstdev
 
 import numpy as np
 
-from schemas.events import DataMode, TimeModules
-from schemas.measurements import Measured
+from schemas.measurements import DataMode, Measured, TimeModules
 from shared.domain.iteration import IN_SEQUENCE, OURS, OVERLAPPED, Law, iteration_s
 
 DIGITS = 6

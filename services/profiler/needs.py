@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType
+from schemas.measurements import TimeModules
 from services.profiler.state import State, UnprofiledJob
 
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from schemas.events import ProfileRun, TimeModules
+from schemas.events import ProfileRun
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
-from schemas.measurements import Measured
+from schemas.measurements import Measured, TimeModules
 from shared.domain.nodes import KnownNode
 
 

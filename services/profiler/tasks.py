@@ -2,9 +2,8 @@
 
 import msgspec
 
-from schemas.events import DataMode, TimeModules
 from schemas.ids import Fingerprint, GpuType
-from schemas.measurements import Measured
+from schemas.measurements import DataMode, Measured, TimeModules
 from shared.domain.iteration import OURS, Law
 
 

@@ -38,7 +38,7 @@ from schemas.events import (
     WorkerStopped,
 )
 from schemas.ids import JobId, NodeId, PlacementId
-from shared.domain import gangs
+from shared.domain import in_turns
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run
 from shared.domain.metrics import lost_work_gpu_s
@@ -141,7 +141,7 @@ def _node(clock: _Clock, fact: NodeEvent) -> None:
 
 def _start(clock: _Clock, fact: StartOrdered) -> None:
     profiles = fact.profile_iterations > 0
-    holder = gangs.holder(fact.placement_id, fact.gang)
+    holder = in_turns.holder(fact.placement_id, fact.gang)
     gpus = fact.gang.on(fact.node_id)
     clock.held[fact.placement_id, fact.node_id] = _Held(holder, fact.node_id, gpus, profiles)
     if not profiles:

@@ -12,7 +12,7 @@ from schemas.events import StartOrdered
 from schemas.ids import PlacementId
 from services.agent.work.progress import Progress
 from services.agent.work.world import World
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from shared.runtime.clock import Alarm, Clock
 
 
@@ -38,7 +38,7 @@ class Emulated:
     @property
     def holder(self) -> str:
         """Who holds its GPUs."""
-        return gangs.holder(self.order.placement_id, self.order.gang)
+        return in_turns.holder(self.order.placement_id, self.order.gang)
 
 
 class Rota:
@@ -64,7 +64,7 @@ class Rota:
 
     def check(self, worker: Emulated) -> None:
         """Whether the world knows it there. Raises DoesNotFit."""
-        alone = worker.order.spec, gangs.turning(worker.order.gang)
+        alone = worker.order.spec, in_turns.turning(worker.order.gang)
         self._world.rota([alone], self._nodes, key=self._holder, index=0)
 
     def join(self, worker: Emulated) -> None:

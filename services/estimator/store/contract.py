@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from schemas.accuracy import Execution
 from schemas.calibration import Path
-from schemas.events import DataMode, TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
+from schemas.measurements import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.store.table import Whole
 from shared.domain.iteration import Column

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from schemas.accuracy import Execution
-from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
+from schemas.measurements import TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import (
     RUNNING,

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.accuracy import Execution
-from schemas.events import TimeModules
 from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.jobs import Workload
+from schemas.measurements import TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import (
     RUNNING,

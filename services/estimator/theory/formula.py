@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from schemas.events import DataMode, TimeModules
+from schemas.measurements import DataMode, TimeModules
 from services.estimator.store.contract import Loading
 from services.estimator.theory.waiting import slowest_s
 from shared.domain.iteration import OURS, OVERLAPPED, Column, Law, busy_s, communication_s, iteration_s

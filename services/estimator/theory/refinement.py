@@ -16,7 +16,7 @@ import numpy as np
 
 from schemas.calibration import Path
 from schemas.cluster import Node
-from schemas.events import DataMode, TimeModules
+from schemas.measurements import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import Bandwidth, Loading
 from services.estimator.theory.formula import Gangs, Modules, drawn_wait_s

@@ -10,8 +10,8 @@ import numpy as np
 from schemas.base import Message
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.cluster import Node
-from schemas.events import DataMode
 from schemas.ids import Fingerprint, GpuType, NodeId
+from schemas.measurements import DataMode
 from schemas.questions import Calibrate, ExportStore, ImportStore, Refused, ShowAccuracy
 from schemas.samples import ThroughputObserved
 from services.estimator import tasks

@@ -17,7 +17,7 @@ from schemas.events import (
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.placement import Configuration
 from schemas.plans import Placement, PlanKind
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 
 
 class Claims(msgspec.Struct, kw_only=True):
@@ -67,7 +67,7 @@ class Claims(msgspec.Struct, kw_only=True):
 
     def _holder(self, placement_id: PlacementId) -> str:
         planned = self.planned.get(placement_id)
-        holder = gangs.holder(placement_id, planned.gang) if planned else placement_id
+        holder = in_turns.holder(placement_id, planned.gang) if planned else placement_id
         if holder != placement_id:
             self.rotas[placement_id] = holder
         return self.rotas.get(placement_id, placement_id)

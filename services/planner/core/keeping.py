@@ -3,7 +3,7 @@
 from schemas.plans import PlanKind, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import View
-from shared.domain import gangs
+from shared.domain import in_turns
 
 
 def kept(view: View, note: str) -> Decision:
@@ -16,7 +16,7 @@ def kept(view: View, note: str) -> Decision:
         present = job.present
         if present is None:
             continue
-        holder = gangs.holder(job.job_id, present.gang)
+        holder = in_turns.holder(job.job_id, present.gang)
         wanted = {} if holder in rotas else present.gang.configuration
         if any(gpus > free.get(node, 0) for node, gpus in wanted.items()):
             continue

@@ -12,7 +12,7 @@ from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
 from services.planner.core.state import State, is_held
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import Present, View
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 
 NAMED_AT_MOST = 3
 """how many jobs `LeftOut.to` names"""
@@ -77,7 +77,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
 
 
 def _gpus(gangs_of: Iterable[tuple[JobId, Gang]]) -> int:
-    return sum(gangs.held(gangs_of).values())
+    return sum(in_turns.held(gangs_of).values())
 
 
 def _held(view: View) -> dict[JobId, Present]:
@@ -171,7 +171,7 @@ def _kept(state: State, present: Gang, choice: Choice, held: Collection[JobId]) 
         return present if same else None
     if gangs.tasks(present) == gangs.tasks(choice.gang) or not _runs_commands(state, present):
         return choice.gang
-    return gangs.with_turns(present, choice.gang) if choice.job_id in held else None
+    return in_turns.with_turns(present, choice.gang) if choice.job_id in held else None
 
 
 def _runs_commands(state: State, gang: Gang) -> bool:

@@ -23,7 +23,7 @@ from schemas.ids import JobId, NodeId
 from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.state import State, TrackedJob, types_of
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 
 
 class Stays(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ def _where(state: State, holds: Callable[[Placement], bool]) -> dict[JobId, Plac
 
 
 def _holder(placement: Placement) -> str:
-    return gangs.holder(placement.placement_id, placement.gang)
+    return in_turns.holder(placement.placement_id, placement.gang)
 
 
 def _within_limits(state: State, at: float, settings: Settings) -> Stays:

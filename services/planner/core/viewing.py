@@ -14,7 +14,7 @@ from services.planner.core.restart_times import Restart
 from services.planner.core.state import State, TrackedJob, is_held, shares_of
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.solver.effort import Effort
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from shared.domain.states import WAITING, JobState
 
 PLANNABLE = WAITING | {JobState.RUNNING}
@@ -152,7 +152,7 @@ def _shut(state: State, closed: Iterable[NodeId], shown: Mapping[NodeId, int]) -
 
 
 def _gpus(placements: Iterable[Placement]) -> dict[NodeId, int]:
-    return gangs.held((placement.placement_id, placement.gang) for placement in placements)
+    return in_turns.held((placement.placement_id, placement.gang) for placement in placements)
 
 
 def _restarts_s(

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from schemas.events import DataMode
+from schemas.measurements import DataMode
 from services.profiler.modules import one_mode, rounded
 from shared.domain.iteration import Column
 

@@ -22,7 +22,7 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
 from schemas.plans import Placement, PlanKind
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from shared.domain.audit.log import Log, Violation, broken
 
 
@@ -48,7 +48,7 @@ def gpus_have_one_owner(log: Log) -> Iterator[Violation]:
     for _, fact in log.facts:
         match fact:
             case StartOrdered():
-                holders[fact.placement_id] = gangs.holder(fact.placement_id, fact.gang)
+                holders[fact.placement_id] = in_turns.holder(fact.placement_id, fact.gang)
             case WorkerStarted():
                 yield from _claim(log, workers.setdefault(fact.node_id, {}), fact, holders)
             case WorkerStopped():
@@ -130,7 +130,7 @@ def _take_away(standing: Standing, fact: Event) -> None:
 
 
 def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) -> Iterator[Violation]:
-    wanted = gangs.held((placement.placement_id, placement.gang) for placement in standing)
+    wanted = in_turns.held((placement.placement_id, placement.gang) for placement in standing)
     for node_id, gpus in wanted.items():
         there = log.nodes[node_id].gpus if node_id in log.nodes else 0
         if gpus > there:
@@ -140,7 +140,7 @@ def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) ->
 def rotas_agree(log: Log) -> Iterator[Violation]:
     """Who takes turns with others does so on the same GPUs as they, at a place of its own."""
     for plan in _plans(log):
-        if wrong := gangs.discord(placement.gang for placement in plan.placements):
+        if wrong := in_turns.discord(placement.gang for placement in plan.placements):
             yield broken("rota-discord", plan, f"{plan.plan_id}: {wrong}")
 
 

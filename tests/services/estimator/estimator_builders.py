@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from schemas.cluster import Node
-from schemas.events import DataMode, JobProfiled, JobSubmitted, NodeJoined, TimeModules
+from schemas.events import JobProfiled, JobSubmitted, NodeJoined
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
+from schemas.measurements import DataMode, TimeModules
 from schemas.placement import Gang
 from schemas.questions import EstimateQuestion
 from schemas.samples import ThroughputObserved

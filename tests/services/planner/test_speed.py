@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from schemas.codec import decode_question, encode_plain
-from schemas.events import DataMode, TimeModules
 from schemas.ids import GpuType
 from schemas.jobs import Workload
+from schemas.measurements import DataMode, TimeModules
 from schemas.plans import PlanKind
 from schemas.questions import EstimateQuestion, Estimates
 from services.estimator import tasks

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from schemas.events import DataMode
+from schemas.measurements import DataMode
 from services.profiler.work.mixture import (
     FLOOR,
     bic_of_one,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from schemas.events import DataMode
-from schemas.measurements import Measured
+from schemas.measurements import DataMode, Measured
 from services.profiler.modules import fitted, objection, one_mode, overlap_pattern
 from shared.domain.iteration import law_of
 from tests.services.profiler.profiler_builders import measurement

@@ -5,8 +5,9 @@ import pytest
 
 from schemas.accuracy import Execution
 from schemas.base import Event
-from schemas.events import DataMode, JobProfiled, Outcome, PreemptReason, TimeModules
+from schemas.events import JobProfiled, Outcome, PreemptReason
 from schemas.ids import Fingerprint, GpuType
+from schemas.measurements import DataMode, TimeModules
 from schemas.plans import Layer, PlanKind
 from shared.domain.accuracy import executions_of, report, worth_measuring
 from tests.fact_builders import (

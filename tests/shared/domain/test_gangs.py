@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from schemas.ids import NodeId, RotaId
 from schemas.placement import Forked, Gang, Lockstep, Mode, Proportional, Relaxed, Sync
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from shared.domain.tally import Tally
 from tests.docs.pages import SOURCES, name
 from tests.paths import ROOT
@@ -351,6 +351,6 @@ def test_a_job_is_led_by_the_first_node_that_has_a_task(
 
 def test_holders_are_counted_once() -> None:
     shared, own = Gang.of({A: 2, B: 1}, Relaxed(tasks=((1, 1), (1,)), rota=RotaId("r"))), Gang.of({A: 1})
-    assert gangs.held([("p1", shared), ("p2", shared), ("p3", own), ("p4", own)]) == {A: 4, B: 1}
+    assert in_turns.held([("p1", shared), ("p2", shared), ("p3", own), ("p4", own)]) == {A: 4, B: 1}
     other = Gang.of({A: 1}, Relaxed(tasks=((1,),), rota=RotaId("r")))
-    assert gangs.held([("p1", shared), ("p2", other)]) == {A: 3, B: 1}, "the same id on other GPUs"
+    assert in_turns.held([("p1", shared), ("p2", other)]) == {A: 3, B: 1}, "the same id on other GPUs"

@@ -12,7 +12,6 @@ from typing import TypedDict
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.events import (
-    DataMode,
     GangFormed,
     JobCompleted,
     JobProfiled,
@@ -24,13 +23,13 @@ from schemas.events import (
     PlanPublished,
     ProfilingPlanned,
     StartOrdered,
-    TimeModules,
     WorkerCheckpointed,
     WorkerStarted,
     WorkerStopped,
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
+from schemas.measurements import DataMode, TimeModules
 from schemas.placement import Gang
 from schemas.plans import Layer, Placement, PlanKind, Stage
 

@@ -9,7 +9,7 @@ from schemas.placement import Configuration, Gang, Relaxed
 from services.planner.policies.contract.decision import Choice
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.kit.gangs import place, pools
-from shared.domain import gangs
+from shared.domain import in_turns
 
 SOON_S = 1e-3
 """a GPU in use is free no sooner, however late its job is"""
@@ -85,7 +85,7 @@ def _busy(kept: Sequence[Choice], left_s: Sequence[float]) -> dict[NodeId, list[
     """When each GPU in use is free, by node. GPUs of a rota are free when the last of its jobs has ended."""
     ends: dict[str, tuple[Gang, float]] = {}
     for choice, seconds in zip(kept, left_s, strict=True):
-        holder = gangs.holder(choice.job_id, choice.gang)
+        holder = in_turns.holder(choice.job_id, choice.gang)
         _, known_s = ends.get(holder, (choice.gang, SOON_S))
         ends[holder] = choice.gang, max(known_s, seconds)
     busy: dict[NodeId, list[float]] = {}

@@ -26,7 +26,7 @@ from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.solver.problem import Solve
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 
 
 class Trigger(StrEnum):
@@ -202,7 +202,7 @@ def _impossible(view: View, decision: Decision) -> str | None:
         if not stays and (wrong := _unfit(job, gang)):
             return f"job {job.job_id}: {wrong}"
         mode, types, used = gang.mode, job.gpu_types, gangs.computing(gang).nodes
-        holder = gangs.holder(job.job_id, gang)
+        holder = in_turns.holder(job.job_id, gang)
         for one in gang.members:
             node = nodes.get(one.node)
             if node is None or (node.gpu_type not in types and one.node in used):
@@ -224,9 +224,9 @@ def _unfit(job: ViewJob, gang: Gang) -> str:
 
 
 def _out_of_turn(chosen: Collection[Gang]) -> str:
-    if discord := gangs.discord(chosen):
+    if discord := in_turns.discord(chosen):
         return discord
-    rota = gangs.at_rest(chosen)
+    rota = in_turns.at_rest(chosen)
     return f"in rota {rota} nobody has a turn" if rota else ""
 
 
@@ -234,7 +234,7 @@ def _overspent(decision: Decision) -> str | None:
     """Whether some GPUs' time is given away that is not there."""
     spent: dict[str, float] = {}
     for choice in decision.choices:
-        holder = gangs.holder(choice.job_id, choice.gang)
+        holder = in_turns.holder(choice.job_id, choice.gang)
         if not 0.0 <= choice.share <= 1.0 or (choice.share < 1.0 and holder == choice.job_id):
             return f"job {choice.job_id} has a share of {choice.share:g} of its GPUs"
         spent[holder] = spent.get(holder, 0.0) + choice.share

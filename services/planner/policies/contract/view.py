@@ -12,7 +12,7 @@ from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import ONLY_LOCKSTEP, Gang, Mode
 from schemas.plans import Layer, PlanKind
 from services.planner.solver.effort import Effort
-from shared.domain import gangs
+from shared.domain import in_turns
 
 
 class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def _without(nodes: tuple[ViewNode, ...], apart: Mapping[JobId, Present]) -> tuple[ViewNode, ...]:
     """The nodes, without the idle GPUs that belong to these jobs."""
-    held = gangs.held((job_id, present.gang) for job_id, present in apart.items())
+    held = in_turns.held((job_id, present.gang) for job_id, present in apart.items())
     return tuple(
         msgspec.structs.replace(node, idle=node.idle - held[node.node_id]) if node.node_id in held else node
         for node in nodes

@@ -10,7 +10,7 @@ import msgspec
 from schemas.ids import JobId, NodeId, RotaId
 from schemas.placement import Gang
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 
 
 class HarePlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ def places_of(view: View, nodes: Sequence[ViewNode]) -> tuple[HarePlace, ...]:
     for job in view.jobs:
         if job.present is not None:
             gang = job.present.gang
-            holders.setdefault(gangs.holder(job.job_id, gang), []).append((job, gang))
+            holders.setdefault(in_turns.holder(job.job_id, gang), []).append((job, gang))
     free = _positions(nodes)
     closed = frozenset(node.node_id for node in nodes if node.closed)
     together = sorted(holders.values(), key=lambda jobs: not _stays(jobs))

@@ -7,7 +7,7 @@ import msgspec
 from schemas.ids import JobId
 from services.planner.policies.contract.decision import Choice
 from services.planner.policies.contract.view import Present, View
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 
 
 def without_rotas(view: View) -> tuple[View, tuple[Choice, ...]]:
@@ -20,7 +20,7 @@ def without_rotas(view: View) -> tuple[View, tuple[Choice, ...]]:
         return view, ()
     fixed = {gangs.rota(turning[job.job_id].gang) for job in view.jobs if job.stays and job.job_id in turning}
     aside = {job_id: present for job_id, present in turning.items() if gangs.rota(present.gang) in fixed}
-    held = gangs.held((job_id, present.gang) for job_id, present in aside.items())
+    held = in_turns.held((job_id, present.gang) for job_id, present in aside.items())
     nodes = tuple(
         msgspec.structs.replace(node, idle=node.idle - held.get(node.node_id, 0)) for node in view.nodes
     )

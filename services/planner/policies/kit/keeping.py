@@ -3,7 +3,7 @@
 from schemas.ids import NodeId
 from services.planner.policies.contract.decision import Choice
 from services.planner.policies.contract.view import View
-from shared.domain import gangs
+from shared.domain import in_turns
 
 
 def kept(view: View, *, everything: bool) -> tuple[tuple[Choice, ...], dict[NodeId, int]]:
@@ -15,7 +15,7 @@ def kept(view: View, *, everything: bool) -> tuple[tuple[Choice, ...], dict[Node
         present = job.present
         if present is None or not (job.stays or everything):
             continue
-        holder = gangs.holder(job.job_id, present.gang)
+        holder = in_turns.holder(job.job_id, present.gang)
         wanted = {} if holder in holders else present.gang.configuration
         if any(gpus > free.get(node, 0) for node, gpus in wanted.items()):
             continue

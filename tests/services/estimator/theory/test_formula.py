@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from schemas.events import TimeModules
+from schemas.measurements import TimeModules
 from schemas.settings import Settings
 from services.estimator.store.contract import Loading
 from services.estimator.theory.formula import (

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
-from schemas.events import NodeDrained, NodeRestored, TimeModules
+from schemas.events import NodeDrained, NodeRestored
 from schemas.ids import NodeId
+from schemas.measurements import TimeModules
 from schemas.plans import PlanKind
 from services.planner.core.folds import fold
 from services.planner.core.state import State

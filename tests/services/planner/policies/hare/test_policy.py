@@ -12,7 +12,7 @@ from schemas.plans import Layer, Waiting
 from services.planner.policies.contract.decision import Decision, Trigger, fault
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.work.registry import Registry
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from tests.services.planner.planner_builders import chosen, decide, job, node, place_on, view
 from tests.services.planner.planner_views import views
 
@@ -250,7 +250,7 @@ def test_only_nodes_that_run_relaxed_gangs_are_used() -> None:
 @limits(max_examples=30, deadline=None)
 def test_gpus_are_left_idle_only_where_nobody_waits_who_can_use_them(seen: View) -> None:
     decision = decide("hare", seen)
-    used = gangs.held((one.job_id, one.gang) for one in decision.choices)
+    used = in_turns.held((one.job_id, one.gang) for one in decision.choices)
     able = [one for one in seen.nodes if "relaxed" in one.modes]
     idle = {one.gpu_type for one in able if one.idle > used.get(one.node_id, 0)}
     left = {one.job_id for one in decision.left}
