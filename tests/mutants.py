@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tests.paths import ROOT
+from tests.programs import run
 
 TIMEOUT_S = 60.0
 """of the tests of one mutant; slower: it is noticed"""
@@ -95,7 +96,8 @@ def report(name: str, target: Target, found: Sequence[Mutant]) -> Iterator[str]:
             yield f"  {target.module}:{mutant.line} {mutant.operator}: {source[mutant.line - 1].strip()}"
 
 
-def main(names: Sequence[str]) -> None:
+def main() -> None:
+    names: Sequence[str] = sys.argv[1:]
     known = targets()
     unknown = [name for name in names if name not in known]
     if unknown or not names:
@@ -107,4 +109,4 @@ def main(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run(main)

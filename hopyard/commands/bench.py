@@ -207,19 +207,12 @@ def bench(
         classes=() if classes is None else _known_classes(classes),
         quick=quick,
     )
-    if Subject.SIMULATION in (subjects or SHORT):
+    chosen, grown = subjects or SHORT, _grown(scenario, counts)
+    if Subject.SIMULATION in chosen:
         _say_what_it_ignores()
     with empty_folder(data) as folder:
         measured = report(
-            subjects or SHORT,
-            versions(),
-            folder,
-            scale,
-            say,
-            trials=trials,
-            grown=_grown(scenario, counts),
-            python=python,
-            times=times,
+            chosen, versions(), folder, scale, say, trials=trials, grown=grown, python=python, times=times
         )
     show(measured, report_table(measured), as_json=as_json, out=out)
 

@@ -106,38 +106,46 @@ def _real_demo(
     say(f"{done.facts} facts break no rule; it took {duration(done.took_s)}")
 
 
+OnlyCluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME|FILE", help="Only a cluster, with the default settings."),
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the API; 0: any free one.")]
+StackData = Annotated[
+    Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where everything is stored.")
+]
+Listening = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="No emulated nodes: have `hopyard agent` join here; 0.0.0.0:4222 is open to all machines.",
+    ),
+]
+Instances = Annotated[
+    str,
+    typer.Option(
+        "--instances",
+        metavar="N|SERVICE=N,…",
+        help="Run each service, or some, so often: one leads, the others take over in seconds.",
+    ),
+]
+NatsServers = Annotated[
+    int, typer.Option("--nats", min=1, max=5, help="Servers of NATS; of three, one may be lost.")
+]
+
+
 def up(
     *,
     scenario: Scenario = "hops-64",
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="NAME|FILE", help="Only a cluster, with the default settings."),
-    ] = None,
+    cluster: OnlyCluster = None,
     speed: Speed = 1.0,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the API; 0: any free one.")] = 0,
-    data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where everything is stored.")
-    ] = Path(".hopyard"),
+    port: Port = 0,
+    data: StackData = Path(".hopyard"),
     policy: Policy = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            "--listen",
-            metavar="HOST:PORT",
-            help="No emulated nodes: have `hopyard agent` join here; 0.0.0.0:4222 is open to all machines.",
-        ),
-    ] = None,
-    instances: Annotated[
-        str,
-        typer.Option(
-            "--instances",
-            metavar="N|SERVICE=N,…",
-            help="Run each service, or some, so often: one leads, the others take over in seconds.",
-        ),
-    ] = "1",
-    nats: Annotated[
-        int, typer.Option("--nats", min=1, max=5, help="Servers of NATS; of three, one may be lost.")
-    ] = 1,
+    listen: Listening = None,
+    instances: Instances = "1",
+    nats: NatsServers = 1,
 ) -> None:
     """Run a stack on this machine until Ctrl-C. Its nodes are emulated, or join with --listen.
 

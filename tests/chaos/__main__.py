@@ -8,7 +8,6 @@ import argparse
 import logging
 import resource
 import secrets
-import sys
 import time
 from collections import Counter
 
@@ -16,6 +15,7 @@ import structlog
 
 from tests.chaos.faults import FAULTS
 from tests.chaos.storm import Played, Story, shortest, story, tell
+from tests.programs import run
 
 SEEDS = 2**31
 SAY_EVERY = 100_000
@@ -72,4 +72,4 @@ def _say_shortest(played: Played) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.fuzz.ordeal import Ordeal, Outcome, endure
+from tests.programs import run
 
 SEEDS = 2**31
 REASONS = 12
@@ -54,4 +55,4 @@ def _say(outcome: Outcome) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)
