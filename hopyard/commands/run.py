@@ -122,7 +122,7 @@ Listening = Annotated[
         help="No emulated nodes: have `hopyard agent` join here; 0.0.0.0:4222 is open to all machines.",
     ),
 ]
-Instances = Annotated[
+InstancesOfEach = Annotated[
     str,
     typer.Option(
         "--instances",
@@ -130,7 +130,7 @@ Instances = Annotated[
         help="Run each service, or some, so often: one leads, the others take over in seconds.",
     ),
 ]
-NatsServers = Annotated[
+ServersOfNats = Annotated[
     int, typer.Option("--nats", min=1, max=5, help="Servers of NATS; of three, one may be lost.")
 ]
 
@@ -144,8 +144,8 @@ def up(
     data: StackData = Path(".hopyard"),
     policy: Policy = None,
     listen: Listening = None,
-    instances: Instances = "1",
-    nats: NatsServers = 1,
+    instances: InstancesOfEach = "1",
+    nats: ServersOfNats = 1,
 ) -> None:
     """Run a stack on this machine until Ctrl-C. Its nodes are emulated, or join with --listen.
 

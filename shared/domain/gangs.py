@@ -352,6 +352,13 @@ def rota(gang: Gang) -> RotaId:
     return MEANINGS[type(gang.sync)].rota(gang)
 
 
+def turning(gang: Gang) -> Gang:
+    """A gang that is resident only, as it would be with a turn."""
+    if isinstance(gang.sync, Relaxed) and not gang.sync.turns:
+        return Gang(gang.members, replace(gang.sync, turns=1))
+    return gang
+
+
 def merges(gang: Gang) -> bool:
     """Whether its parts are copies: each ends by itself, and they are merged when the last one has."""
     return MEANINGS[type(gang.sync)].copies

@@ -8,22 +8,16 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from schemas.ids import RotaId
-from schemas.placement import Configuration, Gang, Relaxed
-from shared.domain.gangs import rota
+from schemas.placement import Configuration, Gang
+from shared.domain.gangs import in_rota, rota
 
 
 def with_turns(gang: Gang, of: Gang) -> Gang:
     """A gang of a rota with the turns and the place of another, and its own tasks."""
-    assert isinstance(gang.sync, Relaxed)
-    assert isinstance(of.sync, Relaxed)
-    return Gang(gang.members, replace(gang.sync, turns=of.sync.turns, place=of.sync.place))
-
-
-def turning(gang: Gang) -> Gang:
-    """A gang that is resident only, as it would be with a turn."""
-    if isinstance(gang.sync, Relaxed) and not gang.sync.turns:
-        return Gang(gang.members, replace(gang.sync, turns=1))
-    return gang
+    own, others = in_rota(gang), in_rota(of)
+    assert own is not None
+    assert others is not None
+    return Gang(gang.members, replace(own, turns=others.turns, place=others.place))
 
 
 def holder(of: str, gang: Gang) -> str:
@@ -50,7 +44,7 @@ def discord(gangs_of: Iterable[Gang]) -> str:
     for name, together in _rotas(gangs_of).items():
         if len({gang.members for gang in together}) > 1:
             return f"rota {name} is on unlike GPUs"
-        places = [turn.place for turn in _turns(together)]
+        places = _places(together)
         if len(set(places)) < len(places):
             return f"in rota {name} two have the same place"
     return ""
@@ -58,7 +52,7 @@ def discord(gangs_of: Iterable[Gang]) -> str:
 
 def at_rest(gangs_of: Iterable[Gang]) -> str:
     """A rota in which nobody has a turn; empty: there is none."""
-    return next((name for name, together in _rotas(gangs_of).items() if not _turns(together)), "")
+    return next((name for name, together in _rotas(gangs_of).items() if not _places(together)), "")
 
 
 def _rotas(gangs_of: Iterable[Gang]) -> dict[RotaId, list[Gang]]:
@@ -69,5 +63,6 @@ def _rotas(gangs_of: Iterable[Gang]) -> dict[RotaId, list[Gang]]:
     return rotas
 
 
-def _turns(together: Iterable[Gang]) -> list[Relaxed]:
-    return [gang.sync for gang in together if isinstance(gang.sync, Relaxed) and gang.sync.turns]
+def _places(together: Iterable[Gang]) -> list[int]:
+    """Of those that have a turn."""
+    return [own.place for gang in together if (own := in_rota(gang)) and own.turns]

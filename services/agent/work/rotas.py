@@ -64,7 +64,7 @@ class Rota:
 
     def check(self, worker: Emulated) -> None:
         """Whether the world knows it there. Raises DoesNotFit."""
-        alone = worker.order.spec, in_turns.turning(worker.order.gang)
+        alone = worker.order.spec, gangs.turning(worker.order.gang)
         self._world.rota([alone], self._nodes, key=self._holder, index=0)
 
     def join(self, worker: Emulated) -> None:
