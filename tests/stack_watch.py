@@ -9,6 +9,8 @@ from schemas.base import Event
 from schemas.views import StatusView
 
 LIMIT_S = 240.0
+LOOK_EVERY_S = 0.3
+"""each look is answered by two services, which have other work"""
 
 
 async def until(client: Client, fine: Callable[[StatusView], bool]) -> StatusView:
@@ -17,7 +19,7 @@ async def until(client: Client, fine: Callable[[StatusView], bool]) -> StatusVie
             status = await patiently(client.status)
             if fine(status):
                 return status
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 def busy(status: StatusView) -> bool:
