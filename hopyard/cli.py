@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,9 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
 digits of a sum would depend on how many there are"""
 AS_JSON = "--json"
+STOPPING = (signal.SIGTERM, signal.SIGHUP)
+BY_SIGNAL = 128
+"""exit code, less the signal's number, of what one ended, as shells have it"""
 HELP = frozenset({"--help", "-h"})
 VERSION = "--version"
 COMPLETE = "_HOPYARD_COMPLETE"
@@ -158,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(COLLECT_EVERY)
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = AS_JSON in words
+    _clean_up_when_stopped(STOPPING if arguments is None else ())
     try:
         sys.exit(application(_typed() or words)(words, prog_name="hopyard", standalone_mode=not as_json))
     except Failure as failure:
@@ -181,6 +186,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if ended.code == INTERRUPTED:  # what typer makes of a Ctrl-C that no command took
             _interrupted(as_json=as_json)
         raise
+
+
+def _clean_up_when_stopped(signals: Iterable[signal.Signals]) -> None:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, and not on the spot with half of what it wrote left.
+
+    Whoever ignores one, as `nohup` does, has a reason.
+    """
+    for number in signals:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _stopped)
+
+
+def _stopped(number: int, _: object) -> NoReturn:
+    sys.exit(BY_SIGNAL + number)
 
 
 def _interrupted(*, as_json: bool) -> NoReturn:

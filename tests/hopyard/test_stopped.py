@@ -1,0 +1,44 @@
+"""A command that is stopped leaves nothing of what it had not finished."""
+
+import asyncio
+import shutil
+import signal
+import sys
+from asyncio.subprocess import DEVNULL
+from pathlib import Path
+
+import pytest
+
+from hopyard.local import backup_file
+from tests.hopyard.local.test_backup_file import STORE, manifest
+
+LIMIT_S = 300.0
+HOPYARD = (sys.executable, "-m", "hopyard.cli")
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    parts, file = tmp_path / "parts", tmp_path / "backup.tar"
+    parts.mkdir()
+    (parts / "store.ndjson").write_bytes(STORE)
+    backup_file.write(file, manifest(parts), parts)
+    return file
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_a_restore_that_is_stopped_leaves_nothing(backup: Path, number: signal.Signals) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while await stopped_restore(backup, number) != 128 + number:
+            shutil.rmtree(backup.parent / "new")  # it was over before it was stopped
+    assert not [path for path in backup.parent.iterdir() if "new" in path.name]
+
+
+async def stopped_restore(backup: Path, number: signal.Signals) -> int:
+    """How it ended that was sent a signal as soon as it had begun to write."""
+    command = (*HOPYARD, "restore", str(backup), "--data", str(backup.parent / "new"))
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    while process.returncode is None and not list(backup.parent.glob(".new-*")):
+        await asyncio.sleep(0.01)
+    if process.returncode is None:
+        process.send_signal(number)
+    return await process.wait()
