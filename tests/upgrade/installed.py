@@ -5,13 +5,14 @@ Libraries are those of the present environment.
 """
 
 import os
+import shutil
 import subprocess
 import tarfile
 import tomllib
 from io import BytesIO
 from pathlib import Path
 
-from tests.paths import ROOT
+from tests.paths import DATA, ROOT
 
 PACKAGES = ("hopyard", "services", "shared", "schemas", "loadgen", "hopjob")
 
@@ -24,9 +25,21 @@ def of_commit(commit: str, folder: Path) -> Path:
     return _unpacked(BytesIO(archive), folder)
 
 
-def kept(file: Path, folder: Path) -> Path:
+def kept(name: str, folder: Path) -> Path:
     """Of an archive in `tests/data/versions`."""
-    return _unpacked(BytesIO(file.read_bytes()), folder)
+    return _unpacked(BytesIO((DATA / "versions" / name / "source.tar.xz").read_bytes()), folder)
+
+
+def present(folder: Path, *apart: str) -> Path:
+    """This checkout, with copies of some packages, which may be changed."""
+    folder.mkdir()
+    for name in (*PACKAGES, "pyproject.toml"):
+        if name in apart:
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            (folder / name).symlink_to(ROOT / name)
+    _describe(folder)
+    return folder
 
 
 def _unpacked(archive: BytesIO, folder: Path) -> Path:
