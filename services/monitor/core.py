@@ -62,6 +62,8 @@ class Monitor:
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:
+            case Event() if type(message) in FOLDS:
+                return self._learn(message, now)
             case Heartbeat():
                 return self._heartbeat(message, now)
             case Asked(ticket, question):
@@ -69,8 +71,6 @@ class Monitor:
             case BusAway():
                 self._hear_all(now)
                 return []
-            case Event() if type(message) in FOLDS:
-                return self._learn(message, now)
             case _:
                 return []
 

@@ -211,7 +211,7 @@ def _holders(
     for job_id, gang in _places(state, kind, choices):
         for one in gang.members:
             known = nodes.get(one.node)
-            own = None if known is None else holders.get(known.node.gpu_type)
+            own = None if known is None else holders.get(known.whole.gpu_type)
             if own is not None:
                 own[job_id] = own.get(job_id, 0) + one.gpus
     return holders

@@ -20,6 +20,9 @@ class Follower(Protocol):
     def deliver(self, record: Record) -> None: ...
 
 
+NOBODY: Sequence[Follower] = ()
+
+
 class ConductedLog:
     """Keeps all facts for services that read from the past, until `keep_none`."""
 
@@ -36,8 +39,8 @@ class ConductedLog:
         """by the kind of entity and the fact, `*` for all: who reads it about every entity"""
         self._of_type: dict[type[Event], list[Follower]] = {}
         """what `_of_all` comes to, each reader once"""
-        self._of_one: dict[tuple[str, str], list[tuple[str, Follower]]] = {}
-        """by kind and id: the fact that is read, `*` for all, and who reads it"""
+        self._of_one: dict[tuple[str, str, str], list[Follower]] = {}
+        """by kind, id and fact, `*` for all: who reads it about that entity"""
         self._kinds_of_one: set[str] = set()
         """the kinds that were ever among those"""
         self._others = 0
@@ -105,7 +108,7 @@ class ConductedLog:
                     self._of_all.setdefault((kind, fact), []).append(reader)
                 case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
                     self._kinds_of_one.add(kind)
-                    self._of_one.setdefault((kind, entity), []).append((fact, reader))
+                    self._of_one.setdefault((kind, entity, fact), []).append(reader)
                 case _:
                     self._routes.add(subject, reader)
                     self._others += 1
@@ -117,7 +120,7 @@ class ConductedLog:
                 case ["hopyard", kind, "*", fact] if fact != ">":
                     self._of_all[kind, fact].remove(reader)
                 case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
-                    self._of_one[kind, entity].remove((fact, reader))
+                    self._of_one[kind, entity, fact].remove(reader)
                 case _:
                     self._routes.remove(subject, reader)
                     self._others -= 1
@@ -131,12 +134,13 @@ class ConductedLog:
             readers = self._of_type[type(event)] = list(dict.fromkeys(all_of_it))
         if kind not in self._kinds_of_one and not self._others:
             return readers
-        more = self._of_one.get((kind, getattr(event, event.entity_field)))
-        if not more and not self._others:
+        entity = getattr(event, event.entity_field)
+        mine = self._of_one.get((kind, entity, fact), NOBODY)
+        of_any_fact = self._of_one.get((kind, entity, "*"), NOBODY)
+        if not mine and not of_any_fact and not self._others:
             return readers
-        mine = [reader for wanted, reader in more or () if wanted in ("*", fact)]
-        others = self._routes.of(event.subject) if self._others else ()
-        return list(dict.fromkeys([*readers, *mine, *others]))
+        others = self._routes.of(event.subject) if self._others else NOBODY
+        return list(dict.fromkeys([*readers, *of_any_fact, *mine, *others]))
 
 
 @cache

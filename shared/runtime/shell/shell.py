@@ -276,7 +276,10 @@ class Shell:
             if self._candidate is not None:
                 await self._candidate.sure()
             batch = self._mailbox.take(BATCH)
-            await self._perform(self._handling.turn(batch, self._clock.now()))
+            began = time.perf_counter()
+            effects = self._handling.turn(batch, self._clock.now())
+            self.counts.handle_s += time.perf_counter() - began
+            await self._perform(effects)
             if not self._service.judges or any(isinstance(one, self._service.judges) for one in batch):
                 self.progress.worked()
             await self._move_cursor()

@@ -244,9 +244,12 @@ def _overspent(decision: Decision) -> str | None:
 
 def _wrongly_chosen(decision: Decision, jobs: Collection[JobId]) -> str | None:
     """Whether some job is not in the view, or chosen for twice."""
-    times = Counter([choice.job_id for choice in decision.choices])
+    chosen = [choice.job_id for choice in decision.choices]
+    if len(set(chosen)) == len(chosen) and all(job_id in jobs for job_id in chosen):
+        return None
+    times = Counter(chosen)
     wrong = [job_id for job_id, count in times.items() if count > 1 or job_id not in jobs]
-    return f"{times[wrong[0]]} configurations for job {wrong[0]}" if wrong else None
+    return f"{times[wrong[0]]} configurations for job {wrong[0]}"
 
 
 def _moved(view: View, decision: Decision) -> str | None:
