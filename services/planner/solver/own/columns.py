@@ -62,6 +62,18 @@ class Columns(msgspec.Struct, frozen=True):
         return rows[first].astype(np.int32)
 
 
+def in_units(problem: Problem) -> Problem:
+    """The same program where GPUs are counted by the number that divides the size of every gang.
+
+    What a node has beyond that serves nobody. Fewer sizes have fewer facets: of whole nodes, none.
+    """
+    sizes = np.flatnonzero(np.bincount(problem.gpus))
+    unit = int(np.gcd.reduce(sizes))
+    if unit == 1:
+        return problem
+    return msgspec.structs.replace(problem, capacity=problem.capacity // unit, gpus=problem.gpus // unit)
+
+
 def columns_of(problem: Problem) -> Columns:
     """Of a problem with at least one configuration."""
     first = np.flatnonzero(np.diff(problem.job, prepend=-1)).astype(np.int32)

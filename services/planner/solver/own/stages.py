@@ -18,7 +18,7 @@ import contextlib
 from collections.abc import Generator, Iterator, Sequence
 
 from services.planner.solver.own.branching import branch, tightened, undecided
-from services.planner.solver.own.columns import Columns, columns_of, least
+from services.planner.solver.own.columns import Columns, columns_of, in_units, least
 from services.planner.solver.own.dive import dive, rounded
 from services.planner.solver.own.improve import improvements
 from services.planner.solver.own.meter import Meter, Spent
@@ -48,7 +48,7 @@ def run(search: Search) -> None:
 
 
 def _stages(search: Search) -> Iterator[None]:
-    columns, meter = columns_of(search.problem), Meter(search)
+    columns, meter = columns_of(in_units(search.problem)), Meter(search)
     large = int((search.problem.capacity > 0).sum()) > LARGE
     if len(search.problem) <= FEW:
         found, held = yield from _from_programs(search, columns, sample(columns), meter)

@@ -395,6 +395,18 @@ def test_how_much_jobs_weigh_in_all_changes_nothing_for_a_large_plan() -> None:
     assert other.seconds <= 2 * one.seconds
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_gangs_of_threes_are_planned_as_gangs_of_ones(seed: int) -> None:
+    instance = drawn(seed)
+    tripled = msgspec.structs.replace(
+        instance, capacity=instance.capacity * 3 + 2, gpus=instance.gpus * 3
+    )  # two GPUs of each node serve nobody
+    ones, threes = solve(instance, MODELLED), solve(tripled, MODELLED)
+    assert threes.choice.tolist() == ones.choice.tolist()
+    assert threes.bound == pytest.approx(ones.bound, rel=1e-9)
+    is_sound(tripled, threes)
+
+
 def test_nodes_without_idle_gpus_change_nothing() -> None:
     instance = drawn(2)
     more = msgspec.structs.replace(instance, capacity=np.append(instance.capacity, [0, 0]).astype(np.int32))
