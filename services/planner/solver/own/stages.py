@@ -17,6 +17,8 @@ deadline finds what there is by then.
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
 
+import numpy.ma  # noqa: F401 - numpy imports it at the first `unique`, in the middle of a solve
+
 from services.planner.solver.own.branching import branch, tightened, undecided
 from services.planner.solver.own.columns import Columns, columns_of, in_units, least
 from services.planner.solver.own.dive import dive, rounded
