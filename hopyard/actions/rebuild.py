@@ -5,8 +5,7 @@ import contextlib
 from pathlib import Path
 
 from hopyard.failures import Failure, Invalid
-from hopyard.local.damage import STORE
-from hopyard.local.data_folder import claimed
+from hopyard.local.data_folder import claimed, store_of
 from hopyard.local.quiet_nats import quiet_nats
 from schemas.base import Event, Message
 from schemas.codec import Malformed, decode_sample
@@ -31,14 +30,17 @@ class Rebuilt(Message, frozen=True, kw_only=True):
     """where the file is that was there before; empty: there was none"""
 
 
-def rebuild(data: Path, export: Path | None, half_life_s: float) -> Rebuilt:
-    """Raises Claimed, Invalid, Failure; then the old file is where it was."""
+def rebuild(data: Path, export: Path | None, half_life_s: float, instance: int = 1) -> Rebuilt:
+    """`instance`: of the estimator, whose file it is.
+
+    Raises Claimed, Invalid, Failure; then the old file is where it was.
+    """
     if not (data / "nats").exists():
         raise Invalid(f"{data} is no folder of a stack: it has no NATS in it")
     if servers_begun(data / "nats") > 1:
         raise Invalid(f"{data} has several NATS servers: let an empty store learn from an export")
-    target = data / STORE
-    draft = data / f".{STORE}.draft"
+    target = store_of(data, instance)
+    draft = target.with_name(f".{target.name}.draft")
     with claimed(data), private.alone():
         _remove(draft)
         try:

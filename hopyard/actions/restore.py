@@ -13,8 +13,7 @@ import msgspec
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import FILES, STORE, STREAMS, Backup
-from hopyard.local.damage import STORE as STORE_FILE
-from hopyard.local.data_folder import ClockFile
+from hopyard.local.data_folder import ClockFile, store_of
 from hopyard.local.quiet_nats import quiet_nats
 from schemas.base import Message
 from schemas.settings import Settings
@@ -87,7 +86,7 @@ def _fill(backup: Backup, data: Path, home: Path) -> int:
     if settings:
         private.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
     half_life_s = float(settings.get("evidence_half_life_s", Settings().evidence_half_life_s))
-    lines = from_export(data / STORE_FILE, backup.part(STORE), half_life_s)
+    lines = from_export(store_of(data), backup.part(STORE), half_life_s)
     asyncio.run(_put_streams(backup, data))
     return lines
 

@@ -15,6 +15,7 @@ from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
 from schemas.archive import VERSION, Header, encoded, entry_of, header_of
 from schemas.base import Message
+from schemas.instances import INSTANCES_MAX
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
 
 TIMEOUT_S = 120.0
@@ -97,6 +98,9 @@ def rebuild_file(
         Path | None,
         typer.Option("--from", metavar="FILE", exists=True, dir_okay=False, help="An export to begin with."),
     ] = None,
+    instance: Annotated[
+        int, typer.Option("--instance", min=1, max=INSTANCES_MAX, help="Of the estimator, whose file it is.")
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Make the estimator's file anew from the log of facts and samples, where it is damaged or gone.
@@ -115,7 +119,7 @@ def rebuild_file(
         half_life_s = load_settings(os.environ).evidence_half_life_s
     except ValueError as error:
         raise Invalid(str(error)) from None
-    done = rebuild(data, export, half_life_s)
+    done = rebuild(data, export, half_life_s, instance)
     facts = {"file": done.file, "facts": str(done.facts), "observations": str(done.observations)}
     show(done, facts_table(facts | ({"before": done.kept} if done.kept else {})), as_json=as_json)
 

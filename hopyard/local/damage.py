@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from hopyard.failures import StoreDamaged
+from hopyard.local.data_folder import store_of
 from hopyard.local.processes import Say
 from schemas.settings import Settings
 from services.table import OF_CLUSTER
@@ -16,7 +17,6 @@ from shared.runtime.damage import REMEDY
 CONNECT_TIMEOUT_S = 10.0
 PATIENCE_S = 60.0
 AGAIN_S = 0.5
-STORE = "estimator.duckdb"
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 
 
@@ -48,7 +48,7 @@ async def _after_patience(data: Path, settings: Settings, servers: int) -> list[
 async def _found(data: Path, settings: Settings) -> list[Flaw]:
     there = streams_on_disk(data)
     if not there:  # its first start; or NATS' folder is gone
-        lost = (data / STORE).exists()
+        lost = store_of(data).exists()
         return (
             [Flaw(f"{data / 'nats'} holds no stream, though a stack ran here: all jobs are lost")]
             if lost

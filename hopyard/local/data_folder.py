@@ -16,6 +16,7 @@ import msgspec
 from hopyard.failures import Claimed, Invalid
 from hopyard.local.pids import alive
 from schemas.base import Message
+from schemas.instances import instance_name
 from shared.runtime import private
 
 DEFAULT = Path(".hopyard")
@@ -108,6 +109,11 @@ def empty_folder(keep: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="hopyard-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def store_of(data: Path, instance: int = 1) -> Path:
+    """Each instance of the estimator has a file of its own: one that was stopped keeps hold of it."""
+    return data / f"{instance_name('estimator', instance)}.duckdb"
 
 
 def write_stack_file(data: Path, stack: StackFile) -> None:

@@ -20,7 +20,7 @@ from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, st
 from hopyard.local.child import Program
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
 from hopyard.local.damage import check_streams
-from hopyard.local.data_folder import StackFile, close_contents, close_to_others
+from hopyard.local.data_folder import StackFile, close_contents, close_to_others, store_of
 from hopyard.local.nats_kept import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -365,7 +365,7 @@ def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
         "speed": spec.speed,
         "cluster": "" if spec.cluster is None else str(_cluster_of(spec).absolute()),
         "cluster_name": cluster_name(spec),
-        "store": _store_of(spec, 1),
+        "store": str(store_of(spec.data).absolute()),
         "output_folder": str((spec.data / "output").absolute()),
         "web_host": HOST,
         "api_tokens": str(tokens_of(spec.data).absolute()),
@@ -383,13 +383,7 @@ def _own(spec: StackSpec, service: str, of: str, port: int) -> dict[str, str]:
         return _variables({"web_port": port, "node": of})
     instance = int(of or 1)
     own: dict[str, Value] = {"web_port": port, "instance": instance}
-    return _variables(own if instance == 1 else own | {"store": _store_of(spec, instance)})
-
-
-def _store_of(spec: StackSpec, instance: int) -> str:
-    """Each instance of the estimator has a file of its own: one that was stopped keeps hold of it."""
-    name = instance_name("estimator", instance)
-    return str((spec.data / f"{name}.duckdb").absolute())
+    return _variables(own | {"store": str(store_of(spec.data, instance).absolute())})
 
 
 def _account(spec: StackSpec, name: str) -> dict[str, str]:

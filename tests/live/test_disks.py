@@ -26,8 +26,7 @@ from hopyard.api.connect import connect
 from hopyard.failures import Failure, Invalid, StoreDamaged
 from hopyard.local import stack as stacks
 from hopyard.local.credentials import tokens_of
-from hopyard.local.damage import STORE
-from hopyard.local.data_folder import ClockFile
+from hopyard.local.data_folder import ClockFile, store_of
 from hopyard.local.processes import Restarts, Say
 from hopyard.local.quiet_nats import quiet_nats
 from schemas.archive import CorrectionLine, LoadingLine, ObservationLine, entry_of
@@ -202,18 +201,22 @@ async def test_a_damaged_store_ends_the_start_with_its_remedy(
         DuckDbStore(str(file), HALF_LIFE_S)
 
 
-async def test_a_rebuilt_store_knows_what_the_damaged_one_knew(ran: Ran, tmp_path: Path) -> None:
+@pytest.mark.parametrize("instance", [1, 2])
+async def test_a_rebuilt_store_knows_what_the_damaged_one_knew(
+    ran: Ran, tmp_path: Path, instance: int
+) -> None:
     data = tmp_path / "data"
     shutil.copytree(ran.data, data)
-    before = _lines(data / STORE)
-    garble(data / STORE)
+    before, damaged = _lines(store_of(data)), store_of(data, instance)
+    shutil.copy(store_of(ran.data), damaged)
+    garble(damaged)
     with pytest.raises(StoreDamaged, match="hopyard store rebuild"):
-        async with _again(data):
+        async with _again(data, estimators=instance):
             pass
-    done = await asyncio.to_thread(rebuild, data, None, HALF_LIFE_S)
+    done = await asyncio.to_thread(rebuild, data, None, HALF_LIFE_S, instance)
     assert done.observations > 0
-    assert done.kept == f"{data / STORE}.damaged-1"
-    after = _lines(data / STORE)
+    assert done.kept == f"{damaged}.damaged-1"
+    after = _lines(damaged)
     assert set(before) <= set(after)  # what came in the last moments, the old one did not write any more
     assert [line for line in after if line in set(before)] == before
 
@@ -271,7 +274,9 @@ async def _backed_up(stack: stacks.Stack, client: Client, file: Path) -> BackedU
 
 
 @asynccontextmanager
-async def _again(data: Path, say: Say = print, **settings: str) -> AsyncIterator[tuple[stacks.Stack, Client]]:
+async def _again(
+    data: Path, say: Say = print, estimators: int = 1, **settings: str
+) -> AsyncIterator[tuple[stacks.Stack, Client]]:
     """As `hopyard up` starts it, on a restored folder by what `hopyard restore` prints."""
     chosen: dict[str, stacks.Value] = {"seed": 1, **settings}
     clock = ClockFile(origin=time.time() - AGE_S, speed=SPEED)
@@ -284,6 +289,7 @@ async def _again(data: Path, say: Say = print, **settings: str) -> AsyncIterator
         clock_origin=clock.origin,
         speed=clock.speed,
         settings=chosen,
+        instances={"estimator": estimators},
         restarts=Restarts(most=0, backoff_s=0.05),
     )
     assert (clock.speed, chosen["seed"]) == (SPEED, 1)

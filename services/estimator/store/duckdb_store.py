@@ -299,8 +299,8 @@ _REMEDIES = (
     ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
 )
 _DAMAGED = (
-    "It is damaged: `hopyard store rebuild` makes it anew from the log of facts and samples; or move it "
-    "away to begin with an empty store"
+    "It is damaged: `hopyard store rebuild --data DIR` makes it anew from the log of facts and samples, with "
+    "`--instance` that of another one; or move it away to begin with an empty store"
 )
 _OUTSIDE = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException)
 """what is no fault of ours"""
