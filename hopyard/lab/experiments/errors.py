@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 
 from hopyard.lab.report.document import Figure, Part, Table
-from hopyard.lab.report.statistics import summary
+from hopyard.lab.report.figures import OfRun, mean_of, named, seed_by_seed
 from hopyard.lab.runs.cases import Finished, arms_of
 from hopyard.lab.runs.trials import Simulated
 from shared.domain.accuracy import SHORTEST_S
@@ -28,21 +28,32 @@ def predicted(finished: Sequence[Finished], arms: str = "policy") -> Iterator[Pa
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
-    return [
-        Figure(
-            group=finished[0].case.group,
-            arm=arm,
-            measure=f"error, {layer}, {PLACES[spread]}",
-            unit="%",
-            mean=found.mean,
-            half_width=found.half_width,
-            values=found.values,
+    """Of every arm, and less the first's at the same seed."""
+    group, arms = finished[0].case.group, arms_of(finished)
+    first = next(iter(arms))
+    found = [
+        (title, arm, kind, value)
+        for arm, outcomes in arms.items()
+        for kind in KINDS
+        for title, value in (
+            (group, mean_of(outcomes, _percent(kind))),
+            (f"{group}, less {first}", seed_by_seed(outcomes, arms[first], _percent(kind))),
         )
-        for arm, outcomes in arms_of(finished).items()
-        for layer, spread in KINDS
-        if (means := _means(outcomes, layer, spread=spread))
-        for found in [summary([100 * mean for mean in means])]
+        if arm != first or title == group
     ]
+    return [
+        named(title, arm, f"error, {layer}, {PLACES[spread]}, %", value)
+        for title, arm, (layer, spread), value in found
+        if value is not None
+    ]
+
+
+def _percent(kind: tuple[str, bool]) -> OfRun:
+    def measured(outcome: Simulated) -> float | None:
+        errors = _errors(outcome, kind[0], spread=kind[1])
+        return 100 * fsum(errors) / len(errors) if errors else None
+
+    return measured
 
 
 def _cells(outcomes: Sequence[Simulated]) -> Iterator[str]:
