@@ -4,6 +4,7 @@ The whole suite runs in several processes, file by file, a named part of it in o
 the session lives once in each process.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -34,16 +35,31 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+COLLECT_EVERY = 100_000
+"""objects more than at the last look, before cycles among them are looked for; not 700: thousands of tests
+and all that they import stay to the end"""
+gc.set_threshold(COLLECT_EVERY)
+
+
 MORE_WORKERS_THAN_CORES = 2
 """Tests of whole stacks mostly wait for a clock."""
 
 MOST_WORKERS = 8
 
 LONGEST = (
+    "live/test_limits.py",
+    "chaos/test_chaos.py",
+    "live/test_two_of_each.py",
     "hopyard/test_end_to_end.py",
+    "live/test_stack.py",
+    "live/test_disks.py",
+    "live/test_joining.py",
+    "hopyard/lab/experiments/test_end_to_end.py",
     "live/test_agreement.py",
     "live/test_faults.py",
-    "live/test_stack.py",
+    "live/test_rotas.py",
+    "live/test_api_fuzz.py",
+    "hopyard/lab/bench/planning/test_classes.py",
     "real/test_training.py",
     "real/test_faults.py",
     "hopyard/actions/test_real_demo.py",
@@ -60,6 +76,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     marked = config.option.markexpr not in config.getini("addopts")
     cores = os.cpu_count() or 1
     return 0 if named or marked else min(cores + MORE_WORKERS_THAN_CORES, MOST_WORKERS)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now is no garbage."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

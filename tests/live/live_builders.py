@@ -23,6 +23,7 @@ async def stack_and_client(
     *,
     instances: int = 1,
     nats_servers: int = 1,
+    speed: float = SPEED,
     say: Say = print,
     **settings: str | float,
 ) -> AsyncIterator[tuple[Stack, Client]]:
@@ -32,7 +33,7 @@ async def stack_and_client(
         data=data,
         cluster=cluster_of(scenario),
         clock_origin=time.time(),
-        speed=SPEED,
+        speed=speed,
         settings={**scenario.settings, "seed": 1, **settings},
         nats_servers=nats_servers,
         instances=dict.fromkeys(SERVICES, instances),

@@ -33,6 +33,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Running = tuple[Stack, Client]
 
+SPEED = 10.0
+"""no job has to end, and every fact goes to many followers"""
 OPEN_MAX = 300
 SUBMITTED = 10_000
 AT_ONCE = 100
@@ -53,7 +55,7 @@ BILLION_LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
     data = tmp_path_factory.mktemp("stack") / "data"
-    async with stack_and_client(data, jobs_open_max=str(OPEN_MAX)) as (stack, client):
+    async with stack_and_client(data, speed=SPEED, jobs_open_max=str(OPEN_MAX)) as (stack, client):
         yield stack, client
 
 

@@ -82,8 +82,15 @@ class Bench:
         ]
 
     def stop(
-        self, placement: Placement, node_id: NodeId, outcome: Outcome, samples: float = 0.0
+        self,
+        placement: Placement,
+        node_id: NodeId,
+        outcome: Outcome,
+        samples: float = 0.0,
+        *,
+        leads: bool = False,
     ) -> list[Event]:
+        """`leads`: even if another node led as the gang was formed."""
         return self.tell(
             WorkerStopped(
                 at=50.0,
@@ -92,7 +99,7 @@ class Bench:
                 job_id=placement.job_id,
                 outcome=outcome,
                 samples_done=samples,
-                leads=node_id == gangs.leader(placement.gang),
+                leads=leads or node_id == gangs.leader(placement.gang),
             )
         )
 

@@ -19,7 +19,6 @@ from schemas.events import (
     StartOrdered,
     StopOrdered,
     WorkerCheckpointed,
-    WorkerStopped,
 )
 from schemas.ids import JobId, NodeId
 from schemas.placement import Forked, Gang, Member
@@ -54,17 +53,7 @@ def stage() -> Bench:
 def gone(
     bench: Bench, placement: Placement, node_id: NodeId, outcome: Outcome, samples: float
 ) -> list[Event]:
-    return bench.tell(
-        WorkerStopped(
-            at=50.0,
-            node_id=node_id,
-            placement_id=placement.placement_id,
-            job_id=placement.job_id,
-            outcome=outcome,
-            samples_done=samples,
-            leads=True,
-        )
-    )
+    return bench.stop(placement, node_id, outcome, samples, leads=True)
 
 
 def saved(bench: Bench, placement: Placement, node_id: NodeId, samples: float) -> list[Event]:
