@@ -4,7 +4,8 @@ Jobs of one GPU type and one GPU count each, first come first served, so that ev
 undisturbed. Two workloads: every model of the paper's table 2 on aggregated and distributed
 configurations, with the store's evidence left out, so that the theory layer answers; and models with
 unstable data loading again and again, with the store as it is. The first of them in worlds of another
-structure too, which no formula of the estimator knows; and the scenario itself, as a policy schedules it.
+structure too, which no formula of the estimator knows, by the equations alone and times what other shapes
+showed of them; and the scenario itself, as a policy schedules it, and one of unlike servers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Overrides, Simulation
 from loadgen.catalogue.reference import FitsNowhere, reference_throughput
 from loadgen.catalogue.specs import Catalogue
-from loadgen.scenarios import catalogue_of, cluster_of
+from loadgen.scenarios import catalogue_of, cluster_of, load_scenario
 from loadgen.workloads.mixes import mix_named
 from loadgen.world.structure import structures
 from schemas.catalogue import Model
@@ -25,8 +26,12 @@ from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
 
 THEORY = "theory layer"
 STRUCTURES = "theory layer in other worlds"
+RESIDUALS = "theory layer in other worlds, times residuals"
 SCHEDULED = "scheduled runs"
-SCHEDULED_IN = ("plain", "everyday", "harsh")
+SCHEDULED_IN = ("plain", "buckets-by-job", "inputs", "everyday", "harsh")
+UNLIKE = "hops-512-three"
+"""a scenario with a GPU type in servers of unlike models"""
+UNLIKE_IN, UNLIKE_SEEDS = ("plain", "everyday"), 2
 LEARNING = "as executions accumulate"
 TRACE = "on a trace"
 MIX = "hops-table-2"
@@ -40,6 +45,8 @@ REPEATS = 12
 REPEATED_MODELS = ("resnet18", "resnet50", "mobilenet-v2", "wav2vec2-base")
 """of those with unstable loading"""
 NO_EVIDENCE: Overrides = {"evidence_observations": 1_000_000, "evidence_s": 1e8}
+"""which residuals are learnt from all the same"""
+ALONE: Overrides = {**NO_EVIDENCE, "equations_as_printed": "residuals"}
 
 
 def cases(options: Options) -> Iterator[Case]:
@@ -55,31 +62,34 @@ def cases(options: Options) -> Iterator[Case]:
     models = [known.models[entry.model, entry.dataset] for entry in mix_named(MIX).jobs]
     models = models[-5:] if options.quick else models
     theory = _listed(options.scenario, "theory", models, counts, 1)
-    yield from _seeded(options, THEORY, theory, {**chosen, **NO_EVIDENCE}, "fifo")
-    yield from _structured(options, theory, {**chosen, **NO_EVIDENCE})
+    yield from _seeded(options, THEORY, theory, {**chosen, **ALONE}, "fifo")
+    yield from _structured(options, STRUCTURES, theory, {**chosen, **ALONE})
+    yield from _structured(options, RESIDUALS, theory, {**chosen, **NO_EVIDENCE})
     yield from _scheduled(options)
     learning_models = [model for model in models if model.model in REPEATED_MODELS and unstable(model, known)]
     learning = _listed(options.scenario, "repeated", learning_models, repeated, repeats)
     yield from _seeded(options, LEARNING, learning, chosen, "fifo")
 
 
-def _structured(options: Options, theory: ScenarioFile, overrides: Overrides) -> Iterator[Case]:
+def _structured(options: Options, group: str, theory: ScenarioFile, overrides: Overrides) -> Iterator[Case]:
     """One seed: worlds differ by more than seeds do."""
     for name in ("everyday",) if options.quick else structures():
-        if name != "plain":
-            in_it = {**overrides, "world_structure": name}
-            trial = Simulation(scenario=theory, policy="fifo", seed=options.seeds[0], overrides=in_it)
-            yield Case(group=STRUCTURES, arm=name, trial=trial)
+        in_it = {**overrides, "world_structure": name}
+        trial = Simulation(scenario=theory, policy="fifo", seed=options.seeds[0], overrides=in_it)
+        yield Case(group=group, arm=name, trial=trial)
 
 
 def _scheduled(options: Options) -> Iterator[Case]:
     first = setup_of(PAPER, options.policies[0])
-    for name in SCHEDULED_IN:
-        for seed in options.seeds:
-            overrides = {**first.overrides, "world_structure": name}
-            scenario, policy = options.scenario, first.policy
-            trial = Simulation(scenario=scenario, policy=policy, seed=seed, overrides=overrides)
-            yield Case(group=SCHEDULED, arm=name, trial=trial)
+    arms = [(name, name, options.scenario, options.seeds) for name in SCHEDULED_IN]
+    if not options.quick:
+        unlike, seeds = load_scenario(UNLIKE), options.seeds[:UNLIKE_SEEDS]
+        arms += [(f"{name}, {UNLIKE}", name, unlike, seeds) for name in UNLIKE_IN]
+    for arm, world, scenario, seeds in arms:
+        for seed in seeds:
+            overrides = {**first.overrides, "world_structure": world}
+            trial = Simulation(scenario=scenario, policy=first.policy, seed=seed, overrides=overrides)
+            yield Case(group=SCHEDULED, arm=arm, trial=trial)
 
 
 def unstable(model: Model, known: Catalogue) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hopyard.lab.experiments import errors
-from hopyard.lab.experiments.accuracy import LEARNING, SCHEDULED, STRUCTURES, THEORY, TRACE
+from hopyard.lab.experiments.accuracy import LEARNING, RESIDUALS, SCHEDULED, STRUCTURES, THEORY, TRACE
 from hopyard.lab.experiments.paper import ACCURACY_STABLE
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
@@ -58,16 +58,18 @@ def figures_of(finished: Sequence[Finished]) -> list[Figure]:
                     )
                 )
     scheduled = [one for one in finished if one.case.group == SCHEDULED]
-    return [*found, *_worlds_of(finished), *(errors.figures_of(scheduled) if scheduled else ())]
+    for group in (STRUCTURES, RESIDUALS):
+        found += _worlds_of(finished, group)
+    return [*found, *(errors.figures_of(scheduled) if scheduled else ())]
 
 
-def _worlds_of(finished: Sequence[Finished]) -> Iterator[Figure]:
-    for world, chosen in _by_world(finished).items():
+def _worlds_of(finished: Sequence[Finished], group: str) -> Iterator[Figure]:
+    for world, chosen in _by_world(finished, group).items():
         for kind, executions in _kinds(chosen, _loads(finished)).items():
             accuracy = _accuracy(executions)
             if accuracy is not None:
                 yield Figure(
-                    group=STRUCTURES,
+                    group=group,
                     arm=world,
                     measure=kind,
                     unit="%",
@@ -77,16 +79,12 @@ def _worlds_of(finished: Sequence[Finished]) -> Iterator[Figure]:
                 )
 
 
-def _by_world(finished: Sequence[Finished]) -> dict[str, Seeded]:
-    """The plain one first, by the seed that the others have."""
-    others = [one for one in finished if one.case.group == STRUCTURES]
-    found: dict[str, Seeded] = {}
-    if others:
-        plain = _executions(finished, THEORY)
-        found["plain"] = [(seed, one) for seed, one in plain if seed == others[0].case.seed]
-    for one in others:
-        found[one.case.arm] = [(one.case.seed, execution) for execution in one.outcome.executions]
-    return found
+def _by_world(finished: Sequence[Finished], group: str) -> dict[str, Seeded]:
+    return {
+        one.case.arm: [(one.case.seed, execution) for execution in one.outcome.executions]
+        for one in finished
+        if one.case.group == group
+    }
 
 
 def _executions(finished: Sequence[Finished], group: str) -> Seeded:
@@ -134,16 +132,22 @@ def _theory(executions: Seeded, loads: Callable[[Execution], str]) -> Iterator[P
 def _worlds(finished: Sequence[Finished]) -> Iterator[Part]:
     yield (
         "### In other worlds\n\nThe same where the world has what no formula of the estimator knows "
-        "(the setting `world_structure`), one seed."
+        "(the setting `world_structure`), one seed: by the equations alone, then times what gangs of other "
+        "shapes had shown of them until then."
     )
+    for group in (STRUCTURES, RESIDUALS):
+        yield _worlds_table(finished, group)
+
+
+def _worlds_table(finished: Sequence[Finished], group: str) -> Table:
     kinds = [
         f"{loads}, {place}" for loads in ("stable", "unstable") for place in ("aggregated", "distributed")
     ]
     rows = []
-    for world, chosen in _by_world(finished).items():
+    for world, chosen in _by_world(finished, group).items():
         found = _kinds(chosen, _loads(finished))
         rows.append([world, structures()[world].about, *(_share(found.get(kind, [])) for kind in kinds)])
-    yield Table(["world", "what it has", *(f">{kind}" for kind in kinds)], rows)
+    return Table(["world", "what it has", *(f">{kind}" for kind in kinds)], rows)
 
 
 def _learning(executions: Seeded, finished: Sequence[Finished]) -> Iterator[Part]:

@@ -151,6 +151,7 @@ def test_predictions_are_tried_with_the_settings_of_the_scenario() -> None:
     assert {case.group for case in cases} == {
         accuracy.THEORY,
         accuracy.STRUCTURES,
+        accuracy.RESIDUALS,
         accuracy.SCHEDULED,
         accuracy.LEARNING,
     }
