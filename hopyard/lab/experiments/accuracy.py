@@ -31,7 +31,7 @@ SCHEDULED = "scheduled runs"
 SCHEDULED_IN = ("plain", "buckets-by-job", "inputs", "everyday", "harsh")
 UNLIKE = "hops-512-three"
 """a scenario with a GPU type in servers of unlike models"""
-UNLIKE_IN, UNLIKE_SEEDS = ("plain", "everyday"), 2
+UNLIKE_IN, UNLIKE_SEEDS = "everyday", 2
 LEARNING = "as executions accumulate"
 TRACE = "on a trace"
 MIX = "hops-table-2"
@@ -84,7 +84,7 @@ def _scheduled(options: Options) -> Iterator[Case]:
     arms = [(name, name, options.scenario, options.seeds) for name in SCHEDULED_IN]
     if not options.quick:
         unlike, seeds = load_scenario(UNLIKE), options.seeds[:UNLIKE_SEEDS]
-        arms += [(f"{name}, {UNLIKE}", name, unlike, seeds) for name in UNLIKE_IN]
+        arms.append((f"{UNLIKE_IN}, {UNLIKE}", UNLIKE_IN, unlike, seeds))
     for arm, world, scenario, seeds in arms:
         for seed in seeds:
             overrides = {**first.overrides, "world_structure": world}
