@@ -22,7 +22,7 @@ import numpy.typing as npt
 from schemas.calibration import Path
 from schemas.ids import Fingerprint, GpuType
 from services.estimator.lookup.known import Known, gangs_of, known_of
-from services.estimator.store.contract import Store
+from services.estimator.store.contract import Revision, Shape, Store
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Computed
 from shared.domain.iteration import Column
@@ -46,17 +46,41 @@ Matrix = npt.NDArray[np.float64]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What one workload's gangs showed: A and b."""
+    """What one workload's gangs showed."""
 
     squares: Matrix
+    """A"""
     products: Column
+    """b"""
+    inverse: Matrix
+    """M"""
+    left: Matrix
+    right: Column
+    """its terms in the sums of β"""
+
+
+class _Design(msgspec.Struct, frozen=True):
+    """All but what was measured."""
+
+    shapes: tuple[Shape, ...]
+    rows: Whole
+    """of those, the ones that theory has an answer for"""
+    x: Matrix
+    ideal: Column
+    """samples/s per GPU, by theory"""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    revision: Revision
+    design: _Design
+    seen: Seen | None
 
 
 class Residuals:
     """Factors on theory. What a workload's gangs showed is computed again only once it is other."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[object, ...], dict[Fingerprint, tuple[tuple[int, int], Seen | None]]] = {}
+        self._kept: dict[tuple[object, ...], dict[Fingerprint, _Kept]] = {}
 
     def factors(
         self, store: Store, computed: Computed, about: Known, fingerprints: Sequence[Fingerprint]
@@ -64,15 +88,15 @@ class Residuals:
         """Of these workloads, on the types of a question. Raises StoreUnavailable."""
         types = sorted(about.types)
         place = tuple((one, about.types[one]) for one in types)
-        if place not in self._seen:
-            self._seen = {**dict(list(self._seen.items())[-PLACES_KEPT + 1 :]), place: {}}
-        kept = self._seen[place]
+        if place not in self._kept:
+            self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), place: {}}
+        kept = self._kept[place]
 
         def seen(fingerprint: Fingerprint) -> Seen | None:
-            revision = store.revision(fingerprint)
-            if fingerprint not in kept or kept[fingerprint][0] != revision:
-                kept[fingerprint] = revision, _seen(fingerprint, store, computed, about, types)
-            return kept[fingerprint][1]
+            revision, before = store.revision(fingerprint), kept.get(fingerprint)
+            if before is None or before.revision != revision:
+                before = kept[fingerprint] = _fresh(fingerprint, store, computed, about, before)
+            return before.seen
 
         common = [one for name in store.latest(COMMON) if (one := seen(name)) is not None]
         own = [seen(name) for name in fingerprints]
@@ -109,44 +133,48 @@ def described(types: Sequence[GpuType], gpu_type: Sequence[GpuType], nodes: Whol
 def shown(x: Matrix, ratio: Column) -> Seen:
     """`ratio`: measured / theory of each gang."""
     y = np.log(np.clip(ratio, 1.0 / AT_MOST, AT_MOST))
-    return Seen(x.T @ x / ERROR**2, x.T @ y / ERROR**2)
+    squares, products = x.T @ x / ERROR**2, x.T @ y / ERROR**2
+    inverse = np.asarray(np.linalg.inv(squares + np.eye(len(squares)) / SPREAD**2), dtype=np.float64)
+    inner = squares @ inverse
+    return Seen(squares, products, inverse, squares - inner @ squares, products - inner @ products)
 
 
 def coefficients(common: Sequence[Seen], own: Sequence[Seen | None], width: int) -> Matrix:
     """β_w of each of `own`; β, of all in `common`, for a workload that showed nothing."""
-    shared = np.zeros(width)
-    least = np.eye(width) / SPREAD**2
-    if common:
-        squares, products = _stacked(common)
-        inner = squares @ np.linalg.inv(squares + least)
-        left = squares - inner @ squares
-        right = products - np.einsum("wij,wj->wi", inner, products)
-        shared = np.linalg.solve(least + left.sum(axis=0), right.sum(axis=0))
+    left = np.eye(width) / SPREAD**2 + sum(one.left for one in common)
+    shared = np.linalg.solve(left, sum((one.right for one in common), np.zeros(width)))
     found = np.tile(shared, (len(own), 1))
-    there = [index for index, one in enumerate(own) if one is not None]
-    if there:
-        squares, products = _stacked([one for one in own if one is not None])
-        found[there] += np.einsum("wij,wj->wi", np.linalg.inv(squares + least), products - squares @ shared)
-    return np.round(found, DIGITS)
+    for index, one in enumerate(own):
+        if one is not None:
+            found[index] += one.inverse @ (one.products - one.squares @ shared)
+    return np.asarray(np.round(found, DIGITS), dtype=np.float64)
 
 
-def _stacked(seen: Sequence[Seen]) -> tuple[Matrix, Matrix]:
-    return np.stack([one.squares for one in seen]), np.stack([one.products for one in seen])
+def _fresh(
+    fingerprint: Fingerprint, store: Store, computed: Computed, about: Known, before: _Kept | None
+) -> _Kept:
+    showings, revision = store.showings(fingerprint), store.revision(fingerprint)
+    if (
+        before is not None
+        and before.design.shapes is showings.shapes
+        and before.revision.theory == revision.theory
+    ):
+        design = before.design
+    else:
+        design = _design(fingerprint, showings.shapes, store, computed, about)
+    seen = shown(design.x, showings.mean[design.rows] / design.ideal) if len(design.rows) else None
+    return _Kept(revision, design, seen)
 
 
-def _seen(
-    fingerprint: Fingerprint, store: Store, computed: Computed, about: Known, types: Sequence[GpuType]
-) -> Seen | None:
-    own = known_of(fingerprint, about.types, store, about.law)
-    rows = [
-        (shape, measured)
-        for shape, measured in store.shapes(fingerprint)
-        if shape.gpu_type in own.number and measured > 0
-    ]
-    if not rows:
-        return None
-    kind = np.array([own.number[shape.gpu_type] for shape, _ in rows])
-    nodes, gpus = (np.array([getattr(shape, name) for shape, _ in rows]) for name in ("nodes", "gpus"))
+def _design(
+    fingerprint: Fingerprint, shapes: tuple[Shape, ...], store: Store, computed: Computed, about: Known
+) -> _Design:
+    own, types = known_of(fingerprint, about.types, store, about.law), sorted(about.types)
+    rows = [index for index, shape in enumerate(shapes) if shape.gpu_type in own.number]
+    gpu_type = [shapes[row].gpu_type for row in rows]
+    kind = np.array([own.number[one] for one in gpu_type], dtype=np.int64)
+    nodes = np.array([shapes[row].nodes for row in rows], dtype=np.int64)
+    gpus = np.array([shapes[row].gpus for row in rows], dtype=np.int64)
     gangs = gangs_of(own.about, np.zeros_like(kind), kind, nodes=nodes, gpus=gpus)
-    ratio = np.array([measured for _, measured in rows]) / computed.per_gpu_throughput(gangs)
-    return shown(described(types, [shape.gpu_type for shape, _ in rows], nodes, gpus), ratio)
+    ideal = computed.per_gpu_throughput(gangs) if rows else np.zeros(0)
+    return _Design(shapes, np.array(rows, dtype=np.int64), described(types, gpu_type, nodes, gpus), ideal)

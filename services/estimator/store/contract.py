@@ -54,6 +54,24 @@ class Shape(NamedTuple):
     """over all nodes"""
 
 
+class Showings(msgspec.Struct, frozen=True):
+    """What was observed of one workload on types, by shape."""
+
+    shapes: tuple[Shape, ...]
+    """in their order; the same object until there is another shape"""
+    mean: Column
+    """samples/s per GPU"""
+
+
+class Revision(NamedTuple):
+    """Two numbers of a workload that are never again what they were."""
+
+    evidence: int
+    """another one as soon as its showings may be other"""
+    theory: int
+    """another one as soon as its theory or any bandwidth may be"""
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """What was observed, one row a key; count 0 where nothing was."""
 
@@ -125,17 +143,15 @@ class Store(Protocol):
 
     def find(self, keys: Keys) -> Evidence: ...
 
-    def shapes(self, fingerprint: Fingerprint) -> list[tuple[Shape, float]]:
-        """What the type layer has of a workload by the gang's shape, samples/s per GPU, in their order."""
+    def showings(self, fingerprint: Fingerprint) -> Showings:
+        """What the type layer has of a workload by the gang's shape."""
         ...
 
     def latest(self, limit: int) -> list[Fingerprint]:
         """Of those observed by the gang's shape, the newest first."""
         ...
 
-    def revision(self, fingerprint: Fingerprint) -> tuple[int, int]:
-        """Another one as soon as what `shapes`, `theory` or `bandwidths` say of it may be another."""
-        ...
+    def revision(self, fingerprint: Fingerprint) -> Revision: ...
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
         """In the order in which they came, the first `after` left out."""

@@ -27,7 +27,8 @@ from services.estimator.store.contract import (
     Evidence,
     Keys,
     Loading,
-    Shape,
+    Revision,
+    Showings,
     StoreUnavailable,
     Theory,
     identity_of,
@@ -92,14 +93,14 @@ class DuckDbStore:
         self._load(keys.fingerprints)
         return self._memory.find(keys)
 
-    def shapes(self, fingerprint: Fingerprint) -> list[tuple[Shape, float]]:
+    def showings(self, fingerprint: Fingerprint) -> Showings:
         self._load([fingerprint])
-        return self._memory.shapes(fingerprint)
+        return self._memory.showings(fingerprint)
 
     def latest(self, limit: int) -> list[Fingerprint]:
         return self._memory.latest(limit)
 
-    def revision(self, fingerprint: Fingerprint) -> tuple[int, int]:
+    def revision(self, fingerprint: Fingerprint) -> Revision:
         self._load([fingerprint])
         return self._memory.revision(fingerprint)
 

@@ -21,7 +21,9 @@ from services.estimator.store.contract import (
     Evidence,
     Keys,
     Loading,
+    Revision,
     Shape,
+    Showings,
     Theory,
     identity_of,
     places,
@@ -60,10 +62,12 @@ class MemoryStore:
         self._pools: dict[Fingerprint, dict[GpuType, deque[ThroughputObserved]]] = {}
         self._half_life_s = half_life_s
         self._workloads, self._places = Codes(), Codes()
-        self._shapes: dict[Fingerprint, dict[Shape, KeyRow]] = {}
-        self._changes = 0
-        self._changed: dict[Fingerprint, int] = {}
-        self._calibrated = 0
+        self._shapes: dict[Fingerprint, dict[Shape, int]] = {}
+        """with the key of each in the table"""
+        self._in_order: dict[Fingerprint, tuple[tuple[Shape, ...], Whole]] = {}
+        self._changes = self._calibrated = 0
+        self._evidence_changed: dict[Fingerprint, int] = {}
+        self._theory_changed: dict[Fingerprint, int] = {}
         self._bandwidths: dict[GpuType, Bandwidth] = {}
         self._log: dict[PlacementId, Execution] = {}
         self._seen: deque[ThroughputObserved] = deque(maxlen=SEEN_KEPT)
@@ -83,13 +87,14 @@ class MemoryStore:
         if not observations:
             return
         twice = [seen for seen in observations for _ in range(2)]
-        keys = [row for seen in observations for row in rows_of(seen, counts=self.counts)]
+        names = [row for seen in observations for row in rows_of(seen, counts=self.counts)]
+        keys = self.keys(names)
         for seen in observations:
             before = self.observed_at.get(seen.fingerprint, seen.at)
             self.observed_at[seen.fingerprint] = max(before, seen.at)
-        self._note(keys)
+        self._note(names, keys)
         rows = Observations(
-            key=self.keys(keys),
+            key=keys,
             at=[seen.at for seen in twice],
             seconds=[seen.seconds for seen in twice],
             throughput=[seen.throughput for seen in twice],
@@ -107,38 +112,45 @@ class MemoryStore:
         """Put rows of sums as they are; `places`: layer and place."""
         workload = self._workloads.of(fingerprints)
         place = self._places.of(f"{layer}/{name}" for layer, name in places)
-        self.table.put(keys_of(workload, place, distributed, size), sums)
+        keys = keys_of(workload, place, distributed, size)
+        self.table.put(keys, sums)
         columns = fingerprints, places, distributed.tolist(), size.tolist()
-        self._note([(one, *where, spread, own) for one, where, spread, own in zip(*columns, strict=True)])
+        self._note(
+            [(one, *where, spread, own) for one, where, spread, own in zip(*columns, strict=True)], keys
+        )
 
-    def _note(self, rows: Iterable[KeyRow]) -> None:
-        for row in rows:
-            name, layer, place, distributed, size = row
-            if layer == "type":
-                fingerprint = Fingerprint(name)
-                self._change(fingerprint)
-                shape = shape_in(GpuType(place), size, distributed=distributed)
-                if shape is not None:
-                    self._shapes.setdefault(fingerprint, {})[shape] = row
+    def _note(self, rows: Iterable[KeyRow], keys: Whole) -> None:
+        for (name, layer, place, distributed, size), key in zip(rows, keys.tolist(), strict=True):
+            if layer != "type":
+                continue
+            fingerprint = Fingerprint(name)
+            self._evidence_changed[fingerprint] = self._change()
+            shape = shape_in(GpuType(place), size, distributed=distributed)
+            known = self._shapes.setdefault(fingerprint, {})
+            if shape is not None and shape not in known:
+                known[shape] = key
+                self._in_order.pop(fingerprint, None)
 
-    def _change(self, fingerprint: Fingerprint) -> None:
+    def _change(self) -> int:
         self._changes += 1
-        self._changed[fingerprint] = self._changes
+        return self._changes
 
-    def shapes(self, fingerprint: Fingerprint) -> list[tuple[Shape, float]]:
-        known = self._shapes.get(fingerprint)
-        if not known:
-            return []
-        shapes = sorted(known)
-        sums = self.table.find(self.keys([known[shape] for shape in shapes]))
-        return list(zip(shapes, (sums[:, FIRST] / sums[:, WEIGHT]).tolist(), strict=True))
+    def showings(self, fingerprint: Fingerprint) -> Showings:
+        if fingerprint not in self._in_order:
+            known = self._shapes.get(fingerprint, {})
+            shapes = tuple(sorted(known))
+            self._in_order[fingerprint] = shapes, np.array([known[one] for one in shapes], dtype=np.int64)
+        shapes, keys = self._in_order[fingerprint]
+        sums = self.table.find(keys)
+        return Showings(shapes, sums[:, FIRST] / sums[:, WEIGHT])
 
     def latest(self, limit: int) -> list[Fingerprint]:
         newest = nlargest(limit, self.observed_at.items(), key=lambda one: (one[1], one[0]))
         return [fingerprint for fingerprint, _ in newest]
 
-    def revision(self, fingerprint: Fingerprint) -> tuple[int, int]:
-        return self._changed.get(fingerprint, 0), self._calibrated
+    def revision(self, fingerprint: Fingerprint) -> Revision:
+        theory = max(self._theory_changed.get(fingerprint, 0), self._calibrated)
+        return Revision(self._evidence_changed.get(fingerprint, 0), theory)
 
     def find(self, keys: Keys) -> Evidence:
         workload = self._workloads.of(keys.fingerprints)[keys.workload]
@@ -173,8 +185,9 @@ class MemoryStore:
     def forget(self, fingerprints: Sequence[Fingerprint]) -> None:
         self.table.drop(self._workloads.of(fingerprints))
         for one in fingerprints:
-            self._change(one)
+            self._evidence_changed[one] = self._theory_changed[one] = self._change()
             self._shapes.pop(one, None)
+            self._in_order.pop(one, None)
             self.theories.pop(one, None)
             self._pools.pop(one, None)
 
@@ -184,7 +197,7 @@ class MemoryStore:
         before = self.theories.get(workload.fingerprint, Theory(workload.batch_size, {}, {}))
         known = {**before.modules, **modules}
         self.theories[workload.fingerprint] = msgspec.structs.replace(before, modules=known)
-        self._change(workload.fingerprint)
+        self._theory_changed[workload.fingerprint] = self._change()
 
     def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
         return {one: self.theories[one] for one in fingerprints if one in self.theories}
@@ -195,7 +208,7 @@ class MemoryStore:
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         if fingerprint in self.theories:
             self.theories[fingerprint].loading[gpu_type] = loading
-            self._change(fingerprint)
+            self._theory_changed[fingerprint] = self._change()
 
     def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
         if fingerprint in self.theories:
@@ -206,7 +219,7 @@ class MemoryStore:
 
     def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
         self._bandwidths |= measured
-        self._calibrated += 1
+        self._calibrated = self._change()
 
     # ---- the prediction log
 

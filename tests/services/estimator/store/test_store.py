@@ -52,6 +52,11 @@ def keys(*rows: tuple[str, bool, int], layer: str = "entity", model: str = "resn
     )
 
 
+def shown(store: Store) -> dict[Shape, float]:
+    found = store.showings(workload().fingerprint)
+    return dict(zip(found.shapes, found.mean.tolist(), strict=True))
+
+
 def test_nothing_is_found_where_nothing_was_seen(store: Store) -> None:
     found = store.find(keys(("a0", False, 1)))
     assert (found.count.tolist(), found.seconds.tolist()) == ([0], [0.0])
@@ -85,14 +90,14 @@ def test_a_distributed_row_is_of_as_many_nodes_and_gpus(store: Store) -> None:
     store.add([observed(configuration=one, throughput=1.0 + one["a0"]) for one in gangs])
     rows = [("a0", True, int(size_of(np.array(nodes), np.array(gpus)))) for nodes, gpus in ((2, 2), (2, 16))]
     assert store.find(keys(*rows)).mean.tolist() == [2.0, 9.0]
-    assert store.shapes(workload().fingerprint) == [(Shape(A, 2, 2), 2.0), (Shape(A, 2, 16), 9.0)]
+    assert shown(store) == {Shape(A, 2, 2): 2.0, Shape(A, 2, 16): 9.0}
 
 
 def test_what_a_type_showed_with_each_shape_is_there(store: Store) -> None:
-    name = workload().fingerprint
-    assert store.shapes(name) == []
-    store.add([observed(throughput=40.0), observed("a1", throughput=60.0), observed("b0", "B")])
-    assert store.shapes(name) == [(Shape(A, 1, 1), 50.0), (Shape(B, 1, 1), 50.0)]
+    assert shown(store) == {}
+    store.add([observed("b0", "B"), observed(throughput=40.0), observed("a1", throughput=60.0)])
+    assert shown(store) == {Shape(A, 1, 1): 50.0, Shape(B, 1, 1): 50.0}
+    assert list(shown(store)) == sorted(shown(store))
 
 
 def test_the_workloads_that_ran_last_come_first(store: Store) -> None:
@@ -204,7 +209,7 @@ def test_a_file_brings_back_what_it_was_given(tmp_path: Path) -> None:
     first.keep(workload(), {A: modules()})
     first.close()
     second = DuckDbStore(path, HALF_LIFE_S)
-    assert second.shapes(workload().fingerprint) == [(Shape(A, 1, 1), 50.0)]
+    assert shown(second) == {Shape(A, 1, 1): 50.0}
     assert second.latest(2) == [workload().fingerprint]
     second.add([observed(throughput=80.0)])
     assert second.find(keys(("a0", False, 1))).mean == pytest.approx([60.0])
