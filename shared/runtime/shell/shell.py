@@ -288,7 +288,7 @@ class Shell:
         """Ring when the core wants to be woken, or the cursor is due, whichever is first."""
         due = self._core.next_wakeup()
         if self._handling.seq != self._cursor:
-            cursor_due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
+            cursor_due = self._cursor_due(self._clock.now())
             due = cursor_due if due is None else min(due, cursor_due)
         if due is None:
             return None
@@ -365,8 +365,7 @@ class Shell:
     async def _move_cursor(self) -> None:
         """Acknowledge what was handled, a few times a second, and now and then take a snapshot."""
         now = self._clock.now()
-        due = self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
-        if self._handling.seq == self._cursor or now < due - TIMER_SLACK_S:
+        if self._handling.seq == self._cursor or now < self._cursor_due(now) - TIMER_SLACK_S:
             return
         self._cursor_at, seq = now, self._handling.seq
         try:
@@ -381,6 +380,12 @@ class Shell:
             log.warning("cursor not moved", service=self._service.name, seq=seq, reason=str(error))
         else:
             self._cursor, self._cursor_moved = seq, True
+
+    def _cursor_due(self, now: float) -> float:
+        """When to move it again; a clock that was ahead and is set right has no say."""
+        latest = now + self._clock.cluster_s(CURSOR_AGAIN_REAL_S)
+        self._cursor_at = min(self._cursor_at, latest)
+        return self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)
 
     async def _save_snapshot(self) -> None:
         await self._bus.save(self._service.name, self._handling.snapshot())
