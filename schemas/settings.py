@@ -94,6 +94,9 @@ class Settings(File, frozen=True, kw_only=True):
     """work outside a core that takes longer counts as failed"""
     instance: Annotated[int, Meta(ge=1, le=INSTANCES_MAX)] = 1
     """number of this instance of its service; of several one leads, and the others are ready to"""
+    instances: Annotated[int, Meta(ge=0, le=INSTANCES_MAX)] = 0
+    """how many instances of this service the stack has: reports of others are of when it had more; 0: not
+    known"""
     lease_real_s: Seconds = 3.0
     """how long an instance leads without renewing"""
     idle_limit_real_s: Seconds = 60.0

@@ -211,6 +211,9 @@ class ServiceView(Message, frozen=True, kw_only=True):
     """whether it acts; if not, it follows the instance that does"""
     worked_at: float | None = None
     """when it last did what it is for, as far as it reports; null: not in this life"""
+    did: str = ""
+    """the last fact that it published, or what it judged: `plan.published`, `heartbeat`; empty: none yet"""
+    did_at: float | None = None
 
 
 class StatusView(Message, frozen=True, kw_only=True):

@@ -7,18 +7,21 @@ holds is then what a crash of all services would have left, which every service 
 import asyncio
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from hopyard.actions.archived import archived_files
+from hopyard.actions.archived import copied as copied_file
 from hopyard.actions.quarantined import StateOf
 from hopyard.failures import Failure, Unreachable
 from hopyard.local import backup_file
-from hopyard.local.backup_file import FILES, FORMAT, STORE, STREAMS, Manifest, StreamPart
+from hopyard.local.backup_file import ARCHIVE, FILES, FORMAT, STORE, STREAMS, Manifest, StreamPart
 from hopyard.local.credentials import FOLDER, OF_STACK_ITSELF, TOKENS, tokens_of
 from schemas.archive import VERSION, Header, encoded
 from schemas.base import Message
-from schemas.questions import ExportStore, Refused, StorePage
+from schemas.questions import ArchiveKind, ExportStore, Refused, StorePage
 from schemas.subjects import DEAD_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM
 from schemas.tokens import TokensFile
 from schemas.views import SettingsView
@@ -32,6 +35,7 @@ from shared.runtime.process.joining import Shared, announced
 from shared.runtime.settings import DEFAULT
 
 IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
+STREAM_OF = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
 OF_FOLDER = ("cluster.json", "catalogue.json")
 THE_STACKS = "the stack itself"
 """the source of settings that `hopyard up` decides"""
@@ -47,6 +51,10 @@ class BackedUp(Message, frozen=True, kw_only=True):
     last_seq: int
     """of the facts"""
     store_lines: int
+    archived: int
+    """files"""
+    left_out: str
+    """that jobs need, and where it is; empty: nothing"""
     made_at: float
 
 
@@ -81,6 +89,7 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
     shared = await _shared(connection)
     lines = await _copy_store(connection, folder / STORE)
     streams = {stream: await _copy_stream(connection, stream, folder) for stream in IN_ORDER}
+    archive = await _copy_archive(connection, streams, folder / ARCHIVE)
     manifest = Manifest(
         format=FORMAT,
         hopyard=stack.version,
@@ -92,6 +101,7 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
         settings=chosen_in(stack.settings),
         streams={name: StreamPart(config=one.config, state=one.state) for name, one in streams.items()},
         parts=backup_file.parts_of(folder),
+        left_out=left_out(stack.settings),
     )
     written = await asyncio.to_thread(backup_file.write, target, manifest, folder)
     facts = streams[FACTS_STREAM]
@@ -101,8 +111,23 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
         facts=int(facts.state.get("messages", 0)),
         last_seq=facts.last_seq,
         store_lines=lines,
+        archived=archive,
+        left_out=left_out(stack.settings),
         made_at=manifest.made_at,
     )
+
+
+async def _copy_archive(connection: Connection, streams: Mapping[str, StreamCopy], folder: Path) -> int:
+    """After the streams: what they had dropped is in it. How many files.
+
+    What is in it of facts that came later is left out: in a restored stack others will have their places.
+    """
+    private.make_folder(folder)
+    ends = {kind: streams[stream].last_seq for kind, stream in STREAM_OF.items()}
+    files = [file for file in await archived_files(connection) if file.last <= ends[file.kind]]
+    for file in files:
+        await copied_file(connection, file, folder / file.name)
+    return len(files)
 
 
 async def _copy_stream(connection: Connection, stream: str, folder: Path) -> StreamCopy:
@@ -135,6 +160,14 @@ def _copy_files(data: Path, folder: Path) -> None:
         found = msgspec.json.decode(private.read_secret(tokens_of(data)), type=TokensFile)
         of_users = TokensFile(tokens=tuple(one for one in found.tokens if one.note != OF_STACK_ITSELF))
         private.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users))
+
+
+def left_out(view: SettingsView) -> str:
+    """Checkpoints, where jobs are real: emulated ones have none."""
+    values = {one.name: one.value for one in view.settings}
+    if values.get("runner") == "emulated":
+        return ""
+    return f"checkpoints of jobs: {values.get('jobs_folder') or 'the jobs_folder of the agents'}"
 
 
 def chosen_in(view: SettingsView) -> dict[str, str | int | float | bool]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from hopyard.actions.archived import archived
 from hopyard.api.ask import connected
 from hopyard.api.client import ApiRefusal, Client, LoggedEvent
 from hopyard.api.connect import connect
@@ -19,7 +20,7 @@ from hopyard.local.damage import SERVICES
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
 from hopyard.local.stack import HOST
-from hopyard.show.tables import service_text, status_facts
+from hopyard.show.tables import did_text, service_text, status_facts
 from schemas.base import Event, Message
 from schemas.codec import Malformed
 from schemas.events import PlanPublished
@@ -27,6 +28,7 @@ from schemas.quarantine import Death
 from schemas.subjects import AGENT, FACTS_STREAM
 from schemas.views import PolicyChoice, Readiness, ServiceState
 from shared.domain.audit import audit
+from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.soundness import flaws, lacking
 from shared.runtime.damage import REMEDY, ranges_text
@@ -193,7 +195,8 @@ async def _services(client: Client) -> str:
     if wrong:
         raise _Bad("; ".join(service_text(one) for one in wrong))
     back = [service_text(one) for one in views if one.restarts]
-    return "; ".join([f"{len(views)} report that they are well", *back])
+    did = [text for one in views if (text := did_text(one))]
+    return "; ".join([f"{len(views)} report that they are well", *back, *did])
 
 
 async def _nats(urls: str) -> str:
@@ -218,7 +221,11 @@ async def _greeting_of(url: str) -> str:
 
 async def stored(connection: Connection) -> str:
     """Damage to what NATS has stored. Raises Failure."""
-    found = await flaws(connection, (), SERVICES)
+    try:
+        there = await archived(connection)
+    except (Unavailable, Failure):
+        there = range(1, 1)  # another check says that the monitor does not answer
+    found = await flaws(connection, (), SERVICES, there)
     grave = [flaw.text for flaw in found if flaw.grave]
     if not grave and (gaps := await lacking(connection)):
         grave = [f"NATS' stream {FACTS_STREAM} has lost facts {ranges_text(gaps)}"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from hopyard.actions.archived import archived
 from hopyard.failures import Failure, Invalid
 from schemas.quarantine import Death, key_of
 from schemas.subjects import AGENT, FACTS_STREAM, state_subject
@@ -51,5 +52,9 @@ async def released(connection: Connection, service: str, seq: int) -> bool:
     _check(service)
     first = (await connection.js.stream_info(FACTS_STREAM)).state.first_seq
     if first > 1:
-        raise Failure(f"the log begins at {first}: a replay would not come to the state that {service} has")
+        there = await archived(connection)
+        if there.start > 1 or first > there.stop:
+            raise Failure(
+                f"the log begins at {first}: a replay would not come to the state that {service} has"
+            )
     return await release(StateOf(connection), service, seq)

@@ -2,21 +2,29 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from hopyard.failures import Failure, Invalid
+from hopyard.local.damage import ARCHIVE
 from hopyard.local.data_folder import claimed, store_of
 from hopyard.local.quiet_nats import quiet_nats
 from schemas.base import Event, Message
 from schemas.codec import Malformed, decode_sample
+from schemas.questions import ArchiveKind
 from schemas.samples import ThroughputObserved
 from schemas.subjects import ALL_FACTS, FACTS_STREAM, OBSERVATIONS_STREAM
 from services.estimator.remake import from_export, rebuilt
+from services.monitor.archive.files import UnreadableFile
+from services.monitor.archive.shelf import before
 from shared.domain.impossible import read_fact
 from shared.runtime import private
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.soundness import messages
+from shared.runtime.damage import ranges_text
 from shared.runtime.process.nats_servers import servers_begun
 
 
@@ -26,12 +34,37 @@ class Rebuilt(Message, frozen=True, kw_only=True):
     observations: int
     lines: int
     """of the export that was entered first"""
+    lacks: str
+    """facts that neither NATS nor the archive has; empty: none"""
     kept: str
     """where the file is that was there before; empty: there was none"""
 
 
-def rebuild(data: Path, export: Path | None, half_life_s: float, instance: int = 1) -> Rebuilt:
-    """`instance`: of the estimator, whose file it is.
+class _Counted:
+    """Facts as they are taken, and how many were."""
+
+    def __init__(self, facts: Iterable[Event]) -> None:
+        self._facts = facts
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Event]:
+        for fact in self._facts:
+            self.count += 1
+            yield fact
+
+
+class _Logged(NamedTuple):
+    """Archive and streams as one."""
+
+    facts: _Counted
+    samples: Iterable[ThroughputObserved]
+    lacks: tuple[range, ...]
+
+
+def rebuild(
+    data: Path, export: Path | None, half_life_s: float, instance: int = 1, archive: Path | None = None
+) -> Rebuilt:
+    """`instance`: of the estimator, whose file it is; `archive`: of the stack; None: in the folder.
 
     Raises Claimed, Invalid, Failure; then the old file is where it was.
     """
@@ -45,21 +78,24 @@ def rebuild(data: Path, export: Path | None, half_life_s: float, instance: int =
         _remove(draft)
         try:
             lines = 0 if export is None else _from_export(draft, export, half_life_s)
-            facts, samples = asyncio.run(_logged(data))
-            count = rebuilt(draft, facts, samples, half_life_s)
+            logged = asyncio.run(_logged(data, archive or data / ARCHIVE))
+            count = rebuilt(draft, logged.facts, logged.samples, half_life_s)
             kept = _set_aside(target)
             draft.replace(target)
         except (Unavailable, RuntimeError) as error:
             raise Failure(f"NATS in {data} does not hand over what it has logged: {error}") from None
+        except UnreadableFile as error:
+            raise Failure(f"a file of the archive is damaged: {error}; without it, move it away") from None
         except OSError as error:
             raise Failure(f"{target}: {error.strerror or error}") from None
         finally:
             _remove(draft)
     return Rebuilt(
         file=str(target),
-        facts=len(facts),
+        facts=logged.facts.count,
         observations=count,
         lines=lines,
+        lacks=ranges_text(logged.lacks),
         kept="" if kept is None else str(kept),
     )
 
@@ -72,20 +108,25 @@ def _from_export(draft: Path, export: Path, half_life_s: float) -> int:
         raise Invalid(f"{export}: {error}") from None
 
 
-async def _logged(data: Path) -> tuple[list[Event], list[ThroughputObserved]]:
+async def _logged(data: Path, archive: Path) -> _Logged:
     async with quiet_nats(data) as connection:
-        facts = [fact async for raw in messages(connection, FACTS_STREAM, ALL_FACTS) if (fact := _fact(raw))]
-        return facts, await _samples(connection)
+        facts = [raw async for raw in messages(connection, FACTS_STREAM, ALL_FACTS)]
+        samples = [raw async for raw in messages(connection, OBSERVATIONS_STREAM, ">")]
+        streams = JetStreamBus(connection)
+        both = (FACTS_STREAM, OBSERVATIONS_STREAM)
+        firsts = [(await streams.extent(stream)).first for stream in both]
+    older, lacks = before(archive, ArchiveKind.FACTS, firsts[0])
+    earlier, _ = before(archive, ArchiveKind.OBSERVATIONS, firsts[1])
+    all_facts = (fact for raw in chain(older, facts) if (fact := _fact(raw)))
+    all_samples = (sample for raw in chain(earlier, samples) if (sample := _sample(raw)))
+    return _Logged(_Counted(all_facts), all_samples, lacks)
 
 
-async def _samples(connection: Connection) -> list[ThroughputObserved]:
-    found = []
-    async for raw in messages(connection, OBSERVATIONS_STREAM, ">"):
-        with contextlib.suppress(Malformed):
-            sample = decode_sample(raw)
-            if isinstance(sample, ThroughputObserved):
-                found.append(sample)
-    return found
+def _sample(raw: bytes) -> ThroughputObserved | None:
+    with contextlib.suppress(Malformed):
+        sample = decode_sample(raw)
+        return sample if isinstance(sample, ThroughputObserved) else None
+    return None
 
 
 def _fact(raw: bytes) -> Event | None:

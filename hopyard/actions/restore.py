@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ import msgspec
 
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
-from hopyard.local.backup_file import FILES, STORE, STREAMS, Backup
+from hopyard.local.backup_file import ARCHIVE, FILES, STORE, STREAMS, Backup
 from hopyard.local.data_folder import ClockFile, store_of
 from hopyard.local.quiet_nats import quiet_nats
 from schemas.base import Message
 from schemas.settings import Settings
 from services.estimator.remake import from_export
+from services.monitor.archive.plan import stretch_of
 from shared.runtime import private
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
@@ -27,6 +29,8 @@ from shared.runtime.process.reports import forget_reports
 from shared.runtime.settings import converted
 
 SETTINGS = "settings.json"
+ITS_OWN = ("nats_replicas", "archive")
+"""it begins with one server, and with its archive beside it"""
 KNOWN_FILES = ("cluster.json", "catalogue.json", "credentials/tokens.json")
 
 
@@ -36,6 +40,12 @@ class Restored(Message, frozen=True, kw_only=True):
     facts: int
     last_seq: int
     store_lines: int
+    archived: int
+    """files"""
+    left_out: str
+    """that jobs need, and where it was; empty: nothing"""
+    nats_servers: int
+    """that the stack had; it has one now"""
     made_at: float
     start: str
     """the command by which it goes on"""
@@ -88,7 +98,19 @@ def _fill(backup: Backup, data: Path, home: Path) -> int:
     half_life_s = float(settings.get("evidence_half_life_s", Settings().evidence_half_life_s))
     lines = from_export(store_of(data), backup.part(STORE), half_life_s)
     asyncio.run(_put_streams(backup, data))
+    _put_archive(backup, data / ARCHIVE)
     return lines
+
+
+def _put_archive(backup: Backup, folder: Path) -> None:
+    for name in backup.names(ARCHIVE):
+        if stretch_of(name) is None:
+            raise Invalid(f"{name} in a backup: no archive has such a file")
+        private.make_folder(folder)
+        with private.appended(folder / name) as out, backup.part(f"{ARCHIVE}/{name}") as part:
+            shutil.copyfileobj(part, out)
+            out.flush()
+            os.fsync(out.fileno())
 
 
 async def _put_streams(backup: Backup, data: Path) -> None:
@@ -105,7 +127,7 @@ def _settings(backup: Backup, home: Path) -> dict[str, str | int | float | bool]
     chosen = {
         name: converted(value, fields[name], f"{name} in the backup")
         for name, value in backup.manifest.settings.items()
-        if name in fields and name != "nats_replicas"  # it begins with one server
+        if name in fields and name not in ITS_OWN
     }
     if "catalogue.json" in backup.names(FILES):
         chosen["catalogue"] = str(home / "catalogue.json")
@@ -122,6 +144,9 @@ def _restored(backup: Backup, data: Path, lines: int) -> Restored:
         facts=int(state.get("messages", 0)),
         last_seq=int(state.get("last_seq", 0)),
         store_lines=lines,
+        archived=len(backup.names(ARCHIVE)),
+        left_out=manifest.left_out,
+        nats_servers=int((facts.config if facts else {}).get("num_replicas", 1)),
         made_at=manifest.made_at,
         start=_start(manifest, data),
     )

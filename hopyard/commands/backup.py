@@ -24,7 +24,7 @@ def backup(
 ) -> None:
     """Write a whole stack into one file, while it runs.
 
-    Facts, snapshots, cursors and claims, what the estimator knows, the
+    Facts and their archive, snapshots, cursors and claims, what the estimator knows, the
     cluster, the settings that somebody chose, users' tokens as digests.
     Neither a token nor a password that opens anything is in it, and no
     checkpoint of a job: back up `jobs_folder` as you do other data.
@@ -46,6 +46,8 @@ def backup(
             "file": f"{done.file}, {memory(done.bytes)}",
             "facts": f"{done.facts}, up to {done.last_seq}",
             "estimator": f"{done.store_lines} lines",
+            "archive": f"{done.archived} files",
+            "not in it": done.left_out,
         }
     )
     show(done, table, as_json=as_json)
@@ -78,6 +80,9 @@ def restore(
             "folder": f"{done.data}, of cluster {done.cluster}",
             "facts": f"{done.facts}, up to {done.last_seq}",
             "estimator": f"{done.store_lines} lines",
+            "archive": f"{done.archived} files",
+            "NATS": f"one server, where the stack had {done.nats_servers}" if done.nats_servers > 1 else "",
+            "not in it": done.left_out,
             "goes on with": done.start,
         }
     )

@@ -106,8 +106,8 @@ def rebuild_file(
     """Make the estimator's file anew from the log of facts and samples, where it is damaged or gone.
 
     Time modules, observations and the prediction log follow from the log.
-    Bandwidths do not: `hopyard calibrate` measures them again. What the log
-    has dropped as too old comes from an export alone. The old file is kept.
+    Bandwidths do not: `hopyard calibrate` measures them again. What NATS has
+    dropped comes from the archive. The old file is kept.
 
     $ hopyard store rebuild --data /var/lib/hopyard
     $ hopyard store rebuild --from lab.jsonl
@@ -116,12 +116,14 @@ def rebuild_file(
     from shared.runtime.settings import load_settings  # noqa: PLC0415 - brings YAML
 
     try:
-        half_life_s = load_settings(os.environ).evidence_half_life_s
+        settings = load_settings(os.environ)
     except ValueError as error:
         raise Invalid(str(error)) from None
-    done = rebuild(data, export, half_life_s, instance)
+    archive = Path(settings.archive) if settings.archive else None
+    done = rebuild(data, export, settings.evidence_half_life_s, instance, archive)
     facts = {"file": done.file, "facts": str(done.facts), "observations": str(done.observations)}
-    show(done, facts_table(facts | ({"before": done.kept} if done.kept else {})), as_json=as_json)
+    facts |= {name: text for name, text in (("before", done.kept), ("lacks facts", done.lacks)) if text}
+    show(done, facts_table(facts), as_json=as_json)
 
 
 def _pages() -> Iterator[StorePage]:

@@ -24,6 +24,7 @@ DIGEST = "backup.sha256"
 STORE = "store.ndjson"
 STREAMS = "streams"
 FILES = "files"
+ARCHIVE = "archive"
 MANIFEST_MAX_BYTES = 4 * 1024 * 1024
 DIGEST_MAX_BYTES = 256
 COPIED_AT_ONCE = 1024 * 1024
@@ -61,6 +62,8 @@ class Manifest(Message, frozen=True, kw_only=True):
     """that somebody chose for the stack; no secret, no address"""
     streams: dict[str, StreamPart]
     parts: dict[str, BackupPart]
+    left_out: str = ""
+    """that jobs need, and where it was"""
 
 
 def part_of(file: Path) -> BackupPart:

@@ -7,7 +7,9 @@ from pathlib import Path
 from hopyard.failures import StoreDamaged
 from hopyard.local.data_folder import store_of
 from hopyard.local.processes import Say
+from schemas.questions import ArchiveKind
 from schemas.settings import Settings
+from services.monitor.archive.plan import coverage
 from services.table import OF_CLUSTER
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
@@ -17,6 +19,7 @@ from shared.runtime.damage import REMEDY
 CONNECT_TIMEOUT_S = 10.0
 PATIENCE_S = 60.0
 AGAIN_S = 0.5
+ARCHIVE = "archive"
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 
 
@@ -24,8 +27,18 @@ def streams_on_disk(data: Path) -> set[str]:
     return {folder.name for folder in (data / "nats" / "jetstream").glob("*/streams/*")}
 
 
+def archived_in(folder: Path) -> range:
+    """Facts that the archive there has, by the names of its files; none but those before a gap."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    there = coverage(names, ArchiveKind.FACTS)
+    return range(there.begins or 1, (there.gaps[0].start if there.gaps else there.ends + 1))
+
+
 async def check_streams(data: Path, settings: Settings, say: Say, servers: int = 1) -> None:
-    """`settings`: by which a program comes to its NATS. Raises StoreDamaged, unless facts may lack."""
+    """`settings`: by which a program comes to its NATS, and its archive.
+
+    Raises StoreDamaged, unless facts may lack.
+    """
     found = await _after_patience(data, settings, servers)
     for flaw in found:
         if settings.facts_may_lack or not flaw.grave:
@@ -57,7 +70,8 @@ async def _found(data: Path, settings: Settings) -> list[Flaw]:
     connection = Connection(settings, "up")
     try:
         await connection.open(CONNECT_TIMEOUT_S)
-        return await flaws(connection, there, SERVICES)
+        archived = archived_in(Path(settings.archive or data / ARCHIVE))
+        return await flaws(connection, there, SERVICES, archived)
     except Unavailable as error:
         return [Flaw(f"NATS does not say what it has stored: {error}")]
     finally:

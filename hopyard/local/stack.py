@@ -19,7 +19,7 @@ from hopyard.failures import Invalid, NotReady
 from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, stamp_of
 from hopyard.local.child import Program
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
-from hopyard.local.damage import check_streams
+from hopyard.local.damage import ARCHIVE, check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others, store_of
 from hopyard.local.nats_kept import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
@@ -61,8 +61,6 @@ PROCESSES = "process"
 """the runner that has folders"""
 FOLDERS = ("jobs_folder", "run_folder")
 """in the data folder, where nothing else is set"""
-ARCHIVE = "archive"
-"""also, wherever agents are"""
 OF_CLIENTS = ("api_token", "nats_credentials")
 """what a user shows to some stack: it makes no operator of him here, and is no account of this NATS"""
 
@@ -327,7 +325,7 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
             if _variable(name) not in os.environ
         },
         **dict.fromkeys(spec.chosen, "command line"),
-        **dict.fromkeys((*folders, *ours, "web_port", "node", "instance"), "the stack itself"),
+        **dict.fromkeys((*folders, *ours, "web_port", "node", "instance", "instances"), "the stack itself"),
     }
     handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
     return (
@@ -382,7 +380,8 @@ def _own(spec: StackSpec, service: str, of: str, port: int) -> dict[str, str]:
     if service not in SERVICES:
         return _variables({"web_port": port, "node": of})
     instance = int(of or 1)
-    own: dict[str, Value] = {"web_port": port, "instance": instance}
+    instances = spec.instances.get(service, 1)
+    own: dict[str, Value] = {"web_port": port, "instance": instance, "instances": instances}
     return _variables(own | {"store": str(store_of(spec.data, instance).absolute())})
 
 

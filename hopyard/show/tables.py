@@ -130,6 +130,16 @@ def service_text(service: ServiceView) -> str:
     return f"{name} is {service.state}{back}{error}" + "".join(f"; {one}" for one in wrong)
 
 
+def did_text(service: ServiceView) -> str:
+    """What a service that leads did last, and when; empty: one that follows does nothing."""
+    if not service.leads or service.state is not ServiceState.UP:
+        return ""
+    name = instance_name(service.name, service.instance)
+    if service.did_at is None:
+        return f"{name}: nothing yet"
+    return f"{name}: {service.did} {duration(max(service.at - service.did_at, 0.0))} ago"
+
+
 def status_facts(status: StatusView) -> dict[str, str]:
     """The cluster at a glance, as label → text."""
     plan = status.plan
@@ -140,6 +150,7 @@ def status_facts(status: StatusView) -> dict[str, str]:
         "GPUs": ", ".join(f"{name} {busy}/{total}" for name, (busy, total) in status.gpus.items()),
         "nodes": _by_name(status.nodes),
         "services": _services(status.services),
+        "did last": ", ".join(filter(None, map(did_text, status.services))),
         "last plan": ""
         if plan is None
         else f"round {plan.round} {plan.kind.value}: {plan.placements} placed, {plan.left_out} left out, "

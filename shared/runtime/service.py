@@ -72,7 +72,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """who does which kind of work"""
     lengthy: tuple[type, ...] = ()
     """kinds of work that may take as long as the settings let them"""
-    judges: tuple[type, ...] = ()
+    judges: tuple[type[Event | Sample], ...] = ()
     """messages by which it works, whatever else reaches it; empty: any"""
     tasks: Sequence[Task] = ()
     """what else runs beside the core for as long as the service does: an HTTP API, a lease"""

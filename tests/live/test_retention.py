@@ -9,34 +9,49 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from hopyard.actions.backup import BackedUp, BesideNats, back_up
+from hopyard.actions.rebuild import rebuild
+from hopyard.actions.restore import restore
 from hopyard.api.client import Client
+from hopyard.api.connect import patiently
+from hopyard.failures import Failure
 from hopyard.local.credentials import account_of
+from hopyard.local.quiet_nats import quiet_nats
 from hopyard.local.stack import SERVICES, Stack
 from schemas.base import Event
 from schemas.events import JobCompleted, JobSubmitted
 from schemas.questions import ArchiveKind
 from schemas.subjects import FACTS_STREAM
-from schemas.views import ServiceState
+from schemas.views import ServiceState, StatusView
 from services.monitor.archive import files
 from services.monitor.archive.plan import coverage
 from shared.domain.audit import audit
 from shared.runtime.bus.contract import Extent
 from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
-from tests.stack_watch import LIMIT_S, until
+from tests.stack_watch import LIMIT_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEPT_BYTES = 40_000
 """of facts: some hundred"""
 FILE_MESSAGES = 50
+
+
+async def until(client: Client, fine: Callable[[StatusView], bool]) -> None:
+    """Six services begin anew at once here, and a crowded machine takes its time."""
+    async with asyncio.timeout(LIMIT_S):
+        while not fine(await patiently(client.status, LIMIT_S)):
+            await asyncio.sleep(0.3)
 
 
 class Trimmed:
@@ -90,6 +105,15 @@ class Trimmed:
             await bus._connection.js.purge_stream(SNAPSHOT_STREAM)
         finally:
             await bus.close()
+
+    async def backed_up(self, file: Path) -> BackedUp:
+        connection = Connection(self.stack.settings(), "test")
+        await connection.open(LIMIT_S)
+        try:
+            whole = BesideNats(data=self.stack.data, settings=await self.client.settings(), version="1")
+            return await back_up(connection, file, whole)
+        finally:
+            await connection.close()
 
     async def log(self) -> list[tuple[int, Event]]:
         return [(line.seq, line.fact()) async for line in self.client.events()]
@@ -149,3 +173,47 @@ async def test_at_the_end_nothing_is_missing(trimmed: Trimmed) -> None:
     done = Counter(fact.job_id for fact in facts if isinstance(fact, JobCompleted))
     assert len(done) == trimmed.jobs
     assert set(done.values()) == {1}
+
+
+async def test_a_backup_has_the_archive_too(trimmed: Trimmed, tmp_path: Path) -> None:
+    file, second = tmp_path / "backup.tar", tmp_path / "second"
+    done = await trimmed.backed_up(file)
+    assert done.archived > 0
+    known = (await trimmed.log())[: done.last_seq]
+    assert (await asyncio.to_thread(restore, file, second)).archived == done.archived
+    async with stack_and_client(second, archive_file_messages=FILE_MESSAGES) as (_, client):
+        again = [(line.seq, line.fact()) async for line in client.events()]
+        assert again[: done.last_seq] == known
+    rebuilt = await asyncio.to_thread(rebuild, second, None, 1e6)
+    assert (rebuilt.facts, rebuilt.lacks) == (await _length(second), "")
+    assert rebuilt.observations > 0
+
+
+async def _length(data: Path) -> int:
+    async with quiet_nats(data) as connection:
+        return await JetStreamBus(connection).last_seq()
+
+
+async def test_a_damaged_file_of_the_archive_is_named(trimmed: Trimmed) -> None:
+    files_there = sorted((trimmed.stack.data / "archive").glob("facts-*"))
+    hurt = files_there[1]
+    whole = hurt.read_bytes()
+    hurt.write_bytes(whole[: len(whole) // 2])
+    try:
+        with pytest.raises(Failure, match=hurt.name):
+            await trimmed.log()
+    finally:
+        hurt.write_bytes(whole)
+    moved = hurt.rename(hurt.with_suffix(".moved"))
+    try:
+        with pytest.raises(Failure, match="the archive lacks facts 51 to 100"):
+            await trimmed.log()
+        await until(
+            trimmed.client,
+            lambda status: any(
+                "lacks facts 51 to 100" in text for one in status.services for text in one.troubles
+            ),
+        )
+    finally:
+        moved.rename(hurt)
+    assert len(await trimmed.log()) > FILE_MESSAGES

@@ -12,6 +12,7 @@ from schemas.base import Message, Question
 from schemas.questions import (
     ArchiveFiles,
     ArchiveKind,
+    ArchivePage,
     CopyArchive,
     ListArchive,
     ReadArchive,
@@ -87,8 +88,7 @@ class Keeper:
     async def answer(self, question: Question) -> Message:
         """Of the archive, whoever leads. Raises OSError, ValueError."""
         if self._shelf is None:
-            none = Refused(reason="no archive is kept")
-            return ArchiveFiles(files=(), folder="") if isinstance(question, ListArchive) else none
+            return _nothing(question)
         match question:
             case ReadArchive():
                 return await self._lane.do(self._shelf.page, question)
@@ -190,3 +190,14 @@ class Keeper:
         except (UnreadableSnapshot, DamagedBlob):
             snapshot = 0
         return min(led, snapshot + 1, int(cursor[0]) + 1)
+
+
+def _nothing(question: Question) -> Message:
+    """Where no archive is kept."""
+    match question:
+        case ReadArchive():
+            return ArchivePage(messages=(), upto=question.after, begins=0)
+        case ListArchive():
+            return ArchiveFiles(files=(), folder="")
+        case _:
+            return Refused(reason="no archive is kept")

@@ -1,6 +1,7 @@
 """The files of an archive together: what they have, page by page, and what they lack."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from schemas.questions import (
@@ -95,6 +96,19 @@ class Shelf:
 
 def _row(one: Stored) -> Row:
     return Row(one.seq, round(one.at * 1e6), one.subject, one.id, one.data)
+
+
+def before(folder: Path, kind: ArchiveKind, first: int) -> tuple[Iterator[bytes], tuple[range, ...]]:
+    """Messages that the stream, which begins at `first`, has dropped, and what is lacking of them.
+
+    Raises OSError; the iterator, UnreadableFile.
+    """
+    there = coverage(files.names_in(folder), kind)
+    stretches = [range(one.first, one.last + 1) for one in there.files]
+    wanted = [one for one in there.files if one.first < first]
+    rows = chain.from_iterable(files.read(folder, one) for one in wanted)
+    dropped = (row.raw for row in rows if row.seq < first)
+    return dropped, tuple(lacking(stretches, 1, first - 1))
 
 
 class _Page:

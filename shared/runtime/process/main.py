@@ -80,7 +80,7 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
             await set_right(clock, bus)
         async with (
             beside(keep_right(clock, bus)),
-            reported(bus, name, settings.instance, clock.unix) as reporter,
+            reported(bus, name, settings.instance, clock.unix, settings.instances) as reporter,
         ):
             await check_protocol(bus)
             await announce(bus, name, settings)
@@ -149,6 +149,7 @@ def _lookers(
         ready=shell.ready,
         leads=shell.leads,
         worked_at=lambda: shell.progress.worked_at,
+        did=lambda: shell.progress.did,
         troubles=service.troubles,
     )
     yield watch(

@@ -48,12 +48,27 @@ class Reporter:
         """Whether everybody can read that the service is up."""
         return self._written.state is ServiceState.UP
 
-    async def begin(self) -> None:
-        """Report a start, with restarts and the last error from the report of the life before."""
+    async def begin(self, instances: int = 0) -> None:
+        """Report a start, with restarts and the last error from the report of the life before.
+
+        `instances`: of the service, all told; others are of a stack that had more. 0: not known.
+        """
+        if instances and self.report.instance == 1:
+            await self._forget(instances)
         with contextlib.suppress(OSError):
             async with asyncio.timeout(WRITE_LIMIT_REAL_S):
                 self._follow(await _read(self._bus, self._key))
         await self._write(state=ServiceState.STARTING)
+
+    async def _forget(self, instances: int) -> None:
+        """What is beyond and no more renewed has ended."""
+        for name in instances_of(self.report.name)[instances:]:
+            with contextlib.suppress(OSError, Conflict):
+                async with asyncio.timeout(WRITE_LIMIT_REAL_S):
+                    left = await _read(self._bus, _key(name))
+                    if left is not None and left.state is not ServiceState.ENDED:
+                        ended = msgspec.structs.replace(left, state=ServiceState.ENDED, troubles=())
+                        await self._bus.put(_key(name), msgspec.json.encode(ended))
 
     async def renew(
         self,
@@ -62,11 +77,20 @@ class Reporter:
         troubles: Troubles,
         leads: Callable[[], bool] = lambda: True,
         worked_at: Callable[[], float | None] = lambda: None,
+        did: Callable[[], tuple[str, float | None]] = lambda: ("", None),
     ) -> None:
         """Report again and again until cancelled or stuck, and at once when it becomes ready, or leads."""
         while self.report.state is not ServiceState.STUCK:
             state = ServiceState.UP if ready() else ServiceState.STARTING
-            await self._write(state=state, leads=leads(), worked_at=worked_at(), troubles=tuple(troubles()))
+            what, did_at = did()
+            await self._write(
+                state=state,
+                leads=leads(),
+                worked_at=worked_at(),
+                did=what,
+                did_at=did_at,
+                troubles=tuple(troubles()),
+            )
             await _elapsed_or(lambda: ready() and (not self.up() or leads() != self._written.leads))
 
     async def stall(self, words: str) -> None:
@@ -116,7 +140,7 @@ async def _elapsed_or(changed: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def reported(
-    bus: State, name: str, instance: int = 1, now: Callable[[], float] = time.time
+    bus: State, name: str, instance: int = 1, now: Callable[[], float] = time.time, instances: int = 0
 ) -> AsyncIterator[Reporter | None]:
     """Reports a life from its start to its end, failures included.
 
@@ -126,7 +150,7 @@ async def reported(
         yield None
         return
     reporter = Reporter(bus, name, now, instance=instance)
-    await reporter.begin()
+    await reporter.begin(instances)
     try:
         yield reporter
     except asyncio.CancelledError:

@@ -18,6 +18,8 @@ class Progress:
         self._read = 0
         self.worked_at: float | None = None
         """Unix time; None: not in this life"""
+        self.did: tuple[str, float | None] = "", None
+        """of what it is there for: the type of its last own fact, or of what it judged, and when"""
 
     def begin(self, key: Hashable, what: str) -> None:
         self._owed[key] = what, self._now()
@@ -33,6 +35,10 @@ class Progress:
 
     def worked(self) -> None:
         self.worked_at = time.time()
+
+    def note(self, did: str) -> None:
+        self.worked()
+        self.did = did, self.worked_at
 
     def read(self, seq: int, newest: int) -> None:
         """It has handled the facts up to `seq`, and `newest` is the last that concerns it."""

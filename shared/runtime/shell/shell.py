@@ -10,8 +10,8 @@ import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -20,6 +20,7 @@ from schemas.base import Message, Question, Sample
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
+from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Batch, DamagedBlob, Unavailable
 from shared.runtime.damage import REMEDY, Damaged, ranges_text
 from shared.runtime.leadership import Candidate
@@ -40,8 +41,13 @@ CURSOR_LIMIT_REAL_S = 2.0
 CURSOR_AGAIN_REAL_S = 5.0
 """after one that could not be moved: meanwhile whoever asks is answered"""
 NOTE_LIMIT_REAL_S = 5.0
+RECOVERY_LIMIT_REAL_S = 120.0
+"""then it ends, and says what was not there"""
+RECOVERY_ATTEMPTS = 100
 DIGITS_MAX = 20
 """of a sequence of the stream"""
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -154,15 +160,15 @@ class Shell:
     async def _recover(self) -> AsyncIterator[Batch]:
         """Bring the core to the cursor; the facts beyond it."""
         began = time.perf_counter()
-        self._cursor = await self._stored_cursor()
-        known = await quarantine_of(self._bus, self._service.name)
+        self._cursor = await self._patiently(self._stored_cursor)
+        known = await self._patiently(lambda: quarantine_of(self._bus, self._service.name))
         self._handling.passed_over = frozenset([one.seq for one in known.deaths if one.passed_over])
         if known.released:
             log.info(
                 "replaying for facts that were released", service=self._service.name, seqs=known.released
             )
         else:
-            await self._load_snapshot()
+            await self._patiently(self._load_snapshot)
         stored = self._whole(self._bus.read(self._handling.seq, self._service.facts))
         facts = stored
         self._read_to = self._handling.seq
@@ -181,6 +187,19 @@ class Shell:
             await forget_released(self._bus, self._service.name)
         self.counts.replay_s = time.perf_counter() - began
         return facts
+
+    async def _patiently(self, look: Callable[[], Awaitable[T]]) -> T:
+        """What it finds, though the bus be away for a while, or elect a leader. Raises Unavailable."""
+        began = time.monotonic()
+        for pause in itertools.islice(pauses(), RECOVERY_ATTEMPTS):
+            try:
+                return await look()
+            except Unavailable as error:
+                if time.monotonic() - began > RECOVERY_LIMIT_REAL_S:
+                    raise
+                log.warning("waiting for what is stored", service=self._service.name, reason=str(error))
+            await asyncio.sleep(pause)
+        return await look()
 
     async def _whole(self, batches: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
         """The batches. Raises Damaged where the stream lacks facts, unless it may."""
@@ -280,8 +299,10 @@ class Shell:
             effects = self._handling.turn(batch, self._clock.now())
             self.counts.handle_s += time.perf_counter() - began
             await self._perform(effects)
-            if not self._service.judges or any(isinstance(one, self._service.judges) for one in batch):
+            if not self._service.judges:
                 self.progress.worked()
+            elif judged := [one for one in batch if isinstance(one, self._service.judges)]:
+                self.progress.note(judged[-1].tag())
             await self._move_cursor()
 
     def _set_timer(self) -> asyncio.TimerHandle | None:
@@ -302,6 +323,7 @@ class Shell:
         if facts:
             await self._bus.publish(facts)
             self.counts.published += len(facts)
+            self.progress.note(facts[-1].tag())
             await self._turns.settled()
         for effect in effects:
             match effect:

@@ -57,10 +57,12 @@ class _Info(msgspec.Struct, frozen=True):
     error: _Problem | None = None
 
 
-async def flaws(connection: Connection, on_disk: Collection[str], services: Collection[str]) -> list[Flaw]:
+async def flaws(
+    connection: Connection, on_disk: Collection[str], services: Collection[str], archived: range = range(1, 1)
+) -> list[Flaw]:
     """`on_disk`: streams whose folders are there; `services`: whose snapshots are looked at.
 
-    Raises Unavailable.
+    `archived`: facts that are in the archive, whatever the stream has dropped. Raises Unavailable.
     """
     with unavailable("a look at the streams"):
         states = {name: await _state(connection, name) for name in STREAMS}
@@ -79,7 +81,7 @@ async def flaws(connection: Connection, on_disk: Collection[str], services: Coll
             found.append(
                 Flaw(f"NATS has lost values of {STATE_STREAM}: cursors, claims and leases of services")
             )
-        whole = facts is not None and facts.first_seq <= 1 and not found
+        whole = facts is not None and _begins(facts, archived) <= 1 and not found
         found += await _of_snapshots(connection, states[SNAPSHOT_STREAM], services, whole=whole)
     return found
 
@@ -129,6 +131,11 @@ async def _state(connection: Connection, name: str, asked: bytes = b"") -> _Stat
     if info.error is not None and info.error.err_code != NO_STREAM:
         raise OSError(info.error.description)
     return info.state
+
+
+def _begins(facts: _State, archived: range) -> int:
+    """Sequence of the first fact that stream and archive have together."""
+    return archived.start if facts.first_seq <= archived.stop else facts.first_seq
 
 
 async def _deleted(connection: Connection, facts: _State) -> list[int]:

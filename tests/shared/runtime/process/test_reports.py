@@ -123,3 +123,30 @@ async def test_a_stack_made_anew_elsewhere_knows_no_process_of_the_old_one(bus: 
     await Reporter(bus, "planner", instance=2).begin()
     await forget_reports(bus)
     assert await reports(bus) == ()
+
+
+async def test_what_a_stack_of_more_instances_left_has_ended(bus: MemoryBus) -> None:
+    for instance in (1, 2, 3):
+        await Reporter(bus, "planner", lambda: 100.0, instance=instance).begin()
+    now = 100.0 + GONE_AFTER_REAL_S + 1
+    await Reporter(bus, "planner", lambda: now).begin(instances=2)
+    states = [one.state for one in await reports(bus, lambda: now)]
+    assert states == [ServiceState.STARTING, ServiceState.GONE, ServiceState.ENDED]
+
+
+async def test_where_their_number_is_not_known_one_that_is_gone_is_said(bus: MemoryBus) -> None:
+    await Reporter(bus, "planner", lambda: 100.0, instance=2).begin()
+    now = 100.0 + GONE_AFTER_REAL_S + 1
+    await Reporter(bus, "planner", lambda: now).begin()
+    assert [one.state for one in await reports(bus, lambda: now)][1] is ServiceState.GONE
+
+
+async def test_a_service_says_what_it_did_last(bus: MemoryBus) -> None:
+    reporter = Reporter(bus, "planner")
+    renewing = asyncio.create_task(
+        reporter.renew(ready=lambda: True, troubles=tuple, did=lambda: ("plan.published", 7.0))
+    )
+    while (await reports(bus)) == () or (await planner(bus)).did_at is None:
+        await asyncio.sleep(0)
+    assert ((await planner(bus)).did, (await planner(bus)).did_at) == ("plan.published", 7.0)
+    renewing.cancel()

@@ -58,3 +58,24 @@ def test_a_service_starts_where_the_fact_at_its_cursor_cannot_be_read() -> None:
         assert core.state.drained == ["a"]
 
     run(story)
+
+
+def test_a_service_waits_for_what_is_stored_while_the_bus_does_not_answer() -> None:
+    """As where three servers come up, and have no leader yet for some stream."""
+
+    async def story() -> None:
+        bus, core = MemoryBus(LoopClock()), Restorer()
+        await bus.publish([drained("a")])
+        client = bus.client(NAME)
+        ports = Ports(bus=client, clock=LoopClock())
+        client.cut()
+        life = asyncio.create_task(Shell(Set().service(core, ports), ports, Settings()).run())
+        await asyncio.sleep(30.0)
+        assert not life.done(), life
+        client.mend()
+        await asyncio.sleep(30.0)
+        assert core.state.drained == ["a"]
+        life.cancel()
+        await asyncio.wait({life})
+
+    run(story)

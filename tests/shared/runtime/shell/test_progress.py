@@ -66,3 +66,12 @@ def test_time_in_which_it_could_not_work_does_not_count(watched: Watched) -> Non
     watched.progress.excuse()
     assert not watched.after(LIMIT_S)
     assert watched.after(1.0)
+
+
+def test_what_was_done_last_stays_while_other_messages_come(watched: Watched) -> None:
+    assert watched.progress.did == ("", None)
+    watched.progress.note("plan.published")
+    did = watched.progress.did
+    watched.progress.worked()
+    assert watched.progress.did == did
+    assert did[0] == "plan.published"

@@ -1,0 +1,221 @@
+"""What is trimmed is archived, and behind every service; what cannot be archived stays, and is said."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from schemas.questions import ArchiveKind, ArchivePage, ListArchive, ReadArchive
+from schemas.settings import Settings
+from schemas.subjects import FACTS_STREAM
+from services.monitor.archive import files
+from services.monitor.archive.keeper import Keeper
+from services.monitor.archive.plan import Stretch, coverage
+from shared.runtime.bus.contract import Extent, Stored
+from shared.runtime.bus.memory import MemoryBus
+from shared.runtime.clock import LoopClock
+from shared.runtime.process.reports import NAMES
+from shared.runtime.service import Inbox, Ports
+from shared.runtime.shell.snapshots import packed
+from shared.runtime.shell.virtual import run
+
+SIZE = 100
+ROOM = 3_000
+FILE = 10
+
+
+class Kept:
+    """Implements `Streams` in memory: messages of 100 bytes."""
+
+    def __init__(self) -> None:
+        self.led = dict.fromkeys(NAMES, 1)
+        self.facts: list[Stored] = []
+        self.dropped = 0
+
+    def store(self, count: int) -> None:
+        for seq in range(self.last + 1, self.last + count + 1):
+            self.facts.append(Stored(seq, float(seq), f"hopyard.job.j.{seq}", f"id-{seq}", bytes(SIZE)))
+
+    @property
+    def last(self) -> int:
+        return self.facts[-1].seq if self.facts else 0
+
+    async def extent(self, stream: str) -> Extent:
+        if stream != FACTS_STREAM:
+            return Extent(1, 0, 0)
+        return Extent(self.dropped + 1, self.last, SIZE * (self.last - self.dropped))
+
+    async def stored(self, stream: str, after: int, upto: int, bytes_max: int) -> list[Stored]:
+        assert stream == FACTS_STREAM
+        assert bytes_max > 0
+        return [one for one in self.facts if max(after, self.dropped) < one.seq <= upto]
+
+    async def drop(self, stream: str, upto: int) -> None:
+        assert stream == FACTS_STREAM
+        self.dropped = max(self.dropped, upto)
+
+    async def led_last(self, service: str) -> int:
+        return self.led[service]
+
+
+class Stage:
+    def __init__(self, folder: Path | None) -> None:
+        self.streams = Kept()
+        self.bus = MemoryBus(LoopClock())
+        settings = Settings(
+            archive=str(folder or ""),
+            archive_file_messages=FILE,
+            stream_max_bytes=ROOM,
+            archive_every_real_s=1.0,
+        )
+        ports = Ports(bus=self.bus, clock=LoopClock(), streams=self.streams)
+        self.keeper = Keeper(settings, ports, self.streams)
+
+    async def came_to(self, seq: int, *, led: int, snapshot: int) -> None:
+        """Every service has handled facts so far, leads by `led`, and has a snapshot as of `snapshot`."""
+        for name in NAMES:
+            self.streams.led[name] = led
+            await self.bus.put(f"cursor/{name}", str(seq).encode())
+            await self.bus.save(name, packed(snapshot, 0, ()))
+
+    async def look(self) -> None:
+        """For a while."""
+        keeping = asyncio.create_task(self.keeper.keep(INBOX))
+        await asyncio.sleep(10.0)
+        assert not keeping.done(), keeping
+        keeping.cancel()
+
+
+async def _nobody(_: object) -> object:
+    raise AssertionError
+
+
+INBOX = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True)
+
+
+def staged(folder: Path | None, story: Callable[[Stage], Awaitable[None]]) -> None:
+    async def scene() -> None:
+        await story(Stage(folder))
+
+    run(scene)
+
+
+def test_the_oldest_go_once_they_are_archived_and_no_service_needs_them(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(95)
+        await stage.came_to(95, led=95, snapshot=95)
+        await stage.look()
+        there = coverage(files.names_in(tmp_path), ArchiveKind.FACTS)
+        assert (there.begins, there.ends, there.gaps) == (1, 90, ())
+        assert stage.streams.dropped == 95 - 23  # four fifths of the room stay
+        assert stage.keeper.troubles() == ()
+
+    staged(tmp_path, story)
+
+
+def test_what_a_service_leads_by_or_begins_with_stays(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(200)
+        await stage.came_to(200, led=200, snapshot=200)
+        stage.streams.led["placer"] = 40
+        await stage.look()
+        assert stage.streams.dropped == 39
+        await stage.came_to(200, led=200, snapshot=200)
+        await stage.bus.save("profiler", packed(60, 0, ()))
+        await stage.look()
+        assert stage.streams.dropped == 60
+        await stage.bus.delete("cursor/planner")
+        stage.streams.store(100)
+        await stage.look()
+        assert stage.streams.dropped == 60
+
+    staged(tmp_path, story)
+
+
+def test_while_nothing_can_be_written_nothing_goes_and_then_all_is_made_up_for(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    folder.write_bytes(b"where the folder is to be, as a disk without room")
+    make_room = folder.unlink
+
+    async def story(stage: Stage) -> None:
+        stage.streams.store(200)
+        await stage.came_to(200, led=200, snapshot=200)
+        await stage.look()
+        assert stage.streams.dropped == 0
+        said, *_ = stage.keeper.troubles()
+        assert said.startswith("facts are not archived, so none is dropped")
+        assert [one.value for one in stage.keeper.gauges() if one.name == "archive_failing"][:1] == [1.0]
+        make_room()
+        await stage.look()
+        assert stage.keeper.troubles() == ()
+        assert stage.streams.dropped == 200 - 23
+        assert coverage(files.names_in(folder), ArchiveKind.FACTS).ends == 200
+
+    staged(folder, story)
+
+
+def test_who_takes_over_goes_on_where_the_files_end(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(35)
+        await stage.look()
+        other = Stage(tmp_path)
+        other.streams.facts, other.streams.dropped = stage.streams.facts, stage.streams.dropped
+        other.streams.store(20)
+        await other.look()
+        await stage.look()  # and the old one, not knowing better
+        there = coverage(files.names_in(tmp_path), ArchiveKind.FACTS)
+        assert [(one.first, one.last) for one in there.files] == [(n, n + 9) for n in range(1, 51, 10)]
+        assert len(files.names_in(tmp_path)) == 5
+
+    staged(tmp_path, story)
+
+
+def test_the_archive_of_another_stream_is_refused(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(200)
+        await stage.look()
+        stage.streams.facts = stage.streams.facts[:150]
+        await stage.came_to(150, led=150, snapshot=150)
+        await stage.look()
+        assert "is of another stream" in stage.keeper.troubles()[0]
+        assert stage.streams.dropped == 0
+
+    staged(tmp_path, story)
+
+
+def test_a_stream_that_has_lost_facts_is_not_archived_as_if_it_had_not(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(30)
+        del stage.streams.facts[14]
+        await stage.look()
+        assert "the stream has lost facts 15" in stage.keeper.troubles()[0]
+        assert coverage(files.names_in(tmp_path), ArchiveKind.FACTS).ends == 10
+
+    staged(tmp_path, story)
+
+
+def test_a_file_that_is_gone_is_said(tmp_path: Path) -> None:
+    gone = tmp_path / Stretch(ArchiveKind.FACTS, 21, 30).name
+
+    async def story(stage: Stage) -> None:
+        stage.streams.store(50)
+        await stage.look()
+        gone.unlink()
+        await stage.look()
+        assert stage.keeper.troubles() == ("the archive lacks facts 21 to 30: files of it are gone",)
+
+    staged(tmp_path, story)
+
+
+def test_without_an_archive_what_no_service_needs_goes() -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(95)
+        await stage.came_to(95, led=95, snapshot=50)
+        await stage.look()
+        assert stage.streams.dropped == 50
+        page = await stage.keeper.answer(ReadArchive(after=7))
+        assert page == ArchivePage(messages=(), upto=7, begins=0)
+        assert msgspec.structs.asdict(await stage.keeper.answer(ListArchive()))["files"] == ()
+
+    staged(None, story)
