@@ -51,7 +51,7 @@ class Reporter:
     async def begin(self, instances: int = 0) -> None:
         """Report a start, with restarts and the last error from the report of the life before.
 
-        `instances`: of the service, all told; others are of a stack that had more. 0: not known.
+        `instances`: of the service, in all; others are of a stack that had more. 0: not known.
         """
         if instances and self.report.instance == 1:
             await self._forget(instances)
