@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hopyard.failures import INVALID, REFUSED, UNREACHABLE
+from hopyard.actions.scenario import chosen_cluster
+from hopyard.failures import INVALID, REFUSED, UNREACHABLE, Invalid
 from tests.hopyard.cli_line import Hopyard, command_line
 
 NOBODY = "http://127.0.0.1:9"
@@ -69,3 +70,25 @@ def test_a_damaged_file_gets_a_sentence(
         if ran.code:
             assert ran.err.strip(), (what, ran)
             assert "Traceback" not in ran.err, (what, ran)
+
+
+CLUSTER = b"""name: mine
+gpu_types:
+  titan-xp: {link_bandwidth: 4.7e9, network_bandwidth: 2.7e9}
+nodes:
+  - {prefix: titan-xp, count: 2, gpus: 4, gpu_type: titan-xp, server: w780-g}
+"""
+
+
+def test_a_damaged_cluster_file_gets_a_sentence_or_is_a_cluster_still(tmp_path: Path) -> None:
+    file, refused = tmp_path / "cluster.yaml", dict[str, str]()
+    file.write_bytes(CLUSTER)
+    assert chosen_cluster(str(file)).name == "mine"
+    for what, data in damaged(CLUSTER):
+        file.write_bytes(data)
+        try:
+            chosen_cluster(str(file))
+        except Invalid as error:
+            refused[what] = str(error)
+    assert refused.keys() >= {*BROKEN, "deep"}
+    assert [words for words in refused.values() if str(file) not in words] == []

@@ -301,7 +301,15 @@ async def _known(client: Client) -> dict[str, object]:
     """What does not change while jobs run."""
     jobs = (await client.jobs(limit=100)).jobs
     nodes = (await client.nodes()).nodes
+    status = await client.status()
     return {
+        "status": {
+            "jobs": sum(status.jobs.values()),
+            "gpus": {gpu_type: there for gpu_type, (_, there) in status.gpus.items()},
+            "nodes": status.nodes,
+            "policy": status.policy,
+            "speed": status.speed,
+        },
         "jobs": {job.job_id: (job.spec, job.submitted_at) for job in jobs},
         "nodes": [view.node for view in nodes],
         "policy": (await client.policy()).policy,
