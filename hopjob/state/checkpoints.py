@@ -120,7 +120,7 @@ class Folder:
 
     def _refuse_strangers(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            owner = (self._root / OWNER).read_text("utf-8")
+            owner = (self._root / OWNER).read_text("utf-8", errors="replace")
             if self.owner and owner != self.owner:
                 raise Taken(f"the checkpoints belong to {owner} by now")
 

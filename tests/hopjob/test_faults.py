@@ -13,6 +13,7 @@ import pytest
 
 from tests.hopjob.agent import SCRIPTS, Agent, go, kill, stop, until
 from tests.hopjob.ledgers import trained
+from tests.paths import ROOT
 from tests.torch_python import torch_python
 
 pytestmark = pytest.mark.torch
@@ -96,6 +97,50 @@ def test_all_checkpoints_damaged_is_a_start_from_the_beginning(tmp_path: Path) -
         assert ranks[0].said("up")[0]["samples"] == 0
         ranks[0].wait_for("observed")
         assert stop(ranks) == [0, 0]
+
+
+DAMAGES = """
+import random, sys
+from pathlib import Path
+import torch
+from hopjob.state.checkpoints import Folder, Taken
+
+folder = Folder(sys.argv[1], "placement-1")
+folder.claim()
+older, newer = (folder.save({"model": torch.zeros(8), "samples": n}, n) for n in (100, 200))
+whole, chance, heard = newer.read_bytes(), random.Random(1), []
+mutants = [b"", bytes(300), chance.randbytes(300), *(whole[:cut] for cut in range(0, len(whole), 97))]
+mutants += [whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1:] for at in range(0, len(whole), 61)]
+for mutant in mutants:
+    newer.write_bytes(mutant)
+    name, state = folder.newest(lambda name, why: heard.append(name))
+    assert (name, state["samples"]) == (older.name, 100), mutant[:20]
+assert heard == [newer.name] * len(mutants)
+newer.write_bytes(whole)
+for named in ("000000000000300-00000000.pt", "x" + newer.name, newer.name + "x"):
+    renamed = newer.rename(newer.with_name(named))
+    assert folder.newest(lambda name, why: None)[0] == older.name, named
+    renamed.rename(newer)
+for owner in (b"", bytes(40), chance.randbytes(40), b"placement-2"):
+    (folder.path / "owner").write_bytes(owner)
+    try:
+        folder.save({"samples": 300}, 300)
+    except Taken:
+        continue
+    raise AssertionError(owner)
+folder.claim()
+assert folder.save({"samples": 300}, 300).exists()
+print(len(mutants), "damages")
+"""
+
+
+def test_wherever_a_checkpoint_its_name_or_its_owner_is_damaged_another_is_taken(tmp_path: Path) -> None:
+    command = [str(torch_python()), "-c", DAMAGES, str(tmp_path / "checkpoints")]
+    ran = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout.split()[0]) > 20
 
 
 def test_kill_during_a_save_leaves_the_checkpoint_before(tmp_path: Path) -> None:
