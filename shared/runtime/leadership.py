@@ -5,7 +5,8 @@
 
 The lease says when another may try, the fence who is heard: a leader begins with a fact (`ServiceLed`), and
 the stream refuses what an earlier one publishes behind it. So a leader that slept, was cut off, or has a
-wrong clock harms nothing; while it is in doubt it does nothing either. Times here are real seconds, by a
+wrong clock harms nothing; while it is in doubt it does nothing either. Where the lease cannot be renewed, the
+stream says whether it leads still, for as long as until the next attempt. Times here are real seconds, by a
 clock that cannot be set.
 """
 
@@ -25,6 +26,8 @@ from shared.runtime.lease import Lease
 
 RENEWALS = 4
 """within one lease"""
+AGAIN = 4
+"""times as soon a renewal that failed is tried again: until it succeeds the leader does nothing"""
 
 log = structlog.get_logger()
 
@@ -96,27 +99,30 @@ class Candidate:
             self._before = before
             return False
         self._token, self._led, self.leads = token, led, True
-        self._note(began)
+        self._note(began, self._lease_s)
         log.info("leads", service=self._service, instance=self._instance, token=token)
         return True
 
     async def hold(self) -> None:
         """Renew the lease until another instance leads. Raises Deposed then."""
+        pause_s = self.step_s
         while not self._gave_up:
-            await asyncio.sleep(self.step_s)
-            began = time.monotonic()
+            await asyncio.sleep(pause_s)
+            began, pause_s = time.monotonic(), self.step_s
             try:
                 async with self._clock.within(self.step_s):
                     held = await self._lease.renew() or await self._took_up()
             except OSError as error:  # nobody else can win it either where the bus is away
                 log.debug("lease not renewed", service=self._service, reason=str(error))
+                pause_s = self.step_s / AGAIN
+                await self._ask_the_stream()
                 continue
             if self._gave_up:
                 break
             if not held:
                 self.leads = False
                 raise Deposed(f"another {self._service} leads")
-            self._note(began)
+            self._note(began, self._lease_s)
         await asyncio.Future()
 
     async def say_on(self) -> None:
@@ -163,6 +169,17 @@ class Candidate:
             self._lease.abandon()
             raise
 
-    def _note(self, began: float) -> None:
-        self._sure_until = began + self._lease_s
+    async def _ask_the_stream(self) -> None:
+        """Facts and leases have leaders of their own among NATS servers, and one may be gone for longer."""
+        began = time.monotonic()
+        try:
+            async with self._clock.within(self.step_s):
+                leads = await self._bus.still_leads()
+        except OSError:
+            return
+        if leads and not self._gave_up:
+            self._note(began, self.step_s)
+
+    def _note(self, began: float, for_s: float) -> None:
+        self._sure_until = max(self._sure_until, began + for_s)
         self._renewed.set()

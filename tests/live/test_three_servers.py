@@ -80,16 +80,14 @@ class Submitting:
                     self._task.result()
                 await asyncio.sleep(LOOK_S)
 
-    async def leader(self, stream: str = FACTS_STREAM, but: NatsServer | None = None) -> NatsServer:
-        """The server that leads a stream, another than `but`."""
+    async def leader(self) -> NatsServer:
+        """The server that leads the stream of facts: none other answers."""
         async with asyncio.timeout(LIMIT_S):
             while True:
                 with contextlib.suppress(Exception):
-                    found = (await self._eyes.stream_info(stream)).cluster
+                    found = (await self._eyes.stream_info(FACTS_STREAM)).cluster
                     if found is not None and found.leader:
-                        server = self.stack.nats.each[int(found.leader.rpartition("-")[2]) - 1]
-                        if server is not but:
-                            return server
+                        return self.stack.nats.each[int(found.leader.rpartition("-")[2]) - 1]
                 await asyncio.sleep(LOOK_S)
 
     async def whole(self) -> None:
@@ -171,7 +169,7 @@ async def test_submissions_go_on_when_the_server_that_leads_the_stream_is_lost(
         server = await submitting.leader()
         first, began = len(submitting.acknowledged), time.monotonic()
         with lost(server):
-            await submitting.leader(but=server)
+            await submitting.leader()
             elected_s = time.monotonic() - began
             await submitting.more(2)
             waits.append(next(at for at in submitting.at[first:] if at > began + LOOK_S) - began)

@@ -5,19 +5,21 @@ from collections.abc import Iterator
 
 FIRST_S = 0.05
 LONGEST_S = 2.0
+LONGEST_OF_SEVERAL_S = 0.25
+"""where another server takes over within seconds"""
 
 
-def pause_s(attempt: int) -> float:
+def pause_s(attempt: int, longest_s: float = LONGEST_S) -> float:
     """Real seconds before attempt number `attempt` (from 0): doubling, bounded, half of it chance.
 
     The chance keeps many processes that lost the same server from coming back at the same moment.
     """
-    limit = min(LONGEST_S, FIRST_S * 2 ** min(attempt, 16))
+    limit = min(longest_s, FIRST_S * 2 ** min(attempt, 16))
     return random.uniform(limit / 2, limit)  # noqa: S311 - no secret
 
 
-def pauses() -> Iterator[float]:
+def pauses(longest_s: float = LONGEST_S) -> Iterator[float]:
     attempt = 0
     while True:
-        yield pause_s(attempt)
+        yield pause_s(attempt, longest_s)
         attempt += 1

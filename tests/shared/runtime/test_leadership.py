@@ -140,6 +140,32 @@ async def test_a_lease_that_is_won_again_makes_no_leader_of_one_who_was_followed
     sure.cancel()
 
 
+class WithoutLeases(JetStreamBus):
+    """The servers that hold leases elect a leader; those that hold facts have one."""
+
+    async def put(self, key: str, *_: object, **__: object) -> int:
+        raise Unavailable(f"nobody stores {key}")
+
+
+async def test_a_leader_whose_lease_nobody_can_renew_goes_on_while_the_stream_says_so(
+    live: JetStreamNet,
+) -> None:
+    bus = await live.client()
+    one = candidate(bus)
+    await leading(one)
+    bus.__class__ = WithoutLeases
+    await asyncio.sleep(LEASE_S)
+    holding = asyncio.create_task(one.hold())
+    async with asyncio.timeout(LIMIT_S):
+        await one.sure()
+        await leading(candidate(await live.client(), 2))
+    await asyncio.sleep(LEASE_S)  # longer than it was sure for
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await one.sure()
+    holding.cancel()
+
+
 async def test_one_that_releases_is_followed_at_once(live: JetStreamNet) -> None:
     one, other = candidate(await live.client()), candidate(await live.client(), 2)
     await leading(one)

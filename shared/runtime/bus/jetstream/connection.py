@@ -19,7 +19,7 @@ from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 from schemas.settings import Settings
 from schemas.subjects import AGENT, DEAD_PREFIX, FACTS_STREAM, READ_PREFIX
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
-from shared.runtime.bus.backoff import pause_s, pauses
+from shared.runtime.bus.backoff import LONGEST_OF_SEVERAL_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.limits import REASON_CHARS
@@ -30,6 +30,10 @@ PING_EVERY_S = 5
 """two pings without an answer, and the connection counts as lost"""
 PING_OF_SEVERAL_S = 1
 """where another server is there to go to"""
+CONNECT_TIMEOUT_OF_SEVERAL_S = 1
+ANSWERED_BY_SEVERAL_S = 2.0
+CONFIRMED_BY_SEVERAL_S = 1.0
+"""what a stream has not confirmed by then, its leader may never have had: it is lost, and another comes"""
 FLUSH_TIMEOUT_S = 1
 TIME_LOOKS = 5
 TIME_LIMIT_S = 2.0
@@ -90,6 +94,8 @@ class Connection:
         self.refused: set[str] = set()
         """subjects on which this account may not publish, as far as the server has said"""
         self._servers = _servers(settings.nats_url)
+        self._left = ""
+        """where the server is that was lost last"""
         self._changed = asyncio.Event()
         """set while connected, and once closed"""
         self._attach(Client())
@@ -143,9 +149,9 @@ class Connection:
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=CONNECT_TIMEOUT_S,
-            ping_interval=PING_OF_SEVERAL_S if len(self._servers) > 1 else PING_EVERY_S,
-            reconnect_to_server_handler=_next_server,
+            connect_timeout=CONNECT_TIMEOUT_OF_SEVERAL_S if self.several else CONNECT_TIMEOUT_S,
+            ping_interval=PING_OF_SEVERAL_S if self.several else PING_EVERY_S,
+            reconnect_to_server_handler=self._next_server,
             pending_size=0,  # publishing while the connection is lost is an error at once
         )
 
@@ -169,7 +175,8 @@ class Connection:
 
     def _attach(self, client: Client) -> None:
         self.nats = client
-        self.js = client.jetstream(timeout=self.settings.publish_timeout_real_s)
+        limit_s = self.settings.publish_timeout_real_s
+        self.js = client.jetstream(timeout=min(limit_s, ANSWERED_BY_SEVERAL_S) if self.several else limit_s)
 
     def _tls(self) -> dict[str, Any]:
         """Used where the server asks for it, or the address has the scheme tls."""
@@ -190,6 +197,21 @@ class Connection:
         if settings.nats_user:
             return {"user": settings.nats_user, "password": settings.nats_password}
         return {}
+
+    @property
+    def several(self) -> bool:
+        """Whether there is another server to go to."""
+        return len(self._servers) > 1
+
+    @property
+    def confirmed_s(self) -> float:
+        """How long a confirmation is waited for before the same is sent again, real seconds."""
+        limit = self.settings.publish_timeout_real_s
+        return min(limit, CONFIRMED_BY_SEVERAL_S) if self.several else limit
+
+    def pauses(self) -> Iterator[float]:
+        """Before sending again: of several servers one may lead any moment, and nobody says so."""
+        return pauses(LONGEST_OF_SEVERAL_S) if self.several else pauses()
 
     @property
     def of_agents(self) -> bool:
@@ -262,8 +284,15 @@ class Connection:
         if subject in self.refused:
             raise PermissionError(f"this account may not publish on {subject}")
 
+    def _next_server(self, servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
+        """Where to reconnect, and after how long: the server that failed least, another than the one lost."""
+        server = min(servers, key=lambda server: (server.reconnects, server.uri.netloc == self._left))
+        return server, pause_s(server.reconnects)
+
     async def _on_lost(self) -> None:
         self._changed.clear()
+        current = self.nats._current_server  # noqa: SLF001 - it shows no address of what it lost
+        self._left = current.uri.netloc if current is not None else ""
         # What was not on the socket yet would go out after the reconnect, before what was lost with the
         # socket is published again: facts would change their order.
         self.nats._pending.clear()  # noqa: SLF001
@@ -328,12 +357,6 @@ def credentials_of(settings: Settings) -> NatsCredentials | None:
     except (OSError, msgspec.DecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise PermissionError(f"nats_credentials: {settings.nats_credentials}: {reason}") from None
-
-
-def _next_server(servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
-    """Where to reconnect, and after how long: the server that failed least."""
-    server = min(servers, key=lambda server: server.reconnects)
-    return server, pause_s(server.reconnects)
 
 
 def _servers(urls: str) -> list[str]:

@@ -32,6 +32,10 @@ PULL_S = 10.0
 """how long one request for messages stands"""
 GRACE_S = 2.0
 """how late the server may say that the request is over"""
+HEARTBEAT_S = 1.0
+"""of several servers that which sends may be gone while ours is not: it says this often that it is there"""
+SILENT_S = 3.0
+"""then it is not"""
 PULL_BYTES = 8 * 1024 * 1024
 IDLE_S = 60.0
 """after this long without a request the server forgets the consumer"""
@@ -150,6 +154,8 @@ class Consumer:
 
     async def _ask_for_more(self) -> None:
         request = {"batch": READ_BATCH, "max_bytes": PULL_BYTES, "expires": int(PULL_S * 1e9)}
+        if self._connection.several:
+            request["idle_heartbeat"] = int(HEARTBEAT_S * 1e9)
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{FACTS_STREAM}.{self._name}"
         try:
             await self._connection.nats.publish(subject, msgspec.json.encode(request), reply=self._inbox)
@@ -160,7 +166,7 @@ class Consumer:
     async def _wait(self) -> None:
         self._ready.clear()
         try:
-            async with asyncio.timeout(PULL_S + GRACE_S):
+            async with asyncio.timeout(SILENT_S if self._connection.several else PULL_S + GRACE_S):
                 await self._ready.wait()
         except TimeoutError:
             raise Lost("the server went silent") from None

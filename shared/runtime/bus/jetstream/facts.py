@@ -13,7 +13,6 @@ from schemas.codec import Malformed, encode
 from schemas.events import ServiceLed
 from schemas.subjects import FACTS_STREAM, is_subject_of, passing
 from shared.domain.impossible import read_fact
-from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Batch, Fenced, Record, Unavailable
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE, Ack, Acks
 from shared.runtime.bus.jetstream.connection import IN_VAIN, Connection, Fence, unavailable
@@ -106,7 +105,7 @@ class JetStreamFacts:
         if await self.last_seq() - fence.seq < distance:
             return False
         async with self._publishing:
-            for pause in pauses():
+            for pause in self._connection.pauses():
                 try:
                     await self.lead(led, fence.seq)
                 except Unavailable as error:  # it may be stored: then it is known by its id
@@ -151,7 +150,7 @@ class JetStreamFacts:
 
     async def _store(self, letters: Sequence[_Letter]) -> None:
         """Publish until all are stored. From the first that was not, all are published again, in order."""
-        for pause in pauses():
+        for pause in self._connection.pauses():
             await self._connection.up()
             stored = await self._send(letters)
             letters = letters[stored:]
@@ -178,7 +177,7 @@ class JetStreamFacts:
             self._connection.log.debug("publishing broke off", reason=repr(error))
         try:
             if acks:
-                await asyncio.wait(acks, timeout=self._connection.settings.publish_timeout_real_s)
+                await asyncio.wait(acks, timeout=self._connection.confirmed_s)
         finally:
             for ack in acks:
                 ack.cancel()
@@ -196,7 +195,7 @@ class JetStreamFacts:
 
     async def _check_fence(self) -> None:
         """Raises Fenced."""
-        for pause in pauses():
+        for pause in self._connection.pauses():
             try:
                 if await self.still_leads():
                     return
@@ -225,7 +224,7 @@ class JetStreamFacts:
         except (Error, OSError):
             return False
         try:
-            await asyncio.wait([ack], timeout=self._connection.settings.publish_timeout_real_s)
+            await asyncio.wait([ack], timeout=self._connection.confirmed_s)
         finally:
             ack.cancel()
         return not ack.cancelled() and ack.result().error is None
@@ -262,7 +261,7 @@ class JetStreamFacts:
 
     async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         last = after
-        attempts = pauses()
+        attempts = self._connection.pauses()
         while True:
             await self._connection.up()
             try:
@@ -272,7 +271,7 @@ class JetStreamFacts:
                         yield batch
                 async with aclosing(self._follow(last, subjects)) as batches:
                     async for end, found, skipped in batches:
-                        attempts = pauses()
+                        attempts = self._connection.pauses()
                         lost = await self._lost(skipped)
                         records, last = await self._records(found), end
                         yield Batch(records, end, lost)
