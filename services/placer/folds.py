@@ -141,9 +141,16 @@ def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> It
 
 
 def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
-    if placed := state.placements.get(fact.placement_id):
-        state.unwant(placed, PreemptReason.PLAN)
-        placed.refused = isinstance(fact, PlacementRefused)
+    placed = state.placements.get(fact.placement_id)
+    if placed is None or (isinstance(fact, ProfileFailed) and not _measures(placed, fact.node_id)):
+        return
+    state.unwant(placed, PreemptReason.PLAN)
+    placed.refused = isinstance(fact, PlacementRefused)
+
+
+def _measures(placed: Placed, node_id: NodeId) -> bool:
+    """An agent fails no placement of another's, nor one that trains."""
+    return placed.profile and placed.gang.on(node_id) > 0
 
 
 # ---- jobs

@@ -21,6 +21,7 @@ from schemas.events import (
     NodeReturned,
     Outcome,
     PlacementRefused,
+    ProfileEvent,
     ProfileFailed,
     ProfileMeasured,
     ProfilingAdded,
@@ -29,13 +30,15 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import Fingerprint, GpuType
+from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.measurements import Measured
 from services.profiler.modules import objection
 from services.profiler.needs import allowed_types, types_of
 from services.profiler.state import Out, PendingRun, State, UnprofiledJob
 from shared.domain.nodes import fold_node, known_node
 
+RUNS_REMEMBERED = 1_000
+"""that ended: numbers may come late"""
 WORKLOADS_REMEMBERED = 10_000
 """the oldest is forgotten first, and measured again if it returns"""
 
@@ -115,8 +118,28 @@ def _count_away(state: State) -> None:
         job.away = {gpu_type: job.away.get(gpu_type, 0) + 1 for gpu_type in away}
 
 
+def _is_asked(state: State, fact: ProfileEvent) -> bool:
+    """Of a measurement on another node, or of none, an agent has nothing to say."""
+    run = state.runs.get(fact.placement_id)
+    plan = run.plan if run is not None else state.ended.get(fact.placement_id)
+    asked = None if plan is None else (plan.job_id, plan.node_id, plan.gpu_type)
+    return asked == (fact.job_id, fact.node_id, fact.gpu_type)
+
+
+def _end(state: State, placement_id: PlacementId) -> PendingRun | None:
+    """None: it had ended before."""
+    run = state.runs.pop(placement_id, None)
+    if run is not None:
+        state.ended[placement_id] = run.plan
+        while len(state.ended) > RUNS_REMEMBERED:
+            del state.ended[next(iter(state.ended))]
+    return run
+
+
 def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
-    run, job = state.runs.pop(fact.placement_id, None), state.jobs.get(fact.job_id)
+    if not _is_asked(state, fact):
+        return
+    run, job = _end(state, fact.placement_id), state.jobs.get(fact.job_id)
     measurement = Measured(
         data_s=fact.data_s,
         forward_s=fact.forward_s,
@@ -138,7 +161,9 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
 
 
 def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
-    run, job = state.runs.pop(fact.placement_id, None), state.jobs.get(fact.job_id)
+    if not _is_asked(state, fact):
+        return
+    run, job = _end(state, fact.placement_id), state.jobs.get(fact.job_id)
     if fact.final or run is None or not run.excused:
         limit = 1 if fact.final else attempts
         _count(job, fact.gpu_type, Out(fact.reason, lasting=fact.final), limit)
@@ -165,14 +190,15 @@ def _ordered(state: State, fact: StartOrdered, _: int) -> None:
 def _started(state: State, fact: WorkerStarted, _: int) -> None:
     if fact.node_id in state.workers:
         state.workers[fact.node_id][fact.placement_id] = len(fact.gpu_indices)
-    if fact.placement_id in state.runs:
-        state.runs[fact.placement_id].started_at = fact.at
+    run = state.runs.get(fact.placement_id)
+    if run is not None and run.plan.node_id == fact.node_id:
+        run.started_at = fact.at
 
 
 def _stopped(state: State, fact: WorkerStopped, _: int) -> None:
     state.workers.get(fact.node_id, {}).pop(fact.placement_id, None)
     run = state.runs.get(fact.placement_id)
-    if run is None or run.over:
+    if run is None or run.over or run.plan.node_id != fact.node_id:
         return
     run.over = fact.reason or "it ended without a measurement"
     run.excused = fact.outcome in (Outcome.CHECKPOINTED, Outcome.REFUSED)

@@ -57,6 +57,8 @@ class State(msgspec.Struct, kw_only=True):
     jobs: dict[JobId, UnprofiledJob] = {}
     """not profiled yet, in the order of submission"""
     runs: dict[PlacementId, PendingRun] = {}
+    ended: dict[PlacementId, ProfileRun] = {}
+    """the last that did; numbers may come late"""
     nodes: dict[NodeId, KnownNode] = {}
     workers: dict[NodeId, dict[PlacementId, int]] = {}
     """GPUs in use on a node, or ordered to be, by placement"""

@@ -99,8 +99,10 @@ class Claims(msgspec.Struct, kw_only=True):
             self.profiles[run.placement_id] = run.node_id
             self._count(run.placement_id)
 
-    def end_profile(self, placement_id: PlacementId) -> None:
-        if self.profiles.pop(placement_id, None) is not None:
+    def end_profile(self, placement_id: PlacementId, node_id: NodeId) -> None:
+        """Where that node measures: of another's measurements an agent has nothing to say."""
+        if self.profiles.get(placement_id) == node_id:
+            del self.profiles[placement_id]
             self._count(placement_id)
 
     def withdraw(self, placement_id: PlacementId) -> None:
@@ -117,7 +119,7 @@ class Claims(msgspec.Struct, kw_only=True):
         self._count(fact.placement_id)
 
     def stop_worker(self, fact: WorkerStopped) -> None:
-        self.end_profile(fact.placement_id)
+        self.end_profile(fact.placement_id, fact.node_id)
         self._stop(fact.placement_id, fact.node_id)
 
     def restart_node(self, fact: NodeJoined) -> None:
@@ -127,7 +129,7 @@ class Claims(msgspec.Struct, kw_only=True):
                 self._stop(placement_id, fact.node_id)
         for placement_id in [pid for pid, node in self.profiles.items() if node == fact.node_id]:
             if placement_id not in fact.workers:
-                self.end_profile(placement_id)
+                self.end_profile(placement_id, fact.node_id)
 
     def plan(self, fact: PlanPublished) -> None:
         """A first plan says all that shall run; a fragment plan what shall start besides."""

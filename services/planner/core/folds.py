@@ -185,7 +185,7 @@ def _profiling_added(state: State, fact: ProfilingAdded) -> None:
 
 
 def _profile_ended(state: State, fact: ProfileMeasured | ProfileFailed) -> None:
-    state.claims.end_profile(fact.placement_id)
+    state.claims.end_profile(fact.placement_id, fact.node_id)
 
 
 def _plan_published(state: State, fact: PlanPublished) -> None:
@@ -317,7 +317,9 @@ def _worker_started(state: State, fact: WorkerStarted) -> None:
 def _worker_stopped(state: State, fact: WorkerStopped) -> None:
     state.claims.stop_worker(fact)
     job = state.jobs.get(fact.job_id)
-    if job is not None and job.tally.copies and job.placement == fact.placement_id:
+    if job is None or job.placement != fact.placement_id or fact.node_id not in job.tally.leaders:
+        return
+    if job.tally.copies:
         if fact.leads:
             _count(job, fact)
         if fact.final:
@@ -332,6 +334,8 @@ def _checkpointed(state: State, fact: WorkerCheckpointed) -> None:
 
 
 def _count(job: TrackedJob, fact: WorkerCheckpointed | WorkerStopped) -> None:
+    if job.tally.leaders and fact.node_id not in job.tally.leaders:
+        return
     job.tally.count(fact.node_id, fact.samples_done, fact.at)
     done = job.tally.merged(job.samples)
     if done >= job.samples_done:
