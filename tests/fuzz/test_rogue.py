@@ -43,7 +43,7 @@ RECENT = 80
 POLICIES = ("hops", "hadare")
 """of one the gangs are copies"""
 TYPES = (GpuType("titan-xp"), GpuType("rtx-3090"))
-SAID = {WorkerStarted, WorkerCheckpointed, WorkerStopped, ProfileMeasured, ProfileFailed}
+SAID: set[type[Event]] = {WorkerStarted, WorkerCheckpointed, WorkerStopped, ProfileMeasured, ProfileFailed}
 NOT_OF_WORK = {"node.joined", "node.drained", "node.gpus-withheld"}
 
 
