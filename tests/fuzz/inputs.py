@@ -8,6 +8,7 @@ from schemas.placement import Gang
 from schemas.questions import (
     REPLIES,
     Calibrate,
+    CopyArchive,
     EstimateQuestion,
     ExplainJob,
     ExportStore,
@@ -16,12 +17,14 @@ from schemas.questions import (
     ImportStore,
     JoinAllReduce,
     JudgePolicy,
+    ListArchive,
     ListJobs,
     ListNodes,
     ListPlans,
     ListRuns,
     ListSummaries,
     OpenAllReduce,
+    ReadArchive,
     ReadOutput,
     ShowAccuracy,
     ShowJob,
@@ -89,6 +92,9 @@ QUESTIONS = (
     FindFacts(job_id=JOB),
     ListPlans(),
     ShowPlan(plan_id=PlanId("plan-0-0")),
+    ReadArchive(after=3, seqs=(1, 2), node=NODE),
+    ListArchive(),
+    CopyArchive(name="facts-1-2.parquet", offset=4),
     handed_on(SetDrain(node_id=NODE, draining=True)),
 )
 assert {type(question) for question in QUESTIONS} == set(REPLIES), "one of each kind"
