@@ -12,7 +12,7 @@ from tests.fuzz.ordeal import Ordeal, endure
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
 SEED = os.environ.get("FUZZ_SEED", "1")
-RATE = 60.0
+RATE = 120.0
 
 
 @pytest.mark.parametrize("lying", [False, True], ids=["of a rogue", "of lying services"])
