@@ -246,7 +246,7 @@ def test_a_command_runs_in_the_folder_it_was_submitted_from(hopyard: Hopyard, ap
     Path("job.yaml").write_text(JOB_YAML + "command: [python, train.py]\n")
     ran = hopyard("submit", "job.yaml")
     assert [job["working_directory"] for job in sent(api)] == [str(Path.cwd())]
-    assert [job["environment"] for job in sent(api)] == [{}], "nothing of this shell goes with it"
+    assert not [job for job in sent(api) if job.get("environment")], "nothing of this shell goes with it"
     assert f"to be run in {Path.cwd()}" in ran.err
 
 
@@ -256,7 +256,7 @@ def test_a_folder_that_is_named_or_not_needed_is_left_alone(
 ) -> None:
     Path("job.yaml").write_text(JOB_YAML + more)
     ran = hopyard("submit", "job.yaml")
-    assert [job["working_directory"] for job in sent(api)] == ["/data" if more else ""]
+    assert [job.get("working_directory", "") for job in sent(api)] == ["/data" if more else ""]
     assert "to be run in" not in ran.err
 
 
