@@ -12,6 +12,8 @@
 
 import os
 
+from shared.runtime.damage import leaf_of
+
 REFUSED = 1
 INVALID = 2
 UNREACHABLE = 3
@@ -96,7 +98,7 @@ class NotInstalled(Failure):
 
 def not_installed(error: BaseException) -> NotInstalled | None:
     """What to install, when the error or one that it came from is the want of a library of ours."""
-    came_from: BaseException | None = error
+    came_from: BaseException | None = leaf_of(error)
     while came_from is not None:
         library = (getattr(came_from, "name", None) or "").partition(".")[0]
         if isinstance(came_from, ModuleNotFoundError) and library in WHERE_FROM:

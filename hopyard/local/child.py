@@ -57,7 +57,7 @@ def run(module: str) -> None:
             with unread():
                 importlib.import_module("aiohttp")
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, BaseExceptionGroup) as error:
         lacking = not_installed(error)
         if lacking is None:
             raise

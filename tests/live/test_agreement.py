@@ -70,12 +70,12 @@ def simulated() -> list[RunResult]:
     return [simulate(SCENARIO, seed=seed).result for seed in SEEDS]
 
 
-def test_seeds_agree_within_a_tenth(simulated: list[RunResult]) -> None:
+def test_seeds_agree_within_three_twentieths(simulated: list[RunResult]) -> None:
     """Or being near one of them would say little."""
     for metric in ("jct_s_mean", "makespan_s"):
         figures = [figure for one in simulated if (figure := one.metrics[metric]) is not None]
         assert len(figures) == len(SEEDS)
-        assert max(figures) < 1.10 * min(figures)
+        assert max(figures) < 1.15 * min(figures)
 
 
 async def test_live_and_simulated_agree_within_a_tenth(tmp_path: Path, simulated: list[RunResult]) -> None:
