@@ -82,12 +82,13 @@ GROUPS = (
 
 def places(users: tuple[str, ...]) -> list[Place]:
     """All of them, as the server's permissions have them, but for those of NEVER."""
-    return [
+    found = [
         Place(user, subject, next(group for prefix, group in GROUPS if subject.startswith(prefix)))
         for user in users
         for subject in permissions_of(user).publish
         if not subject.startswith(NEVER)
     ]
+    return list(dict.fromkeys(found))  # one may be allowed twice
 
 
 class Speakers:
