@@ -58,7 +58,7 @@ async def test_no_secret_is_on_a_command_line_in_an_environment_or_in_a_log(runn
     found = secrets_of(stack)
     assert len(found) == 2 + 7 + 4, "two tokens; six services, commands and four nodes"
     seen = seen_from_outside(stack)
-    assert any("HOPYARD_NATS_CREDENTIALS" in text for text in seen)
+    assert any("HOPYARD_NATS_URL" in text for text in seen)
     assert any("services.planner" in text for text in seen)
     assert not [secret for secret in found for text in seen if secret in text]
 
