@@ -14,7 +14,7 @@ from tests.chaos.clocks import WrongTime
 from tests.chaos.faults import FAULTS, Action
 from tests.chaos.storm import Story, shortest, story, tell
 
-EVENTS = 50_000
+EVENTS = 100_000
 PARTS = 5
 SEEDS_APART = 1_000
 
