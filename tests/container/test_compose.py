@@ -101,7 +101,7 @@ async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:
         ("estimator", ["duckdb"]),
         ("planner", ["highspy", "ortools"]),
         ("placer", []),
-        ("monitor", []),
+        ("monitor", ["duckdb"]),
         ("agent", []),
         ("cli", ["typer"]),
     ],
