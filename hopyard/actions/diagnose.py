@@ -196,7 +196,7 @@ async def _services(client: Client) -> str:
         raise _Bad("; ".join(service_text(one) for one in wrong))
     back = [service_text(one) for one in views if one.restarts]
     did = [text for one in views if (text := did_text(one))]
-    return "; ".join([f"{len(views)} report that they are well", *back, *did])
+    return "\n".join([f"{len(views)} report that they are well", *back, *did])
 
 
 async def _nats(urls: str) -> str:

@@ -150,7 +150,7 @@ def status_facts(status: StatusView) -> dict[str, str]:
         "GPUs": ", ".join(f"{name} {busy}/{total}" for name, (busy, total) in status.gpus.items()),
         "nodes": _by_name(status.nodes),
         "services": _services(status.services),
-        "did last": ", ".join(filter(None, map(did_text, status.services))),
+        "did last, real time": "\n".join(filter(None, map(did_text, status.services))),
         "last plan": ""
         if plan is None
         else f"round {plan.round} {plan.kind.value}: {plan.placements} placed, {plan.left_out} left out, "
