@@ -35,7 +35,10 @@ def test_without_a_stack_the_installed_policies_are_listed(hopyard: Hopyard) -> 
     listed = hopyard("policy", "list", "--api", "http://127.0.0.1:9")
     names = [line.split()[0] for line in listed.out.splitlines()]
     assert {"hops", "sia", "gavel", "tiresias", "fifo"} <= set(names)
-    assert "gavel-agnostic             As Gavel, with agnostic=true." in listed.out.splitlines()
+    assert (
+        "gavel-agnostic             As `gavel`, as if a job had the same speed on all GPU types."
+        in listed.out.splitlines()
+    )
     assert "cannot reach http://127.0.0.1:9" in listed.err
     as_json = hopyard("policy", "list", "--json", "--api", "http://127.0.0.1:9")
     found = json.loads(as_json.out)

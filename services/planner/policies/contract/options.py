@@ -12,19 +12,13 @@ import msgspec
 P = TypeVar("P", bound=type)
 
 
-def variant(policy: P, **defaults: object) -> P:
-    """The same policy with other defaults, to be named by an entry point of its own."""
+def variant(policy: P, about: str, /, **defaults: object) -> P:
+    """The same policy with other defaults, for an entry point of its own; `about`: a line on what differs."""
     own: Any = policy
     fields = {field.name: field.type for field in msgspec.structs.fields(own.Options)}
     changed = [(name, fields[name], value) for name, value in defaults.items()]
     bases = (own.Options,)
     options = msgspec.defstruct(bases[0].__name__, changed, bases=bases, frozen=True, kw_only=True)
-    differs = " and ".join(f"{name}={_plain(value)}" for name, value in defaults.items())
-    doc = f"As {policy.__name__}, with {differs}."
-    own_to_it = {"Options": options, "__doc__": doc, "__module__": policy.__module__}
+    own_to_it = {"Options": options, "__doc__": about, "__module__": policy.__module__}
     made: Any = type(policy.__name__, (policy,), own_to_it)
     return made  # type: ignore[no-any-return]
-
-
-def _plain(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -340,12 +340,52 @@ def _due(remembered: Memory, job_id: JobId) -> str:
 # ---- the policies by name
 
 gavel = Gavel
-gavel_ftf = variant(Gavel, objective="finish-time")
-gavel_makespan = variant(Gavel, objective="makespan")
-gavel_throughput = variant(Gavel, objective="throughput")
-gavel_fifo = variant(Gavel, objective="fifo")
-gavel_agnostic = variant(Gavel, agnostic=True)
-gavel_ftf_agnostic = variant(Gavel, objective="finish-time", agnostic=True)
-gavel_makespan_agnostic = variant(Gavel, objective="makespan", agnostic=True)
-gavel_throughput_agnostic = variant(Gavel, objective="throughput", agnostic=True)
-gavel_fifo_agnostic = variant(Gavel, objective="fifo", agnostic=True)
+gavel_ftf = variant(
+    Gavel,
+    "Gavel for finish-time fairness: the greatest ρ as small as it can be.",
+    objective="finish-time",
+)
+gavel_makespan = variant(
+    Gavel,
+    "Gavel for the makespan: shares of time by which the last job ends soonest.",
+    objective="makespan",
+)
+gavel_throughput = variant(
+    Gavel,
+    "Gavel for throughput: the greatest sum of all jobs' throughputs.",
+    objective="throughput",
+)
+gavel_fifo = variant(
+    Gavel,
+    "Gavel in order of submission: each job on the fastest GPU type that has room.",
+    objective="fifo",
+)
+gavel_agnostic = variant(
+    Gavel,
+    "As `gavel`, as if a job had the same speed on all GPU types.",
+    agnostic=True,
+)
+gavel_ftf_agnostic = variant(
+    Gavel,
+    "As `gavel-ftf`, as if a job had the same speed on all GPU types.",
+    objective="finish-time",
+    agnostic=True,
+)
+gavel_makespan_agnostic = variant(
+    Gavel,
+    "As `gavel-makespan`, as if a job had the same speed on all GPU types.",
+    objective="makespan",
+    agnostic=True,
+)
+gavel_throughput_agnostic = variant(
+    Gavel,
+    "As `gavel-throughput`, as if a job had the same speed on all GPU types.",
+    objective="throughput",
+    agnostic=True,
+)
+gavel_fifo_agnostic = variant(
+    Gavel,
+    "As `gavel-fifo`, as if a job had the same speed on all GPU types.",
+    objective="fifo",
+    agnostic=True,
+)

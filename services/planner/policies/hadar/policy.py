@@ -210,5 +210,18 @@ class Hadar:
 # ---- the policies by name
 
 hadar = Hadar
-hadar_literal = variant(Hadar, utility="raw", branches=1, order="arrival", requeue="waiting")
-hadar_delay = variant(Hadar, stake="delay", walk="bottleneck", fill=True)
+hadar_literal = variant(
+    Hadar,
+    "Hadar as its paper prints it: running jobs stay, and the others are served as they came.",
+    utility="raw",
+    branches=1,
+    order="arrival",
+    requeue="waiting",
+)
+hadar_delay = variant(
+    Hadar,
+    "Hadar by what one more round of waiting would cost each job.",
+    stake="delay",
+    walk="bottleneck",
+    fill=True,
+)

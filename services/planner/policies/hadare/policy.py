@@ -166,4 +166,10 @@ def _horizon_s(opening: Opening, budget: Budget) -> float | None:
 
 
 hadare = Hadare
-hadare_literal = variant(Hadare, utility="raw", division="all", lone="forked")
+hadare_literal = variant(
+    Hadare,
+    "HadarE as its paper prints it: a job on a single node is forked and merged, too.",
+    utility="raw",
+    division="all",
+    lone="forked",
+)

@@ -145,7 +145,7 @@ class Hlas:
 
 
 class HlasP(Hlas):
-    """HLAS-P: as hlas, and counts the rounds that jobs are predicted to run further."""
+    """HLAS-P: as `hlas`, and counts the rounds that jobs are predicted to run further."""
 
     Options: ClassVar[type[HlasOptions]] = HlasPOptions
 
@@ -169,7 +169,7 @@ class HlasP(Hlas):
 
 
 class HlasL(HlasP):
-    """HLAS-L: as hlas, and counts all rounds that a fit of the losses leaves."""
+    """HLAS-L: as `hlas`, and counts all rounds that a fit of the losses leaves."""
 
     Options = HlasLOptions
 

@@ -333,4 +333,9 @@ def _left(
     )
 
 
-hops_literal = variant(Hops, as_printed="all", moving_cost_s=0.0)
+hops_literal = variant(
+    Hops,
+    "Hops as its paper prints it: every equation and rule, without our departures.",
+    as_printed="all",
+    moving_cost_s=0.0,
+)

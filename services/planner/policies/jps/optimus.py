@@ -66,5 +66,14 @@ class Optimus(AtResets):
 # ---- the policies by name
 
 optimus = Optimus
-optimus_lb = variant(Optimus, shares="proportional")
-optimus_aware = variant(Optimus, aware=True, shares="proportional")
+optimus_lb = variant(
+    Optimus,
+    "Optimus whose gangs divide their batches by the speed of each GPU.",
+    shares="proportional",
+)
+optimus_aware = variant(
+    Optimus,
+    "Optimus that sees GPU types, and whose gangs divide their batches by speed.",
+    aware=True,
+    shares="proportional",
+)

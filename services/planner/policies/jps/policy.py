@@ -114,6 +114,19 @@ def _placed(scene: Scene, splits: Sequence[Ints]) -> Iterator[list[Configuration
 # ---- the policies by name
 
 jps = Jps
-has = variant(Jps, every=True)
-jps_weighted = variant(Jps, weighted=True)
-has_weighted = variant(Jps, every=True, weighted=True)
+has = variant(
+    Jps,
+    "HAS (TPDS '24): as `jps`, over all splits of the GPUs and not a sample of them.",
+    every=True,
+)
+jps_weighted = variant(
+    Jps,
+    "As `jps`; inside a split, long jobs weigh more.",
+    weighted=True,
+)
+has_weighted = variant(
+    Jps,
+    "As `has`; inside a split, long jobs weigh more.",
+    every=True,
+    weighted=True,
+)

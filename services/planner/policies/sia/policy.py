@@ -240,13 +240,13 @@ class Sia:
 
 
 class SiaPowers(Sia):
-    """As Sia, with the GPU counts of the authors."""
+    """As `sia`, on 1, 2, 4, … GPUs and then whole nodes, as its authors have it."""
 
     powers = True
 
 
 class SiaFaithful(SiaPowers):
-    """As SiaPowers, with the quirks of the authors' scheduler."""
+    """As `sia-powers`, and decides as its authors' simulator does, round for round."""
 
     quirks = True
 
@@ -319,5 +319,13 @@ def _remembered(memory: bytes) -> dict[JobId, int]:
 
 # ---- the same by other names
 
-sia_plain = variant(Sia, slowest="one")
-sia_min_count = variant(Sia, slowest="count")
+sia_plain = variant(
+    Sia,
+    "Sia as the Hops paper normalises it: a job's smallest goodput counts 1.",
+    slowest="one",
+)
+sia_min_count = variant(
+    Sia,
+    "Sia as its paper normalises it: a job's smallest goodput counts its smallest number of GPUs.",
+    slowest="count",
+)

@@ -1,5 +1,6 @@
 """Options of policies: one parser, and a policy of one file that has some."""
 
+import re
 import sys
 from collections.abc import Iterator
 from itertools import accumulate
@@ -13,7 +14,7 @@ from schemas.events import JobCompleted, JobPreempted, JobStarted
 from services.planner.policies.gavel.policy import Gavel, gavel_ftf_agnostic
 from services.planner.policies.hops.policy import HopsOptions
 from services.planner.work.options import described, options_of
-from services.planner.work.registry import Registry, UnfitPolicy, names, options_kind
+from services.planner.work.registry import Registry, UnfitPolicy, about, names, options_kind
 
 ONE_FILE = '''
 """Fifo, but no more than so many jobs run at once."""
@@ -94,6 +95,19 @@ def test_every_option_has_a_default_and_a_word_on_what_it_means(policy: str) -> 
     for option in described(options_kind(policy)):
         assert option.doc
         assert option.default is None or isinstance(option.default, str | float | int | bool)
+
+
+@pytest.mark.parametrize("policy", names())
+def test_a_line_says_what_a_policy_is_and_names_no_other_but_by_its_name(policy: str) -> None:
+    line = about(policy)
+    assert line.endswith(".")
+    assert len(line) <= 105
+    assert set(re.findall("`([^`]+)`", line)) <= set(names()) - {policy}
+    assert not re.search(r"\bAs \w|\w=\w", line), "options and classes are not what a user knows"
+
+
+def test_no_two_policies_are_said_to_be_the_same() -> None:
+    assert len({about(policy) for policy in names()}) == len(names())
 
 
 def test_a_variant_is_the_same_policy_with_other_defaults() -> None:
