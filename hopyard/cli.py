@@ -13,12 +13,10 @@ from typing import Annotated, NoReturn
 import typer
 
 from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed
+from hopyard.local.threads import ONE_THREAD
 from hopyard.show.terminal import complain
 from schemas.settings import Settings
 
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""for all processes, unless the environment says otherwise: the arrays are too small for more, and the last
-digits of a sum would depend on how many there are"""
 AS_JSON = "--json"
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
 BY_SIGNAL = 128

@@ -17,6 +17,10 @@ import hypothesis
 import pytest
 import structlog
 
+from hopyard.local.threads import ONE_THREAD
+
+os.environ.update(ONE_THREAD | os.environ)  # as every command does; before anything imports NumPy
+
 # What fails in a module that tests share says as much as in a test.
 pytest.register_assert_rewrite(
     *(f"tests.{path.stem}" for path in Path(__file__).parent.iterdir() if path != Path(__file__))

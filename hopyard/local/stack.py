@@ -23,6 +23,7 @@ from hopyard.local.damage import ARCHIVE, check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others, store_of
 from hopyard.local.nats_kept import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
+from hopyard.local.threads import ONE_THREAD
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile, Node
 from schemas.instances import instance_name
@@ -329,7 +330,8 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
     }
     handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
     return (
-        _variables(folders)
+        ONE_THREAD
+        | _variables(folders)
         | _variables(spec.settings)
         | os.environ
         | _variables(spec.chosen)

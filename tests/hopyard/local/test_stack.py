@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from msgspec.structs import replace
 from hopyard.api.connect import patiently
 from hopyard.failures import Invalid, Unreachable
 from hopyard.local.accounts import admitted, stamp_of
+from hopyard.local.child import Program
 from hopyard.local.credentials import folder_of
+from hopyard.local.processes import AdoptedProcess, RunningProgram, start_all
 from hopyard.local.stack import (
+    IMPORTS,
     Listen,
     Stack,
     StackSpec,
@@ -27,6 +31,7 @@ from hopyard.local.stack import (
     settings_of,
     write_files,
 )
+from hopyard.local.threads import ONE_THREAD
 from schemas.catalogue import CatalogueFile, Server
 from schemas.settings import Settings
 from shared.runtime.bus.jetstream import JetStreamBus
@@ -53,6 +58,21 @@ def test_services_are_configured_as_the_scenario_says(tmp_path: Path) -> None:
     assert variables["HOPYARD_ROUND_S"] == "120.0"
     assert variables["HOPYARD_CLOCK_ORIGIN"] == "1000.5"
     assert variables["HOPYARD_NATS_URL"] == "nats://127.0.0.1:1"
+
+
+async def test_services_are_forked_whoever_starts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of one of their libraries would have each begun by itself, at many times the cost."""
+    for name in ONE_THREAD:
+        monkeypatch.delenv(name, raising=False)
+    environ = environment(spec(tmp_path), "nats://127.0.0.1:1") | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    running: list[RunningProgram] = []
+    await start_all(
+        [Program(name="this-1", module="this", environ=environ, log=tmp_path / "log")], IMPORTS, running
+    )
+    assert await running[0].process.wait() == 0
+    assert isinstance(running[0].process, AdoptedProcess)
 
 
 def test_agents_find_the_entries_of_the_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
