@@ -103,7 +103,7 @@ def simulate(
 
 def simulate_streaming(
     scenario: ScenarioFile,
-    hear: Callable[[Event], None],
+    hear: Callable[[Record], None],
     *,
     policy: str | None = None,
     seed: int = 1,
@@ -122,7 +122,7 @@ def simulate_streaming(
 
     def sink(record: Record) -> None:
         tally.add(record.event)
-        hear(record.event)
+        hear(record)
         heed(record)
 
     runners = emulated_on(scenario.catalogue)

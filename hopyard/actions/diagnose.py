@@ -27,7 +27,7 @@ from schemas.events import PlanPublished
 from schemas.quarantine import Death
 from schemas.subjects import AGENT, FACTS_STREAM
 from schemas.views import PolicyChoice, Readiness, ServiceState
-from shared.domain.audit import audit
+from shared.domain.audit import Audit
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.soundness import flaws, lacking
@@ -35,6 +35,8 @@ from shared.runtime.damage import REMEDY, ranges_text
 
 TIMEOUT_S = 5.0
 NATS_PORT = 4222
+NAMED_AT_MOST = 20
+"""violations"""
 
 
 class Check(Message, frozen=True, kw_only=True):
@@ -130,18 +132,25 @@ async def planned_by(client: Client) -> PlannedBy:
     asked, plan = await client.policy(), (await client.status()).plan
     if plan is None or plan.policy == asked.policy:
         return PlannedBy(asked, asked.policy)
-    plans = [fact async for line in client.events() if isinstance(fact := _known(line), PlanPublished)]
-    notes = [note for fact in plans for note in fact.notes if asked.policy in note]
+    note = ""
+    async for line in client.events():
+        if isinstance(fact := _known(line), PlanPublished):
+            note = next((text for text in reversed(fact.notes) if asked.policy in text), note)
     text = f"{asked.policy} was asked for, {plan.policy} made the last plan"
-    return PlannedBy(asked, "; ".join([text, *notes[-1:]]), fault=bool(notes))
+    return PlannedBy(asked, "; ".join([text, *([note] if note else [])]), fault=bool(note))
 
 
 async def _log(client: Client) -> str:
-    known = [(line.seq, fact) async for line in client.events() if (fact := _known(line)) is not None]
-    violations = audit([fact for _, fact in known], seqs=[seq for seq, _ in known])
-    if violations:
-        raise _Bad("; ".join(f"{found.rule}: {found.detail} ({found.event_id})" for found in violations))
-    return f"{len(known)} facts break no rule"
+    audit, count = Audit(), 0
+    async for line in client.events():
+        if (fact := _known(line)) is not None:
+            audit.take(line.seq, fact)
+            count += 1
+    if found := audit.found():
+        named = [f"{one.rule}: {one.detail} ({one.event_id})" for one in found[:NAMED_AT_MOST]]
+        more = [f"and {len(found) - NAMED_AT_MOST} more"] if len(found) > NAMED_AT_MOST else []
+        raise _Bad("; ".join([*named, *more]))
+    return f"{count} facts break no rule"
 
 
 def _known(line: LoggedEvent) -> Event | None:

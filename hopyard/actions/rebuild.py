@@ -2,21 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from hopyard.failures import Failure, Invalid
 from hopyard.local.damage import ARCHIVE
 from hopyard.local.data_folder import claimed, store_of
 from hopyard.local.quiet_nats import quiet_nats
-from schemas.base import Event, Message
+from schemas.base import Message
 from schemas.codec import Malformed, decode_sample
 from schemas.questions import ArchiveKind
 from schemas.samples import ThroughputObserved
 from schemas.subjects import ALL_FACTS, FACTS_STREAM, OBSERVATIONS_STREAM
-from services.estimator.remake import from_export, rebuilt
+from services.estimator.remake import Remake, from_export
 from services.monitor.archive.files import UnreadableFile
 from services.monitor.archive.shelf import before
 from shared.domain.impossible import read_fact
@@ -40,27 +37,6 @@ class Rebuilt(Message, frozen=True, kw_only=True):
     """where the file is that was there before; empty: there was none"""
 
 
-class _Counted:
-    """Facts as they are taken, and how many were."""
-
-    def __init__(self, facts: Iterable[Event]) -> None:
-        self._facts = facts
-        self.count = 0
-
-    def __iter__(self) -> Iterator[Event]:
-        for fact in self._facts:
-            self.count += 1
-            yield fact
-
-
-class _Logged(NamedTuple):
-    """Archive and streams as one."""
-
-    facts: _Counted
-    samples: Iterable[ThroughputObserved]
-    lacks: tuple[range, ...]
-
-
 def rebuild(
     data: Path, export: Path | None, half_life_s: float, instance: int = 1, archive: Path | None = None
 ) -> Rebuilt:
@@ -78,8 +54,8 @@ def rebuild(
         _remove(draft)
         try:
             lines = 0 if export is None else _from_export(draft, export, half_life_s)
-            logged = asyncio.run(_logged(data, archive or data / ARCHIVE))
-            count = rebuilt(draft, logged.facts, logged.samples, half_life_s)
+            with contextlib.closing(Remake(draft, half_life_s)) as made:
+                lacks = asyncio.run(_learnt(made, data, archive or data / ARCHIVE))
             kept = _set_aside(target)
             draft.replace(target)
         except (Unavailable, RuntimeError) as error:
@@ -92,10 +68,10 @@ def rebuild(
             _remove(draft)
     return Rebuilt(
         file=str(target),
-        facts=logged.facts.count,
-        observations=count,
+        facts=made.facts,
+        observations=made.observations,
         lines=lines,
-        lacks=ranges_text(logged.lacks),
+        lacks=ranges_text(lacks),
         kept="" if kept is None else str(kept),
     )
 
@@ -108,33 +84,37 @@ def _from_export(draft: Path, export: Path, half_life_s: float) -> int:
         raise Invalid(f"{export}: {error}") from None
 
 
-async def _logged(data: Path, archive: Path) -> _Logged:
+async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
+    """From archive and streams as one, a message at a time; which facts neither has."""
     async with quiet_nats(data) as connection:
-        facts = [raw async for raw in messages(connection, FACTS_STREAM, ALL_FACTS)]
-        samples = [raw async for raw in messages(connection, OBSERVATIONS_STREAM, ">")]
         streams = JetStreamBus(connection)
-        both = (FACTS_STREAM, OBSERVATIONS_STREAM)
-        firsts = [(await streams.extent(stream)).first for stream in both]
-    older, lacks = before(archive, ArchiveKind.FACTS, firsts[0])
-    earlier, _ = before(archive, ArchiveKind.OBSERVATIONS, firsts[1])
-    all_facts = (fact for raw in chain(older, facts) if (fact := _fact(raw)))
-    all_samples = (sample for raw in chain(earlier, samples) if (sample := _sample(raw)))
-    return _Logged(_Counted(all_facts), all_samples, lacks)
+        older, lacks = before(archive, ArchiveKind.FACTS, (await streams.extent(FACTS_STREAM)).first)
+        for raw in older:
+            _learn(made, raw)
+        async for raw in messages(connection, FACTS_STREAM, ALL_FACTS):
+            _learn(made, raw)
+        earlier, _ = before(
+            archive, ArchiveKind.OBSERVATIONS, (await streams.extent(OBSERVATIONS_STREAM)).first
+        )
+        for raw in earlier:
+            _observe(made, raw)
+        async for raw in messages(connection, OBSERVATIONS_STREAM, ">"):
+            _observe(made, raw)
+    return lacks
 
 
-def _sample(raw: bytes) -> ThroughputObserved | None:
+def _learn(made: Remake, raw: bytes) -> None:
+    """What no service could read is passed over, here as there."""
+    with contextlib.suppress(Malformed):
+        if fact := read_fact(raw):
+            made.learn(fact)
+
+
+def _observe(made: Remake, raw: bytes) -> None:
     with contextlib.suppress(Malformed):
         sample = decode_sample(raw)
-        return sample if isinstance(sample, ThroughputObserved) else None
-    return None
-
-
-def _fact(raw: bytes) -> Event | None:
-    """None for what no service could read either."""
-    try:
-        return read_fact(raw)
-    except Malformed:
-        return None
+        if isinstance(sample, ThroughputObserved):
+            made.observe(sample)
 
 
 def _set_aside(file: Path) -> Path | None:

@@ -21,7 +21,7 @@ from hopyard.commands.options import (
     writable,
 )
 from hopyard.show.tables import scenarios_table
-from hopyard.show.terminal import complain_of, say, show, show_result, write_lines
+from hopyard.show.terminal import complain_of, say, show, show_result
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
 from schemas.results import RunResult
@@ -30,7 +30,8 @@ from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from loadgen.progress import Progress, Watch
-    from loadgen.simulation import Simulated
+    from shared.domain.audit import Audit
+    from shared.runtime.bus.contract import Record
 
 DECIDED = {"seed": "--seed"}
 """settings that an option decides"""
@@ -61,7 +62,7 @@ def simulate(
         bool,
         typer.Option(
             "--audit/--no-audit",
-            help="Check the log against the rules. Without it memory does not grow with the log.",
+            help="Check the log against the rules, as it is made.",
         ),
     ] = True,
     dump_problems: Annotated[
@@ -80,7 +81,7 @@ def simulate(
         chosen_scenario,
         simulated_scenario,
     )
-    from shared.domain.audit import audit  # noqa: PLC0415 - brings every service
+    from shared.domain.audit import Audit  # noqa: PLC0415 - brings numpy
     from shared.runtime.process.logs import configure_logs  # noqa: PLC0415 - as above
 
     configure_logs(Settings(log_level="warning", log_format="console"))
@@ -93,18 +94,12 @@ def simulate(
     if dump_problems is not None:
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)
-    if not audited:
-        streamed = _streamed(chosen, policy, seed, events_file)
-        show_result(streamed, as_json=as_json, out=out)
-        _say_who_waits(streamed)
-        return
-    simulated = _simulated(chosen, policy, seed)
-    if events_file is not None:
-        write_lines(events_file, map(msgspec.json.encode, simulated.events))
-    show_result(simulated.result, as_json=as_json, out=out)
-    _say_who_waits(simulated.result)
-    drained = not simulated.result.waiting
-    complain_of(audit(simulated.events, drained=drained, seqs=simulated.seqs))
+    audit = Audit() if audited else None
+    result = _streamed(chosen, policy, seed, events_file, audit)
+    show_result(result, as_json=as_json, out=out)
+    _say_who_waits(result)
+    if audit is not None:
+        complain_of(audit.found(drained=not result.waiting))
 
 
 def _say_who_waits(result: RunResult) -> None:
@@ -113,30 +108,24 @@ def _say_who_waits(result: RunResult) -> None:
         say(f"{result.policy} never places {len(result.waiting)} of the jobs: {some}")
 
 
-def _simulated(chosen: ScenarioFile, policy: str | None, seed: int) -> "Simulated":
-    from loadgen.simulation import simulate as run  # noqa: PLC0415 - brings every service
-
-    with _watched() as watch:
-        return run(chosen, policy=policy, seed=seed, watch=watch)
-
-
-def _streamed(chosen: ScenarioFile, policy: str | None, seed: int, events_file: Path | None) -> RunResult:
-    """Each fact goes to the file as it comes."""
-    from loadgen.simulation import simulate_streaming  # noqa: PLC0415 - as above
+def _streamed(
+    chosen: ScenarioFile, policy: str | None, seed: int, events_file: Path | None, audit: "Audit | None"
+) -> RunResult:
+    """Each fact goes to the file and the audit as it comes, and is kept by nobody."""
+    from loadgen.simulation import simulate_streaming  # noqa: PLC0415 - brings every service
 
     encode = msgspec.json.Encoder().encode
     with contextlib.ExitStack() as entered:
         watch = entered.enter_context(_watched())
-        if events_file is None:
-            return simulate_streaming(chosen, lambda _: None, policy=policy, seed=seed, watch=watch)
-        file = entered.enter_context(events_file.open("wb"))
-        return simulate_streaming(
-            chosen,
-            lambda event: file.writelines((encode(event), b"\n")),
-            policy=policy,
-            seed=seed,
-            watch=watch,
-        )
+        file = None if events_file is None else entered.enter_context(events_file.open("wb"))
+
+        def hear(record: "Record") -> None:
+            if file is not None:
+                file.writelines((encode(record.event), b"\n"))
+            if audit is not None:
+                audit.take(record.seq, record.event)
+
+        return simulate_streaming(chosen, hear, policy=policy, seed=seed, watch=watch)
 
 
 @contextlib.contextmanager

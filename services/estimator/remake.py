@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
+from schemas.accuracy import Execution
 from schemas.archive import header_of
 from schemas.base import Event
 from schemas.events import JobProfiled
@@ -18,39 +19,55 @@ from shared.domain import gangs
 LINES_AT_ONCE = 10_000
 
 
-def rebuilt(
-    path: Path, facts: Iterable[Event], samples: Iterable[ThroughputObserved], half_life_s: float
-) -> int:
-    """Make the file out of what is logged; how many observations there were.
+class Remake:
+    """A store, made as what is logged goes by; nothing of that is kept.
 
     Time modules and executions follow from facts, evidence from samples in their order. Loading that running
-    refined, and corrections, are learnt again. Raises StoreUnavailable.
+    refined, and corrections, are learnt again. All raise StoreUnavailable.
     """
-    store, state = DuckDbStore(str(path), half_life_s), State()
-    try:
-        for fact in facts:
-            _learn(store, state, fact)
-        seen = (one for one in samples if gangs.observed(one.gang) and gangs.paced(one.gang))
-        return sum(_entered(store, page) for page in iter(lambda: list(islice(seen, LINES_AT_ONCE)), []))
-    finally:
-        store.close()
 
+    def __init__(self, path: Path, half_life_s: float) -> None:
+        self.facts = 0
+        self.observations = 0
+        self._store, self._state = DuckDbStore(str(path), half_life_s), State()
+        self._executions: list[Execution] = []
+        self._samples: list[ThroughputObserved] = []
 
-def _learn(store: DuckDbStore, state: State, fact: Event) -> None:
-    """As the core has it done."""
-    if type(fact) not in FOLDS:
-        return
-    moved, execution = fold(state, fact)
-    if isinstance(fact, JobProfiled) and moved:
-        store.keep(state.jobs[fact.job_id].spec.workload, fact.modules)
-    if execution is not None:
-        store.log([execution])
+    def learn(self, fact: Event) -> None:
+        """As the core has it done."""
+        self.facts += 1
+        if type(fact) not in FOLDS:
+            return
+        moved, execution = fold(self._state, fact)
+        if isinstance(fact, JobProfiled) and moved:
+            self._store.keep(self._state.jobs[fact.job_id].spec.workload, fact.modules)
+        if execution is not None:
+            self._executions.append(execution)
+            if len(self._executions) == LINES_AT_ONCE:
+                self._log()
 
+    def observe(self, sample: ThroughputObserved) -> None:
+        if gangs.observed(sample.gang) and gangs.paced(sample.gang):
+            self._samples.append(sample)
+            if len(self._samples) == LINES_AT_ONCE:
+                self._add()
 
-def _entered(store: DuckDbStore, page: list[ThroughputObserved]) -> int:
-    new = store.unknown(page)
-    store.add(new)
-    return len(new)
+    def close(self) -> None:
+        try:
+            self._log()
+            self._add()
+        finally:
+            self._store.close()
+
+    def _log(self) -> None:
+        self._store.log(self._executions)
+        self._executions.clear()
+
+    def _add(self) -> None:
+        new = self._store.unknown(self._samples)
+        self._store.add(new)
+        self.observations += len(new)
+        self._samples.clear()
 
 
 def from_export(path: Path, export: Iterable[bytes], half_life_s: float) -> int:

@@ -4,15 +4,16 @@ from pathlib import Path
 
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate, simulate_streaming
-from schemas.base import Event
+from shared.runtime.bus.contract import Record
 from tests.paths import ROOT
 from tests.simulation.storms import SMALL
 
 
 def test_a_streamed_run_comes_to_the_same() -> None:
-    heard: list[Event] = []
+    heard: list[Record] = []
     streamed, kept = simulate_streaming(SMALL, heard.append), simulate(SMALL)
-    assert heard == kept.events
+    assert [record.event for record in heard] == kept.events
+    assert [record.seq for record in heard] == kept.seqs
     assert streamed.event_log_hash == kept.result.event_log_hash
     assert (streamed.metrics, streamed.jobs) == (kept.result.metrics, kept.result.jobs)
 

@@ -8,8 +8,8 @@ import msgspec
 
 from hopyard.lab.bench.figures import Benchmark, Grid
 from loadgen.simulation import simulate_streaming
-from schemas.base import Event
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
+from shared.runtime.bus.contract import Record
 
 COLUMNS = ("jobs", "CPU ms a job", "plans", "facts", "peak memory, MB")
 BYTES = 1 if sys.platform == "darwin" else 1024
@@ -56,5 +56,5 @@ def _row(scenario: ScenarioFile) -> tuple[float, ...]:
     return jobs, round(took_s / jobs * 1e3, 2), result.plans.plans, result.events, round(peak_mb)
 
 
-def _pass_over(event: Event) -> None:
+def _pass_over(record: Record) -> None:
     """Nobody keeps it."""

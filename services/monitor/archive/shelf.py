@@ -1,7 +1,6 @@
 """The files of an archive together: what they have, page by page, and what they lack."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 from schemas.questions import (
@@ -105,10 +104,19 @@ def before(folder: Path, kind: ArchiveKind, first: int) -> tuple[Iterator[bytes]
     """
     there = coverage(files.names_in(folder), kind)
     stretches = [range(one.first, one.last + 1) for one in there.files]
-    wanted = [one for one in there.files if one.first < first]
-    rows = chain.from_iterable(files.read(folder, one) for one in wanted)
-    dropped = (row.raw for row in rows if row.seq < first)
-    return dropped, tuple(lacking(stretches, 1, first - 1))
+    return _messages(folder, there.files, first), tuple(lacking(stretches, 1, first - 1))
+
+
+def _messages(folder: Path, stretches: Iterable[Stretch], first: int) -> Iterator[bytes]:
+    """Each below `first` once, also where files have it twice; a file at a time is in memory."""
+    reached = 0
+    for stretch in stretches:
+        if stretch.first >= first:
+            return
+        for row in files.read(folder, stretch):
+            if reached < row.seq < first:
+                yield row.raw
+                reached = row.seq
 
 
 class _Page:

@@ -24,15 +24,21 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import msgspec
 
 from schemas.base import Event
 from schemas.events import PlanPublished
 from shared.domain.audit import gpus, jobs
-from shared.domain.audit.log import Log, Violation, log_of
+from shared.domain.audit.log import Log, Violation
+from shared.domain.recent import Recent
 
-Rule = Callable[[Log], Iterator[Violation]]
+Rule = Callable[[Log, int, Event], Iterator[Violation]]
+
+KEPT = 20_000
+"""ids of facts (a repetition changes nothing), ended jobs, plans; as many ids as services remember"""
+FOUND_AT_MOST = 1_000
 
 RULES: tuple[Rule, ...] = (
     jobs.states_follow_the_table,
@@ -51,23 +57,50 @@ RULES: tuple[Rule, ...] = (
     gpus.stale_plans_are_not_followed,
     gpus.placements_meet_the_demand,
 )
-AT_REST: tuple[Rule, ...] = (jobs.every_job_ended,)
+__all__ = ["Audit", "LogHash", "Violation", "audit", "event_log_hash"]
 
-__all__ = ["LogHash", "Violation", "audit", "event_log_hash"]
+
+class Audit:
+    """Of a log that is read from its first fact on, in its order. It keeps no facts."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._log = Log(kept)
+        self._known = Recent(kept)
+        self._found: list[list[Violation]] = [[] for _ in RULES]
+        self._room = FOUND_AT_MOST
+
+    def take(self, seq: int, fact: Event) -> None:
+        """`seq`: in the stream."""
+        event_id = fact.event_id
+        if event_id in self._known:
+            return
+        self._known.add(event_id)
+        for rule, found in zip(RULES, self._found, strict=True):
+            for violation in rule(self._log, seq, fact):
+                if self._room:
+                    found.append(violation)
+                    self._room -= 1
+        self._log.take(seq, fact)
+
+    def found(self, *, drained: bool = False) -> list[Violation]:
+        """As `audit`, of what was taken."""
+        left = list(jobs.every_job_ended(self._log)) if drained else []
+        return [*chain.from_iterable(self._found), *left]
 
 
 def audit(
     events: Iterable[Event], *, drained: bool = False, seqs: Iterable[int] | None = None
 ) -> list[Violation]:
-    """What the log breaks, in the order of the table's rules; empty: all is well.
+    """What the log breaks, in the order of the table's rules, the first thousand; empty: all is well.
 
     `events` is the whole stream from its first fact, in its order. `drained`: nothing was left to do, so
     every submitted job must have ended. `seqs`: their sequences, where the stream holds more than them
     (repetitions, messages that nobody could read): plans name the sequence they were made from.
     """
-    log = log_of(events, seqs)
-    rules = (*RULES, *AT_REST) if drained else RULES
-    return [violation for rule in rules for violation in rule(log)]
+    done = Audit()
+    for seq, event in enumerate(events, start=1) if seqs is None else zip(seqs, events, strict=True):
+        done.take(seq, event)
+    return done.found(drained=drained)
 
 
 def event_log_hash(events: Iterable[Event]) -> str:

@@ -1,15 +1,43 @@
-"""What every rule of the audit reads: the log without repetitions, and what was broken."""
+"""What a log has said so far, as far as the rules of the audit ask for it, and what was broken.
 
-from collections.abc import Iterable, Iterator
+An audit needs room for nodes, jobs that have not ended, and the id of each that has. The last of these keep
+their placements besides: a fact may cross the end of its job on its way.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from schemas.base import Event
 from schemas.cluster import Node
-from schemas.events import JobEvent, JobSubmitted, NodeJoined
-from schemas.ids import JobId, NodeId
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobEvent,
+    JobFailed,
+    JobPreempted,
+    JobProfiled,
+    JobQueued,
+    JobStarted,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    PlacementRefused,
+    PlanPublished,
+    ProfilingAdded,
+    ProfilingPlanned,
+    StartOrdered,
+    WorkerCheckpointed,
+    WorkerStarted,
+    WorkerStopped,
+)
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec
-from shared.domain.states import IllegalMove, JobState, next_state
+from schemas.plans import Placement, PlanKind
+from shared.domain import in_turns
+from shared.domain.states import ENDED, IllegalMove, JobState, next_state
+from shared.domain.tally import Tally
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -20,51 +48,220 @@ class Violation(msgspec.Struct, frozen=True):
     event_id: str
 
 
-class Log(msgspec.Struct, frozen=True):
-    facts: list[tuple[int, Event]]
-    """(stream sequence, fact), each fact once: a repetition changes nothing"""
-    specs: dict[JobId, JobSpec]
-    nodes: dict[NodeId, Node]
+class AuditedPlace(msgspec.Struct):
+    """A placement of a job, or a measurement of it. Numbers are sequences of facts; 0: there was none."""
+
+    planned: int = 0
+    """the first plan, or round, that has it"""
+    fresh: bool = False
+    """a plan with the newest token of its time had it"""
+    stale: int | None = None
+    """the token of a plan that had it and was behind that"""
+    worker: int = 0
+    """its newest WorkerStarted"""
+    started: int = 0
+    """of a job that is not preemptible"""
+    preempted: bool = False
+    holder: str = ""
+    """who holds its GPUs"""
+    up: dict[NodeId, int] = {}
+    """GPUs of its workers"""
+    tally: Tally | None = None
 
 
-def log_of(events: Iterable[Event], seqs: Iterable[int] | None = None) -> Log:
-    """`seqs`: of the events in the stream; None: it is whole, so they count from 1."""
-    facts: dict[str, tuple[int, Event]] = {}
-    numbered = enumerate(events, start=1) if seqs is None else zip(seqs, events, strict=True)
-    for seq, event in numbered:
-        facts.setdefault(event.event_id, (seq, event))
-    submitted = (fact for _, fact in facts.values() if isinstance(fact, JobSubmitted))
-    joined = (fact for _, fact in facts.values() if isinstance(fact, NodeJoined))
-    return Log(
-        list(facts.values()),
-        {fact.job_id: fact.spec for fact in submitted},
-        {fact.node_id: fact.node for fact in joined},
-    )
+class AuditedJob(msgspec.Struct):
+    spec: JobSpec | None = None
+    """None: nobody submitted it, or it has ended"""
+    state: JobState | None = None
+    last: JobEvent | None = None
+    """that moved it"""
+    queued: int = 0
+    ended: int = 0
+    unusable: Collection[GpuType] = ()
+    places: dict[PlacementId, AuditedPlace] = {}
 
 
-class Move(msgspec.Struct, frozen=True):
-    """A fact about a job, and what the table of states made of it."""
+class Held(msgspec.Struct, frozen=True):
+    """A worker's GPUs on a node."""
 
+    gpus: tuple[int, ...]
+    holder: str
+
+
+class Planned(msgspec.Struct, frozen=True):
+    placement: Placement
     seq: int
-    fact: JobEvent
-    before: JobState | None
-    after: JobState | None
-    """None: the table has no such move, the fact is void"""
+    """of the plan"""
+    token: int
 
 
-def moves(log: Log) -> Iterator[Move]:
-    states: dict[JobId, JobState] = {}
-    for seq, fact in log.facts:
-        if not isinstance(fact, JobEvent):
-            continue
-        before = states.get(fact.job_id)
+Standing = dict[PlacementId, Planned]
+
+OVER = AuditedJob(state=JobState.COMPLETED, ended=1)
+"""stands for each job that ended long ago"""
+
+
+class Log:
+    def __init__(self, kept: int) -> None:
+        """`kept`: jobs that have ended, and plans."""
+        self._kept_at_most = kept
+        self.open: dict[JobId, AuditedJob] = {}
+        self.nodes: dict[NodeId, Node] = {}
+        self.workers: dict[NodeId, dict[PlacementId, Held]] = {}
+        self.plans: OrderedDict[PlanId, int] = OrderedDict()
+        """what each was made from"""
+        self.standing: Standing = {}
+        """of the newest round's plans, what nothing has ended"""
+        self.token = 0
+        """the newest of all plans"""
+        self._ended: OrderedDict[JobId, AuditedJob] = OrderedDict()
+        self._over: set[JobId] = set()
+
+    def job(self, job_id: JobId) -> AuditedJob:
+        """Nothing is known of one that nobody spoke of."""
+        found = self.open.get(job_id) or self._ended.get(job_id)
+        return found or (OVER if job_id in self._over else AuditedJob())
+
+    def place(self, job_id: JobId, placement_id: PlacementId) -> AuditedPlace:
+        return self.job(job_id).places.get(placement_id) or AuditedPlace()
+
+    def after(self, fact: JobEvent) -> JobState | None:
+        """None: the table of states has no such move, the fact is void."""
         try:
-            after: JobState | None = next_state(before, fact)
+            return next_state(self.job(fact.job_id).state, fact)
         except IllegalMove:
-            after = None
-        if after is not None:
-            states[fact.job_id] = after
-        yield Move(seq, fact, before, after)
+            return None
+
+    def stand(self, seq: int, plan: PlanPublished) -> Standing:
+        """What stands with this plan; one with an older token is refused as a whole."""
+        if plan.token < self.token:
+            return self.standing
+        before = {} if plan.kind is PlanKind.FIRST else self.standing
+        return before | {
+            placement.placement_id: Planned(placement, seq, plan.token) for placement in plan.placements
+        }
+
+    # ---- fact by fact
+
+    def take(self, seq: int, fact: Event) -> None:  # noqa: C901 - a table, a line or two a fact
+        match fact:
+            case PlanPublished():
+                self._take_plan(seq, fact)
+            case ProfilingPlanned(runs=runs) | ProfilingAdded(runs=runs):
+                for run in runs:
+                    self._plan(seq, run.job_id, run.placement_id)
+            case StartOrdered():
+                self._order(fact)
+            case WorkerStarted():
+                self._take_worker(seq, fact)
+            case WorkerCheckpointed() | WorkerStopped(leads=True):
+                if tally := self._kept_place(fact.job_id, fact.placement_id).tally:
+                    tally.count(fact.node_id, fact.samples_done, fact.at)
+            case NodeJoined():
+                self.nodes[fact.node_id] = fact.node
+                there = self.workers.get(fact.node_id, {})
+                self.workers[fact.node_id] = {key: one for key, one in there.items() if key in fact.workers}
+            case JobEvent():
+                self._take_of_job(seq, fact)
+            case _:
+                pass
+        if isinstance(fact, WorkerStopped):
+            self.workers.get(fact.node_id, {}).pop(fact.placement_id, None)
+        self._take_away(fact)
+
+    def _kept(self, job_id: JobId) -> AuditedJob:
+        found = self.job(job_id)
+        if not found.ended:
+            self.open[job_id] = found
+        return found
+
+    def _kept_place(self, job_id: JobId, placement_id: PlacementId) -> AuditedPlace:
+        job = self._kept(job_id)
+        return AuditedPlace() if job is OVER else job.places.setdefault(placement_id, AuditedPlace())
+
+    def _take_plan(self, seq: int, plan: PlanPublished) -> None:
+        self.plans[plan.plan_id] = plan.made_from
+        if len(self.plans) > self._kept_at_most:
+            self.plans.popitem(last=False)
+        self.standing = self.stand(seq, plan)
+        for placement in plan.placements:
+            place = self._plan(seq, placement.job_id, placement.placement_id)
+            if plan.token >= self.token:
+                place.fresh = True
+            elif not place.fresh:
+                place.stale = plan.token
+        self.token = max(self.token, plan.token)
+
+    def _plan(self, seq: int, job_id: JobId, placement_id: PlacementId) -> AuditedPlace:
+        place = self._kept_place(job_id, placement_id)
+        place.planned = place.planned or seq
+        return place
+
+    def _order(self, fact: StartOrdered) -> None:
+        place = self._kept_place(fact.job_id, fact.placement_id)
+        place.holder = in_turns.holder(fact.placement_id, fact.gang)
+        if not fact.profile_iterations and not self.job(fact.job_id).ended:
+            place.tally = place.tally or Tally()
+            place.tally.order(fact)
+
+    def _take_worker(self, seq: int, fact: WorkerStarted) -> None:
+        place = self._kept_place(fact.job_id, fact.placement_id)
+        held = Held(fact.gpu_indices, place.holder or fact.placement_id)
+        self.workers.setdefault(fact.node_id, {})[fact.placement_id] = held
+        place.worker = seq
+        place.up[fact.node_id] = len(set(fact.gpu_indices))
+        if place.tally and fact.samples_restored is not None:
+            place.tally.restore(fact.node_id, fact.samples_restored)
+
+    def _take_of_job(self, seq: int, fact: JobEvent) -> None:
+        job, after = self._kept(fact.job_id), self.after(fact)
+        if job.ended:
+            return
+        match fact:
+            case JobSubmitted() if job.spec is None:
+                job.spec = fact.spec
+            case JobProfiled():
+                job.unusable = frozenset(fact.unusable)
+            case JobQueued():
+                job.queued = job.queued or seq
+            case JobStarted() if job.spec and not job.spec.preemptible:
+                self._kept_place(fact.job_id, fact.placement_id).started = seq
+            case JobPreempted():
+                place = self._kept_place(fact.job_id, fact.placement_id)
+                place.preempted, place.tally = after is not None or place.preempted, None
+            case _:
+                pass
+        if after is None:
+            return
+        job.state, job.last = after, fact
+        if after in ENDED:
+            self._end(seq, fact.job_id)
+
+    def _end(self, seq: int, job_id: JobId) -> None:
+        """What facts may cross stays: its placements, and where in the log each came."""
+        job = self.open.pop(job_id)
+        job.ended, job.spec, job.last, job.unusable = seq, None, None, ()
+        for place in job.places.values():
+            place.up, place.tally = {}, None
+        self._ended[job_id] = job
+        if len(self._ended) > self._kept_at_most:
+            self._over.add(self._ended.popitem(last=False)[0])
+
+    def _take_away(self, fact: Event) -> None:
+        """What no longer stands, or might not."""
+        match fact:
+            case JobPreempted() | PlacementRefused() | WorkerStopped():
+                self.standing.pop(fact.placement_id, None)
+            case JobCompleted() | JobFailed() | JobCancelled():
+                self._drop(key for key, one in self.standing.items() if one.placement.job_id == fact.job_id)
+            case NodeLost() | NodeJoined():
+                self._drop(key for key, one in self.standing.items() if one.placement.gang.on(fact.node_id))
+            case _:
+                pass
+
+    def _drop(self, keys: Iterable[PlacementId]) -> None:
+        for key in list(keys):
+            del self.standing[key]
 
 
 def broken(rule: str, fact: Event, detail: str) -> Violation:

@@ -5,10 +5,10 @@ from functools import cache
 from typing import Protocol
 
 from schemas.base import Event
+from shared.domain.recent import Recent
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory.log import REMEMBERED_IDS, Faults
 from shared.runtime.bus.memory.routes import Routes
-from shared.runtime.bus.recent import Recent
 
 Sink = Callable[[Record], None]
 """hears every fact that is stored, in the order of the stream"""

@@ -7,8 +7,8 @@ import msgspec
 
 from schemas.base import Event
 from shared.domain.core import Effect, MustEnd, Publish
+from shared.domain.recent import Recent
 from shared.runtime.bus.contract import Record
-from shared.runtime.bus.recent import Recent
 from shared.runtime.service import Service
 from shared.runtime.shell.quarantine import Deadly
 from shared.runtime.shell.snapshots import packed, unpacked

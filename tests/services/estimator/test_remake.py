@@ -8,7 +8,7 @@ from schemas.events import JobProfiled
 from schemas.questions import ExportStore
 from schemas.samples import ThroughputObserved
 from services.estimator.folds import fold
-from services.estimator.remake import rebuilt
+from services.estimator.remake import Remake
 from services.estimator.state import State
 from services.estimator.store.archive import page
 from services.estimator.store.duckdb_store import DuckDbStore
@@ -34,7 +34,13 @@ def test_what_follows_from_the_log_is_the_same(tmp_path: Path) -> None:
         live.add(seen[first : first + 7])
 
     twice: list[ThroughputObserved] = [*seen, seen[3]]
-    assert rebuilt(tmp_path / "new", facts, twice, HALF_LIFE_S) == len(seen)
+    made = Remake(tmp_path / "new", HALF_LIFE_S)
+    for fact in facts:
+        made.learn(fact)
+    for sample in twice:
+        made.observe(sample)
+    made.close()
+    assert (made.facts, made.observations) == (len(facts), len(seen))
     new = DuckDbStore(str(tmp_path / "new"), HALF_LIFE_S)
     asked = ExportStore(after=0, limit=1_000)
     assert page(new, asked).lines == page(live, asked).lines

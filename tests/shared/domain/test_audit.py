@@ -1,5 +1,8 @@
 """The audit finds nothing in a log where all is well, and each planted violation by its own rule."""
 
+import tracemalloc
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
@@ -7,7 +10,7 @@ from schemas.base import Event
 from schemas.events import Outcome, PlacementRefused, PreemptReason
 from schemas.ids import PlacementId, PlanId
 from schemas.plans import PlanKind
-from shared.domain.audit import audit, event_log_hash
+from shared.domain.audit import Audit, audit, event_log_hash
 from tests.fact_builders import (
     JOB,
     K80,
@@ -293,6 +296,49 @@ def test_a_placement_must_be_on_a_type_that_the_job_can_use() -> None:
 def test_a_plan_places_only_jobs_and_nodes_that_are_there() -> None:
     assert rules(joined(), plan(placement())) == ["job-unknown"]
     assert "node-unknown" in rules(*in_queue(), plan(placement()))
+
+
+# ---- how much is kept
+
+
+def lives(count: int) -> Iterator[Event]:
+    """Of so many jobs, one after the other."""
+    yield joined()
+    for number in range(count):
+        job, place = f"job-{number}", f"pl-{number}"
+        yield from in_queue(job)
+        yield from running(job, place=place)
+        yield worker_stopped(job, place=place)
+        yield completed(job, place=place)
+
+
+def peak_bytes(count: int) -> int:
+    tracemalloc.start()
+    done = Audit(kept=100)
+    for seq, fact in enumerate(lives(count), start=1):
+        done.take(seq, fact)
+    assert done.found(drained=True) == []
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_of_a_job_that_ended_no_more_is_kept_than_its_id() -> None:
+    """A fact alone has hundreds of bytes, and a job ten of them here."""
+    assert (peak_bytes(2_000) - peak_bytes(200)) / 1_800 < 200
+
+
+def test_what_ended_long_ago_may_not_start() -> None:
+    done = Audit(kept=5)
+    late = [start_ordered("job-0", place="pl-0"), started("job-0", place="pl-0")]
+    for seq, fact in enumerate([*lives(20), profiled("job-0"), cancelled("job-0"), *late], start=1):
+        done.take(seq, fact)
+    assert [one.rule for one in done.found(drained=True)] == ["start-after-end", "start-after-end"]
+
+
+def test_no_more_is_found_than_anybody_would_read() -> None:
+    log = [joined(), *(preempted(f"job-{number}", place=f"pl-{number}") for number in range(2_000))]
+    assert len(audit(log)) == 1_000
 
 
 # ---- what a violation says, and the hash

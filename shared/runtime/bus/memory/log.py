@@ -7,10 +7,10 @@ from random import Random
 
 import msgspec
 
+from shared.domain.recent import Recent
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.limits import READ_BATCH
 from shared.runtime.bus.memory.routes import Routes
-from shared.runtime.bus.recent import Recent
 
 REMEMBERED_IDS = 200_000
 """ids of facts that are remembered, to drop what is published twice"""

@@ -13,7 +13,7 @@ from schemas.questions import ArchiveKind, ArchivePage, CopyArchive, ReadArchive
 from services.monitor.archive import files
 from services.monitor.archive.files import UnreadableFile
 from services.monitor.archive.plan import Stretch
-from services.monitor.archive.shelf import Shelf
+from services.monitor.archive.shelf import Shelf, before
 from shared.runtime.bus.contract import Stored
 
 FACTS = ArchiveKind.FACTS
@@ -55,6 +55,17 @@ def test_pages_have_every_message_once_as_it_was_stored(tmp_path: Path) -> None:
     assert seqs(found) == list(range(1, 7_501))
     assert found[0].messages[4].data == stored(5).data
     assert {page.damage for page in found} == {""}
+
+
+def test_files_that_overlap_double_nothing(tmp_path: Path) -> None:
+    """Two monitors that led in turn, each with another size of files, may have written such."""
+    shelf = Shelf(tmp_path)
+    for first, last in ((1, 50), (31, 90), (61, 120)):
+        put(shelf, first, last)
+    assert seqs(pages(shelf)) == list(range(1, 121))
+    messages, lacks = before(tmp_path, FACTS, 111)
+    assert list(messages) == [stored(seq).data for seq in range(1, 111)]
+    assert lacks == ()
 
 
 def test_large_messages_are_paged_by_their_size(tmp_path: Path) -> None:

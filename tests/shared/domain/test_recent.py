@@ -1,4 +1,4 @@
-from shared.runtime.bus.recent import Recent
+from shared.domain.recent import Recent
 
 
 def test_the_oldest_are_forgotten() -> None:

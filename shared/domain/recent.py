@@ -1,4 +1,4 @@
-"""Ids seen lately."""
+"""Ids seen lately. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
