@@ -54,6 +54,7 @@ LONGEST = (
     "live/test_limits.py",
     "chaos/test_chaos.py",
     "live/test_two_of_each.py",
+    "live/test_sixteen_faults.py",
     "hopyard/test_end_to_end.py",
     "live/test_stack.py",
     "live/test_disks.py",

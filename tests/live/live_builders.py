@@ -11,6 +11,7 @@ from hopyard.api.connect import connect
 from hopyard.local.processes import Restarts, Say
 from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
 from loadgen.scenarios import arrivals, load_scenario
+from schemas.cluster import ClusterFile
 from schemas.views import StatusView
 from shared.domain.states import ENDED
 
@@ -23,15 +24,16 @@ async def stack_and_client(
     *,
     instances: int = 1,
     nats_servers: int = 1,
+    cluster: ClusterFile | None = None,
     speed: float = SPEED,
     say: Say = print,
     **settings: str | float,
 ) -> AsyncIterator[tuple[Stack, Client]]:
-    """`settings`: beside those of the scenario; `instances`: of each service."""
+    """`settings`: beside those of the scenario; `cluster`: in place of its; `instances`: of each service."""
     scenario = load_scenario("tiny")
     spec = StackSpec(
         data=data,
-        cluster=cluster_of(scenario),
+        cluster=cluster or cluster_of(scenario),
         clock_origin=time.time(),
         speed=speed,
         settings={**scenario.settings, "seed": 1, **settings},

@@ -1,0 +1,223 @@
+"""A stack of processes to be struck at: what its log says, and whom of it one kills, stops or makes ill."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import nats
+import pytest
+
+from hopyard.actions.diagnose import diagnose
+from hopyard.api.client import Client, LoggedEvent
+from hopyard.api.connect import patiently
+from hopyard.local.credentials import account_of
+from hopyard.local.stack import Stack
+from schemas.base import Event
+from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
+from schemas.codec import encode
+from schemas.events import JobStarted
+from schemas.ids import GpuType, JobId, NodeId
+from schemas.jobs import Checkpoint, GpuRange, JobFile, Workload
+from schemas.views import PolicyChoice, StatusView
+from shared.domain.states import ENDED
+from shared.runtime.bus.accounts import inbox_of
+from tests.live.live_builders import stack_and_client
+from tests.stack_watch import LIMIT_S, until
+
+E = TypeVar("E", bound=Event)
+
+XP = GpuType("titan-xp")
+GPUS_PER_NODE = 2
+CLUSTER = ClusterFile(
+    name="struck",
+    gpu_types={XP: GpuTypeFile(link_bandwidth=4.7e9, network_bandwidth=2.7e9)},
+    nodes=[NodeGroup(prefix="xp", count=3, gpus=GPUS_PER_NODE, gpu_type=XP, server="w780-g")],
+)
+POLICY = "fifo-skipping"
+LONG = 1e10
+"""samples: for longer than any test"""
+LOOK_EVERY_S = 0.1
+
+
+class Struck:
+    def __init__(self, stack: Stack, client: Client, ills: Path) -> None:
+        """`ills`: see `ailing`."""
+        self.stack = stack
+        self.client = client
+        self.ills = ills
+        self.log: list[Event] = []
+        """the facts read so far"""
+        self._read = 0
+
+    # ---- what there is
+
+    async def facts(self) -> list[Event]:
+        """All that there are by now."""
+        lines = await patiently(self._lines)
+        self._read = lines[-1].seq if lines else self._read
+        self.log += [line.fact() for line in lines]
+        return self.log
+
+    async def _lines(self) -> list[LoggedEvent]:
+        return [line async for line in self.client.events(after=self._read)]
+
+    async def fact(self, kind: type[E], fits: Callable[[E], bool], after: Event | None = None) -> E:
+        """The first of a kind that fits, behind another; it is waited for."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    facts = await self.facts()
+                    start = 0 if after is None else facts.index(after) + 1
+                    for fact in facts[start:]:
+                        if isinstance(fact, kind) and fits(fact):
+                            return fact
+                    await asyncio.sleep(LOOK_EVERY_S)
+        except TimeoutError:
+            last = "\n".join(map(str, self.log[-40:]))
+            raise AssertionError(f"no {kind.__name__} in {LIMIT_S:g} s; the last facts:\n{last}") from None
+
+    def of(self, kind: type[E], job_id: JobId) -> list[E]:
+        """Of what was read."""
+        return [fact for fact in self.log if isinstance(fact, kind) and getattr(fact, "job_id", "") == job_id]
+
+    async def started(self, job_id: JobId, after: Event | None = None) -> JobStarted:
+        return await self.fact(JobStarted, lambda fact: fact.job_id == job_id, after)
+
+    # ---- jobs
+
+    async def submit(
+        self,
+        name: str,
+        gpus: int | list[int] | GpuRange,
+        *,
+        samples: float = LONG,
+        code: str = "known",
+        project: str = "default",
+        preemptible: bool = True,
+    ) -> JobId:
+        """`code`: a workload that was measured is not measured again."""
+        job = JobFile(
+            name=name,
+            workload=Workload(model="resnet18", dataset="cifar10", batch_size=256, code_version=code),
+            gpus=gpus,
+            samples=samples,
+            checkpoint=Checkpoint(interval_s=60.0),
+            project=project,
+            preemptible=preemptible,
+        )
+        return (await patiently(lambda: self.client.submit(job, name))).job_id
+
+    async def cancel(self, *job_ids: JobId) -> None:
+        for job_id in job_ids:
+            await patiently(lambda job_id=job_id: self.client.cancel(job_id))  # type: ignore[misc]
+
+    async def choose(self, policy: str) -> None:
+        await patiently(lambda: self.client.set_policy(PolicyChoice(policy=policy)))
+
+    # ---- strikes
+
+    def pid(self, name: str) -> int:
+        return next(one.process.pid for one in self.stack.running if one.program.name == name)
+
+    def kill(self, name: str) -> None:
+        os.killpg(self.pid(name), signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """It wakes at the end, unless it was killed meanwhile."""
+        group = self.pid(name)
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def awake(self, name: str) -> Iterator[None]:
+        """Within the time that it is stopped: from here on it is not."""
+        os.killpg(self.pid(name), signal.SIGCONT)
+        yield
+
+    @contextlib.contextmanager
+    def ill(self, what: str, how: object = "") -> Iterator[None]:
+        """Until the end, unless who took the file has removed it."""
+        written = self.ills / f".{what}"
+        written.write_text(str(how))
+        written.rename(self.ills / what)
+        try:
+            yield
+        finally:
+            (self.ills / what).unlink(missing_ok=True)
+
+    async def publish(self, account: str, fact: Event) -> None:
+        """By a program with the credentials of a service."""
+        own = msgspec.json.decode(account_of(self.stack.data, account).read_bytes(), type=dict[str, str])
+        connection = await nats.connect(self.stack.nats.url, **own, inbox_prefix=inbox_of(account).encode())
+        try:
+            await connection.jetstream().publish(fact.subject, encode(fact), timeout=LIMIT_S)
+        finally:
+            await connection.close()
+
+    # ---- afterwards
+
+    async def cleared(self) -> None:
+        """Every job is cancelled that has not ended, and every GPU is free."""
+        jobs = (await patiently(lambda: self.client.jobs(limit=1_000))).jobs
+        await self.cancel(*(job.job_id for job in jobs if job.state not in ENDED))
+        await until(self.client, _idle)
+
+    async def breaks_no_rule(self) -> None:
+        """As `hopyard diag` finds."""
+        with pytest.MonkeyPatch.context() as changes:
+            changes.setenv("HOPYARD_API_TOKEN", self.stack.token)
+            said = await patiently(lambda: diagnose(self.stack.api_url, self.stack.stack_file(), {}))
+        log = next(check for check in said.checks if check.what == "event log")
+        assert log.ok, log.detail
+
+
+def _idle(status: StatusView) -> bool:
+    whole = all(count == 0 for state, count in status.nodes.items() if state != "alive")
+    return whole and all(used == 0 for used, _ in status.gpus.values())
+
+
+@contextlib.asynccontextmanager
+async def struck_stack(folder: Path, **settings: str | float) -> AsyncIterator[Struck]:
+    """With one workload measured and nothing running."""
+    ills = folder / "ills"
+    ills.mkdir()
+    with pytest.MonkeyPatch.context() as changes:
+        changes.setenv("AILING", str(ills))
+        chosen: dict[str, Any] = {
+            "runner": f"{Path(__file__).with_name('ailing.py')}:ailing",
+            "policy": POLICY,
+            "minimum_run_restarts": 0.0,
+            "restart_share_max": 1.0,
+            "interruptions_max": 1_000,
+            **settings,
+        }
+        async with stack_and_client(folder / "data", cluster=CLUSTER, **chosen) as (stack, client):
+            struck = Struck(stack, client, ills)
+            await struck.started(await struck.submit("first", 1))
+            await struck.cleared()
+            yield struck
+
+
+class Seconds:
+    """From its making on."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, what: str) -> None:
+        print(f"{what} after {time.monotonic() - self._began:.1f} s")
+
+
+def node_agent(node_id: NodeId) -> str:
+    return f"agent-{node_id}"
