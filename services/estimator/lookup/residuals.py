@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from schemas.calibration import Path
 from schemas.ids import Fingerprint, GpuType
-from services.estimator.lookup.known import Known, gangs_of, known_of
-from services.estimator.store.contract import Revision, Shape, Store
+from services.estimator.lookup.ideals import Ideals
+from services.estimator.lookup.known import Known
+from services.estimator.store.contract import Revision, Shape, Showings, Store
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Computed
 from shared.domain.iteration import Column
@@ -45,18 +46,27 @@ Types = Mapping[GpuType, tuple[Path, ...]]
 Matrix = npt.NDArray[np.float64]
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What one workload's gangs showed."""
+class Terms(msgspec.Struct, frozen=True):
+    """What follows from x alone, a workload's."""
 
     squares: Matrix
     """A"""
-    products: Column
-    """b"""
     inverse: Matrix
     """M"""
+    inner: Matrix
+    """A·M"""
     left: Matrix
+    """A − A·M·A"""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What one workload's gangs showed."""
+
+    terms: Terms
+    products: Column
+    """b"""
     right: Column
-    """its terms in the sums of β"""
+    """b − A·M·b"""
 
 
 class _Design(msgspec.Struct, frozen=True):
@@ -65,7 +75,10 @@ class _Design(msgspec.Struct, frozen=True):
     shapes: tuple[Shape, ...]
     rows: Whole
     """of those, the ones that theory has an answer for"""
+    own: tuple[Shape, ...]
+    """these"""
     x: Matrix
+    terms: Terms
     ideal: Column
     """samples/s per GPU, by theory"""
 
@@ -81,6 +94,7 @@ class Residuals:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], dict[Fingerprint, _Kept]] = {}
+        self._ideals = Ideals()
 
     def factors(
         self, store: Store, computed: Computed, about: Known, fingerprints: Sequence[Fingerprint]
@@ -95,12 +109,29 @@ class Residuals:
         def seen(fingerprint: Fingerprint) -> Seen | None:
             revision, before = store.revision(fingerprint), kept.get(fingerprint)
             if before is None or before.revision != revision:
-                before = kept[fingerprint] = _fresh(fingerprint, store, computed, about, before)
+                before = kept[fingerprint] = self._fresh(fingerprint, store, computed, about, before)
             return before.seen
 
         common = [one for name in store.latest(COMMON) if (one := seen(name)) is not None]
         own = [seen(name) for name in fingerprints]
         return Factors(types, coefficients(common, own, OF_A_SHAPE + len(types)))
+
+    def _fresh(
+        self, fingerprint: Fingerprint, store: Store, computed: Computed, about: Known, before: _Kept | None
+    ) -> _Kept:
+        showings, revision = store.showings(fingerprint), store.revision(fingerprint)
+        if (
+            before is not None
+            and before.design.shapes is showings.shapes
+            and before.revision.theory == revision.theory
+        ):
+            design = before.design
+        else:
+            ideal = self._ideals.of(
+                fingerprint, showings.shapes, revision.theory, store=store, computed=computed, about=about
+            )
+            design = _design(showings.shapes, ideal, sorted(about.types), before.design if before else None)
+        return _Kept(revision, design, _seen(design, showings))
 
 
 PLACES_KEPT = 8
@@ -130,51 +161,49 @@ def described(types: Sequence[GpuType], gpu_type: Sequence[GpuType], nodes: Whol
     return x
 
 
-def shown(x: Matrix, ratio: Column) -> Seen:
-    """`ratio`: measured / theory of each gang."""
-    y = np.log(np.clip(ratio, 1.0 / AT_MOST, AT_MOST))
-    squares, products = x.T @ x / ERROR**2, x.T @ y / ERROR**2
+def terms_of(x: Matrix) -> Terms:
+    squares = x.T @ x / ERROR**2
     inverse = np.asarray(np.linalg.inv(squares + np.eye(len(squares)) / SPREAD**2), dtype=np.float64)
     inner = squares @ inverse
-    return Seen(squares, products, inverse, squares - inner @ squares, products - inner @ products)
+    return Terms(squares, inverse, inner, squares - inner @ squares)
+
+
+def shown(x: Matrix, terms: Terms, ratio: Column) -> Seen:
+    """`ratio`: measured / theory of each gang."""
+    y = np.log(np.clip(ratio, 1.0 / AT_MOST, AT_MOST))
+    products = x.T @ y / ERROR**2
+    return Seen(terms, products, products - terms.inner @ products)
 
 
 def coefficients(common: Sequence[Seen], own: Sequence[Seen | None], width: int) -> Matrix:
     """β_w of each of `own`; β, of all in `common`, for a workload that showed nothing."""
-    left = np.eye(width) / SPREAD**2 + sum(one.left for one in common)
+    left = np.eye(width) / SPREAD**2 + sum(one.terms.left for one in common)
     shared = np.linalg.solve(left, sum((one.right for one in common), np.zeros(width)))
     found = np.tile(shared, (len(own), 1))
     for index, one in enumerate(own):
         if one is not None:
-            found[index] += one.inverse @ (one.products - one.squares @ shared)
+            found[index] += one.terms.inverse @ (one.products - one.terms.squares @ shared)
     return np.asarray(np.round(found, DIGITS), dtype=np.float64)
 
 
-def _fresh(
-    fingerprint: Fingerprint, store: Store, computed: Computed, about: Known, before: _Kept | None
-) -> _Kept:
-    showings, revision = store.showings(fingerprint), store.revision(fingerprint)
-    if (
-        before is not None
-        and before.design.shapes is showings.shapes
-        and before.revision.theory == revision.theory
-    ):
-        design = before.design
-    else:
-        design = _design(fingerprint, showings.shapes, store, computed, about)
-    seen = shown(design.x, showings.mean[design.rows] / design.ideal) if len(design.rows) else None
-    return _Kept(revision, design, seen)
-
-
 def _design(
-    fingerprint: Fingerprint, shapes: tuple[Shape, ...], store: Store, computed: Computed, about: Known
+    shapes: tuple[Shape, ...], ideal: Sequence[float | None], types: Sequence[GpuType], before: _Design | None
 ) -> _Design:
-    own, types = known_of(fingerprint, about.types, store, about.law), sorted(about.types)
-    rows = [index for index, shape in enumerate(shapes) if shape.gpu_type in own.number]
-    gpu_type = [shapes[row].gpu_type for row in rows]
-    kind = np.array([own.number[one] for one in gpu_type], dtype=np.int64)
-    nodes = np.array([shapes[row].nodes for row in rows], dtype=np.int64)
-    gpus = np.array([shapes[row].gpus for row in rows], dtype=np.int64)
-    gangs = gangs_of(own.about, np.zeros_like(kind), kind, nodes=nodes, gpus=gpus)
-    ideal = computed.per_gpu_throughput(gangs) if rows else np.zeros(0)
-    return _Design(shapes, np.array(rows, dtype=np.int64), described(types, gpu_type, nodes, gpus), ideal)
+    """`before`: the last one of the workload on these types."""
+    answered = [(row, one) for row, one in enumerate(ideal) if one is not None]
+    own = tuple([shapes[row] for row, _ in answered])
+    if before is not None and own == before.own:
+        x, terms = before.x, before.terms
+    else:
+        nodes = np.array([shape.nodes for shape in own], dtype=np.int64)
+        gpus = np.array([shape.gpus for shape in own], dtype=np.int64)
+        x = described(types, [shape.gpu_type for shape in own], nodes, gpus)
+        terms = terms_of(x)
+    rows = np.array([row for row, _ in answered], dtype=np.int64)
+    return _Design(shapes, rows, own, x, terms, np.array([one for _, one in answered], dtype=np.float64))
+
+
+def _seen(design: _Design, showings: Showings) -> Seen | None:
+    if not len(design.rows):
+        return None
+    return shown(design.x, design.terms, showings.mean[design.rows] / design.ideal)

@@ -194,10 +194,12 @@ class MemoryStore:
     # ---- theory
 
     def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
-        before = self.theories.get(workload.fingerprint, Theory(workload.batch_size, {}, {}))
-        known = {**before.modules, **modules}
-        self.theories[workload.fingerprint] = msgspec.structs.replace(before, modules=known)
-        self._theory_changed[workload.fingerprint] = self._change()
+        before = self.theories.get(workload.fingerprint)
+        theory = before or Theory(workload.batch_size, {}, {})
+        known = {**theory.modules, **modules}
+        if before is None or known != before.modules:
+            self.theories[workload.fingerprint] = msgspec.structs.replace(theory, modules=known)
+            self._theory_changed[workload.fingerprint] = self._change()
 
     def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
         return {one: self.theories[one] for one in fingerprints if one in self.theories}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schemas.ids import GpuType
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.layers import Enough, estimate
-from services.estimator.lookup.residuals import AT_MOST, Residuals, coefficients, described, shown
+from services.estimator.lookup.residuals import AT_MOST, Residuals, coefficients, described, shown, terms_of
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.store.memory_store import MemoryStore
 from shared.domain.iteration import OURS, Law, law_of
@@ -178,7 +178,7 @@ def test_a_workload_by_itself_is_ridge_regression_on_the_sum_of_both_deviations(
     nodes, gpus = np.array([one for one, _, _ in rows]), np.array([one for _, one, _ in rows])
     ratio = np.array([one for _, _, one in rows])
     x = described([A], [A] * len(rows), nodes, gpus)
-    only = shown(x, ratio)
+    only = shown(x, terms_of(x), ratio)
     expected = np.linalg.solve(
         x.T @ x / ERROR**2 + np.eye(4) / (2 * SPREAD**2), x.T @ np.log(ratio) / ERROR**2
     )

@@ -123,6 +123,13 @@ def test_a_revision_is_another_when_something_is(store: Store) -> None:
         assert store.revision(other)[0] == elsewhere
 
 
+def test_a_revision_is_the_same_where_what_is_kept_was_known(store: Store) -> None:
+    store.keep(workload(), {A: modules(), B: modules()})
+    before = store.revision(workload().fingerprint)
+    store.keep(workload(), {A: modules()})
+    assert store.revision(workload().fingerprint) == before
+
+
 def test_workloads_are_apart(store: Store) -> None:
     store.add([observed(model="vgg")])
     assert store.find(keys(("a0", False, 1))).count.tolist() == [0]

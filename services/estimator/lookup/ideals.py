@@ -1,0 +1,69 @@
+"""What theory says of the gangs that a workload ran in, each computed once until that theory is other."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from schemas.calibration import Path
+from schemas.ids import Fingerprint, GpuType
+from services.estimator.lookup.known import Known, gangs_of, known_of
+from services.estimator.store.contract import Shape, Store
+from services.estimator.theory.formula import Computed
+
+WORKLOADS_KEPT = 10_000
+
+Place = tuple[GpuType, tuple[Path, ...]]
+"""a type, and the paths of its gradients"""
+
+
+class _Ideal(msgspec.Struct, frozen=True):
+    theory: int
+    """the revision of the workload's theory"""
+    known: dict[Place, dict[Shape, float | None]]
+    """samples/s per GPU; None: theory has no answer"""
+
+
+class Ideals:
+    def __init__(self) -> None:
+        self._kept: dict[Fingerprint, _Ideal] = {}
+
+    def of(
+        self,
+        fingerprint: Fingerprint,
+        shapes: Sequence[Shape],
+        theory: int,
+        *,
+        store: Store,
+        computed: Computed,
+        about: Known,
+    ) -> list[float | None]:
+        """By shape, samples/s per GPU; `theory`: the revision. Raises StoreUnavailable."""
+        kept = self._kept.get(fingerprint)
+        if kept is None or kept.theory != theory:
+            if len(self._kept) > WORKLOADS_KEPT:
+                self._kept.clear()
+            kept = self._kept[fingerprint] = _Ideal(theory, {})
+        by_type = {one: kept.known.setdefault((one, paths), {}) for one, paths in about.types.items()}
+        new = [one for one in shapes if one.gpu_type in by_type and one not in by_type[one.gpu_type]]
+        if new:
+            for one, value in zip(new, _computed(fingerprint, new, store, computed, about), strict=True):
+                by_type[one.gpu_type][one] = value
+        nothing: Mapping[Shape, float | None] = {}
+        return [by_type.get(one.gpu_type, nothing).get(one) for one in shapes]
+
+
+def _computed(
+    fingerprint: Fingerprint, shapes: Sequence[Shape], store: Store, computed: Computed, about: Known
+) -> list[float | None]:
+    own = known_of(fingerprint, about.types, store, about.law)
+    found: list[float | None] = [None] * len(shapes)
+    rows = [row for row, shape in enumerate(shapes) if shape.gpu_type in own.number]
+    if rows:
+        kind = np.array([own.number[shapes[row].gpu_type] for row in rows], dtype=np.int64)
+        nodes = np.array([shapes[row].nodes for row in rows], dtype=np.int64)
+        gpus = np.array([shapes[row].gpus for row in rows], dtype=np.int64)
+        gangs = gangs_of(own.about, np.zeros_like(kind), kind, nodes=nodes, gpus=gpus)
+        for row, value in zip(rows, computed.per_gpu_throughput(gangs).tolist(), strict=True):
+            found[row] = value
+    return found
