@@ -245,8 +245,6 @@ def _from_theory(
     )
     if not len(todo):
         return
-    if not len(todo):
-        return
     columns = cells.workload[todo], about.kind[cells.node[todo]], cells.nodes[todo], cells.gpus[todo]
     first, of_cell = distinct(columns)
     workload, kind, nodes, gpus = (column[first] for column in columns)
