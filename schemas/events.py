@@ -196,12 +196,14 @@ class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.meas
     """of the GPU's memory that the process took; null: not known"""
 
 
-class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed"):
+class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed", omit_defaults=True):
     """The job does not run on this type, or did not answer in time."""
 
     reason: str
     final: bool
     """true: this type is out for the job; false: try again in the next round"""
+    absent: bool = False
+    """its program, folder or image is not on the node, which says nothing of the type"""
 
 
 # ---- plans ------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def _measured(fact: facts.ProfileMeasured) -> str:
 
 
 def _unmeasured(fact: facts.ProfileFailed) -> str:
-    end = "for good" if fact.final else "and again in the next round"
+    end = "for good" if fact.final else "and elsewhere next" if fact.absent else "and again in the next round"
     return f"not measured on {fact.gpu_type} ({fact.node_id}), {end}: {in_a_line(fact.reason)}"
 
 

@@ -64,6 +64,7 @@ def _not_measured(order: StartOrdered, report: Failed | Interrupted, now: float)
         node_id=order.node_id,
         reason=report.reason,
         final=isinstance(report, Failed) and report.lasting,
+        absent=isinstance(report, Failed) and report.absent,
     )
 
 

@@ -126,13 +126,17 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Gone by a fault of its own. `lasting`: it would fail on this GPU type every time."""
+    """Gone by a fault of its own. `lasting`: it would fail on this GPU type every time.
+
+    `absent`: its program, folder or image is not here.
+    """
 
     placement_id: PlacementId
     reason: str
     lasting: bool = False
     exit_code: int | None = None
     signal: int | None = None
+    absent: bool = False
 
 
 class Interrupted(msgspec.Struct, frozen=True):

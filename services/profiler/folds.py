@@ -164,7 +164,10 @@ def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
     if not _is_asked(state, fact):
         return
     run, job = _end(state, fact.placement_id), state.jobs.get(fact.job_id)
-    if fact.final or run is None or not run.excused:
+    if fact.absent and job is not None:
+        job.absent[fact.node_id] = fact.reason
+        job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
+    elif fact.final or run is None or not run.excused:
         limit = 1 if fact.final else attempts
         _count(job, fact.gpu_type, Out(fact.reason, lasting=fact.final), limit)
 

@@ -12,6 +12,9 @@ Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
 """fitted, and not yet published"""
 
 
+NODES_BELIEVED = 2
+
+
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """The types a job may use, by what is known of each."""
 
@@ -69,7 +72,7 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
             usable[gpu_type] = modules
         elif gpu_type in raw:
             pending = True
-        elif (reason := _objection(job, state, gpu_type)) is not None:
+        elif (reason := _objection(job, state, gpu_type) or _absence(job, state, gpu_type)) is not None:
             out[gpu_type] = reason
         else:
             (wanted if gpu_type in types.open else away).append(gpu_type)
@@ -79,6 +82,21 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
             pending = True
         out[gpu_type] = "no node of this type is there"
     return Needs(usable=usable, out=out, failed=failed, wanted=tuple(wanted), pending=pending)
+
+
+def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
+    """Of what the job is started with: one node may lack it, two are believed, where no other has it."""
+    if not job.absent or any(
+        run.fingerprint == job.fingerprint and run.plan.gpu_type == gpu_type and not run.over
+        for run in state.runs.values()
+    ):
+        return None
+    there = {node_id for node_id, known in state.nodes.items() if known.node.gpu_type == gpu_type}
+    open_there = {node_id for node_id in there if state.nodes[node_id].usable}
+    lacking = there & job.absent.keys() if job.measured else job.absent.keys()
+    if len(lacking) < NODES_BELIEVED and not (open_there and open_there <= job.absent.keys()):
+        return None
+    return f"it cannot be started on {', '.join(sorted(job.absent))}: {next(iter(job.absent.values()))}"
 
 
 def _objection(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:

@@ -1,6 +1,6 @@
 """Which measurements a round begins with, which are added to it, and where. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 import msgspec
@@ -57,7 +57,7 @@ def _runs(
         if (job.fingerprint, gpu_type) in taken:
             continue
         rooms = _rooms(state) if rooms is None else rooms
-        room = _best(rooms, gpu_type, idle_only=idle_only)
+        room = _best(rooms, gpu_type, job.absent, idle_only=idle_only)
         if room is None:
             continue
         taken.add((job.fingerprint, gpu_type))
@@ -94,11 +94,15 @@ def _room(node: Node, workers: Mapping[PlacementId, int], runs: set[PlacementId]
     return _Room(node.node_id, node.gpu_type, node.gpus, gpus_free, gpus_idle)
 
 
-def _best(rooms: Iterable[_Room], gpu_type: GpuType, *, idle_only: bool) -> _Room | None:
+def _best(
+    rooms: Iterable[_Room], gpu_type: GpuType, but: Collection[NodeId], *, idle_only: bool
+) -> _Room | None:
     fitting = [
         room
         for room in rooms
-        if room.gpu_type == gpu_type and (min(room.free, room.idle) if idle_only else room.free) > 0
+        if room.gpu_type == gpu_type
+        and room.node_id not in but
+        and (min(room.free, room.idle) if idle_only else room.free) > 0
     ]
     return min(
         fitting,

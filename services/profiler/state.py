@@ -30,6 +30,8 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     away: dict[GpuType, int] = {}
     """rounds in a row that opened without a node of the type"""
     out: dict[GpuType, Out] = {}
+    absent: dict[NodeId, str] = {}
+    """nodes on which what it is started with is not, and what they said"""
     measured: bool = False
     """a run of its own brought numbers"""
 

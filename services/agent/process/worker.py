@@ -37,6 +37,9 @@ OF_THE_NODE = {
 }
 """what keeps a job from being started here, and not elsewhere"""
 
+ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC}
+"""a program or a folder is not there, or not for the job's account; elsewhere it may be"""
+
 log = structlog.get_logger()
 
 
@@ -257,7 +260,10 @@ class LiveWorker:
     def _unplayable(self, error: Exception) -> LastReport:
         own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in OF_THE_NODE)
         reason = f"cannot be started: {error}"
-        return (Failed if own else Interrupted)(self.order.placement_id, reason)
+        if not own:
+            return Interrupted(self.order.placement_id, reason)
+        absent = isinstance(error, OSError) and error.errno in ABSENT
+        return Failed(self.order.placement_id, reason, absent=absent)
 
     # ---- small things
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.events import (
@@ -142,6 +144,10 @@ def failed(run: ProfileRun, *, final: bool = True, reason: str = "out of memory"
         reason=reason,
         final=final,
     )
+
+
+def absent(run: ProfileRun) -> ProfileFailed:
+    return replace(failed(run, final=False, reason=f"no train.py on {run.node_id}"), absent=True)
 
 
 class Driver:

@@ -24,6 +24,12 @@ from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Pro
 
 FATAL_OF_SHELLS = {128 + signal.SIGKILL: signal.SIGKILL, 128 + signal.SIGTERM: signal.SIGTERM}
 """exit codes by which shells and containers say that their process was ended by a signal"""
+NO_PROGRAM = (126, 127)
+"""exit codes of shells, containers and `enter.py` for a program that cannot be executed, or is not there"""
+NO_CONTAINER = 125
+"""of Docker and Podman: for want of the image, mostly"""
+NO_SCRIPT = (2, "can't open file")
+"""of Python"""
 NO_GPU_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "CUDA error: out of memory")
 
 
@@ -123,7 +129,8 @@ def _of_fault(past: Past, rank: RankRecord) -> Failed | Interrupted:
     placement_id = past.order.placement_id
     reason = "\n".join([_reason(rank, end), *end.lines])
     if _own_fault(rank, end):
-        return Failed(placement_id, reason, _lasting(rank, end), end.code, end.signal)
+        absent = _absent(past, rank, end)
+        return Failed(placement_id, reason, _lasting(rank, end), end.code, end.signal, absent)
     return Interrupted(placement_id, reason, past.kept, end.code, end.signal)
 
 
@@ -146,6 +153,15 @@ def _lasting(rank: RankRecord, end: End) -> bool:
     """Whether it would end so every time on this GPU type."""
     said = rank.word.reason if isinstance(rank.word, FailedWord) else ""
     return end.memory is Memory.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
+
+
+def _absent(past: Past, rank: RankRecord, end: End) -> bool:
+    """Whether it never began, for want of what it is started with."""
+    if rank.up or rank.word is not None:
+        return False
+    no_image = bool(past.order.spec.image) and end.code == NO_CONTAINER
+    no_script = end.code == NO_SCRIPT[0] and any(NO_SCRIPT[1] in line for line in end.lines)
+    return end.code in NO_PROGRAM or no_image or no_script
 
 
 def _reason(rank: RankRecord, end: End) -> str:

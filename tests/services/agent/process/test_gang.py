@@ -172,6 +172,45 @@ def test_a_measurement_out_of_gpu_memory_fails_for_good() -> None:
     assert last.lasting
 
 
+NO_SCRIPT = End(code=2, lines=("python: can't open file '/a.py': [Errno 2] No such file or directory",))
+
+
+@pytest.mark.parametrize(
+    ("end", "absent"),
+    [
+        (End(code=127), True),
+        (End(code=126), True),
+        (NO_SCRIPT, True),
+        (End(code=2, lines=("usage: train.py [-h]",)), False),
+        (End(code=125), False),
+        (End(code=1), False),
+    ],
+)
+def test_what_never_began_for_want_of_its_program_says_so(end: End, *, absent: bool) -> None:
+    gang = a_gang(order(profile_iterations=10))
+    gang.begin()
+    last = last_of(gang.ended(0, end))
+    assert isinstance(last, Failed)
+    assert last.absent == absent
+
+
+def test_an_exit_code_of_a_job_that_was_up_is_its_own() -> None:
+    gang = a_gang(order(profile_iterations=10))
+    gang.begin()
+    gang.heard(0, words.Up(samples=0.0))
+    last = last_of(gang.ended(0, End(code=127)))
+    assert isinstance(last, Failed)
+    assert not last.absent
+
+
+def test_an_image_that_is_not_there_is_one_of_these() -> None:
+    gang = a_gang(order(profile_iterations=10, image="nowhere/none"))
+    gang.begin()
+    last = last_of(gang.ended(0, End(code=125)))
+    assert isinstance(last, Failed)
+    assert last.absent
+
+
 def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
     gang = a_gang(order(profile_iterations=2))
     gang.begin()

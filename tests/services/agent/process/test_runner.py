@@ -175,6 +175,14 @@ async def test_what_cannot_be_started_fails_and_says_why(command: tuple[str, ...
         assert isinstance(await node.ended(order(name="p2").placement_id), Completed)
 
 
+async def test_a_measurement_says_that_its_program_is_not_there() -> None:
+    async with running_node() as node:
+        node.runner.start(order(command=("/no/such/python", "script.py"), profile_iterations=12), (0,))
+        last = await node.ended()
+        assert isinstance(last, Failed)
+        assert last.absent
+
+
 async def test_a_folder_that_is_not_there_is_named() -> None:
     async with running_node() as node:
         await node.trained(order("forever", working_directory="/no/such/folder"))
