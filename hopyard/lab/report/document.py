@@ -21,7 +21,7 @@ from schemas.base import Message
 
 FIGURES = "figures.json"
 TABLE = "figures.csv"
-COLUMNS = ("group", "arm", "measure", "unit", "at", "mean", "half_width")
+COLUMNS = ("group", "arm", "measure", "unit", "at", "mean", "half_width", "values")
 DIGITS = 6
 KEPT_APART = ("scenario", "scenario hash")
 """what a report says about itself and another in the same folder must say, too"""
@@ -127,8 +127,13 @@ def _line(figure: Figure) -> list[str]:
         figure.arm,
         figure.measure,
         figure.unit,
-        *("" if number is None else f"{number:.{DIGITS}g}" for number in numbers),
+        *("" if number is None else _digits(number) for number in numbers),
+        " ".join(map(_digits, figure.values)),
     ]
+
+
+def _digits(number: float) -> str:
+    return f"{number:.{DIGITS}g}"
 
 
 def markdown(report: Report) -> str:
