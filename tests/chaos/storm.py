@@ -39,13 +39,15 @@ COLLECT_EVERY = 10
 """stories: a run looks for garbage seldom, and what is left of one is 4 MB"""
 AWAY_S = (0.0, 0.5, 5.0, 20.0, 60.0)
 """the last is longer than a node's lease"""
-POLICIES = ("hops", "fifo-skipping", "las", "tests.simulation.restless:Restless")
+RESTLESS = "tests.simulation.restless:Restless"
+POLICIES = ("hops", "fifo-skipping", "las", RESTLESS, "hare", "hlas-p", "allox")
+"""after the first four: jobs take turns on GPUs, tasks of a round do, on several types and on one GPU"""
 SETTINGS = {
     **SMALL.settings,
     "snapshot_every": 100,
     "interruptions_max": 1_000_000,
     "jobs_open_max": OPEN_MAX,
-    "policies_allowed": " ".join([*ERRING, POLICIES[-1]]),
+    "policies_allowed": " ".join([*ERRING, RESTLESS]),
 }
 
 

@@ -19,7 +19,7 @@ from services.agent.work.emulated import EmulatedRunner
 from services.agent.work.rotas import Emulated
 from services.agent.work.runner import Write
 from services.agent.work.world import World, WorldFactory
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from shared.runtime.clock import Clock
 from shared.runtime.plugins import WORLDS
 
@@ -99,8 +99,7 @@ class FrailRunner(EmulatedRunner):
             held.hear = None
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
-        taken = {index for indices in self._held.gpus.values() for index in indices}
-        assert taken.isdisjoint(gpu_indices), "a GPU has one worker at a time"
+        assert self._held_by_others(order).isdisjoint(gpu_indices), "a GPU has one holder at a time"
         self._held.gpus[order.placement_id] = gpu_indices
         super().start(msgspec.structs.replace(order, samples_done=self._restored(order)), gpu_indices)
         ending = None if order.profile_iterations else _ending(self._frailty, order)
@@ -108,13 +107,18 @@ class FrailRunner(EmulatedRunner):
             worker = self._workers[order.placement_id]
             self._clock.at(order.at + ending.after_s, lambda: self._break(worker, ending))
 
+    def _held_by_others(self, order: StartOrdered) -> set[int]:
+        own = in_turns.holder(order.placement_id, order.gang)
+        held = self._held.gpus.items()
+        return {index for other, gpus in held if self._workers[other].holder != own for index in gpus}
+
     def train(self, placement_id: PlacementId, meeting: str) -> None:
         """On every node of the gang; only the leader counts. Again after an adoption: it trains already."""
         worker = self._workers.get(placement_id)
         if worker is None or worker.progress is not None:
             return
         assert meeting == _meeting(worker.order), "all meet where rank 0 said"
-        if worker.order.node_id in gangs.leaders(worker.order.gang):
+        if worker.order.node_id in gangs.trained_by(worker.order.gang, meets=False):
             super().train(placement_id, meeting)
 
     def _restored(self, order: StartOrdered) -> float:
@@ -139,7 +143,7 @@ class FrailRunner(EmulatedRunner):
         match report:
             case Started(placement_id) if not self._workers[placement_id].order.profile_iterations:
                 order = self._workers[placement_id].order
-                meeting = _meeting(order) if order.node_id == order.gang.nodes[0] else ""
+                meeting = _meeting(order) if order.node_id == gangs.leader(order.gang) else ""
                 report = held.up[placement_id] = Started(placement_id, meeting, order.samples_done)
             case _ if isinstance(report, LastReport):
                 held.gpus.pop(report.placement_id)
@@ -165,7 +169,7 @@ def frail(frailty: Frailty) -> Runners:
 
 
 def _meeting(order: StartOrdered) -> str:
-    return f"{order.gang.nodes[0]}:{order.placement_id}"
+    return f"{gangs.leader(order.gang)}:{order.placement_id}"
 
 
 def _ending(frailty: Frailty, order: StartOrdered) -> Break | None:

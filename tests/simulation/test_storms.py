@@ -1,14 +1,16 @@
 """Whatever dies and whatever the bus does: no job lost, none started twice, no GPU with two owners."""
 
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from loadgen.simulation import Engine, Simulated, simulate
-from schemas.events import JobStarted, NodeJoined, NodeLost
+from schemas.events import JobStarted, NodeJoined, NodeLost, PlanPublished
 from schemas.placement import Gang
 from schemas.scenarios import ListedWorkload
+from shared.domain import gangs
 from shared.domain.audit import audit
 from tests.simulation.storms import JOBS, SMALL, arriving, stormy
 
@@ -49,17 +51,30 @@ MIXING = (
     "exhaustive",
     "hlas",
     "hlas-p",
+    "hlas-l",
 )
 """policies whose gangs may take GPUs of several types"""
 
 
+class Stormed(NamedTuple):
+    found: list[str]
+    """by the audit"""
+    jobs: dict[str, int]
+    mixes: bool
+    """a gang had GPUs of several types"""
+    shares: bool
+    """jobs had the same GPUs in turns"""
+
+
 @cache
-def wider(seed: int, policy: str, engine: Engine) -> tuple[list[str], dict[str, int], bool]:
-    """What the audit found, the jobs, and whether a gang had GPUs of several types."""
+def wider(seed: int, policy: str, engine: Engine) -> Stormed:
     ran = stormy(seed, policy, engine, WIDER)
-    found = [str(one) for one in audit(ran.events, drained=True, seqs=ran.seqs)]
-    mixing = any(mixed(fact.gang) for fact in ran.events if isinstance(fact, JobStarted))
-    return found, dict(ran.result.jobs), mixing
+    return Stormed(
+        found=[str(one) for one in audit(ran.events, drained=True, seqs=ran.seqs)],
+        jobs=dict(ran.result.jobs),
+        mixes=any(mixed(fact.gang) for fact in ran.events if isinstance(fact, JobStarted)),
+        shares=any(shared(fact) for fact in ran.events if isinstance(fact, PlanPublished)),
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -68,21 +83,31 @@ def wider(seed: int, policy: str, engine: Engine) -> tuple[list[str], dict[str, 
 def test_a_storm_costs_time_and_nothing_else_with_gangs_of_unlike_gpus(
     seed: int, policy: str, engine: Engine
 ) -> None:
-    found, jobs, _ = wider(seed, policy, engine)
-    assert found == []
-    assert jobs == {"submitted": JOBS + 1, "completed": JOBS + 1}
+    ran = wider(seed, policy, engine)
+    assert ran.found == []
+    assert ran.jobs == {"submitted": JOBS + 1, "completed": JOBS + 1}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", MIXING)
 def test_the_storms_have_gangs_of_unlike_gpus(policy: str, engine: Engine) -> None:
     """Of some seed: whoever lets tasks take turns may have the widest job on one type as well."""
-    assert any(wider(seed, policy, engine)[2] for seed in range(SEEDS, SEEDS + 3))
+    assert any(wider(seed, policy, engine).mixes for seed in range(SEEDS, SEEDS + 3))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_storms_have_gpus_that_jobs_share(engine: Engine) -> None:
+    assert all(wider(seed, "hare", engine).shares for seed in range(SEEDS, SEEDS + 3))
 
 
 def mixed(gang: Gang) -> bool:
     """Nodes of the small scenario are named by their type."""
     return len({node.partition("-")[0] for node in gang.nodes}) > 1
+
+
+def shared(plan: PlanPublished) -> bool:
+    rotas = [name for one in plan.placements if (name := gangs.rota(one.gang))]
+    return len(set(rotas)) < len(rotas)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -189,6 +189,8 @@ class EmulatedRunner:
             self._write(worker.order.job_id, rank(worker.order), say(worker.order, about))
 
     def _end(self, worker: Emulated, last: Report) -> None:
+        if worker.rota is not None:
+            worker.rota.leave(worker)
         del self._workers[worker.order.placement_id]
         self._residents.leave(worker.order.job_id, stays=worker.up and isinstance(last, Stopped))
         self._print(worker, ended, last)
@@ -284,9 +286,7 @@ class EmulatedRunner:
         self._go_on_in_turns(worker)
 
     def _complete_in_turns(self, worker: Emulated, progress: Progress) -> None:
-        rota = worker.rota
-        assert rota is not None, "who has left has no alarm"
-        rota.leave(worker)
+        assert worker.rota is not None, "who has left has no alarm"
         self._end(worker, Completed(worker.order.placement_id, progress.total))
 
     # ---- on GPUs of its own
