@@ -21,6 +21,8 @@ WEIGHTED, MEAN = "Σ w · JCT, h", "mean JCT, min"
 SOON = "within 25 min, %"
 OURS: Mapping[bool, str] = {False: cases.OURS_OFFLINE, True: cases.OURS_ONLINE}
 """by whether jobs come by and by"""
+LEADER: Mapping[str, str] = {WEIGHTED: cases.OURS_OFFLINE, MEAN: cases.OURS_ONLINE}
+"""whom a sweep of this measure is about"""
 
 
 def report(finished: Sequence[Finished]) -> Iterator[Part]:
@@ -31,15 +33,23 @@ def report(finished: Sequence[Finished]) -> Iterator[Part]:
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
-    """Every measure of every arm."""
-    return [
+    """Every measure of every arm, and how many times ours the others of a sweep are."""
+    groups = groups_of(finished)
+    measured = [
         named(group, arm, name, found, at)
-        for group, members in groups_of(finished).items()
+        for group, members in groups.items()
         for at, here in _places(members)
         for arm, outcomes in arms_of(here).items()
         for name, measured in MEASURES.items()
         if (found := mean_of(outcomes, measured)) is not None
     ]
+    led = [
+        named(group, arm, _over_ours(of), found, at)
+        for group, of in LED.items()
+        for arm, by_place in _led(groups.get(group, []), of).items()
+        for at, found in by_place.items()
+    ]
+    return [*measured, *led]
 
 
 def _places(members: list[Finished]) -> list[tuple[float | None, list[Finished]]]:
@@ -53,7 +63,10 @@ def _places(members: list[Finished]) -> list[tuple[float | None, list[Finished]]
 def _at_once(members: Sequence[Finished]) -> Iterator[Part]:
     """Figures 14, 15 and 18."""
     yield from _compared(members, WEIGHTED, online=False)
-    if members[0].case.group == cases.TESTBED:
+    scenario = members[0].case.trial.scenario.name
+    if scenario != cases.SCENARIO and members[0].case.group == cases.TESTBED:
+        yield "The paper has nothing about this scenario."
+    elif members[0].case.group == cases.TESTBED:
         soon = (f"{arm} {100 * share:.1f} %" for arm, share in printed.WITHIN_25_MIN.items())
         yield (
             "The paper (figure 14): weighted completion time of the others is "
@@ -121,12 +134,40 @@ def _swept(of: str, label: str, said: str) -> Callable[[Sequence[Finished]], Ite
             for arm, by_place in found.items()
         ]
         yield Table([of, *(f">{at:g} {label}" for at in places), ">last over first"], rows)
+        if members[0].case.group in LED:
+            yield from _times_ours(members, of, label)
         yield said
         if len(places) > 2:  # noqa: PLR2004 - two places are no curve
             name = "".join(letter if letter.isalnum() else "-" for letter in members[0].case.group.lower())
             yield Picture(name, f"{of}, by {label}.", pictures.sweep({of: found}, list(found), label))
 
     return part
+
+
+def _times_ours(members: Sequence[Finished], of: str, label: str) -> Iterator[Table]:
+    places, found = places_of(members), _led(members, of)
+    rows = [
+        [f"**{arm}**", *(spread(by_place.get(at), marked=False) for at in places)]
+        for arm, by_place in found.items()
+    ]
+    if rows:
+        yield Table([_over_ours(of), *(f">{at:g} {label}" for at in places)], rows)
+
+
+def _led(members: Sequence[Finished], of: str) -> dict[str, dict[float, Summary]]:
+    """How many times ours the others are, seed by seed, by arm and place."""
+    found: dict[str, dict[float, Summary]] = {}
+    for at, here in places_of(members).items():
+        outcomes = arms_of(here)
+        for arm in outcomes.keys() - {LEADER[of]}:
+            each = over(outcomes[arm], outcomes.get(LEADER[of], []), MEASURES[of])
+            if each is not None:
+                found.setdefault(arm, {})[at] = each
+    return {arm: found[arm] for arm in arms_of(members) if arm in found}
+
+
+def _over_ours(of: str) -> str:
+    return f"{of.partition(', ')[0]} over {LEADER[of]}"
 
 
 def _change(by_place: Mapping[float, Summary]) -> str:
@@ -225,7 +266,16 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
         f"The paper (figure 22): 2D-LAS {printed.OVER_HLAS[cases.TWO_D]:g} times HLAS, FIFO behind both.",
     ),
     cases.JOBS_ONLINE: _swept(
-        MEAN, "jobs", f"The paper (figure 23): at 300 jobs {printed.OVER_HLAS_300}; the gap to FIFO widens."
+        MEAN,
+        "jobs",
+        f"The paper (figure 23): at 300 jobs {printed.OVER_HLAS_300}; the gap to FIFO widens.",
     ),
 }
 """by group"""
+LED: Mapping[str, str] = {
+    cases.GPUS_OFFLINE: WEIGHTED,
+    cases.JOBS_OFFLINE: WEIGHTED,
+    cases.GPUS_ONLINE: MEAN,
+    cases.JOBS_ONLINE: MEAN,
+}
+"""sweeps of which the paper says how many times ours the others are: the measure, by group"""

@@ -142,6 +142,28 @@ def test_a_sweep_says_how_much_the_last_place_differs_and_is_drawn() -> None:
     assert {figure.at for figure in figures_of(done)} == {5.0, 20.0, 80.0}
 
 
+def test_a_sweep_over_gpus_or_jobs_says_how_many_times_ours_the_others_are() -> None:
+    """Seed by seed: 3 and 5 times, and at the other place twice."""
+    means = {("hlas", 1, 100.0): 60.0, ("hlas", 2, 100.0): 120.0, ("hlas", 1, 300.0): 60.0}
+    theirs = {("fifo", 1, 100.0): 180.0, ("fifo", 2, 100.0): 600.0, ("fifo", 1, 300.0): 120.0}
+    done = [
+        ran(arm, cases.JOBS_ONLINE, seed, at, jct_s_mean=seconds)
+        for (arm, seed, at), seconds in (means | theirs).items()
+    ]
+    _, table = [part for part in report(done) if isinstance(part, Table)]
+    assert table.columns == ["mean JCT over hlas", ">100 jobs", ">300 jobs"]
+    [[arm, first, last]] = table.rows
+    assert (arm, first.startswith("4 ±"), last) == ("**fifo**", True, "2")
+    stored = {one.at: one.values for one in figures_of(done) if one.measure == "mean JCT over hlas"}
+    assert stored == {100.0: (3.0, 5.0), 300.0: (2.0,)}
+
+
+def test_the_papers_numbers_stand_beside_its_own_scenario_alone() -> None:
+    parts = report([ran("hare", cases.TESTBED, jct_s_mean=60.0)])
+    said = [part for part in parts if isinstance(part, str) and part.startswith("The paper")]
+    assert said == ["The paper has nothing about this scenario."]
+
+
 def test_every_group_can_be_reported() -> None:
     done = [ran("hlas", group, at=at, jct_s_mean=60.0) for group in PARTS for at in (1.0, 2.0)]
     headings = [part for part in report(done) if isinstance(part, str) and part.startswith("## ")]
