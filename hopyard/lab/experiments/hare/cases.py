@@ -24,7 +24,9 @@ THRESHOLDS = "60 240 960 3840 15360"
 TWO_D = "tiresias"
 TWO_D_ALIKE = f"tiresias+thresholds={THRESHOLDS}"
 OFFLINE = ("hare", "allox", "allox-gang", "gavel-fifo", "fifo", "srtf", "sched-homo")
-ONLINE = ("hlas", "hlas-p", "hlas-l", TWO_D, TWO_D_ALIKE, "fifo")
+UNKNOWING = ("allox+sizes=unit", "sched-homo+sizes=unit")
+"""for whom every job is one round long, since nobody knows how long jobs run that come"""
+ONLINE = ("hlas", "hlas-p", "hlas-l", TWO_D, TWO_D_ALIKE, *UNKNOWING, "fifo")
 POLICIES = (*OFFLINE, *(name for name in ONLINE if name not in OFFLINE))
 LEADING = ("hare", "allox", "srtf")
 """of those, the ones that are run under all conditions"""

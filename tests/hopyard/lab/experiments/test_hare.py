@@ -14,6 +14,7 @@ from hopyard.lab.runs.trials import GpuTime, Simulation
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from schemas.ids import GpuType
 from schemas.scenarios import ScenarioFile
+from services.planner.work.registry import Registry
 from shared.domain.cluster import nodes_of
 from tests.hopyard.lab.experiment_builders import finished, job, options, outcome
 
@@ -45,6 +46,12 @@ def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -
     assert (offline, online) == ({"srtf", "las"}, {"hlas", "las"})
     grouped = {str(case.trial).split()[1] for case in here if case.group == cases.GROUPS}
     assert grouped == {f"hlas+groups={groups}" for groups in cases.GROUPS_OF}
+
+
+def test_whoever_plans_by_sizes_is_told_none_of_jobs_that_come() -> None:
+    online = {case.arm for case in made() if case.group == cases.COME}
+    assert {arm for arm in online if arm.startswith(("allox", "sched-homo"))} == set(cases.UNKNOWING)
+    assert all(Registry().find(name) for name in cases.UNKNOWING)
 
 
 def test_a_quick_run_is_one_group_on_any_scenario() -> None:
