@@ -163,9 +163,11 @@ async def reported(
 
 
 async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[ServiceView, ...]:
-    """Of every instance of a service that ever reported. Raises Unavailable."""
-    found = [await _read(bus, _key(instance)) for name in NAMES for instance in instances_of(name)]
-    return tuple([await _whole(bus, _judged(report, now())) for report in found if report is not None])
+    """Of every instance of a service that ever reported; all asked for at once. Raises Unavailable."""
+    keys = [_key(instance) for name in NAMES for instance in instances_of(name)]
+    found = await asyncio.gather(*(_read(bus, key) for key in keys))
+    judged = [_judged(report, now()) for report in found if report is not None]
+    return tuple(await asyncio.gather(*(_whole(bus, report) for report in judged)))
 
 
 async def forget_reports(bus: State) -> None:

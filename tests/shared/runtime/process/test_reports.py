@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from schemas.instances import instances_of
 from schemas.views import ServiceState, ServiceView
 from services.table import OF_CLUSTER
 from shared.runtime.bus.memory import MemoryBus
@@ -48,6 +49,28 @@ async def test_a_service_says_when_it_is_up_and_what_troubles_it(bus: MemoryBus)
         assert (await planner(bus)).troubles == ("no policy",)
         renewing.cancel()
     assert (await planner(bus)).state is ServiceState.ENDED
+
+
+class Counting(MemoryBus):
+    """Knows how many values were asked for at once."""
+
+    asked = most = 0
+
+    async def get(self, key: str) -> tuple[bytes, int] | None:
+        self.asked += 1
+        self.most = max(self.most, self.asked)
+        await asyncio.sleep(0)
+        self.asked -= 1
+        return await super().get(key)
+
+
+async def test_reports_are_asked_for_all_at_once() -> None:
+    """One after the other each would cost a journey to the server, and whoever looks waits for all."""
+    bus = Counting(LoopClock())
+    async with reported(bus, "planner"), reported(bus, "monitor"):
+        assert [report.name for report in await reports(bus)] == ["planner", "monitor"]
+    assert bus.most == len(NAMES) * len(instances_of("planner"))
+    await bus.close()
 
 
 async def test_an_error_is_there_until_the_service_is_ended_on_purpose(bus: MemoryBus) -> None:
