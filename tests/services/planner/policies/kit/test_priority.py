@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from services.planner.policies.kit.priority import RULES, PriorityRule, power_of, ranked, weights
+from services.planner.policies.kit.priority import RULES, PriorityRule, left_share, power_of, ranked, weights
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, view
 
 
@@ -46,6 +46,23 @@ def test_finish_time_fairness_shares_with_jobs_that_a_fragment_plan_does_not_sho
     assert RULES["ftf"](one, seen) == pytest.approx(60.0 / (1000.0 / 10.0) + 1.0)
 
 
+def test_finish_time_fairness_counts_all_nodes_of_a_type() -> None:
+    one = job(demand=(2, 16), submitted_at=40.0, single_gpu={FAST: 10.0})
+    # 16 GPUs in two nodes and nobody else
+    assert RULES["ftf"](one, view([one], nodes(8, 8))) == pytest.approx(60.0 / (1000.0 / 160.0) + 1.0)
+
+
+def test_finish_time_fairness_knows_of_nobody_less_than_one_job() -> None:
+    one = job(demand=(2, 4), submitted_at=40.0, single_gpu={FAST: 10.0})
+    alone = view([one], nodes(8))
+    assert RULES["ftf"](one, replace(alone, jobs_present=0)) == RULES["ftf"](one, alone)
+
+
+def test_the_latency_ratio_of_a_job_of_no_length_is_finite() -> None:
+    none = job(wait_s=10.0, age_s=0.0)
+    assert RULES["lr"](none, view([none])) == pytest.approx(10_000.0)
+
+
 def test_the_latency_ratio_of_a_job_of_milliseconds_is_by_its_own_length() -> None:
     short = job(wait_s=10.0, age_s=0.01)
     assert RULES["lr"](short, view([short])) == pytest.approx(1000.0)
@@ -53,7 +70,13 @@ def test_the_latency_ratio_of_a_job_of_milliseconds_is_by_its_own_length() -> No
 
 def test_a_job_that_no_gpu_is_there_for_comes_last_in_finish_time_fairness() -> None:
     away, here = job("away", single_gpu={SLOW: 2.0}), job("here", single_gpu={FAST: 2.0}, submitted_at=99.0)
-    assert [entry.job_id for entry, _ in ranked(view([away, here], nodes(8)), "ftf")] == ["here", "away"]
+    ranking = [(entry.job_id, ratio) for entry, ratio in ranked(view([away, here], nodes(8)), "ftf")]
+    assert ranking == [("here", pytest.approx(1.0, abs=0.2)), ("away", 0.0)]
+
+
+def test_of_a_job_that_did_more_than_it_had_nothing_is_left() -> None:
+    assert left_share(job(samples_done=250.0)) == 0.75
+    assert left_share(job(samples_done=1001.0)) == 0.0
 
 
 def test_the_queue_begins_with_the_most_urgent_and_breaks_ties_by_submission_then_id() -> None:
