@@ -46,6 +46,8 @@ WITHOUT_SEEDS = {
 """results that were kept before values by seed were; what is made anew leaves this set"""
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?")
 INTERVAL = re.compile(r"([+−]?)(\d[\d,]*(?:\.\d+)?) ± (\d[\d,]*(?:\.\d+)?)")
+SENTENCES = re.compile(r"\n\n|\n- |(?<=[.:;])\s+(?=[A-Z*`])")
+UNDECIDED = re.compile(r"\b(not|nothing|none|nobody|no|nor|neither)\b")
 LESS = ", less "
 PRECISION = 2e-5
 """of what is stored with six digits"""
@@ -129,8 +131,22 @@ def _is_of(sign: str, mean: str, half: str, figure: Figure) -> bool:
     return (
         rounded(mean, magnitude)
         and rounded(half, figure.half_width)
-        and (not sign or (sign == "−") == negative or float(mean) == 0)
+        and (not sign or (sign == "−") == negative or _number(mean) == 0)
     )
+
+
+def overstated(text: str) -> list[str]:
+    """Sentences with a signed interval that contains 0 and no word that says so."""
+    return [
+        sentence
+        for sentence in SENTENCES.split(prose(text))
+        for sign, mean, half in INTERVAL.findall(sentence)
+        if sign and _number(half) >= _number(mean) and not UNDECIDED.search(sentence)
+    ]
+
+
+def _number(shown: str) -> float:
+    return float(shown.replace(",", ""))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.parent == FOLDER], ids=name)
@@ -150,6 +166,11 @@ def test_figures_of_a_page_are_those_of_its_results(page: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in STORED if page.parent == FOLDER], ids=name)
 def test_intervals_in_the_text_of_a_page_are_those_of_its_results(page: Path) -> None:
     assert unfounded(page.read_text("utf-8"), figures_of(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_sentence_says_where_seeds_do_not_decide(page: Path) -> None:
+    assert overstated(page.read_text("utf-8")) == []
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=name)
@@ -197,6 +218,19 @@ def test_a_difference_has_its_sign(cell: str, fits: bool) -> None:  # noqa: FBT0
 )
 def test_an_interval_in_the_text_has_a_figure(said: str, fits: bool) -> None:  # noqa: FBT001
     assert (unfounded(f"Sia {said}.\n", APART) == []) == fits
+
+
+@pytest.mark.parametrize(
+    ("said", "fair"),
+    [
+        ("Sia is behind (+1.2 ± 0.3 h).", True),
+        ("Sia is behind (+0.2 ± 0.3 h).", False),
+        ("Sia is not distinguished (+0.2 ± 0.3 h).", True),
+        ("Sia is behind (+0.2 ± 0.3 h). Gavel is not.", False),
+    ],
+)
+def test_an_interval_that_contains_0_decides_nothing(said: str, fair: bool) -> None:  # noqa: FBT001
+    assert (overstated(said) == []) == fair
 
 
 def test_an_arm_or_a_measure_that_is_not_stored_differs() -> None:
