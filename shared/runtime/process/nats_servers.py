@@ -8,7 +8,8 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from shared.runtime.process.nats_server import NatsServer, Peers, free_port
+from shared.runtime.process.nats_server import NatsServer, Peers
+from shared.runtime.process.ports import Held
 
 CLUSTER = "hopyard"
 LOOPBACK = "127.0.0.1"
@@ -17,8 +18,10 @@ LOOPBACK = "127.0.0.1"
 class NatsServers:
     """Servers on this machine; clients come to any of them."""
 
-    def __init__(self, each: list[NatsServer]) -> None:
+    def __init__(self, each: list[NatsServer], held: Held | None = None) -> None:
+        """`held`: the ports on which they listen for each other."""
         self.each = each
+        self._held = held
 
     @property
     def url(self) -> str:
@@ -66,15 +69,16 @@ def nats_servers(
     """`make`: a server by its folder, its number from 0 and its peers. The first has the folder itself."""
     if count == 1:
         return NatsServers([make(folder, 0, None)])
-    ports = [free_port(LOOPBACK) for _ in range(count)]
+    held = Held(LOOPBACK, count)
     password = secrets.token_urlsafe(32)
     return NatsServers(
         [
             make(
                 folder if number == 0 else folder.with_name(f"{folder.name}-{number + 1}"),
                 number,
-                Peers(cluster=CLUSTER, number=number, ports=tuple(ports), password=password),
+                Peers(cluster=CLUSTER, number=number, ports=tuple(held.ports), password=password),
             )
             for number in range(count)
-        ]
+        ],
+        held,
     )
