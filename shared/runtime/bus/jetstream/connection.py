@@ -13,7 +13,13 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 from nats.aio.client import Client, Server
-from nats.errors import Error
+from nats.errors import (
+    ConnectionClosedError,
+    ConnectionReconnectingError,
+    Error,
+    NoRespondersError,
+    OutboundBufferLimitError,
+)
 from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 
 from schemas.settings import Settings
@@ -336,7 +342,20 @@ def unavailable(what: str) -> Iterator[None]:
     except Unavailable:
         raise
     except (Error, OSError) as error:
-        raise Unavailable(f"{what}: {error!r}") from error
+        raise Unavailable(f"{what}: {in_words(error)}") from error
+
+
+def in_words(error: Exception) -> str:
+    """What the client of NATS says, to somebody who has never heard of it."""
+    match error:
+        case OutboundBufferLimitError() | ConnectionClosedError() | ConnectionReconnectingError():
+            return "there is no connection to NATS"
+        case TimeoutError():
+            return "NATS does not answer in time"
+        case NoRespondersError():
+            return "nobody is there to answer"
+        case _:
+            return str(error) or repr(error)
 
 
 class NatsCredentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ node's: the server lets the agent of a node ask on the subjects of its own alone
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
@@ -35,12 +36,17 @@ from shared.runtime.bus.jetstream.connection import Connection, dated, unavailab
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import check_key
+from shared.runtime.bus.turns import Turns
 
 AT_ONCE = 100
 """facts in a reply"""
 BYTES_AT_ONCE = 256 * 1_024
 """of facts in a reply, but for the last"""
 LOOKS_AT_ONCE = 64
+LOOKS_OF_A_NODE = 16
+"""at once: one that asks without end keeps no other waiting"""
+WAITING_OF_A_NODE = 256
+"""what comes beyond is dropped; who asked asks again"""
 TIMEOUT_S = 2.0
 OLDER_TIMEOUT_S = 1.5
 COMMON_KEYS = frozenset({"settings"})
@@ -147,7 +153,9 @@ class NodeReads:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._turns: Turns[Msg] = Turns(
+            at_once=LOOKS_AT_ONCE, at_once_of_one=LOOKS_OF_A_NODE, waiting_of_one=WAITING_OF_A_NODE
+        )
         self._looking: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -162,11 +170,22 @@ class NodeReads:
     async def _take(self, msg: Msg) -> None:
         if not msg.reply:
             return  # an acknowledgement that an agent had sent here
-        await self._slots.acquire()
-        task = asyncio.get_running_loop().create_task(self._reply(msg))
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
-        task.add_done_callback(lambda _: self._slots.release())
+        _, node_id, _ = msg.subject.split(".")
+        if self._turns.put(node_id, msg):
+            self._look()
+
+    def _look(self) -> None:
+        while (turn := self._turns.next()) is not None:
+            who, msg = turn
+            task = asyncio.get_running_loop().create_task(self._reply(msg))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+            task.add_done_callback(partial(self._looked, who))
+
+    def _looked(self, who: str, task: "asyncio.Task[None]") -> None:
+        self._turns.done(who)
+        if not task.cancelled():
+            self._look()
 
     async def _reply(self, msg: Msg) -> None:
         _, node_id, what = msg.subject.split(".")

@@ -21,7 +21,7 @@ from schemas.subjects import PARTS_PREFIX
 from shared.runtime.bus.accounts import INBOXES, MAPPED
 from shared.runtime.bus.answering import reply_to
 from shared.runtime.bus.contract import Answer, Unavailable
-from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.connection import Connection, in_words, unavailable
 from shared.runtime.bus.jetstream.large_messages import fetched, offered
 from shared.runtime.bus.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
 
@@ -139,4 +139,4 @@ def _unanswered(question: Question, timeout_s: float, error: Exception) -> str:
         case NoRespondersError():
             return f"{whom} is not there to answer"
         case _:
-            return f"{whom} cannot be asked: {error!r}"
+            return f"{whom} cannot be asked: {in_words(error)}"

@@ -84,6 +84,16 @@ async def test_who_does_not_answer_is_named_in_words(live: JetStreamNet) -> None
         await asker.ask(ShowStatus(), 0.2)
 
 
+async def test_a_bus_that_is_away_is_named_in_words(live: JetStreamNet, nats: LiveNats) -> None:
+    """The client says `outbound buffer limit exceeded`."""
+    bus = await live.client("admission")
+    nats.kill()
+    await until(lambda: not bus.connected())
+    with pytest.raises(Unavailable, match=r": there is no connection to NATS$"):
+        await bus.get("cursor/admission")
+    await nats.restart()
+
+
 async def test_closing_does_not_wait_for_a_server_that_is_away(live: JetStreamNet, nats: LiveNats) -> None:
     bus = await live.client("monitor")
     await bus.serve("monitor", MONITOR, _nothing)
