@@ -35,7 +35,7 @@ from shared.runtime import private
 from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import NatsServer, Peers
 from shared.runtime.process.nats_servers import NatsServers, nats_servers, servers_begun
-from shared.runtime.process.ports import Held
+from shared.runtime.process.ports import HeldPorts
 from shared.runtime.settings import (
     FILE_VARIABLE,
     PREFIX,
@@ -171,7 +171,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     tls = bool(settings.web_certificate)
     _claim(spec.api_port)
     names = _names(spec)
-    held = Held(HOST, len(names))  # to the end: a process that starts again has its port
+    held = HeldPorts(HOST, len(names))  # to the end: a process that starts again has its port
     ports = dict(zip(names, held.ports, strict=True)) | (
         {"admission": spec.api_port} if spec.api_port else {}
     )
@@ -469,7 +469,7 @@ def _claim(port: int) -> None:
 
 def free_ports(count: int) -> list[int]:
     """Ports nobody listens on, no two the same; whoever comes first has them."""
-    return Held(HOST, count).ports
+    return HeldPorts(HOST, count).ports
 
 
 async def _until_ready(stack: Stack) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from shared.runtime import private
 from shared.runtime.bus.accounts import STREAMS_OWNER, NatsUser, server_accounts
-from shared.runtime.process.ports import Held
+from shared.runtime.process.ports import HeldPorts
 
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
@@ -87,7 +87,7 @@ class NatsServer:
         disk; else a power cut loses some. `peers`: it is one of a cluster.
         """
         self.host = host
-        self._held = Held(host, 0 if port else 1)
+        self._held = HeldPorts(host, 0 if port else 1)
         (self.port,) = [port] if port else self._held.ports
         self.folder = folder
         self._accounts = accounts

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shared.runtime.process.nats_server import NatsServer, Peers
-from shared.runtime.process.ports import Held
+from shared.runtime.process.ports import HeldPorts
 
 CLUSTER = "hopyard"
 LOOPBACK = "127.0.0.1"
@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 class NatsServers:
     """Servers on this machine; clients come to any of them."""
 
-    def __init__(self, each: list[NatsServer], held: Held | None = None) -> None:
+    def __init__(self, each: list[NatsServer], held: HeldPorts | None = None) -> None:
         """`held`: the ports on which they listen for each other."""
         self.each = each
         self._held = held
@@ -69,7 +69,7 @@ def nats_servers(
     """`make`: a server by its folder, its number from 0 and its peers. The first has the folder itself."""
     if count == 1:
         return NatsServers([make(folder, 0, None)])
-    held = Held(LOOPBACK, count)
+    held = HeldPorts(LOOPBACK, count)
     password = secrets.token_urlsafe(32)
     return NatsServers(
         [

@@ -7,7 +7,7 @@ import sys
 import weakref
 
 
-class Held:
+class HeldPorts:
     """Ports nobody listens on, all different.
 
     On Linux no other process is given one of them, for a server or as its end of a connection, for as long as

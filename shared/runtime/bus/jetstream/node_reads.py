@@ -32,11 +32,11 @@ from schemas.subjects import (
 )
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.fair_queue import FairQueue
 from shared.runtime.bus.jetstream.connection import Connection, dated, unavailable
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import check_key
-from shared.runtime.bus.turns import Turns
 
 AT_ONCE = 100
 """facts in a reply"""
@@ -153,7 +153,7 @@ class NodeReads:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._turns: Turns[Msg] = Turns(
+        self._waiting: FairQueue[Msg] = FairQueue(
             at_once=LOOKS_AT_ONCE, at_once_of_one=LOOKS_OF_A_NODE, waiting_of_one=WAITING_OF_A_NODE
         )
         self._looking: set[asyncio.Task[None]] = set()
@@ -171,11 +171,11 @@ class NodeReads:
         if not msg.reply:
             return  # an acknowledgement that an agent had sent here
         _, node_id, _ = msg.subject.split(".")
-        if self._turns.put(node_id, msg):
+        if self._waiting.put(node_id, msg):
             self._look()
 
     def _look(self) -> None:
-        while (turn := self._turns.next()) is not None:
+        while (turn := self._waiting.next()) is not None:
             who, msg = turn
             task = asyncio.get_running_loop().create_task(self._reply(msg))
             self._looking.add(task)
@@ -183,7 +183,7 @@ class NodeReads:
             task.add_done_callback(partial(self._looked, who))
 
     def _looked(self, who: str, task: "asyncio.Task[None]") -> None:
-        self._turns.done(who)
+        self._waiting.done(who)
         if not task.cancelled():
             self._look()
 

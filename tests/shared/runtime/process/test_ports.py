@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from shared.runtime.process.ports import Held
+from shared.runtime.process.ports import HeldPorts
 
 HOST = "127.0.0.1"
 TRIES = 500
@@ -17,12 +17,12 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no po
 
 
 def test_ports_are_all_different() -> None:
-    assert len(set(Held(HOST, 50).ports)) == 50
+    assert len(set(HeldPorts(HOST, 50).ports)) == 50
 
 
 @only_linux
 def test_whoever_asks_for_any_port_is_given_another() -> None:
-    held = Held(HOST, 50)
+    held = HeldPorts(HOST, 50)
     with ExitStack() as stack:
         others = [stack.enter_context(socket.socket()) for _ in range(TRIES)]
         for each in others:
@@ -32,7 +32,7 @@ def test_whoever_asks_for_any_port_is_given_another() -> None:
 
 @only_linux
 async def test_a_server_listens_there_again_and_again() -> None:
-    (port,) = (held := Held(HOST)).ports
+    (port,) = (held := HeldPorts(HOST)).ports
     for _ in range(3):
         server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, port)
         reader, writer = await asyncio.open_connection(HOST, port)
@@ -44,7 +44,7 @@ async def test_a_server_listens_there_again_and_again() -> None:
 
 
 def test_it_is_anybodys_once_it_is_held_no_more() -> None:
-    (port,) = (held := Held(HOST)).ports
+    (port,) = (held := HeldPorts(HOST)).ports
     del held
     gc.collect()
     with socket.socket() as other:

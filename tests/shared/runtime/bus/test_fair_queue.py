@@ -1,14 +1,14 @@
 """Who asks a great deal has only himself wait."""
 
-from shared.runtime.bus.turns import Turns
+from shared.runtime.bus.fair_queue import FairQueue
 
 
-def turns(at_once: int = 2, at_once_of_one: int = 1, waiting_of_one: int = 3) -> Turns[int]:
-    return Turns(at_once=at_once, at_once_of_one=at_once_of_one, waiting_of_one=waiting_of_one)
+def queue(at_once: int = 2, at_once_of_one: int = 1, waiting_of_one: int = 3) -> FairQueue[int]:
+    return FairQueue(at_once=at_once, at_once_of_one=at_once_of_one, waiting_of_one=waiting_of_one)
 
 
 def test_each_has_his_turn_however_many_wait_before_him() -> None:
-    some = turns(at_once=10, at_once_of_one=10)
+    some = queue(at_once=10, at_once_of_one=10)
     for what in range(3):
         some.put("flood", what)
     some.put("other", 9)
@@ -16,7 +16,7 @@ def test_each_has_his_turn_however_many_wait_before_him() -> None:
 
 
 def test_one_has_no_more_in_work_than_his_share() -> None:
-    some = turns()
+    some = queue()
     some.put("flood", 1)
     some.put("flood", 2)
     assert some.next() == ("flood", 1)
@@ -28,7 +28,7 @@ def test_one_has_no_more_in_work_than_his_share() -> None:
 
 
 def test_all_together_have_no_more_in_work_than_there_is_room_for() -> None:
-    some = turns(at_once=1)
+    some = queue(at_once=1)
     some.put("a", 1)
     some.put("b", 2)
     assert some.next() == ("a", 1)
@@ -38,7 +38,7 @@ def test_all_together_have_no_more_in_work_than_there_is_room_for() -> None:
 
 
 def test_what_comes_beyond_is_dropped() -> None:
-    some = turns(waiting_of_one=1)
+    some = queue(waiting_of_one=1)
     assert some.put("flood", 1)
     assert not some.put("flood", 2)
     assert some.put("other", 3)

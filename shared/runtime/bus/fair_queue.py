@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Turns(Generic[T]):
+class FairQueue(Generic[T]):
     """What waits and what is in work, by who asked."""
 
     def __init__(self, *, at_once: int, at_once_of_one: int, waiting_of_one: int) -> None:
