@@ -9,8 +9,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import hypothesis
@@ -50,21 +51,27 @@ MORE_WORKERS_THAN_CORES = 2
 
 MOST_WORKERS = 8
 
-LONGEST = (
-    "live/test_limits.py",
-    "chaos/test_chaos.py",
+WAITING = (
+    "live/test_upgrade.py",
     "live/test_two_of_each.py",
-    "live/test_sixteen_faults.py",
-    "hopyard/test_end_to_end.py",
-    "live/test_stack.py",
+    "live/test_retention.py",
+    "live/test_limits.py",
     "live/test_disks.py",
+    "live/test_quarantine.py",
+    "live/test_stack.py",
+    "hopyard/test_end_to_end.py",
     "live/test_joining.py",
-    "hopyard/lab/experiments/test_end_to_end.py",
+    "live/test_fuzzed.py",
+    "live/test_rotas.py",
     "live/test_agreement.py",
     "live/test_faults.py",
-    "live/test_rotas.py",
     "live/test_api_fuzz.py",
-    "hopyard/lab/bench/planning/test_classes.py",
+    "live/test_doors.py",
+    "live/test_three_servers.py",
+    "live/test_nats_of_three.py",
+    "live/test_full_disk.py",
+    "live/test_data_of_0_1.py",
+    "services/planner/work/test_unfit.py",
     "real/test_training.py",
     "real/test_faults.py",
     "hopyard/actions/test_real_demo.py",
@@ -72,7 +79,20 @@ LONGEST = (
     "real/test_simulated.py",
     "real/test_networks.py",
 )
-"""These begin first, of those that a run is for, or the other processes would wait for them at the end."""
+COMPUTING = (
+    "chaos/test_chaos.py",
+    "hopyard/lab/experiments/test_end_to_end.py",
+    "services/planner/policies/test_contract.py",
+    "simulation/test_determinism.py",
+    "simulation/test_modes.py",
+    "hopyard/lab/bench/planning/test_classes.py",
+    "simulation/test_every_policy.py",
+    "simulation/test_storms.py",
+    "simulation/test_frailty.py",
+    "services/planner/solver/test_contract.py",
+)
+"""Files that take longest, of stacks that wait for a clock and of what keeps a core busy: these begin first,
+or the other processes would wait for them at the end, and one of either kind in turn, or cores would idle."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -94,13 +114,23 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_turn)
+    """The order within a file stays."""
+    turns = {path: turn for turn, path in enumerate(_in_turn(dict.fromkeys(item.path for item in items)))}
+    items.sort(key=lambda item: turns[item.path])
 
 
-def _turn(item: pytest.Item) -> int:
-    """Its place in `LONGEST`, else behind those; the order within a file stays."""
-    turns = (turn for turn, ending in enumerate(LONGEST) if item.path.as_posix().endswith(ending))
-    return next(turns, len(LONGEST))
+def _in_turn(paths: Iterable[Path]) -> Iterator[Path]:
+    """Of those that wait and of all others in turn, each as they are listed above."""
+    by_turn = sorted(paths, key=lambda path: (_place(path, WAITING), _place(path, COMPUTING)))
+    waiting = [path for path in by_turn if _place(path, WAITING) < len(WAITING)]
+    others = by_turn[len(waiting) :]
+    pairs = zip_longest(waiting, others)
+    return (path for path in chain.from_iterable(pairs) if path is not None)
+
+
+def _place(path: Path, endings: Sequence[str]) -> int:
+    places = (place for place, ending in enumerate(endings) if path.as_posix().endswith(ending))
+    return next(places, len(endings))
 
 
 @pytest.fixture(autouse=True)
