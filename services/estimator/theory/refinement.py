@@ -21,7 +21,7 @@ from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import Bandwidth, Loading
 from services.estimator.theory.formula import Gangs, Modules, drawn_wait_s
 from services.estimator.theory.paths import exchange, paths_of
-from shared.domain.iteration import OURS, Law
+from shared.domain.iteration import OURS, Column, Law
 
 FIRST_AT = 8
 """observations of a workload on a type until its loading is refined for the first time …"""
@@ -66,7 +66,7 @@ def refined(
         return plain
     if not law.draws:
         return msgspec.structs.replace(plain, waits_s=recorded_waits_s(data, gangs))
-    drawn = float(np.mean(drawn_wait_s(_gangs(Modules(times, plain), gangs, paths_of(node, known, law)))))
+    drawn = float(np.mean(_drawn_s(Modules(times, plain), gangs, paths_of(node, known, law))))
     waited = float(np.mean([np.mean(seen.wait_s) for seen in gangs]))
     if len(data) > 1 and drawn > 0:
         factor = min(waited / drawn, FACTOR_MOST)
@@ -98,18 +98,25 @@ def recorded_waits_s(data: tuple[DataMode, ...], gangs: Sequence[ThroughputObser
     return tuple(map(_rounded, means))
 
 
-def _gangs(modules: Modules, seen: Sequence[ThroughputObserved], paths: Sequence[Path]) -> Gangs:
-    distributed = np.array([one.gang.distributed for one in seen], dtype=np.bool_)
-    gpus = np.array([one.gang.gpus for one in seen], dtype=np.int64)
-    each = gpus / np.array([len(one.gang.members) for one in seen])
-    which = np.zeros(len(seen), dtype=np.int64)
-    latency_s, bandwidth = exchange([paths], which, distributed, each)
+def _drawn_s(modules: Modules, seen: Sequence[ThroughputObserved], paths: Sequence[Path]) -> Column:
+    """What each would wait by independent draws, seconds; alike ones are looked at once."""
+    shapes = [(one.gang.gpus, len(one.gang.members)) for one in seen]
+    row = {shape: index for index, shape in enumerate(dict.fromkeys(shapes))}
+    drawn = drawn_wait_s(_gangs(modules, list(row), paths))
+    return np.asarray(drawn[[row[shape] for shape in shapes]], dtype=np.float64)
+
+
+def _gangs(modules: Modules, shapes: Sequence[tuple[int, int]], paths: Sequence[Path]) -> Gangs:
+    """`shapes`: GPUs and nodes."""
+    gpus, nodes = np.array(shapes, dtype=np.int64).T
+    which = np.zeros(len(shapes), dtype=np.int64)
+    latency_s, bandwidth = exchange([paths], which, nodes > 1, gpus / nodes)
     return Gangs(
         modules=[modules],
         which=which,
-        batch_size=np.ones(len(seen), dtype=np.int64),
+        batch_size=np.ones(len(shapes), dtype=np.int64),
         gpus=gpus,
-        distributed=distributed,
+        distributed=nodes > 1,
         latency_s=latency_s,
         bandwidth=bandwidth,
     )

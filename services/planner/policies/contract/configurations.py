@@ -111,6 +111,8 @@ class _Pool(msgspec.Struct, frozen=True):
     """GPUs of the largest node, idle or not"""
 
 
+NO_POOL = _Pool(position=b"", idle=b"", most=0, total=0, largest=0)
+
 _Wish = tuple[GpuType, int, bool]
 """some GPUs of one type: on one node, or spread"""
 _Shape = tuple[tuple[GpuType, ...], tuple[int, ...], bool]
@@ -182,7 +184,7 @@ def placeable(
     def fits(shape: _Shape) -> bool:
         if shape not in known:
             known[shape] = any(
-                gpus <= pools[gpu_type].total if spread else rules.room(gpus) <= pools[gpu_type].most
+                spread or rules.room(gpus) <= pools[gpu_type].most
                 for gpu_type, gpus, spread in _wishes(shape, pools, rules)
             )
         return known[shape]
@@ -270,13 +272,16 @@ def _shape(job: ViewJob, threshold: float) -> _Shape:
 
 
 def _wishes(shape: _Shape, pools: Mapping[GpuType, _Pool], rules: PlaceRules) -> Iterator[_Wish]:
+    """Those that a type has enough idle GPUs for, be they on one node or not."""
     gpu_types, demand, sensitive = shape
     for gpu_type in gpu_types:
-        if gpu_type in pools:
-            for gpus in demand:
-                yield gpu_type, gpus, False
-                if not sensitive or rules.spreads(demand, gpus, pools[gpu_type].largest):
-                    yield gpu_type, gpus, True
+        pool = pools.get(gpu_type, NO_POOL)
+        for gpus in demand:
+            if gpus > pool.total:  # and so are all that follow
+                break
+            yield gpu_type, gpus, False
+            if not sensitive or rules.spreads(demand, gpus, pool.largest):
+                yield gpu_type, gpus, True
 
 
 def _offered(
@@ -301,7 +306,7 @@ def _offered(
 def _found(wish: _Wish, pools: Mapping[GpuType, _Pool], rules: PlaceRules) -> _Block | None:
     gpu_type, gpus, spread = wish
     pool, room = pools[gpu_type], 0 if spread else rules.room(gpus)
-    if (gpus if spread else room) > (pool.total if spread else pool.most):
+    if room > pool.most:
         return None
     block = _block(pool.position, pool.idle, gpus, room)
     return block if len(block.cells) else None
