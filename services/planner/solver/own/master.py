@@ -154,11 +154,13 @@ class Master:
             functions = facets(gpus)
             nodes = np.flatnonzero(free == gpus)
             excess = held[nodes, : gpus + 1] @ functions.T > 1.0 + VIOLATED
-            for at, which in zip(*np.nonzero(excess), strict=True):
-                key = (int(nodes[at]), gpus, int(which))
+            of_all_sizes = np.zeros((len(functions), self._sizes))
+            of_all_sizes[:, : gpus + 1] = functions
+            for at, which in np.argwhere(excess).tolist():
+                key = (int(nodes[at]), gpus, which)
                 if key not in self._known:
                     self._known.add(key)
-                    found.append((key[0], np.pad(functions[which], (0, self._sizes - gpus - 1))))
+                    found.append((key[0], of_all_sizes[which]))
         return found
 
     def _add_facets(self, broken: list[tuple[int, Floats]], column: Ints, node: Ints, size: Ints) -> None:
