@@ -34,7 +34,6 @@ NOTICES = ("**Awaits a rerun.**", "**Results not stored.**")
 WITHOUT_SEEDS = {
     "accuracy",
     "catalogue",
-    "departures",
     "hadar",
     "hadare",
     "hare",
