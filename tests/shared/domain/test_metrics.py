@@ -255,6 +255,18 @@ def test_gpu_use_is_busy_over_available_time() -> None:
     assert (found["gru"], found["cru"]) == (0.25, 0.5)
 
 
+def test_use_counts_what_still_runs_up_to_now() -> None:
+    facts = [
+        joined(gpus=4),
+        joined("node-2", gpus=4),
+        *in_queue("a", at=10),
+        worker_started("a", at=20, gpu_indices=(0, 1)),
+        started("a", at=20),
+    ]
+    found = summary(ledger_of(facts), now=110.0, round_s=100.0)
+    assert (found["gru"], found["cru"], found["cru_slots"]) == (180 / 800, 90 / 200, 90 / 200)
+
+
 def test_use_is_never_above_one_though_workers_end_after_their_job() -> None:
     facts = [
         joined(gpus=2),
@@ -329,9 +341,9 @@ def test_restarts_and_lost_work_are_summed_over_jobs() -> None:
 
 
 def test_plans_are_counted_by_the_stage_that_made_them() -> None:
-    ledger = ledger_of([plan(decision_s=1), plan(decision_s=3, stage=Stage.GREEDY, gap=0.2)])
-    found = plan_figures(ledger)
-    assert (found.plans, found.stages, found.decision_s_p50) == (2, {"greedy": 1, "optimal": 1}, 2.0)
+    greedy = [plan(decision_s=seconds, stage=Stage.GREEDY, gap=0.2) for seconds in (3, 4, 5)]
+    found = plan_figures(ledger_of([plan(decision_s=1), *greedy]))
+    assert (found.plans, found.stages, found.decision_s_p50) == (4, {"greedy": 3, "optimal": 1}, 3.5)
     assert found.gap_max == 0.2
 
 
