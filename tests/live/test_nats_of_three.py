@@ -5,9 +5,7 @@ Seconds are printed (`-s`) and not asserted: NATS itself takes up to nine to ele
 
 import asyncio
 import contextlib
-import os
 import shutil
-import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -25,8 +23,9 @@ from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.nats_servers import NatsServers, nats_servers
+from tests.processes import LEAVES_OPEN, standing_still
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), LEAVES_OPEN]
 
 LIMIT_S = 120.0
 EVERY_S = 0.05
@@ -143,13 +142,9 @@ async def test_the_server_that_leads_the_stream_is_killed(load: Load) -> None:
 
 async def test_the_server_that_leads_the_stream_is_stopped(load: Load) -> None:
     server = await load.leader()
-    assert server.pid is not None
     with load.gap("stopped"):
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
+        with standing_still(server.pid):
             await load.more()
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
         await load.more()
     await load.all_current()
 

@@ -33,6 +33,7 @@ from schemas.subjects import (
     READ_PREFIX,
     SAMPLE_PREFIX,
     SNAPSHOT_BUCKET,
+    STATE_BUCKET,
     STATE_SUBJECT,
     about_node,
     sample_subject,
@@ -51,10 +52,10 @@ ARCHIVE = "archive"
 OPERATOR = "operator"
 STREAMS_OWNER = "HOPYARD"
 """the account of NATS of all services, which has the streams"""
-ENSURER = "admission"
-"""makes the streams; the others wait for them"""
+ADMISSION = "admission"
+"""makes the streams, for which the others wait, and keeps beside them what they cannot take at the moment"""
 ASKS = {
-    "admission": ("admission", "monitor", "planner", "agent.*"),
+    ADMISSION: (ADMISSION, "monitor", "planner", "agent.*"),
     "estimator": ("profiler", "agent.*"),
     PLANNER: ("estimator",),
     OPERATOR: (">",),
@@ -119,7 +120,13 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
     """`facts`: those that are its own to tell."""
     snapshot = urlsafe_b64encode(name.encode()).decode()
     more = {
-        ENSURER: ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", f"{_KV}.settings"),
+        ADMISSION: (
+            "$JS.API.STREAM.CREATE.*",
+            "$JS.API.STREAM.UPDATE.*",
+            f"$JS.API.STREAM.LEADER.STEPDOWN.KV_{STATE_BUCKET}",
+            f"{_KV}.settings",
+            f"{_KV}.handoff/{name}",
+        ),
         PLANNER: (f"{_KV}.{name}/policy",),
         ARCHIVER: tuple(_archiving()),
     }

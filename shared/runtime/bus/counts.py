@@ -7,6 +7,8 @@ class Counts(msgspec.Struct):
     facts_published: int = 0
     facts_republished: int = 0
     """published again because no acknowledgement came"""
+    facts_kept: int = 0
+    """beside their stream, which had no leader"""
     facts_read: int = 0
     facts_unknown: int = 0
     """of a type that a later version brought: skipped"""

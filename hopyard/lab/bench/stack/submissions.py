@@ -24,7 +24,7 @@ from loadgen.scenarios import load_cluster
 from schemas.events import JobSubmitted
 from schemas.jobs import JobFile
 from schemas.subjects import facts_of
-from shared.runtime.bus.accounts import ENSURER
+from shared.runtime.bus.accounts import ADMISSION
 from shared.runtime.bus.contract import Facts
 from shared.runtime.process.nats_server import NatsServer
 
@@ -64,7 +64,7 @@ async def taken_in(data: Path, jobs: int, guard: Guard) -> Taken:
             times_s = await submit_all(client, jobs)
             took_s = time.perf_counter() - began
             used_s = sum(map(cpu_s, pids)) - before_s
-        async with bus_to(server, settings=guard.settings(server.url, ENSURER)) as bus:
+        async with bus_to(server, settings=guard.settings(server.url, ADMISSION)) as bus:
             await _check_stored(bus, jobs)
     return Taken(jobs, times_s, took_s, used_s)
 

@@ -12,6 +12,8 @@ WRONG_LAST_SEQUENCE = 10071
 """JetStream's code: the subject's last sequence is not the expected one"""
 SEQUENCE_IN_DOUBT = 10164
 """and: it may not be, while another message that expects it is on its way through a cluster"""
+ID_IN_PROCESS = 10158
+"""and: a message of this id is on its way through a cluster; whether it arrives is not known yet"""
 
 
 class ApiProblem(msgspec.Struct):

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from schemas.settings import Settings
+from shared.runtime.bus.accounts import ADMISSION
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.facts import JetStreamFacts
+from shared.runtime.bus.jetstream.handoff import Handoff
 from shared.runtime.bus.jetstream.node_reads import NodeReads, somebody_answers
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.samples import JetStreamSamples
@@ -18,7 +20,8 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
     """One service's connection to the servers. Make it with `connect`."""
 
     def __init__(self, connection: Connection) -> None:
-        JetStreamFacts.__init__(self, connection)
+        hands_on = connection.name == ADMISSION and connection.settings.nats_replicas > 1
+        JetStreamFacts.__init__(self, connection, Handoff(connection, self) if hands_on else None)
         JetStreamQuestions.__init__(self, connection)
         self._reads = NodeReads(connection)
 
@@ -62,5 +65,7 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
 
     async def close(self) -> None:
         await self.stop_answering()
+        if self._handoff is not None:
+            await self._handoff.close()
         await self._reads.close()
         await self._connection.close()

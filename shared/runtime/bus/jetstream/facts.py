@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
 
 from nats.errors import Error
 from nats.js.errors import APIError, NotFoundError
@@ -14,9 +13,16 @@ from schemas.events import ServiceLed
 from schemas.subjects import FACTS_STREAM, is_subject_of, passing
 from shared.domain.impossible import read_fact
 from shared.runtime.bus.contract import Batch, Fenced, Record, Unavailable
-from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE, Ack, Acks
+from shared.runtime.bus.jetstream.acks import (
+    ID_IN_PROCESS,
+    SEQUENCE_IN_DOUBT,
+    WRONG_LAST_SEQUENCE,
+    Ack,
+    Acks,
+)
 from shared.runtime.bus.jetstream.connection import IN_VAIN, Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
+from shared.runtime.bus.jetstream.handoff import Handoff, Letter
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 from shared.runtime.bus.jetstream.past import fetched, first_of, past
@@ -27,15 +33,10 @@ READ_ROOM_BYTES = 1_024
 """of a message, left for what a service adds that shows the fact to an agent"""
 
 
-class _Letter(NamedTuple):
-    subject: str
-    data: bytes
-    headers: dict[str, str]
-
-
 class JetStreamFacts:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, handoff: Handoff | None = None) -> None:
         self._connection = connection
+        self._handoff = handoff
         self._acks = Acks(connection)
         self._publishing = asyncio.Lock()
 
@@ -80,8 +81,16 @@ class JetStreamFacts:
     async def lead(self, led: ServiceLed, after: int) -> None:
         """Publish that we lead, unless another leads since `after`; from now on publish as a leader.
 
-        Raises Fenced, Unavailable; then it may be stored all the same.
+        What an earlier leader has kept beside the stream comes first. Raises Fenced, Unavailable; then it may
+        be stored all the same.
         """
+        await self._say(led, after)
+        if self._handoff is not None:
+            await self._in_order(await self._handoff.take_over())
+            await self._handoff.let_go()
+
+    async def _say(self, led: ServiceLed, after: int) -> None:
+        """Raises Fenced, Unavailable."""
         letter = self._letter(led)
         expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
         with unavailable("lead"):
@@ -92,6 +101,8 @@ class JetStreamFacts:
             except APIError as error:
                 if error.err_code in {WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT}:
                     raise Fenced(f"another leads since fact {after}") from None
+                if error.err_code == ID_IN_PROCESS:
+                    raise Unavailable(str(error)) from None
                 raise
         self._connection.fence = Fence(letter.subject, int(ack.seq))
 
@@ -107,7 +118,7 @@ class JetStreamFacts:
         async with self._publishing:
             for pause in self._connection.pauses():
                 try:
-                    await self.lead(led, fence.seq)
+                    await self._say(led, fence.seq)
                 except Unavailable as error:  # it may be stored: then it is known by its id
                     self._connection.log.info("leading is said again", reason=str(error))
                 else:
@@ -124,12 +135,20 @@ class JetStreamFacts:
             return await self._newest_of(fence.subject) == fence.seq
 
     def in_vain(self) -> str:
-        return self._connection.in_vain
+        kept = self._handoff is not None and not self._handoff.failing
+        return "" if kept else self._connection.in_vain
 
     # ---- publishing
 
     async def publish(self, events: Sequence[Event]) -> None:
         letters = [self._letter(event) for event in events]
+        storing = self._in_order(letters)
+        if self._handoff is None or self._connection.fence is None:
+            await storing
+        else:
+            await self._handoff.safely(letters, storing)
+
+    async def _in_order(self, letters: Sequence[Letter]) -> None:
         at_once = self._at_once()
         async with self._publishing:
             for first in range(0, len(letters), at_once):
@@ -142,13 +161,13 @@ class JetStreamFacts:
         fenced = self._connection.fence is not None and settings.nats_replicas > 1
         return 1 if fenced else settings.publish_in_flight
 
-    def _letter(self, event: Event) -> _Letter:
+    def _letter(self, event: Event) -> Letter:
         event_id = event.event_id
         limit = self._connection.nats.max_payload - READ_ROOM_BYTES
         data = check_size(event_id, encode(event), limit, message_id=event_id)
-        return _Letter(event.subject, data, {"Nats-Msg-Id": event_id})
+        return Letter(event.subject, data, {"Nats-Msg-Id": event_id})
 
-    async def _store(self, letters: Sequence[_Letter]) -> None:
+    async def _store(self, letters: Sequence[Letter]) -> None:
         """Publish until all are stored. From the first that was not, all are published again, in order."""
         for pause in self._connection.pauses():
             await self._connection.up()
@@ -165,7 +184,7 @@ class JetStreamFacts:
             self._connection.log.warning("facts are published again", count=len(letters))
             await asyncio.sleep(pause)
 
-    async def _send(self, letters: Sequence[_Letter]) -> int:
+    async def _send(self, letters: Sequence[Letter]) -> int:
         """Publish facts once; how many of them, from the first on, are stored."""
         acks: list[asyncio.Future[Ack]] = []
         fence = self._connection.fence
@@ -183,7 +202,7 @@ class JetStreamFacts:
                 ack.cancel()
         return await self._really_stored(letters, acks)
 
-    async def _really_stored(self, letters: Sequence[_Letter], acks: Sequence[asyncio.Future[Ack]]) -> int:
+    async def _really_stored(self, letters: Sequence[Letter], acks: Sequence[asyncio.Future[Ack]]) -> int:
         """How many, from the first on; a duplicate is stored only where the message before it is the fact."""
         stored = _stored(acks)
         if self._connection.fence and any(ack.result().duplicate for ack in acks[:stored]):
@@ -206,7 +225,7 @@ class JetStreamFacts:
             await self._connection.up()
             await asyncio.sleep(pause)
 
-    async def _stands(self, letter: _Letter, seq: int) -> bool:
+    async def _stands(self, letter: Letter, seq: int) -> bool:
         """Whether the fact is in the stream, where its id is: whoever knows an id may have put it elsewhere.
 
         Then it is stored without an id; readers pass over what comes twice.
@@ -229,7 +248,7 @@ class JetStreamFacts:
             ack.cancel()
         return not ack.cancelled() and ack.result().error is None
 
-    async def _subject_at(self, letter: _Letter, seq: int) -> str:
+    async def _subject_at(self, letter: Letter, seq: int) -> str:
         """Empty: of another node. Raises NotFoundError, and what NATS raises."""
         connection = self._connection
         if not connection.of_agents:
@@ -370,7 +389,7 @@ def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:
         error = ack.result().error
         if error is not None and error.err_code == WRONG_LAST_SEQUENCE:
             raise Fenced("another leads")
-        if error is not None and error.err_code == SEQUENCE_IN_DOUBT:
+        if error is not None and error.err_code in {SEQUENCE_IN_DOUBT, ID_IN_PROCESS}:
             return place
         if error is not None and 400 <= error.code < 500:  # noqa: PLR2004 - as in HTTP: our fault
             raise ValueError(f"the stream refuses a fact: {error.description}")

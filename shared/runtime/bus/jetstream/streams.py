@@ -22,7 +22,7 @@ from schemas.subjects import (
     STATE_SUBJECT,
     sample_subject,
 )
-from shared.runtime.bus.accounts import ENSURER
+from shared.runtime.bus.accounts import ADMISSION
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
@@ -33,6 +33,8 @@ EXISTS_OTHERWISE = 10058
 """JetStream's code: a stream of this name exists with another configuration"""
 NOT_CLUSTERED = 10074
 """and: more copies are wanted than there are servers"""
+NO_PEERS = 10005
+"""and: more than are up, in a cluster that has so many"""
 STATE_STREAM = f"KV_{STATE_BUCKET}"
 SNAPSHOT_STREAM = f"OBJ_{SNAPSHOT_BUCKET}"
 NO_ROOM = 10047
@@ -46,7 +48,7 @@ async def ensure(connection: Connection, timeout_s: float | None) -> None:
 
     An account that may not waits until they are there.
     """
-    may = connection.credentials is None or connection.credentials.user == ENSURER
+    may = connection.credentials is None or connection.credentials.user == ADMISSION
     try:
         async with asyncio.timeout(timeout_s):
             for config in configs(connection.settings):
@@ -88,6 +90,8 @@ def _raise_if_final(config: StreamConfig, error: Exception) -> None:
         needed = f"{config.max_bytes or 0:,} bytes"
         remedy = "make room, or set stream_max_bytes to less"
         raise Damaged(f"NATS has no room on its disk for the stream {config.name} of {needed}: {remedy}")
+    if isinstance(error, BadRequestError) and error.err_code == NO_PEERS:
+        return
     if isinstance(error, BadRequestError) or getattr(error, "err_code", None) == NOT_CLUSTERED:
         raise RuntimeError(f"stream {config.name}: {error}") from error
 
