@@ -391,10 +391,12 @@ class ArchivePart(Message, frozen=True, kw_only=True):
     """empty: the file ends there"""
 
 
-class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refused"):
+class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refused", omit_defaults=True):
     """The one other reply: the question was understood and cannot be answered."""
 
     reason: str
+    passing: bool = False
+    """true: nobody answers at the moment, as where the service ended; whoever asks takes it for no answer"""
 
 
 REPLIES: dict[type[Question], type[Message]] = {

@@ -1,10 +1,11 @@
-"""From a question's bytes to its reply's bytes: the same on every bus."""
+"""From a question's bytes to its reply's bytes, and from these to the reply: the same on every bus."""
 
 from structlog.typing import FilteringBoundLogger
 
-from schemas.codec import Malformed, decode_question, encode_plain
+from schemas.base import Message, Question
+from schemas.codec import Malformed, decode_question, decode_reply, encode_plain
 from schemas.questions import Refused
-from shared.runtime.bus.contract import Answer
+from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.limits import QUESTION_MAX_BYTES, REASON_CHARS, check_size
 
@@ -17,6 +18,9 @@ async def reply_to(data: bytes, answer: Answer, *, counts: Counts, log: Filterin
         counts.malformed += 1
         log.warning("malformed question", reason=str(error))
         return _refused(f"malformed question: {error}", counts)
+    except Unavailable as error:
+        log.info("question not answered", reason=str(error))
+        return _refused(str(error), counts, passing=True)
     except Exception as error:
         # Whoever asks must hear of it, and the next question is another one.
         log.exception("answer failed")
@@ -25,6 +29,14 @@ async def reply_to(data: bytes, answer: Answer, *, counts: Counts, log: Filterin
     return reply
 
 
-def _refused(reason: str, counts: Counts) -> bytes:
+def reply_of(question: Question, data: bytes) -> Message:
+    """Raises Malformed, and Unavailable where who was asked could not answer at the moment."""
+    reply = decode_reply(question, data)
+    if isinstance(reply, Refused) and reply.passing:
+        raise Unavailable(reply.reason)
+    return reply
+
+
+def _refused(reason: str, counts: Counts, *, passing: bool = False) -> bytes:
     counts.questions_refused += 1
-    return encode_plain(Refused(reason=reason[:REASON_CHARS]))
+    return encode_plain(Refused(reason=reason[:REASON_CHARS], passing=passing))

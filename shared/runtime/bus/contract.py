@@ -113,14 +113,14 @@ class Questions(Protocol):
     """Request and reply."""
 
     async def ask(self, question: Question, timeout_s: float) -> Message:
-        """The reply. Raises Unavailable when none came within `timeout_s` real seconds."""
+        """The reply. Raises Unavailable when none came within `timeout_s` real seconds, or could be given."""
         ...
 
     async def serve(self, service: str, subject: str, answer: Answer) -> None:
         """Answer questions on a subject, many at once, until the bus closes. Returns once they can come.
 
-        An `answer` that raises is logged and replied to as `Refused`. Of several that serve a subject,
-        one gets the question.
+        An `answer` that raises is logged and replied to as `Refused`; one that raises Unavailable gives none.
+        Of several that serve a subject, one gets the question.
         """
         ...
 

@@ -15,11 +15,11 @@ from nats.errors import Error, NoRespondersError
 from nats.micro.request import Request
 
 from schemas.base import Message, Question
-from schemas.codec import Malformed, decode_reply, encode_plain
+from schemas.codec import Malformed, encode_plain
 from schemas.questions import node_asked
 from schemas.subjects import PARTS_PREFIX
 from shared.runtime.bus.accounts import INBOXES, MAPPED
-from shared.runtime.bus.answering import reply_to
+from shared.runtime.bus.answering import reply_of, reply_to
 from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.jetstream.connection import Connection, in_words, unavailable
 from shared.runtime.bus.jetstream.large_messages import fetched, offered
@@ -53,7 +53,7 @@ class JetStreamQuestions:
         except (Error, OSError) as error:
             self._connection.counts.questions_unanswered += 1
             raise Unavailable(_unanswered(question, timeout_s, error)) from error
-        return decode_reply(question, reply)
+        return reply_of(question, reply)
 
     async def _request(self, subject: str, data: bytes, timeout_s: float) -> bytes:
         nats, node_id = self._connection.nats, node_asked(subject)

@@ -11,10 +11,10 @@ import msgspec
 import structlog
 
 from schemas.base import Event, Message, Question, Sample
-from schemas.codec import Malformed, decode_reply, encode, encode_plain
+from schemas.codec import Malformed, encode, encode_plain
 from schemas.subjects import SAMPLE_PREFIX
 from shared.domain.impossible import read_fact, read_sample
-from shared.runtime.bus.answering import reply_to
+from shared.runtime.bus.answering import reply_of, reply_to
 from shared.runtime.bus.backlog import Backlog
 from shared.runtime.bus.contract import Answer, Batch, Record, Unavailable
 from shared.runtime.bus.counts import Counts
@@ -197,7 +197,7 @@ class MemoryClient:
         if not answering.done() or answering.cancelled():
             self.counts.questions_unanswered += 1
             raise Unavailable(f"no answer from {question.subject} within {timeout_s} s")
-        return decode_reply(question, answering.result())
+        return reply_of(question, answering.result())
 
     async def serve(self, service: str, subject: str, answer: Answer) -> None:
         self._check_open()

@@ -64,6 +64,18 @@ async def test_an_answer_that_raises_is_a_refusal(net: Net) -> None:
     assert bus.counts.questions_refused == 1
 
 
+async def test_who_ends_before_it_has_answered_is_unavailable(net: Net) -> None:
+    """And has not refused: whoever asks again may get an answer."""
+
+    async def answer(_: Question) -> Message:
+        raise Unavailable("monitor has ended")
+
+    bus = await net.client("monitor")
+    await bus.serve("monitor", MONITOR, answer)
+    with pytest.raises(Unavailable, match="monitor has ended"):
+        await bus.ask(ListNodes(), 2.0)
+
+
 async def test_a_refusal_may_be_the_answer(net: Net) -> None:
     async def answer(_: Question) -> Message:
         return Refused(reason="no such job")
