@@ -7,7 +7,17 @@ from contextlib import contextmanager
 from loadgen.disturbance import Disturb
 from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
-from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, Around, Runners, makers, untouched
+from loadgen.stack import (
+    EMULATED,
+    LONGEST_S,
+    RETRY_S,
+    Answered,
+    Around,
+    Runners,
+    makers,
+    unheeded,
+    untouched,
+)
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
@@ -38,12 +48,13 @@ def run(
     hear: Sink = ignored,
     runners: Runners = EMULATED,
     around: Around = untouched,
+    answered: Answered = unheeded,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once.
 
     Jobs that the policy never places are left waiting once nothing else happens.
 
-    `hear`: each as it is stored.
+    `hear`: each as it is stored. `answered`: what came of each submission.
     """
     records: list[Record] = []
 
@@ -61,6 +72,7 @@ def run(
         disturb=disturb,
         runners=runners,
         around=around,
+        answered=answered,
     )
     if faults is None and not disturb:
         return records  # none is stored twice
@@ -81,12 +93,13 @@ def stream(
     disturb: Sequence[Disturb] = (),
     runners: Runners = EMULATED,
     around: Around = untouched,
+    answered: Answered = unheeded,
 ) -> None:
     """As `run`, each fact to `sink` as it is stored; with `faults`, some twice."""
     stage = Conductor(
         makers(settings, nodes, runners, around), settings, faults=faults, lasting=bool(disturb)
     )
-    story = _Story(stage)
+    story = _Story(stage, answered)
     stage.log.sinks += [story.hear, sink]
     for name in stage.names:
         stage.start(name)
@@ -121,8 +134,9 @@ async def _disturbance(disturb: Disturb, stage: Conductor) -> None:
 class _Story:
     """Submits the jobs, and hears how they end."""
 
-    def __init__(self, stage: Conductor) -> None:
+    def __init__(self, stage: Conductor, answered: Answered) -> None:
         self._stage = stage
+        self._answered = answered
         self._submitted = False
         self._jobs = OpenJobs()
 
@@ -143,7 +157,7 @@ class _Story:
         assert isinstance(answer, PolicyChoice), "the policies of a scenario are found before it begins"
 
     async def _submit(self, arrival: Arrival) -> None:
-        await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
+        self._answered(await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
 
     async def _ask(self, question: OwnQuestion) -> object:
         while True:

@@ -6,7 +6,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from loadgen.disturbance import Disturb
 from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
-from loadgen.stack import EMULATED, LONGEST_S, RETRY_S, Around, MemoryStack, Runners, untouched
+from loadgen.stack import (
+    EMULATED,
+    LONGEST_S,
+    RETRY_S,
+    Answered,
+    Around,
+    MemoryStack,
+    Runners,
+    unheeded,
+    untouched,
+)
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
@@ -29,6 +39,7 @@ def run(
     policies: Sequence[PolicyChange] = (),
     runners: Runners = EMULATED,
     around: Around = untouched,
+    answered: Answered = unheeded,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once."""
     return virtual.run(
@@ -41,6 +52,7 @@ def run(
             policies=policies,
             runners=runners,
             around=around,
+            answered=answered,
         )
     )
 
@@ -55,6 +67,7 @@ async def _run(
     policies: Sequence[PolicyChange],
     runners: Runners,
     around: Around,
+    answered: Answered,
 ) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
     stack = MemoryStack(bus, settings, nodes, runners, around)
@@ -65,7 +78,7 @@ async def _run(
     tasks += [asyncio.create_task(_until_cancelled(one)) for one in beside]
     try:
         async with asyncio.timeout(LONGEST_S):
-            story = asyncio.create_task(_story(bus, stack, arrivals))
+            story = asyncio.create_task(_story(bus, stack, arrivals, answered))
             await asyncio.wait({story, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, story):
                 if task.done():
@@ -79,9 +92,11 @@ async def _run(
         await bus.close()
 
 
-async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]) -> list[Record]:
+async def _story(
+    bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival], answered: Answered
+) -> list[Record]:
     jobs = OpenJobs()
-    submitting = asyncio.create_task(replay(arrivals, _submitter(stack), LoopClock()))
+    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, answered), LoopClock()))
     records: dict[str, Record] = {}
     seq, stored = 0, bus.read(0, FACT_SUBJECTS)
     while not (submitting.done() and jobs.over) or seq < await bus.last_seq():
@@ -96,9 +111,9 @@ async def _story(bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival]
     return list(records.values())
 
 
-def _submitter(stack: MemoryStack) -> Callable[[Arrival], Awaitable[None]]:
+def _submitter(stack: MemoryStack, answered: Answered) -> Callable[[Arrival], Awaitable[None]]:
     async def submit(arrival: Arrival) -> None:
-        await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}"))
+        answered(await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
 
     return submit
 

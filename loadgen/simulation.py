@@ -18,7 +18,7 @@ from loadgen.progress import Watch, watched
 from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster
-from loadgen.stack import Around, Runners, emulated_on, untouched
+from loadgen.stack import Answered, Around, Runners, emulated_on, unheeded, untouched
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.results import RunResult
@@ -64,12 +64,13 @@ def simulate(
     watch: Watch | None = None,
     runners: Runners | None = None,
     around: Around = untouched,
+    answered: Answered = unheeded,
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
     `watch`: is shown how far it has come, by the conductor. `runners`: in place of the emulated ones.
-    `around`: how services are made, where that is to be another way.
-    Raises UnfitPolicy, InvalidFile and ContradictorySettings.
+    `around`: how services are made, where that is to be another way. `answered`: is told what admission said
+    to each submission. Raises UnfitPolicy, InvalidFile and ContradictorySettings.
     """
     began = time.perf_counter()
     settings = _settings(scenario, policy, seed, overrides)
@@ -87,6 +88,7 @@ def simulate(
         policies=scenario.policies,
         runners=runners,
         around=around,
+        answered=answered,
     )
     events = [record.event for record in records]
     result = run_result(

@@ -39,6 +39,14 @@ def untouched(_: str, make: Maker) -> Maker:
     return make
 
 
+Answered = Callable[[object], None]
+"""what admission said to a submission: `Submitted`, or a problem"""
+
+
+def unheeded(_: object) -> None:
+    """An `Answered` that takes no notice."""
+
+
 Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
 """for a new life of a node's agent: its runner, and the workers that this one adopted"""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from loadgen.disturbance import Stack
+from loadgen.stack import Answered
 from schemas.base import Event
 from schemas.events import (
     JobProfiled,
@@ -64,6 +65,8 @@ class Scene(msgspec.Struct):
     clocks: Clocks
     policy: str
     """to go back to"""
+    heard: Answered
+    """is told what admission answers"""
     struck: set[str] = set()
     """services that an action has to itself for now"""
     facts: list[Event] = []
@@ -71,8 +74,6 @@ class Scene(msgspec.Struct):
     plan: PlanPublished | None = None
     """the newest by its fencing token"""
     serial: int = 0
-    drained: set[NodeId] = set()
-    """by a GPU that is gone"""
 
     def catch_up(self) -> None:
         for fact in self.stack.stored(len(self.facts)):
@@ -292,6 +293,7 @@ async def quota(scene: Scene, action: Action, fact: Event) -> bool:
         scene.serial += 1
         job = arriving(0.0, "burst", [1, 2, 4], 60.0 + 200.0 * action.pick).job
         answer = await scene.ask(Submit(job=job, key=f"burst/{scene.serial}"))
+        scene.heard(answer)
         refused += not isinstance(answer, Submitted)
         if refused or number >= BURST * action.pick:
             break

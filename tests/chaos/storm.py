@@ -11,7 +11,10 @@ from loadgen.disturbance import Stack
 from loadgen.simulation import Engine, Simulated, simulate
 from loadgen.stack import Around, untouched
 from schemas.base import Event
+from schemas.events import JobCompleted, JobSubmitted
+from schemas.ids import JobId
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
+from schemas.views import Submitted
 from shared.domain.audit import audit
 from tests.chaos.clocks import Clocks
 from tests.chaos.faults import FAULTS, Action, Scene
@@ -68,8 +71,15 @@ class Played(msgspec.Struct):
     """facts in the stream, repetitions too"""
     hits: Counter[int] = msgspec.field(default_factory=Counter)
     """by fault"""
+    acknowledged: list[JobId] = []
+    """what admission promised in its answers, whatever the stream holds"""
     broken: list[str] = []
     """what does not hold; empty: all is well"""
+
+    def hear(self, answer: object) -> None:
+        """An `Answered`."""
+        if isinstance(answer, Submitted):
+            self.acknowledged.append(answer.job_id)
 
 
 def story(seed: int, rounds: int = ROUNDS) -> Story:
@@ -116,7 +126,7 @@ def tell(story: Story, engine: Engine = "conductor", around: Around = untouched)
         played.broken = [f"{type(error).__name__}: {error}"]
         return played
     played.events = ran.seqs[-1]
-    played.broken = broken(ran)
+    played.broken = broken(ran, played.acknowledged)
     return played
 
 
@@ -126,7 +136,7 @@ def _run(story: Story, played: Played, engine: Engine, around: Around) -> Simula
 
     async def lane(actions: Sequence[Action], stack: Stack) -> None:
         if not scenes:
-            scenes.append(Scene(stack, ills, clocks, story.policy))
+            scenes.append(Scene(stack, ills, clocks, story.policy, played.hear))
         await _strike(scenes[0], actions, played)
 
     return simulate(
@@ -138,6 +148,7 @@ def _run(story: Story, played: Played, engine: Engine, around: Around) -> Simula
         engine=engine,
         runners=ill(ills, Frailty(seed=story.seed, breaks=0.1, within_s=300.0)),
         around=lambda name, make: clocks.around(name, around(name, make)),
+        answered=played.hear,
     )
 
 
@@ -172,12 +183,15 @@ async def _awaited(scene: Scene, when: Callable[[Event], bool], skip: int) -> Ev
     return None
 
 
-def broken(ran: Simulated) -> list[str]:
-    """The audit's rules; and whatever was accepted has completed."""
+def broken(ran: Simulated, acknowledged: Sequence[JobId]) -> list[str]:
+    """The audit's rules; and whatever was acknowledged is in the log, and what is there has completed."""
     found = [f"{one.rule}: {one.detail}" for one in audit(ran.events, drained=True, seqs=ran.seqs)]
-    jobs = ran.result.jobs
-    if jobs.get("submitted") != jobs.get("completed"):
-        found.append(f"jobs that did not complete: {jobs}")
+    submitted = {fact.job_id for fact in ran.events if isinstance(fact, JobSubmitted)}
+    if lost := {*acknowledged} - submitted:
+        found.append(f"acknowledged-lost: the log has not heard of {', '.join(sorted(lost))}")
+    completed = {fact.job_id for fact in ran.events if isinstance(fact, JobCompleted)}
+    if unfinished := submitted - completed:
+        found.append(f"not-completed: {', '.join(sorted(unfinished))}")
     return found
 
 

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from loadgen.simulation import Engine
-from loadgen.stack import Maker
-from schemas.events import JobQueued
-from shared.domain.core import Effects, Input
+from loadgen.stack import Around, Maker
+from schemas.base import Event
+from schemas.events import JobQueued, JobSubmitted
+from shared.domain.core import Effects, Input, Publish
 from shared.runtime.service import Ports, Service
 from tests.chaos.clocks import WrongTime
 from tests.chaos.faults import FAULTS, Action
@@ -60,17 +61,39 @@ class Forgetful(WrongTime):
         return [] if missed else super().handle(message, now)
 
 
-def forgetful_planner(name: str, make: Maker) -> Maker:
-    def made(ports: Ports, life: str) -> Service:
-        service = make(ports, life)
-        return msgspec.structs.replace(service, core=Forgetful(service.core, 0.0))
+def faulty(faulty: str, core: type[WrongTime]) -> Around:
+    """The service's own core within one that is at fault."""
 
-    return made if name == "planner" else make
+    def around(name: str, make: Maker) -> Maker:
+        def made(ports: Ports, life: str) -> Service:
+            service = make(ports, life)
+            return msgspec.structs.replace(service, core=core(service.core, 0.0))
+
+        return made if name == faulty else make
+
+    return around
 
 
-def test_a_service_at_fault_is_found() -> None:
-    played = tell(story(2, rounds=2), around=forgetful_planner)
-    assert any(one.startswith("job-lost") for one in played.broken), played.broken
+class Careless(WrongTime):
+    """A core that answers a submission and does not store it."""
+
+    def handle(self, message: Input, now: float) -> Effects:
+        effects = super().handle(message, now)
+        return [effect for effect in effects if not (isinstance(effect, Publish) and _unlucky(effect.event))]
+
+
+def _unlucky(fact: Event) -> bool:
+    return isinstance(fact, JobSubmitted) and fact.job_id.endswith("3")
+
+
+@pytest.mark.parametrize(
+    ("service", "core", "rule"),
+    [("planner", Forgetful, "job-lost"), ("admission", Careless, "acknowledged-lost")],
+)
+@pytest.mark.parametrize("engine", ["conductor", "loop"])
+def test_a_service_at_fault_is_found(service: str, core: type[WrongTime], rule: str, engine: Engine) -> None:
+    played = tell(story(2, rounds=2), engine, around=faulty(service, core))
+    assert any(one.startswith(rule) for one in played.broken), played.broken
 
 
 def strike(fault: int) -> Action:
