@@ -1,6 +1,7 @@
 """What tests wait for on a stack that runs: live or in containers."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from hopyard.api.client import Client
@@ -11,6 +12,16 @@ from schemas.views import StatusView
 LIMIT_S = 240.0
 LOOK_EVERY_S = 0.3
 """each look is answered by two services, which have other work"""
+
+
+class Seconds:
+    """From its making on, printed for docs/failures.md (`pytest -s`). Limits of tests stand elsewhere."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, what: str) -> None:
+        print(f"{what} after {time.monotonic() - self._began:.1f} s")
 
 
 async def until(client: Client, fine: Callable[[StatusView], bool]) -> StatusView:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 import nats
 import pytest
+from msgspec.structs import replace
 
 from hopyard.actions.diagnose import diagnose
 from hopyard.api.client import Client, LoggedEvent
@@ -21,12 +21,13 @@ from hopyard.local.stack import Stack
 from schemas.base import Event
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
 from schemas.codec import encode
-from schemas.events import JobStarted
+from schemas.events import JobStarted, NodeJoined
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import Checkpoint, GpuRange, JobFile, Workload
 from schemas.views import PolicyChoice, StatusView
 from shared.domain.states import ENDED
 from shared.runtime.bus.accounts import inbox_of
+from tests.live.cable import Cable, cable
 from tests.live.live_builders import stack_and_client
 from tests.stack_watch import LIMIT_S, until
 
@@ -86,6 +87,9 @@ class Struck:
         """Of what was read."""
         return [fact for fact in self.log if isinstance(fact, kind) and getattr(fact, "job_id", "") == job_id]
 
+    def of_kind(self, kind: type[E]) -> list[E]:
+        return [fact for fact in self.log if isinstance(fact, kind)]
+
     async def started(self, job_id: JobId, after: Event | None = None) -> JobStarted:
         return await self.fact(JobStarted, lambda fact: fact.job_id == job_id, after)
 
@@ -127,6 +131,23 @@ class Struck:
 
     def kill(self, name: str) -> None:
         os.killpg(self.pid(name), signal.SIGKILL)
+
+    @contextlib.asynccontextmanager
+    async def wired(self, node_id: NodeId) -> AsyncIterator[Cable]:
+        """In between, the agent of a node comes to NATS by a cable. What it ran is gone, before and after."""
+        async with cable(self.stack.nats.port) as line:
+            await self._reborn(node_id, f"nats://127.0.0.1:{line.port}")
+            yield line
+            line.mend()
+            await self._reborn(node_id, self.stack.nats.url)
+
+    async def _reborn(self, node_id: NodeId, nats_url: str) -> None:
+        name, last = node_agent(node_id), (await self.facts())[-1]
+        running = next(one for one in self.stack.running if one.program.name == name)
+        environ = running.program.environ | {"HOPYARD_NATS_URL": nats_url}
+        running.program = replace(running.program, environ=environ)
+        self.kill(name)
+        await self.fact(NodeJoined, lambda fact: fact.node_id == node_id, after=last)
 
     @contextlib.contextmanager
     def stopped(self, name: str) -> Iterator[None]:
@@ -207,16 +228,6 @@ async def struck_stack(folder: Path, **settings: str | float) -> AsyncIterator[S
             await struck.started(await struck.submit("first", 1))
             await struck.cleared()
             yield struck
-
-
-class Seconds:
-    """From its making on."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def say(self, what: str) -> None:
-        print(f"{what} after {time.monotonic() - self._began:.1f} s")
 
 
 def node_agent(node_id: NodeId) -> str:

@@ -23,7 +23,7 @@ from schemas.subjects import DEAD_STREAM
 from shared.domain.audit import audit
 from shared.runtime.bus.accounts import inbox_of
 from tests.live.live_builders import SPEED, all_ended, stack_and_client, submit_all
-from tests.stack_watch import LIMIT_S, busy, log_of, until
+from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -117,8 +117,10 @@ async def test_without_the_estimator_the_next_plan_says_so(loaded: Loaded) -> No
     stack, client, _ = loaded
     await until(client, busy)
     freeze(stack, "estimator")
+    stopped = Seconds()
     try:
         plan = await plan_with_a_note(client, "estimat")
+        stopped.say("estimator stopped: a plan without it")
     finally:
         thaw(stack, "estimator")
     assert plan.decision_s < SPEED * 10
@@ -127,11 +129,13 @@ async def test_without_the_estimator_the_next_plan_says_so(loaded: Loaded) -> No
 async def test_a_solver_that_is_killed_costs_nothing_but_quality(loaded: Loaded) -> None:
     stack, client, _ = loaded
     before = len(await plans(client))
+    killed = Seconds()
     for child in children(pid_of(stack, "planner")):
         os.kill(child, signal.SIGKILL)
     async with asyncio.timeout(LIMIT_S):
         while len(await plans(client)) < before + 2:
             await asyncio.sleep(0.2)
+    killed.say("solver killed: two plans more")
 
 
 async def test_a_node_that_falls_silent_is_lost_and_returns(loaded: Loaded) -> None:
@@ -139,9 +143,13 @@ async def test_a_node_that_falls_silent_is_lost_and_returns(loaded: Loaded) -> N
     nodes = await client.nodes()
     node_id = max(nodes.nodes, key=lambda view: len(view.jobs)).node.node_id
     freeze(stack, f"agent-{node_id}")
+    silent = Seconds()
     await until(client, lambda status: status.nodes.get("lost", 0) == 1)
+    silent.say("node silent: lost")
     thaw(stack, f"agent-{node_id}")
+    heard = Seconds()
     await until(client, lambda status: status.nodes.get("lost", 0) == 0)
+    heard.say("node heard again: back")
     events = await log_of(client)
     assert [event.node_id for event in events if isinstance(event, NodeLost)] == [node_id]
     assert [event.node_id for event in events if isinstance(event, NodeReturned)] == [node_id]

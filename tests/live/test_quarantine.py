@@ -27,7 +27,7 @@ from schemas.views import Readiness
 from shared.domain.audit import audit
 from shared.runtime.bus.jetstream.connection import Connection
 from tests.live.live_builders import stack_and_client
-from tests.stack_watch import LIMIT_S, log_of
+from tests.stack_watch import LIMIT_S, Seconds, log_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -110,11 +110,12 @@ async def test_a_fact_that_ends_a_service_twice_is_passed_over_and_that_is_said(
     stack, client, folder, jobs = raising
     kind, name = RAISES_AT[service], f"poison-{service}"
     (folder / service).write_text(f"{kind} {name}-")
-    before = restarts(stack)
+    before, struck = restarts(stack), Seconds()
     job_id = jobs[service] = await submitted(client, name)
     if kind == "job.cancelled":
         await patiently(lambda: client.cancel(job_id))
     process, death = await passed_over(raising, service)
+    struck.say(f"{service} raises at a fact: passed over")
     assert (death.fact, death.deaths, death.passed_over) == (kind, 2, True)
     assert "ZeroDivisionError" in death.error
     ready = await readiness(stack, process)

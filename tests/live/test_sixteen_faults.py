@@ -44,15 +44,15 @@ from schemas.placement import Gang
 from schemas.plans import PlanKind
 from shared.domain.audit import audit
 from shared.domain.states import ENDED
-from tests.live.struck import GPUS_PER_NODE, Seconds, Struck, node_agent, struck_stack
-from tests.stack_watch import until
+from tests.live.struck import GPUS_PER_NODE, Struck, node_agent, struck_stack
+from tests.stack_watch import Seconds, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 START_TIMEOUT_S = 5.0
 ROUND_S = 1_800.0
 """half a minute"""
-EARLY = 0.5
+EARLY = 0.4
 """of a round: what begins by then has come to its end before the next"""
 NEVER_UP_S = 1e6
 SHORT = 2_900.0 * 4 * 120
@@ -287,6 +287,40 @@ async def test_10_quota_on_growth(struck: Struck) -> None:
         "who waited"
     )
     await struck.choose("fifo-skipping")
+
+
+async def test_11_a_flapping_node(struck: Struck) -> None:
+    """Its cable is cut: what it runs goes on there, unheard, and is started elsewhere; then it is mended."""
+    node_id = struck.of_kind(NodeJoined)[0].node_id
+    async with struck.wired(node_id) as line:
+        jobs = [await struck.submit(f"parted-{number}", GPUS_PER_NODE) for number in range(3)]
+        places = {(await struck.started(job_id)).gang.nodes[0]: job_id for job_id in jobs}
+        job_id = places.pop(node_id)
+        (before,) = struck.of(JobStarted, job_id)
+        await struck.fact(WorkerCheckpointed, lambda fact: fact.job_id == job_id)
+        line.cut()
+        cut = Seconds()
+        lost = await struck.fact(NodeLost, lambda fact: fact.node_id == node_id, after=before)
+        cut.say("11: the node was lost")
+        await struck.cancel(*places.values())
+        again = await struck.started(job_id, after=lost)
+        (order,) = [one for one in struck.of(StartOrdered, job_id) if one.placement_id == again.placement_id]
+        assert node_id not in again.gang.nodes
+        assert order.samples_done == newest(struck, before) > 0, "from what it was heard to have saved"
+
+        line.mend()
+        mended = Seconds()
+        returned = await struck.fact(NodeReturned, lambda fact: fact.node_id == node_id, after=lost)
+        mended.say("11: the node was back")
+        whole = await struck.submit("everywhere", 2 * GPUS_PER_NODE)
+        stopped = await struck.fact(
+            WorkerStopped, lambda fact: fact.placement_id == before.placement_id, after=lost
+        )
+        first = await struck.fact(StartOrdered, lambda fact: (fact.job_id, fact.node_id) == (whole, node_id))
+        assert lost.at < returned.at
+        assert struck.log.index(stopped) < struck.log.index(first), "stale work stops before anything starts"
+        assert len(struck.of(JobStarted, job_id)) == 2, "and nothing is started once more"
+        await struck.cleared()
 
 
 async def test_12_a_reservation_never_released(struck: Struck) -> None:

@@ -20,7 +20,7 @@ from schemas.events import JobCompleted, PlanPublished, PolicyChosen
 from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import audit
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
-from tests.stack_watch import LIMIT_S, busy, log_of, until
+from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
 
 async def ready(port: int) -> None:
@@ -41,18 +41,22 @@ async def kill(stack: Stack, name: str) -> None:
     running = next(running for running in stack.running if running.program.name == name)
     before = running.process.pid
     os.kill(before, signal.SIGKILL)
+    killed = Seconds()
     async with asyncio.timeout(LIMIT_S):
         while running.process.pid == before:
             await asyncio.sleep(0.05)
     await ready(stack.ports[name])
+    killed.say(f"{name} killed: ready")
 
 
 async def kill_nats(stack: Stack) -> None:
     stack.nats.kill()
+    killed = Seconds()
     async with asyncio.timeout(LIMIT_S):
         while not stack.nats.running():
             await asyncio.sleep(0.05)
     await asyncio.gather(*(ready(stack.ports[name]) for name in SERVICES))
+    killed.say("NATS killed: every service ready")
 
 
 def assert_ended_well(events: list[Event], count: int) -> None:

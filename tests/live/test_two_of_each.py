@@ -1,7 +1,8 @@
 """Two instances of every service: each leader is killed, stopped and woken, under load.
 
 One stack for all, and the last test looks at the whole log: nothing lost, nothing started twice, no GPU with
-two owners. Seconds are printed (`-s`) and not asserted: a machine under load takes longer.
+two owners. Seconds are printed (`-s`) and not asserted: a machine under load takes longer. With AWAY_S=300
+the leaders of all services are away for five minutes, stopped and then cut off, while jobs are submitted.
 """
 
 import asyncio
@@ -36,6 +37,9 @@ from tests.stack_watch import until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMIT_S = 120.0
+AWAY_S = float(os.environ.get("AWAY_S", "0"))
+"""how long all leaders are away, beyond what it takes until others lead"""
+JOBS_MEANWHILE = 15
 IDLE_S = 12.0
 """how long a leader may owe something"""
 
@@ -50,14 +54,14 @@ class Loaded:
         self.clients = clients
         self._read = 0
         self._facts: list[Event] = []
-        self.asleep = ""
-        """the process that was stopped"""
+        self.asleep: set[str] = set()
+        """processes that were stopped"""
         self.acknowledged: list[JobId] = []
         self._jobs = itertools.cycle([arrival.job for arrival in arrivals(load_scenario("tiny"), seed=1)])
 
     @property
     def client(self) -> Client:
-        return next(client for name, client in self.clients.items() if name != self.asleep)
+        return next(client for name, client in self.clients.items() if name not in self.asleep)
 
     def job(self) -> JobFile:
         return next(self._jobs)
@@ -76,19 +80,26 @@ class Loaded:
         os.killpg(self.pid(name), number)
 
     @contextlib.contextmanager
-    def sleeping(self, name: str) -> Iterator[None]:
-        self.signal(name, signal.SIGSTOP)
-        self.asleep = name
+    def sleeping(self, *names: str) -> Iterator[None]:
+        for name in names:
+            self.signal(name, signal.SIGSTOP)
+        self.asleep.update(names)
         try:
             yield
         finally:
-            self.signal(name, signal.SIGCONT)
-            self.asleep = ""
+            for name in names:
+                self.signal(name, signal.SIGCONT)
+            self.asleep.difference_update(names)
 
     @staticmethod
     def other(name: str) -> str:
         """The other instance."""
         return name.removesuffix("-2") if name.endswith("-2") else f"{name}-2"
+
+    async def away(self) -> None:
+        for _ in range(JOBS_MEANWHILE if AWAY_S else 0):
+            await self.submit()
+            await asyncio.sleep(AWAY_S / JOBS_MEANWHILE)
 
     async def restarted(self, name: str, **environ: str) -> None:
         """Kill it, and wait until it follows in its next life, in this environment."""
@@ -130,6 +141,9 @@ class Loaded:
     async def leader(self, service: str) -> str:
         """The process that leads: the newest that began to."""
         return instance_name(service, (await self.led(service))[-1].instance)
+
+    async def leaders(self) -> dict[str, str]:
+        return {service: await self.leader(service) for service in SERVICES}
 
     async def followed(self, service: str, times: int) -> ServiceLed:
         """The next one that leads, after so many before."""
@@ -241,41 +255,64 @@ async def refused(url: str) -> str:
             await asyncio.sleep(0.2)
 
 
-@pytest.mark.parametrize(("service", "ahead_s"), [("profiler", 120), ("planner", -120), ("monitor", 120)])
-async def test_a_leader_whose_clock_is_wrong_tells_the_right_time(
-    loaded: Loaded, service: str, ahead_s: int
-) -> None:
-    """The machine's clock is two minutes off: two hours of this cluster's time."""
-    before, right = len(await loaded.led(service)), await loaded.leader(service)
-    wrong = loaded.other(right)
-    await loaded.restarted(wrong, AHEAD_S=str(ahead_s))
-    with loaded.sleeping(right):
-        led = await loaded.followed(service, before)
+AHEAD_S = 120
+
+
+async def test_leaders_whose_clocks_are_wrong_tell_the_right_time(loaded: Loaded) -> None:
+    """Of every service the other instance leads, on machines two minutes, this cluster's two hours, off."""
+    times = {service: len(await loaded.led(service)) for service in SERVICES}
+    right = await loaded.leaders()
+    wrong = {service: loaded.other(name) for service, name in right.items()}
+    signs = itertools.cycle(("", "-"))
+    await asyncio.gather(
+        *(loaded.restarted(name, AHEAD_S=f"{next(signs)}{AHEAD_S}") for name in wrong.values())
+    )
+    since, began = (await patiently(loaded.client.status)).at, time.monotonic()
+    stopped = time.monotonic()
+    with loaded.sleeping(*right.values()):
+        led = {service: await loaded.followed(service, times[service]) for service in SERVICES}
         await loaded.submit()
-        now = (await patiently(loaded.client.status)).at
-    assert instance_name(service, led.instance) == wrong
-    assert abs(led.at - now) < abs(ahead_s) * SPEED / 2
+        plan = await next_plan(loaded, led["planner"].token)
+        print(f"all leaders stopped: next plan after {time.monotonic() - stopped:.1f} s")
+        await loaded.away()
+    now = since + (time.monotonic() - began) * SPEED
+    assert {service: instance_name(service, one.instance) for service, one in led.items()} == wrong
+    for said in (*led.values(), plan):
+        assert since - AHEAD_S * SPEED / 2 < said.at < now + AHEAD_S * SPEED / 2, said
+    await asyncio.gather(*(loaded.follows(name) for name in right.values()))
 
 
-async def test_a_leader_that_is_cut_off_from_nats_is_followed_and_follows_when_it_is_back(
+async def test_leaders_that_are_cut_off_from_nats_are_followed_and_follow_when_they_are_back(
     loaded: Loaded,
 ) -> None:
+    """Those of all services at once, as on a machine whose cable is cut."""
+    near = await loaded.leaders()
+    far = {service: loaded.other(name) for service, name in near.items()}
     async with cable(loaded.stack.nats.port) as line:
-        before, near = len(await loaded.led("placer")), await loaded.leader("placer")
-        far = loaded.other(near)
-        await loaded.restarted(far, HOPYARD_NATS_URL=f"nats://127.0.0.1:{line.port}")
-        with loaded.sleeping(near):
-            await loaded.followed("placer", before)
-        await loaded.follows(near)
+        url = f"nats://127.0.0.1:{line.port}"
+        await asyncio.gather(*(loaded.restarted(name, HOPYARD_NATS_URL=url) for name in far.values()))
+        times = {service: len(await loaded.led(service)) for service in SERVICES}
+        with loaded.sleeping(*near.values()):
+            for service in SERVICES:
+                await loaded.followed(service, times[service])
+        await asyncio.gather(*(loaded.follows(name) for name in near.values()))
+        times = {service: len(await loaded.led(service)) for service in SERVICES}
         began = time.monotonic()
         line.cut()
-        led = await loaded.followed("placer", before + 1)
-        print(f"placer cut off: led after {time.monotonic() - began:.1f} s")
-        assert instance_name("placer", led.instance) == near
+        loaded.asleep.add(far["admission"])
+        for service in SERVICES:
+            led = await loaded.followed(service, times[service])
+            print(f"{service} cut off with all others: led after {time.monotonic() - began:.1f} s")
+            assert instance_name(service, led.instance) == near[service]
         await loaded.submit()
+        await next_plan(loaded, (await loaded.led("planner"))[-1].token)
+        print(f"all leaders cut off: next plan after {time.monotonic() - began:.1f} s")
+        await loaded.away()
         line.mend()
-        await loaded.follows(far)
-        await loaded.restarted(far, HOPYARD_NATS_URL=loaded.stack.nats.url)
+        loaded.asleep.clear()
+        await asyncio.gather(*(loaded.follows(name) for name in far.values()))
+        url = loaded.stack.nats.url
+        await asyncio.gather(*(loaded.restarted(name, HOPYARD_NATS_URL=url) for name in far.values()))
 
 
 async def test_every_admission_takes_jobs(loaded: Loaded) -> None:
