@@ -69,7 +69,7 @@ def simulate(
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
     `watch`: is shown how far it has come, by the conductor. `runners`: in place of the emulated ones.
-    `around`: how services are made, where that is to be another way. `answered`: is told what admission said
+    `around`: how services are made, where that is to be another way. `answered`: hears what admission said
     to each submission. Raises UnfitPolicy, InvalidFile and ContradictorySettings.
     """
     began = time.perf_counter()

@@ -66,7 +66,7 @@ class Scene(msgspec.Struct):
     policy: str
     """to go back to"""
     heard: Answered
-    """is told what admission answers"""
+    """hears what admission answers"""
     struck: set[str] = set()
     """services that an action has to itself for now"""
     facts: list[Event] = []
