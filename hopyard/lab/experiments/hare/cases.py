@@ -48,6 +48,7 @@ MIXES = {
 }
 COME = "160 GPUs, 200 jobs that come"
 GROUPS = "160 GPUs, 200 jobs that come, by number of groups"
+QUEUES = "160 GPUs, 200 jobs that come, by length of the first queue"
 DECISIONS = "160 GPUs in 40 groups, all jobs at once, by number of jobs"
 GPUS_OFFLINE, GPUS_ONLINE = "200 jobs at once, by number of GPUs", "200 jobs that come, by number of GPUs"
 JOBS_OFFLINE, JOBS_ONLINE = "160 GPUs, by number of jobs at once", "160 GPUs, by number of jobs that come"
@@ -55,6 +56,9 @@ JOBS_OFFLINE, JOBS_ONLINE = "160 GPUs, by number of jobs at once", "160 GPUs, by
 GBIT = (10.0, 25.0)
 BATCHES_OF = (0.5, 1.0, 2.0)
 GROUPS_OF = (5, 20, 40, 80)
+FIRST_QUEUE_S = (15, 60, 240, 960)
+"""the end of the first queue of hlas, each of the others four times the one before"""
+QUEUES_BUT_LAST = 5
 JOBS_OF = (100, 150, 200, 250, 300)
 NODES_OF: Mapping[int, Sequence[int]] = {
     100: (7, 6, 6, 7),
@@ -86,6 +90,8 @@ def cases(options: Options) -> Iterator[Case]:
     hlas = [one for one in online if one.policy == OURS_ONLINE]
     for groups in GROUPS_OF:
         yield from _runs(GROUPS, here, _grouped(hlas, groups), options, at=groups, seeds=1)
+    for seconds in FIRST_QUEUE_S:
+        yield from _runs(QUEUES, here, _queued(hlas, seconds), options, at=seconds, seeds=1)
     for jobs in JOBS_OF[::2]:
         at_once = _with_jobs(load_scenario("hare-160-high"), jobs)
         yield from _runs(DECISIONS, at_once, _grouped(hlas, 40), options, at=jobs, seeds=1)
@@ -127,6 +133,11 @@ def _named(options: Options, names: Sequence[str]) -> list[Contender]:
 
 def _grouped(policies: Sequence[Contender], groups: int) -> list[Contender]:
     return [msgspec.structs.replace(one, policy=f"{one.policy}+groups={groups}") for one in policies]
+
+
+def _queued(policies: Sequence[Contender], first_s: int) -> list[Contender]:
+    ends = " ".join(str(first_s * 4**number) for number in range(QUEUES_BUT_LAST))
+    return [msgspec.structs.replace(one, policy=f"{one.policy}+hlas_thresholds={ends}") for one in policies]
 
 
 def _runs(

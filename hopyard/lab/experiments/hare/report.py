@@ -245,6 +245,9 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
         "The paper (figure 24) says of more groups that total completion time decreases and that the average "
         "increases. It is the same jobs, so both cannot be.",
     ),
+    cases.QUEUES: _swept(
+        MEAN, "s", "The paper prints neither how many queues there are nor where they end; by default 60 s."
+    ),
     cases.DECISIONS: _swept(
         "a plan, ms",
         "jobs",

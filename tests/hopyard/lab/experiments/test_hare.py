@@ -33,6 +33,11 @@ def scenario_of(case: Case) -> ScenarioFile:
     return case.trial.scenario
 
 
+def policy_of(case: Case) -> str:
+    assert isinstance(case.trial, Simulation)
+    return case.trial.policy
+
+
 def test_every_group_has_its_part_and_only_a_full_run_has_sweeps() -> None:
     usual, full = ({case.group for case in made(full=each)} for each in (False, True))
     assert usual == PARTS.keys() - SWEEPS
@@ -44,8 +49,11 @@ def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -
     offline = {case.arm for case in here if case.group == cases.LEVELS["high"]}
     online = {case.arm for case in here if case.group == cases.COME}
     assert (offline, online) == ({"srtf", "las"}, {"hlas", "las"})
-    grouped = {str(case.trial).split()[1] for case in here if case.group == cases.GROUPS}
+    grouped = {policy_of(case) for case in here if case.group == cases.GROUPS}
     assert grouped == {f"hlas+groups={groups}" for groups in cases.GROUPS_OF}
+    queued = {case.at: policy_of(case) for case in here if case.group == cases.QUEUES}
+    assert queued[60] == f"hlas+hlas_thresholds={cases.THRESHOLDS}"
+    assert queued.keys() == set(cases.FIRST_QUEUE_S)
 
 
 def test_whoever_plans_by_sizes_is_told_none_of_jobs_that_come() -> None:
