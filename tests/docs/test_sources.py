@@ -18,8 +18,6 @@ TEST = re.compile(r"`(pytest )?[^`]*tests/[\w/]+\.py[^`]*`")
 AWAITED = {
     ("hare.md", "15 GPUs, by bandwidth between nodes: Σ w · JCT"),
     ("hare.md", "15 GPUs, by size of the batches: Σ w · JCT"),
-    ("hare.md", ""),
-    ("hlas.md", ""),
     ("hopyard.md", ""),
     ("hopyard.md", "without"),
     ("sia.md", "jobs × GPUs"),

@@ -56,7 +56,7 @@ def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -
     assert queued.keys() == set(cases.FIRST_QUEUE_S)
 
 
-def test_whoever_plans_by_sizes_is_told_none_of_jobs_that_come() -> None:
+def test_whoever_plans_by_sizes_knows_none_of_jobs_that_come() -> None:
     online = {case.arm for case in made() if case.group == cases.COME}
     assert {arm for arm in online if arm.startswith(("allox", "sched-homo"))} == set(cases.UNKNOWING)
     assert all(Registry().find(name) for name in cases.UNKNOWING)
