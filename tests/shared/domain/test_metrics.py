@@ -322,7 +322,8 @@ def test_gpus_of_a_lost_node_are_not_available() -> None:
 
 
 def test_cluster_throughput_is_in_units_of_single_gpus() -> None:
-    facts = [*in_queue("a"), started("a", at=0), completed("a", at=50)]  # 1000 samples at 10/s a GPU
+    # 1000 samples at 10/s a GPU
+    facts = [*in_queue("a", at=100), started("a", at=100), completed("a", at=150)]
     assert figures(*facts)["cluster_throughput_mean"] == pytest.approx(1000 / 10 / 50)
 
 
