@@ -14,10 +14,20 @@ import msgspec
 
 from hopyard.actions.archived import archived_files
 from hopyard.actions.archived import copied as copied_file
+from hopyard.actions.checkpoints import Taken, Wanted, copy_all
 from hopyard.actions.quarantined import StateOf
 from hopyard.failures import Failure, Unreachable
 from hopyard.local import backup_file
-from hopyard.local.backup_file import ARCHIVE, FILES, FORMAT, STORE, STREAMS, Manifest, StreamPart
+from hopyard.local.backup_file import (
+    ARCHIVE,
+    CHECKPOINTS,
+    FILES,
+    FORMAT,
+    STORE,
+    STREAMS,
+    Manifest,
+    StreamPart,
+)
 from hopyard.local.credentials import FOLDER, OF_STACK_ITSELF, TOKENS, tokens_of
 from schemas.archive import VERSION, Header, encoded
 from schemas.base import Message
@@ -53,6 +63,7 @@ class BackedUp(Message, frozen=True, kw_only=True):
     store_lines: int
     archived: int
     """files"""
+    checkpoints: int
     left_out: str
     """that jobs need, and where it is; empty: nothing"""
     made_at: float
@@ -66,6 +77,8 @@ class BesideNats(msgspec.Struct, frozen=True, kw_only=True):
     settings: SettingsView
     version: str
     """of hopyard"""
+    checkpoints: Wanted | None = None
+    """None: they stay where they are"""
 
 
 async def back_up(connection: Connection, target: Path, stack: BesideNats) -> BackedUp:
@@ -90,6 +103,8 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
     lines = await _copy_store(connection, folder / STORE)
     streams = {stream: await _copy_stream(connection, stream, folder) for stream in IN_ORDER}
     archive = await _copy_archive(connection, streams, folder / ARCHIVE)
+    taken = Taken(0, ()) if stack.checkpoints is None else await _copy_checkpoints(stack.checkpoints, folder)
+    stays = left_out(stack, taken)
     manifest = Manifest(
         format=FORMAT,
         hopyard=stack.version,
@@ -101,7 +116,7 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
         settings=chosen_in(stack.settings),
         streams={name: StreamPart(config=one.config, state=one.state) for name, one in streams.items()},
         parts=backup_file.parts_of(folder),
-        left_out=left_out(stack.settings),
+        left_out=stays,
     )
     written = await asyncio.to_thread(backup_file.write, target, manifest, folder)
     facts = streams[FACTS_STREAM]
@@ -112,7 +127,8 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
         last_seq=facts.last_seq,
         store_lines=lines,
         archived=archive,
-        left_out=left_out(stack.settings),
+        checkpoints=taken.files,
+        left_out=stays,
         made_at=manifest.made_at,
     )
 
@@ -128,6 +144,11 @@ async def _copy_archive(connection: Connection, streams: Mapping[str, StreamCopy
     for file in files:
         await copied_file(connection, file, folder / file.name)
     return len(files)
+
+
+async def _copy_checkpoints(want: Wanted, folder: Path) -> Taken:
+    """After all else: a job goes on from what is on disk, whatever the facts say."""
+    return await asyncio.to_thread(copy_all, want, folder / CHECKPOINTS)
 
 
 async def _copy_stream(connection: Connection, stream: str, folder: Path) -> StreamCopy:
@@ -162,11 +183,14 @@ def _copy_files(data: Path, folder: Path) -> None:
         private.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users))
 
 
-def left_out(view: SettingsView) -> str:
+def left_out(stack: BesideNats, taken: Taken) -> str:
     """Checkpoints, where jobs are real: emulated ones have none."""
-    values = {one.name: one.value for one in view.settings}
+    values = {one.name: one.value for one in stack.settings.settings}
     if values.get("runner") == "emulated":
         return ""
+    if stack.checkpoints is not None:
+        jobs = {"damaged": taken.without, "in folders of their own": stack.checkpoints.elsewhere}
+        return "; ".join(f"checkpoints of {', '.join(ids)}: {why}" for why, ids in jobs.items() if ids)
     return f"checkpoints of jobs: {values.get('jobs_folder') or 'the jobs_folder of the agents'}"
 
 

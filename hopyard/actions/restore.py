@@ -5,12 +5,13 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from shlex import quote
 
 import msgspec
 
+from hopyard.actions.checkpoints import restore_all
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import ARCHIVE, FILES, STORE, STREAMS, Backup
@@ -29,6 +30,8 @@ from shared.runtime.process.reports import forget_reports
 from shared.runtime.settings import converted
 
 SETTINGS = "settings.json"
+JOBS = "jobs"
+"""where `hopyard up` has `jobs_folder` where nothing else is set"""
 ITS_OWN = ("nats_replicas", "archive")
 """it begins with one server, and with its archive beside it"""
 KNOWN_FILES = ("cluster.json", "catalogue.json", "credentials/tokens.json")
@@ -42,6 +45,8 @@ class Restored(Message, frozen=True, kw_only=True):
     store_lines: int
     archived: int
     """files"""
+    checkpoints: int
+    """that are in the new folder"""
     left_out: str
     """that jobs need, and where it was; empty: nothing"""
     nats_servers: int
@@ -51,14 +56,19 @@ class Restored(Message, frozen=True, kw_only=True):
     """the command by which it goes on"""
 
 
-def restore(source: Path, data: Path) -> Restored:
-    """All or nothing. Raises Invalid for a damaged file or a folder that holds something, Failure."""
+def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
+    """All or nothing. `checkpoints`: what the backup has of them, too.
+
+    Raises Invalid for a damaged file or a folder that holds something, Failure.
+    """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Invalid(f"{data} is there and not empty: choose another --data")
     with backup_file.opened(source) as backup, private.alone():
         try:
             with _draft(data) as draft:
-                lines = _fill(backup, draft, data.absolute())
+                files = restore_all(backup, draft / JOBS) if checkpoints else 0
+                own = (*ITS_OWN, "jobs_folder") if files else ITS_OWN
+                lines = _fill(backup, draft, data.absolute(), own)
                 if data.exists():
                     data.rmdir()
                 draft.replace(data)
@@ -68,7 +78,7 @@ def restore(source: Path, data: Path) -> Restored:
             raise Invalid(f"{source}: {error}") from None
         except OSError as error:
             raise Failure(f"{data}: {error.strerror or error}; nothing is left of it") from None
-        return _restored(backup, data, lines)
+        return _restored(backup, data, lines, files)
 
 
 @contextlib.contextmanager
@@ -82,8 +92,8 @@ def _draft(data: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _fill(backup: Backup, data: Path, home: Path) -> int:
-    """How many lines the store was made of. `home`: where the folder will be."""
+def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:
+    """How many lines the store was made of. `home`: where the folder will be; `own`: settings left out."""
     manifest = backup.manifest
     clock = ClockFile(origin=manifest.origin, speed=manifest.speed)
     private.write(data / "clock.json", msgspec.json.encode(clock) + b"\n")
@@ -92,7 +102,7 @@ def _fill(backup: Backup, data: Path, home: Path) -> int:
             raise Invalid(f"{name} in a backup: no stack has such a file")
         private.make_folder((data / name).parent)
         private.write(data / name, backup.small(f"{FILES}/{name}", BYTES_AT_MOST))
-    settings = _settings(backup, home)
+    settings = _settings(backup, home, own)
     if settings:
         private.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
     half_life_s = float(settings.get("evidence_half_life_s", Settings().evidence_half_life_s))
@@ -121,20 +131,20 @@ async def _put_streams(backup: Backup, data: Path) -> None:
         await forget_reports(JetStreamBus(connection))
 
 
-def _settings(backup: Backup, home: Path) -> dict[str, str | int | float | bool]:
+def _settings(backup: Backup, home: Path, own: Collection[str]) -> dict[str, str | int | float | bool]:
     """Those that a later version dropped are left out."""
     fields = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     chosen = {
         name: converted(value, fields[name], f"{name} in the backup")
         for name, value in backup.manifest.settings.items()
-        if name in fields and name not in ITS_OWN
+        if name in fields and name not in own
     }
     if "catalogue.json" in backup.names(FILES):
         chosen["catalogue"] = str(home / "catalogue.json")
     return chosen
 
 
-def _restored(backup: Backup, data: Path, lines: int) -> Restored:
+def _restored(backup: Backup, data: Path, lines: int, checkpoints: int) -> Restored:
     manifest = backup.manifest
     facts = manifest.streams.get("HOPYARD")
     state = facts.state if facts else {}
@@ -145,6 +155,7 @@ def _restored(backup: Backup, data: Path, lines: int) -> Restored:
         last_seq=int(state.get("last_seq", 0)),
         store_lines=lines,
         archived=len(backup.names(ARCHIVE)),
+        checkpoints=checkpoints,
         left_out=manifest.left_out,
         nats_servers=int((facts.config if facts else {}).get("num_replicas", 1)),
         made_at=manifest.made_at,

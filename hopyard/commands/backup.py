@@ -1,14 +1,23 @@
 """backup and restore of a whole stack."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hopyard.commands.options import Api, AsJson, writable
+from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table
-from hopyard.show.terminal import show
+from hopyard.show.terminal import say, show
 from hopyard.show.units import memory
+from shared.domain.quantities import bytes_in
+from shared.domain.states import ENDED, JobState
+
+if TYPE_CHECKING:
+    from hopyard.actions.checkpoints import Wanted
+    from schemas.views import SettingsView
+
+ALL_JOBS = 1_000_000
 
 
 def backup(
@@ -19,6 +28,15 @@ def backup(
         ),
     ],
     *,
+    checkpoints: Annotated[
+        bool,
+        typer.Option(
+            "--checkpoints", help="The newest whole checkpoint of each job that has not ended, too."
+        ),
+    ] = False,
+    checkpoints_max: Annotated[
+        str, typer.Option("--checkpoints-max", metavar="SIZE", help="Refuse to take more than this.")
+    ] = "20GiB",
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
@@ -26,12 +44,15 @@ def backup(
 
     Facts and their archive, snapshots, cursors and claims, what the estimator knows, the
     cluster, the settings that somebody chose, users' tokens as digests.
-    Neither a token nor a password that opens anything is in it, and no
-    checkpoint of a job: back up `jobs_folder` as you do other data.
+    Neither a token nor a password that opens anything is in it. Checkpoints are
+    with --checkpoints alone, where `jobs_folder` can be read from here; else
+    back it up as you do other data.
 
     $ hopyard backup lab-monday.tar
+    $ hopyard backup lab-monday.tar --checkpoints --checkpoints-max 500GiB
     """
     from hopyard.actions.backup import BesideNats, back_up  # noqa: PLC0415 - brings NATS
+    from hopyard.actions.checkpoints import check_room  # noqa: PLC0415 - as above
     from hopyard.api.ask import over_nats  # noqa: PLC0415 - as above
     from hopyard.api.connect import api_url, call  # noqa: PLC0415 - as above
     from hopyard.commands.about import versions  # noqa: PLC0415 - as above
@@ -39,7 +60,12 @@ def backup(
 
     url = api_url(api)
     settings = call(url, lambda client: client.settings())
-    stack = BesideNats(data=folder_of_api(url), settings=settings, version=versions()["hopyard"])
+    want = _wanted(url, settings, checkpoints_max) if checkpoints else None
+    if want is not None:
+        say(check_room(want, file))
+    stack = BesideNats(
+        data=folder_of_api(url), settings=settings, version=versions()["hopyard"], checkpoints=want
+    )
     done = over_nats(lambda connection: back_up(connection, file, stack), url)
     table = facts_table(
         {
@@ -47,10 +73,25 @@ def backup(
             "facts": f"{done.facts}, up to {done.last_seq}",
             "estimator": f"{done.store_lines} lines",
             "archive": f"{done.archived} files",
+            "checkpoints": f"{done.checkpoints}" if checkpoints else "",
             "not in it": done.left_out,
         }
     )
     show(done, table, as_json=as_json)
+
+
+def _wanted(url: str, settings: "SettingsView", bytes_max: str) -> "Wanted":
+    """Raises Invalid."""
+    from hopyard.actions.checkpoints import wanted  # noqa: PLC0415 - brings NATS
+    from hopyard.api.connect import call  # noqa: PLC0415 - as above
+
+    size = bytes_in(bytes_max)
+    if size is None:
+        raise Invalid(f"--checkpoints-max {bytes_max}: an amount such as 500MB or 20GiB")
+    states = [state for state in JobState if state not in ENDED]
+    jobs = call(url, lambda client: client.jobs(states=states, limit=ALL_JOBS)).jobs
+    values = {one.name: one.value for one in settings.settings}
+    return wanted(str(values.get("jobs_folder", "")), jobs, int(size))
 
 
 def restore(
@@ -61,6 +102,13 @@ def restore(
     data: Annotated[
         Path, typer.Option("--data", metavar="DIR", file_okay=False, help="A folder that is not there yet.")
     ] = Path(".hopyard"),
+    checkpoints: Annotated[
+        bool,
+        typer.Option(
+            "--checkpoints/--no-checkpoints",
+            help="Checkpoints that are in the backup, into its folder `jobs`.",
+        ),
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Make the data folder of a stack anew from a backup, on this or another machine.
@@ -74,13 +122,14 @@ def restore(
     """
     from hopyard.actions.restore import restore as restored  # noqa: PLC0415 - brings NATS and DuckDB
 
-    done = restored(file, data)
+    done = restored(file, data, checkpoints=checkpoints)
     table = facts_table(
         {
             "folder": f"{done.data}, of cluster {done.cluster}",
             "facts": f"{done.facts}, up to {done.last_seq}",
             "estimator": f"{done.store_lines} lines",
             "archive": f"{done.archived} files",
+            "checkpoints": f"{done.checkpoints}, in {done.data}/jobs" if done.checkpoints else "",
             "NATS": f"one server, where the stack had {done.nats_servers}" if done.nats_servers > 1 else "",
             "not in it": done.left_out,
             "goes on with": done.start,

@@ -25,6 +25,8 @@ STORE = "store.ndjson"
 STREAMS = "streams"
 FILES = "files"
 ARCHIVE = "archive"
+CHECKPOINTS = "checkpoints"
+"""below it a folder a job"""
 MANIFEST_MAX_BYTES = 4 * 1024 * 1024
 DIGEST_MAX_BYTES = 256
 COPIED_AT_ONCE = 1024 * 1024
@@ -132,6 +134,11 @@ class Backup:
         if found is None:
             raise Invalid(f"{self._path}: damaged: {name} is not there")
         return found  # type: ignore[return-value]
+
+    def owner(self, name: str) -> tuple[int, int]:
+        """User and group of a part that is there."""
+        member = self._tar.getmember(name)
+        return member.uid, member.gid
 
     def small(self, name: str, at_most: int) -> bytes:
         """All of a part. Raises Invalid for one of more bytes."""

@@ -1,0 +1,177 @@
+"""Checkpoints of jobs that have not ended, for a backup: of each the newest that is whole.
+
+They are those that the plug-in writes: a file is named for its samples and the CRC-32 of its bytes. A folder
+may be the job's account's, so what is in it is nothing but data: no link is followed.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from hopyard.failures import Failure, Invalid
+from hopyard.local.backup_file import CHECKPOINTS, Backup
+from hopyard.show.units import memory
+from schemas.ids import JobId
+from schemas.views import JobView
+from shared.runtime import private
+
+NAME = re.compile(r"[0-9]{15}-(?P<crc>[0-9a-f]{8})\.pt")
+PART = re.compile(rf"(?P<job>[A-Za-z0-9_-]+)/(?P<name>{NAME.pattern})")
+BLOCK = 1 << 20
+LOOKS = 3
+IN_JOB = "checkpoints"
+"""the folder within the job's"""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Of which jobs, where they are, and how many bytes they may have together."""
+
+    folder: Path
+    """`jobs_folder`"""
+    jobs: tuple[JobId, ...]
+    elsewhere: tuple[JobId, ...]
+    """jobs that named a folder of their own, which would be another's on another machine"""
+    bytes_max: int
+
+
+class Taken(msgspec.Struct, frozen=True):
+    files: int
+    without: tuple[JobId, ...]
+    """jobs that have a checkpoint of which no whole one was found"""
+
+
+def wanted(folder: str, jobs: Iterable[JobView], bytes_max: int) -> Wanted:
+    """Raises Invalid where there is no such folder."""
+    if not folder:
+        raise Invalid("the stack has no jobs_folder, and so no checkpoints of real jobs")
+    if not Path(folder).is_dir():
+        raise Invalid(f"{folder} is not here: take checkpoints where jobs_folder can be read")
+    views = list(jobs)
+    return Wanted(
+        folder=Path(folder),
+        jobs=tuple(view.job_id for view in views if not view.spec.checkpoint_folder),
+        elsewhere=tuple(view.job_id for view in views if view.spec.checkpoint_folder),
+        bytes_max=bytes_max,
+    )
+
+
+def size_of(want: Wanted) -> tuple[int, int]:
+    """Of how many jobs there are some now, and their bytes at most, before any is read."""
+    sizes = [size for job in want.jobs if (size := _size(want.folder, job))]
+    return len(sizes), sum(sizes)
+
+
+def _size(folder: Path, job: JobId) -> int:
+    """0: it has none, or just wrote another."""
+    with contextlib.suppress(OSError):
+        paths = [folder / job / IN_JOB / name for name in _names(folder, job)]
+        return max([path.lstat().st_size for path in paths], default=0)
+    return 0
+
+
+def check_room(want: Wanted, target: Path) -> str:
+    """What will be taken, in words. Raises Failure for more than is allowed, or than there is room for."""
+    count, size = size_of(want)
+    text = f"checkpoints of {count} jobs, {memory(size)}"
+    if size > want.bytes_max:
+        raise Failure(f"{text}: more than {memory(want.bytes_max)} (--checkpoints-max)")
+    free = shutil.disk_usage(target.absolute().parent).free
+    if free < 2 * size:  # beside the file while it is made
+        raise Failure(f"{text}: they need twice that while the file is made, and {memory(free)} are free")
+    return text
+
+
+def copy_all(want: Wanted, into: Path) -> Taken:
+    """Raises Failure, OSError."""
+    files, room = 0, want.bytes_max
+    without: list[JobId] = []
+    for job in want.jobs:
+        size = _copy_newest(want.folder, job, into / job, room)
+        room, files = room - size, files + (size > 0)
+        if not size and _names(want.folder, job):
+            without.append(job)
+    return Taken(files, tuple(without))
+
+
+def _copy_newest(folder: Path, job: JobId, into: Path, room: int) -> int:
+    """Its bytes; 0: there is none. A job that writes on may replace all that were there when one looked."""
+    for _ in range(LOOKS):
+        for name in _names(folder, job):
+            if size := _copy(folder / job / IN_JOB / name, into, room):
+                return size
+    return 0
+
+
+def restore_all(backup: Backup, into: Path) -> int:
+    """How many files. Raises Invalid, OSError."""
+    names = backup.names(CHECKPOINTS)
+    for name in names:
+        found = PART.fullmatch(name)
+        if found is None:
+            raise Invalid(f"{name} in a backup: no checkpoint has such a name")
+        folder = into / found["job"] / IN_JOB
+        folder.mkdir(parents=True, exist_ok=True)
+        uid, gid = backup.owner(f"{CHECKPOINTS}/{name}")
+        with private.appended(folder / found["name"]) as out, backup.part(f"{CHECKPOINTS}/{name}") as part:
+            shutil.copyfileobj(part, out, BLOCK)
+            out.flush()
+            os.fsync(out.fileno())
+        for each in (folder.parent, folder, folder / found["name"]):
+            _give(each, uid, gid)
+    return len(names)
+
+
+def _names(folder: Path, job: JobId) -> Sequence[str]:
+    """Newest first."""
+    try:
+        names = [path.name for path in (folder / job / IN_JOB).iterdir()]
+    except OSError:
+        return []
+    return sorted(filter(NAME.fullmatch, names), reverse=True)
+
+
+def _copy(path: Path, into: Path, room: int) -> int:
+    """Its bytes; 0: it is damaged, or was replaced by a newer one. Raises Failure, OSError."""
+    copy, crc, size = into / path.name, 0, 0
+    private.make_folder(into)
+    try:
+        with _plain(path) as data, private.appended(copy) as out:
+            while block := data.read(BLOCK):
+                crc, size = zlib.crc32(block, crc), size + len(block)
+                if size > room:
+                    raise Failure("the checkpoints have grown beyond --checkpoints-max meanwhile")
+                out.write(block)
+            there = os.fstat(data.fileno())
+    except (FileNotFoundError, ValueError):
+        return 0
+    if not path.name.endswith(f"-{crc:08x}.pt"):
+        copy.unlink()
+        return 0
+    _give(copy, there.st_uid, there.st_gid)
+    return size
+
+
+@contextlib.contextmanager
+def _plain(path: Path) -> Iterator[BinaryIO]:
+    """Raises OSError, ValueError for what is no file."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError(f"{path} is no file")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is no file")
+        yield file
+
+
+def _give(path: Path, uid: int, gid: int) -> None:
+    """To the account of the job, as far as one may."""
+    if os.geteuid() == 0:
+        os.chown(path, uid, gid, follow_symlinks=False)
