@@ -58,6 +58,14 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
+def make_folder(folder: Path) -> None:
+    """On the disk when it returns, as are files that are written into it. Raises OSError."""
+    new = not folder.exists()
+    private.make_folder(folder)
+    if new:
+        _sync(folder.parent)
+
+
 def remove_drafts(folder: Path) -> None:
     """What ended before it was done has left them. To be done by the one that writes."""
     for path in folder.glob(f"{DRAFT}*"):

@@ -20,10 +20,11 @@ from schemas.questions import (
 )
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM, OBSERVATIONS_STREAM
-from services.monitor.archive.plan import BYTES_AT_MOST, Coverage, Stretch, droppable, lacking
+from services.monitor.archive import files
+from services.monitor.archive.plan import BYTES_AT_MOST, Coverage, Stretch, droppable, lacking, taken_next
 from services.monitor.archive.shelf import Shelf
 from shared.runtime.bus.contract import DamagedBlob, Extent, Stored, Streams, Unavailable
-from shared.runtime.damage import ranges_text
+from shared.runtime.damage import joined, ranges_text
 from shared.runtime.offload.contract import Lane
 from shared.runtime.process.reports import NAMES
 from shared.runtime.service import Gauge, Inbox, Ports
@@ -32,6 +33,8 @@ from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
 STREAMS = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
 OBSERVATIONS_BYTES = 48 * 1024 * 1024
 """less than their stream may hold: it drops the oldest by itself, archived or not"""
+
+MOVE_IT = "move it away, and it is written anew from what the stream has"
 
 log = structlog.get_logger()
 
@@ -122,11 +125,18 @@ class Keeper:
                 log.warning("not archived", kind=kind, reason=str(error))
             self._troubles[kind] = said
             return
-        gaps = self._there[kind].gaps if kind in self._there and kind is ArchiveKind.FACTS else ()
-        if gaps:
+        if gaps := self._gone(kind):
             self._troubles[kind] = f"the archive lacks facts {ranges_text(gaps)}: files of it are gone"
         elif self._troubles.pop(kind, ""):
             log.info("archived again", kind=kind)
+
+    def _gone(self, kind: ArchiveKind) -> tuple[range, ...]:
+        """Facts that were in files, and are in none and not in the stream."""
+        there = self._there.get(kind)
+        if there is None or not there.files or kind is not ArchiveKind.FACTS:
+            return ()
+        behind = range(there.ends + 1, self._extents[kind].first)
+        return (*there.gaps, *([behind] if behind else []))
 
     async def _take(self, kind: ArchiveKind) -> bool:
         """Whether a file was written. Raises NotArchived, OSError."""
@@ -140,10 +150,10 @@ class Keeper:
                 f"{self._shelf.folder} ends at {there.ends}, and the stream {stream} at {extent.last}: "
                 "it is of another stream; choose another folder (setting archive)"
             )
-        first = max(there.ends + 1, extent.first)
-        upto = first + self._settings.archive_file_messages - 1
-        if upto > extent.last:
+        wanted = taken_next(there, extent.first, extent.last, self._settings.archive_file_messages)
+        if wanted is None:
             return False
+        first, upto = wanted.start, wanted[-1]
         rows = await self._streams.stored(stream, first - 1, upto, BYTES_AT_MOST)
         last = rows[-1].seq if sum(len(row.data) for row in rows) >= BYTES_AT_MOST else upto
         self._check_whole(kind, first, last, rows)
@@ -163,14 +173,47 @@ class Keeper:
         room = self._settings.stream_max_bytes if kind is ArchiveKind.FACTS else OBSERVATIONS_BYTES
         extent = self._extents[kind]
         upto = droppable(extent.first, extent.last, extent.bytes, room)
-        if self._shelf is not None:
-            upto = min(upto, self._there[kind].ends)
         if upto >= extent.first and kind is ArchiveKind.FACTS:
             upto = min(upto, await self.needed() - 1)
-        if upto < extent.first:
-            return
-        await self._streams.drop(STREAMS[kind], upto)
-        log.info("trimmed", kind=kind, first=extent.first, last=upto)
+        for some in self._kept(kind, extent.first, upto):
+            await self._drop(kind, some)
+
+    def _kept(self, kind: ArchiveKind, first: int, upto: int) -> list[tuple[Stretch | None, range]]:
+        """What may go, file by file, as far as files follow one another."""
+        if self._shelf is None:
+            return [(None, range(first, upto + 1))] if first <= upto else []
+        found: list[tuple[Stretch | None, range]] = []
+        reached = first
+        for one in self._there[kind].files:
+            if one.first <= reached <= min(one.last, upto):
+                found.append((one, range(reached, min(one.last, upto) + 1)))
+                reached = one.last + 1
+        return found
+
+    async def _drop(self, kind: ArchiveKind, kept: tuple[Stretch | None, range]) -> None:
+        """Raises NotArchived, OSError, Unavailable; then it stays."""
+        stretch, seqs = kept
+        if stretch is not None:
+            await self._check_kept(kind, stretch, seqs)
+        await self._streams.drop(STREAMS[kind], seqs[-1])
+        log.info("trimmed", kind=kind, first=seqs[0], last=seqs[-1])
+
+    async def _check_kept(self, kind: ArchiveKind, stretch: Stretch, seqs: range) -> None:
+        """The file is whole, and of this stream: names alone say neither. Raises NotArchived, OSError."""
+        assert self._shelf is not None
+        try:
+            rows = await self._lane.do(files.read, self._shelf.folder, stretch)
+        except files.UnreadableFile as error:
+            raise NotArchived(f"{error}; {MOVE_IT}") from None
+        there = {row.seq: row for row in rows}
+        lacks = joined([seq for seq in seqs if seq not in there])
+        ends = [range(seq, seq + 1) for seq in (seqs[0], seqs[-1])]
+        for some in [*ends, *lacks]:
+            for one in await self._streams.stored(STREAMS[kind], some[0] - 1, some[-1], 1):
+                row = there.get(one.seq)
+                if row is None or (row.subject, row.raw) != (one.subject, one.data):
+                    name = self._shelf.folder / stretch.name
+                    raise NotArchived(f"{name} has not what the stream has at {one.seq}; {MOVE_IT}")
 
     async def needed(self) -> int:
         """The oldest fact that any service would read if it began now, or by which it leads.

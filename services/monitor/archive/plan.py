@@ -79,6 +79,17 @@ def lacking(files: Sequence[range], first: int, last: int) -> list[range]:
     return [one for one in [*found, range(reached, last + 1)] if one]
 
 
+def taken_next(there: Coverage, first: int, last: int, count: int) -> range | None:
+    """What to put into a file next, of a stream from `first` to `last`; None: nothing yet.
+
+    Where a file is gone and the stream still has what was in it, that comes first.
+    """
+    for gap in lacking([range(one.first, one.last + 1) for one in there.files], first, last):
+        if gap.stop <= last or len(gap) >= count:
+            return gap[:count]
+    return None
+
+
 def droppable(first: int, last: int, size: int, room: int) -> int:
     """The last message that has to go for a stream to be in its room; before `first`: none has to.
 

@@ -16,7 +16,6 @@ from schemas.questions import (
 from services.monitor.archive import files
 from services.monitor.archive.files import Row, UnreadableFile
 from services.monitor.archive.plan import Coverage, Stretch, coverage, lacking, stretch_of
-from shared.runtime import private
 from shared.runtime.bus.contract import Stored
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -57,15 +56,17 @@ class Shelf:
     def _of_seqs(self, there: Coverage, question: ReadArchive) -> ArchivePage:
         wanted = set(question.seqs)
         page = _Page(there, 0, lambda row: row.seq in wanted)
+        page.lacks += [gap for gap in there.gaps if not wanted.isdisjoint(gap)]
         for stretch in there.files:
             if any(stretch.first <= seq <= stretch.last for seq in wanted):
                 page.upto = stretch.first - 1
                 page.take(stretch, self.rows)
+        page.upto = max(wanted)
         return page.made()
 
     def put(self, stretch: Stretch, messages: Sequence[Stored]) -> None:
         """Raises OSError; then nothing is there."""
-        private.make_folder(self.folder)
+        files.make_folder(self.folder)
         files.remove_drafts(self.folder)
         files.write(self.folder, stretch, [_row(one) for one in messages])
 
@@ -127,23 +128,23 @@ class _Page:
         self._there = there
         self._wanted = wanted
         self._rows: list[Row] = []
-        self._lacks: list[range] = []
+        self.lacks: list[range] = []
         self._damage = ""
 
     def take(self, stretch: Stretch, rows_of: Callable[[Stretch], list[Row]]) -> bool:
         """Whether there is room for more."""
         if self.upto + 1 < stretch.first and self.upto >= self._there.begins:
-            self._lacks.append(range(self.upto + 1, stretch.first))
+            self.lacks.append(range(self.upto + 1, stretch.first))
         first = max(stretch.first, self.upto + 1)
         try:
             all_of_it = rows_of(stretch)
         except UnreadableFile as error:
             self._damage = self._damage or str(error)
-            self._lacks.append(range(first, stretch.last + 1))
+            self.lacks.append(range(first, stretch.last + 1))
             self.upto = stretch.last
             return True
         rows = [row for row in all_of_it if row.seq >= first]
-        self._lacks += lacking([range(row.seq, row.seq + 1) for row in rows], first, stretch.last)
+        self.lacks += lacking([range(row.seq, row.seq + 1) for row in rows], first, stretch.last)
         found = [row for row in rows if self._wanted(row)]
         fitting = _fitting(found, PAGE_BYTES - sum(len(row.raw) for row in self._rows))
         self._rows += fitting
@@ -152,7 +153,7 @@ class _Page:
         return whole and len(self._rows) < PAGE_MESSAGES
 
     def made(self) -> ArchivePage:
-        lacks = [one for one in self._lacks if one.start <= self.upto]
+        lacks = [one for one in self.lacks if one.start <= self.upto]
         return ArchivePage(
             messages=tuple(
                 ArchivedMessage(seq=row.seq, subject=row.subject, data=row.raw) for row in self._rows

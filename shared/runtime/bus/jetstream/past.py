@@ -37,6 +37,9 @@ async def past(connection: Connection, after: int, first: int, *, may_lack: bool
         return Past(first - 1, [], first - 1 - after)
     page = await _page(connection, ReadArchive(after=after))
     _check(connection, page, may_lack=may_lack)
+    if page.upto <= after and 0 < page.begins <= after + 1:
+        _complain(connection, [range(after + 1, first)], "its last files are gone", may_lack=may_lack)
+        return Past(first - 1, [], 0)
     if page.upto <= after:
         upto = page.begins - 1 if after < page.begins - 1 < first - 1 else first - 1
         return Past(upto, [], upto - after)
@@ -57,10 +60,14 @@ async def fetched(connection: Connection, seqs: Sequence[int]) -> list[Raw]:
 
 
 def _check(connection: Connection, page: ArchivePage, *, may_lack: bool) -> None:
-    if not page.lacks:
-        return
-    lost = [range(first, last + 1) for first, last in page.lacks]
-    said = f"the archive lacks facts {ranges_text(lost)}{f' ({page.damage})' if page.damage else ''}"
+    if page.lacks:
+        lost = [range(first, last + 1) for first, last in page.lacks]
+        _complain(connection, lost, page.damage, may_lack=may_lack)
+
+
+def _complain(connection: Connection, lost: Sequence[range], damage: str, *, may_lack: bool) -> None:
+    """Raises Damaged, unless facts may lack."""
+    said = f"the archive lacks facts {ranges_text(lost)}{f' ({damage})' if damage else ''}"
     connection.counts.facts_lost += sum(map(len, lost))
     if not may_lack:
         raise Damaged(f"{said}. {REMEDY}")

@@ -99,6 +99,8 @@ def test_a_file_that_is_gone_is_lacking(tmp_path: Path) -> None:
     [page] = pages(shelf)
     assert page.lacks == ((51, 100),)
     assert shelf.coverage(FACTS).gaps == (range(51, 101),)
+    assert shelf.page(ReadArchive(seqs=(7, 60))).lacks == ((51, 60),)
+    assert shelf.page(ReadArchive(seqs=(7, 120))).lacks == ()
 
 
 def halve(data: bytes) -> bytes:

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from schemas.questions import ArchiveKind, ArchivePage, ListArchive, ReadArchive
 from schemas.settings import Settings
@@ -155,6 +157,102 @@ def test_while_nothing_can_be_written_nothing_goes_and_then_all_is_made_up_for(t
     staged(folder, story)
 
 
+def rows_in(folder: Path) -> list[int]:
+    """Sequences in all files together."""
+    return [
+        row.seq
+        for one in coverage(files.names_in(folder), ArchiveKind.FACTS).files
+        for row in files.read(folder, one)
+    ]
+
+
+def test_a_file_that_is_gone_before_the_trim_is_written_anew(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(200)
+        await stage.look()
+        (tmp_path / Stretch(ArchiveKind.FACTS, 11, 20).name).unlink()
+        await stage.came_to(200, led=200, snapshot=200)
+        await stage.look()
+        assert stage.streams.dropped == 200 - 23
+        assert rows_in(tmp_path) == list(range(1, 201))
+
+    staged(tmp_path, story)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def named_for_more(path: Path) -> None:
+    path.rename(path.with_name(Stretch(ArchiveKind.FACTS, 11, 150).name))
+
+
+def of_another(path: Path) -> None:
+    other = Kept()
+    other.store(20)
+    rows = [files.Row(one.seq, 0, one.subject, one.id, b"other") for one in other.facts[10:]]
+    files.write(path.parent, Stretch(ArchiveKind.FACTS, 11, 20), rows)
+
+
+def move_away(folder: Path) -> None:
+    [path] = folder.glob("facts-000000000011-*")
+    path.rename(folder / "away")
+
+
+@pytest.mark.parametrize("damage", [cut, named_for_more, of_another])
+def test_what_a_damaged_file_should_have_is_not_dropped(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(200)
+        await stage.look()
+        damage(tmp_path / Stretch(ArchiveKind.FACTS, 11, 20).name)
+        await stage.came_to(200, led=200, snapshot=200)
+        await stage.look()
+        assert stage.streams.dropped == 10
+        [said] = stage.keeper.troubles()
+        assert "facts-000000000011-" in said
+        assert "move it away" in said
+        move_away(tmp_path)
+        await stage.look()
+        assert stage.keeper.troubles() == ()
+        assert stage.streams.dropped == 200 - 23
+        assert rows_in(tmp_path) == list(range(1, 201))
+
+    staged(tmp_path, story)
+
+
+def test_an_archive_of_another_stream_is_no_reason_to_drop(tmp_path: Path) -> None:
+    """Also once the new stream is longer than the archive."""
+
+    async def story(stage: Stage) -> None:
+        stage.streams.store(100)
+        await stage.look()
+        new = Stage(tmp_path)
+        new.streams.facts = [replace(one, data=bytes(SIZE - 1) + b"1") for one in stage.streams.facts]
+        new.streams.store(100)
+        await new.came_to(200, led=200, snapshot=200)
+        await new.look()
+        assert new.streams.dropped == 0
+        assert "has not what the stream has at 1" in new.keeper.troubles()[0]
+
+    staged(tmp_path, story)
+
+
+def test_last_files_that_are_gone_after_the_trim_are_said(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(95)
+        await stage.came_to(95, led=95, snapshot=95)
+        await stage.look()
+        assert stage.streams.dropped == 72
+        for first in range(51, 91, 10):
+            (tmp_path / Stretch(ArchiveKind.FACTS, first, first + 9).name).unlink()
+        await stage.look()
+        assert stage.keeper.troubles() == ("the archive lacks facts 51 to 72: files of it are gone",)
+
+    staged(tmp_path, story)
+
+
 def test_who_takes_over_goes_on_where_the_files_end(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(35)
@@ -199,7 +297,8 @@ def test_a_file_that_is_gone_is_said(tmp_path: Path) -> None:
     gone = tmp_path / Stretch(ArchiveKind.FACTS, 21, 30).name
 
     async def story(stage: Stage) -> None:
-        stage.streams.store(50)
+        stage.streams.store(95)
+        await stage.came_to(95, led=95, snapshot=95)
         await stage.look()
         gone.unlink()
         await stage.look()
