@@ -14,7 +14,7 @@ import msgspec
 
 from hopyard.actions.archived import archived_files
 from hopyard.actions.archived import copied as copied_file
-from hopyard.actions.checkpoints import Taken, Wanted, copy_all
+from hopyard.actions.checkpoints import CheckpointsTaken, Wanted, copy_all
 from hopyard.actions.quarantined import StateOf
 from hopyard.failures import Failure, Unreachable
 from hopyard.local import backup_file
@@ -103,7 +103,11 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
     lines = await _copy_store(connection, folder / STORE)
     streams = {stream: await _copy_stream(connection, stream, folder) for stream in IN_ORDER}
     archive = await _copy_archive(connection, streams, folder / ARCHIVE)
-    taken = Taken(0, ()) if stack.checkpoints is None else await _copy_checkpoints(stack.checkpoints, folder)
+    taken = (
+        CheckpointsTaken(0, ())
+        if stack.checkpoints is None
+        else await _copy_checkpoints(stack.checkpoints, folder)
+    )
     stays = left_out(stack, taken)
     manifest = Manifest(
         format=FORMAT,
@@ -146,7 +150,7 @@ async def _copy_archive(connection: Connection, streams: Mapping[str, StreamCopy
     return len(files)
 
 
-async def _copy_checkpoints(want: Wanted, folder: Path) -> Taken:
+async def _copy_checkpoints(want: Wanted, folder: Path) -> CheckpointsTaken:
     """After all else: a job goes on from what is on disk, whatever the facts say."""
     return await asyncio.to_thread(copy_all, want, folder / CHECKPOINTS)
 
@@ -183,7 +187,7 @@ def _copy_files(data: Path, folder: Path) -> None:
         private.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users))
 
 
-def left_out(stack: BesideNats, taken: Taken) -> str:
+def left_out(stack: BesideNats, taken: CheckpointsTaken) -> str:
     """Checkpoints, where jobs are real: emulated ones have none."""
     values = {one.name: one.value for one in stack.settings.settings}
     if values.get("runner") == "emulated":

@@ -42,7 +42,7 @@ class Wanted(msgspec.Struct, frozen=True):
     bytes_max: int
 
 
-class Taken(msgspec.Struct, frozen=True):
+class CheckpointsTaken(msgspec.Struct, frozen=True):
     files: int
     without: tuple[JobId, ...]
     """jobs that have a checkpoint of which no whole one was found"""
@@ -89,7 +89,7 @@ def check_room(want: Wanted, target: Path) -> str:
     return text
 
 
-def copy_all(want: Wanted, into: Path) -> Taken:
+def copy_all(want: Wanted, into: Path) -> CheckpointsTaken:
     """Raises Failure, OSError."""
     files, room = 0, want.bytes_max
     without: list[JobId] = []
@@ -98,7 +98,7 @@ def copy_all(want: Wanted, into: Path) -> Taken:
         room, files = room - size, files + (size > 0)
         if not size and _names(want.folder, job):
             without.append(job)
-    return Taken(files, tuple(without))
+    return CheckpointsTaken(files, tuple(without))
 
 
 def _copy_newest(folder: Path, job: JobId, into: Path, room: int) -> int:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hopyard.actions.checkpoints import IN_JOB, NAME, Taken, Wanted, check_room, copy_all, restore_all
+from hopyard.actions.checkpoints import (
+    IN_JOB,
+    NAME,
+    CheckpointsTaken,
+    Wanted,
+    check_room,
+    copy_all,
+    restore_all,
+)
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import CHECKPOINTS, FORMAT, Manifest
@@ -58,7 +66,7 @@ def test_the_newest_of_each_job_comes_back_as_it_was(tmp_path: Path) -> None:
     newest = {A: saved(jobs, A, 200, b"new"), B: saved(jobs, B, 50, b"b's")}
     (jobs / A / IN_JOB / "000000000000300.part").write_bytes(b"half")
     assert check_room(of(jobs), tmp_path / "backup.tar").startswith("checkpoints of 2 jobs")
-    assert copy_all(of(jobs), copies / CHECKPOINTS) == Taken(2, ())
+    assert copy_all(of(jobs), copies / CHECKPOINTS) == CheckpointsTaken(2, ())
     with backup_file.opened(kept_in(tmp_path, copies)) as backup:
         assert restore_all(backup, tmp_path / "again") == 2
     for job, path in newest.items():
@@ -70,7 +78,7 @@ def test_a_damaged_one_is_passed_over_for_the_one_before(tmp_path: Path) -> None
     older, newer = saved(tmp_path, A, 100, b"old"), saved(tmp_path, A, 200, b"new")
     newer.write_bytes(b"nev")
     saved(tmp_path, B, 100, b"b").write_bytes(b"c")
-    assert copy_all(of(tmp_path), tmp_path / "copies") == Taken(1, (B,))
+    assert copy_all(of(tmp_path), tmp_path / "copies") == CheckpointsTaken(1, (B,))
     assert names(tmp_path / "copies") == [f"{A}/{older.name}"]
 
 
@@ -90,7 +98,7 @@ def test_what_is_no_file_of_the_jobs_is_not_read(tmp_path: Path, trick: Callable
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
     trick(saved(tmp_path, A, 100, b"secret"), secret)
-    assert copy_all(of(tmp_path), tmp_path / "copies") == Taken(0, (A,))
+    assert copy_all(of(tmp_path), tmp_path / "copies") == CheckpointsTaken(0, (A,))
     assert names(tmp_path / "copies") == []
 
 
