@@ -51,7 +51,7 @@ from services.admission import problems
 from services.admission.http import static
 from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.door import Door, Outside
-from services.admission.http.gate import Gate
+from services.admission.http.gate import Gate, shown_in
 from services.admission.http.lines import about, line, problem_line, records
 from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, openapi
 from services.admission.http.operations import (
@@ -162,9 +162,9 @@ class Api:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                shown = request.headers.get("Authorization", "")
+                address = request.remote or ""
                 request[CALLER] = self._gate.admit(
-                    shown, request.remote or "", operation.role, operation.name
+                    shown_in(request.headers), address, operation.role, operation.name
                 )
                 request[JUDGED_AT] = time.monotonic()
                 response = await handler(request)
@@ -388,7 +388,7 @@ class Api:
         if now - request[JUDGED_AT] < JUDGED_AGAIN_REAL_S:
             return True
         request[JUDGED_AT] = now
-        return self._gate.still(request.headers.get("Authorization", ""), request[CALLER])
+        return self._gate.still(shown_in(request.headers), request[CALLER])
 
     async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
         """Of the facts up to `last`, as many as `newest` says; where no job is asked for, they come last."""

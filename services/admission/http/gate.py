@@ -5,6 +5,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 
 import structlog
+from multidict import CIMultiDictProxy
 
 from schemas.settings import Settings
 from schemas.tokens import Identity, Role
@@ -74,6 +75,11 @@ class Gate:
         if shown and too_many:
             return Refusal(problems.too_many("too many wrong tokens came from this address"))
         return Refusal(problems.unauthorized())
+
+
+def shown_in(headers: CIMultiDictProxy[str]) -> str:
+    """What stands in the header Authorization. Of several none counts: a proxy may have gone by another."""
+    return ", ".join(headers.getall("Authorization", ()))
 
 
 class Failures:

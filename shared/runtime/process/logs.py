@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import sys
+from collections import deque
 from collections.abc import MutableMapping
 from typing import Any, TextIO
 
@@ -12,6 +13,10 @@ import structlog
 from structlog.typing import Processor, WrappedLogger
 
 from schemas.settings import Settings
+
+UNPARSED_MAX = 20
+"""lines within `WITHIN_S` about requests that are no HTTP"""
+WITHIN_S = 60.0
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
@@ -28,7 +33,9 @@ def configure_logs(settings: Settings, service: str = "") -> None:
         logger_factory=structlog.WriteLoggerFactory(_Patient(sys.stderr)),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Forward()], force=True)
+    forward = _Forward()
+    forward.addFilter(_Unparsed())
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[forward], force=True)
 
 
 def _enrichers(service: str) -> list[Processor]:
@@ -79,3 +86,26 @@ class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger()
         log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+
+
+class _Unparsed(logging.Filter):
+    """Of a request that is no HTTP, aiohttp shows the line at fault, and where: it may hold a token.
+
+    Whoever reaches the port can send any number of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._times: deque[float] = deque(maxlen=UNPARSED_MAX)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if type(error).__module__ != "aiohttp.http_exceptions":
+            return True
+        full = len(self._times) == UNPARSED_MAX
+        if full and record.created - self._times[0] < WITHIN_S:
+            return False
+        self._times.append(record.created)
+        record.msg, record.args = f"{record.getMessage()}: {type(error).__name__}", None
+        record.levelno, record.exc_info = logging.WARNING, None
+        return True

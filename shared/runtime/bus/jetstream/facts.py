@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 from nats.errors import Error
+from nats.js.api import PubAck
 from nats.js.errors import APIError, NotFoundError
 
 from schemas.base import Event
@@ -95,9 +96,9 @@ class JetStreamFacts:
         expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
         with unavailable("lead"):
             try:
-                ack = await self._connection.js.publish(
-                    letter.subject, letter.data, headers=letter.headers | expected
-                )
+                ack = await self._lead(letter, letter.headers | expected)
+                if ack.duplicate and await self._is_taken(letter, ack.seq):
+                    ack = await self._lead(letter, expected)
             except APIError as error:
                 if error.err_code in {WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT}:
                     raise Fenced(f"another leads since fact {after}") from None
@@ -105,6 +106,9 @@ class JetStreamFacts:
                     raise Unavailable(str(error)) from None
                 raise
         self._connection.fence = Fence(letter.subject, int(ack.seq))
+
+    async def _lead(self, letter: Letter, headers: dict[str, str]) -> PubAck:
+        return await self._connection.js.publish(letter.subject, letter.data, headers=headers)
 
     async def lead_on(self, led: ServiceLed, distance: int) -> bool:
         """Say anew that we lead, where that was said more than so many facts ago; whether it was said.
@@ -231,11 +235,8 @@ class JetStreamFacts:
         Then it is stored without an id; readers pass over what comes twice.
         """
         try:
-            subject = await self._subject_at(letter, seq)
-            if subject == letter.subject:
+            if not await self._is_taken(letter, seq):
                 return True
-            reason = f"its id stands on {subject or 'what is another node'}"
-            self._connection.log.error("the id of a fact was taken", subject=letter.subject, reason=reason)
             fence = self._connection.fence
             ack = await self._acks.send(letter.subject, letter.data, fence.headers if fence else {})
         except NotFoundError:
@@ -247,6 +248,15 @@ class JetStreamFacts:
         finally:
             ack.cancel()
         return not ack.cancelled() and ack.result().error is None
+
+    async def _is_taken(self, letter: Letter, seq: int) -> bool:
+        """Whether what has a fact's id is another's. Raises what NATS raises."""
+        subject = await self._subject_at(letter, seq)
+        if subject == letter.subject:
+            return False
+        reason = f"its id stands on {subject or 'what is another node'}"
+        self._connection.log.error("the id of a fact was taken", subject=letter.subject, reason=reason)
+        return True
 
     async def _subject_at(self, letter: Letter, seq: int) -> str:
         """Empty: of another node. Raises NotFoundError, and what NATS raises."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from multidict import CIMultiDict
 from structlog.testing import capture_logs
 
 from schemas.base import Message
@@ -188,6 +189,16 @@ async def test_the_scheme_of_a_token_may_be_written_in_any_case(tmp_path: Path) 
         token = tokens.make(Role.VIEWER)
         for scheme in ("Bearer", "bearer", "BEARER"):
             await api.call("GET", "/v1/policy", headers={"Authorization": f"{scheme} {token}"})
+
+
+async def test_of_two_tokens_none_counts(tmp_path: Path) -> None:
+    """A proxy in front may have judged by the other."""
+    async with guarded(tmp_path) as (api, tokens):
+        own = f"Bearer {tokens.make(Role.VIEWER)}"
+        for both in ((own, "Bearer x"), ("Bearer x", own), (own, own)):
+            headers = CIMultiDict([("Authorization", each) for each in both])
+            async with api.client.get("/v1/policy", headers=headers) as answer:
+                assert answer.status == 401
 
 
 async def test_who_is_refused_is_in_the_log_without_what_was_shown(tmp_path: Path) -> None:

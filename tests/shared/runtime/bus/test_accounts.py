@@ -24,7 +24,7 @@ from hopyard.local.accounts import (
 )
 from hopyard.local.credentials import account_of, folder_of
 from schemas.codec import encode
-from schemas.events import FACTS, NodeJoined, StopOrdered
+from schemas.events import FACTS, NodeJoined, ServiceLed, StopOrdered
 from schemas.ids import NodeId
 from schemas.quarantine import Death, Quarantine, key_of
 from schemas.samples import Heartbeat
@@ -172,6 +172,20 @@ async def test_who_takes_the_id_of_a_fact_keeps_it_out_of_no_stream(guarded: Gua
         await planner.publish([fact])
         (record,) = await read_all(placer, 1, [subject_of(type(fact), "*")])
         assert record.event == fact
+
+
+async def test_who_takes_the_id_by_which_a_service_leads_does_not_keep_it_from_leading(
+    guarded: Guarded,
+) -> None:
+    """Tokens are revisions of the bucket, which an agent sees in replies to its own values."""
+    led = ServiceLed(at=0.0, service="planner", instance=1, token=7)
+    async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
+        taken = {"Nats-Msg-Id": led.event_id}
+        subject = subject_of(OWN["agent"][0], "n-1")
+        await client.client.jetstream().publish(subject, encode(joined("n-1")), headers=taken)
+        await planner.lead(led, 0)
+        await planner.publish([plan()])
+        assert await planner.still_leads()
 
 
 async def test_a_fact_that_is_published_twice_is_stored_once(guarded: Guarded) -> None:

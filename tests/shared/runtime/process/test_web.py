@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -12,6 +13,7 @@ from schemas.views import Problem, Readiness
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
+from shared.runtime.process.logs import UNPARSED_MAX, configure_logs
 from shared.runtime.process.reports import reported, reports
 from shared.runtime.process.web import Refusal, Site, json_response, serve
 from shared.runtime.service import Gauge, Service
@@ -190,3 +192,20 @@ async def test_a_port_that_is_taken_is_an_error(site: Web) -> None:
     settings = Settings(web_port=site.site.port)
     with pytest.raises(OSError, match="address already in use"):
         await serve(settings, _service(), Shell(), MemoryBus(LoopClock()))
+
+
+async def test_a_request_that_is_no_http_leaves_a_line_and_nothing_that_it_said(
+    site: Web, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A token with a control character is one: the library would log the header."""
+    configure_logs(Settings())
+    for _ in range(2 * UNPARSED_MAX):
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.site.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-secret\x01\r\n\r\n")
+        assert (await reader.readline()).split()[1] == b"400"
+        writer.close()
+    said = capsys.readouterr().err
+    assert "a-secret" not in said
+    assert [msgspec.json.decode(line)["event"] for line in said.splitlines()] == [
+        "Error handling request from 127.0.0.1: BadHttpMessage"
+    ] * UNPARSED_MAX
