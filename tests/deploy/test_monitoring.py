@@ -1,5 +1,6 @@
 """Alert rules and the dashboard are in form; that their metrics exist is tested on a stack that runs."""
 
+import json
 import shutil
 import subprocess
 
@@ -35,3 +36,28 @@ def test_every_expression_is_about_metrics() -> None:
 def test_promtool_finds_no_fault(ask: list[str]) -> None:
     done = subprocess.run([str(PROMTOOL), *ask], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_grafana_reads_the_whole_dashboard() -> None:
+    """Its own model of a dashboard has every field of ours, with the values that we wrote."""
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
+    plugins = pytest.importorskip("grafana_foundation_sdk.cog.plugins")
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+    plugins.register_default_plugins()
+    ours = json.loads(DASHBOARD.read_text("utf-8"))
+    read = json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(ours)))
+    assert lost(ours, read) == []
+
+
+def lost(ours: object, read: object, place: str = "") -> list[str]:
+    """Where what was read is not what we wrote; it may have more."""
+    match ours, read:
+        case dict(), dict():
+            return [
+                one for key in ours for one in lost(ours[key], read.get(key, "nothing"), f"{place}/{key}")
+            ]
+        case list(), list() if len(ours) == len(read):
+            pairs = enumerate(zip(ours, read, strict=True))
+            return [one for number, (mine, its) in pairs for one in lost(mine, its, f"{place}/{number}")]
+        case _:
+            return [] if ours == read else [f"{place}: {ours!r}, read as {read!r}"]
