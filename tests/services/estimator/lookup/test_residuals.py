@@ -1,6 +1,6 @@
 """What gangs of other shapes teach of one that has not run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from schemas.ids import GpuType
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.lookup.residuals import AT_MOST, Residuals, coefficients, described, shown, terms_of
+from services.estimator.store.contract import Bandwidth
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.store.memory_store import MemoryStore
 from shared.domain.iteration import OURS, Law, law_of
@@ -149,6 +150,24 @@ def test_what_was_kept_makes_no_difference() -> None:
         store.add([showing({"a0": 1 + number}, 0.7 + 0.05 * number, model)])
         kept = estimate(asked, store, NEVER, residuals=residuals).throughput.tolist()
         assert kept == estimate(asked, store, NEVER).throughput.tolist()
+
+
+def test_what_was_kept_makes_no_difference_once_theory_is_another() -> None:
+    store, residuals = known(*MODELS), Residuals()
+    store.add([showing({"a0": gpus}, 0.8, model) for gpus in (1, 2) for model in MODELS])
+    asked = wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES)
+    paths = Bandwidth(link=1e6, network=1e5, at=0.0, measurements=1, error=0.0)
+    steps: list[Callable[[], None]] = [
+        lambda: store.keep(workload("resnet18"), {A: modules(forward_s=2.0)}),
+        lambda: store.calibrate({A: paths}),
+    ]
+    said = [estimate(asked, store, NEVER, residuals=residuals).throughput.tolist()]
+    for step in steps:
+        step()
+        kept = estimate(asked, store, NEVER, residuals=residuals).throughput.tolist()
+        assert kept == estimate(asked, store, NEVER).throughput.tolist()
+        said.append(kept)
+    assert len({tuple(one) for one in said}) == len(said), "each step says something else"
 
 
 def test_a_file_that_is_opened_again_gives_the_same(tmp_path: object) -> None:
