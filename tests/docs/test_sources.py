@@ -16,8 +16,6 @@ COMMAND = re.compile(r"`[^`]*\b(hopyard|pytest|loadgen)\b[^`]*`|^(\$ |uv run )?h
 TEST = re.compile(r"`(pytest )?[^`]*tests/[\w/]+\.py[^`]*`")
 """what a test makes anew at every change is of today"""
 AWAITED = {
-    ("hare.md", "15 GPUs, by bandwidth between nodes: Σ w · JCT"),
-    ("hare.md", "15 GPUs, by size of the batches: Σ w · JCT"),
     ("hopyard.md", ""),
     ("hopyard.md", "without"),
     ("sia.md", "jobs × GPUs"),
