@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,14 @@ import aiohttp
 import pytest
 
 from hopyard.local.stack import Stack
-from schemas.events import JobSubmitted
+from schemas.events import JobQueued, JobSubmitted
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.domain.audit import audit
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
 from tests.live.test_faults import GOOD
 from tests.services.estimator.estimator_builders import observed
-from tests.stack_watch import LIMIT_S, busy, log_of, until
+from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
 SIZE = "220m"
 """of a memory's disk, which takes no more than is written"""
@@ -59,9 +58,15 @@ async def test_on_a_full_disk_jobs_run_on_and_with_room_all_is_well_again(disk: 
         words = await _refused(stack)
         assert "its disk may be full" in words
         full.unlink()
-        began = time.monotonic()
+        room = Seconds()
         accepted = await _accepted(stack)
-        print(f"accepted {time.monotonic() - began:.1f} s after there was room")
+        room.say("with room again: accepted")
+        async with asyncio.timeout(LIMIT_S):
+            while not any(
+                isinstance(one, JobQueued) and one.job_id == accepted for one in await log_of(client)
+            ):
+                await asyncio.sleep(0.2)
+        room.say("with room again: the job known to every service and queued")
         await until(client, all_ended(count))
         events = await log_of(client)
         assert [running.restarts for running in stack.running] == restarts
