@@ -131,7 +131,7 @@ Repetitions = Annotated[
     typer.Option(
         "--times",
         min=1,
-        help="Runs of each; the cheapest counts, of the doors the median.",
+        help="Runs of each; the cheapest counts. Of the doors: eight slices each.",
         rich_help_panel=SIMULATION,
     ),
 ]

@@ -1,9 +1,11 @@
 """How fast facts are published, synced to the disk and read: two connections, one server."""
 
 import asyncio
+import itertools
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,39 +49,53 @@ async def dispatch(data: Path, facts: int = FACTS, one_by_one: int = ONE_BY_ONE)
 
 
 async def dispatched(data: Path, facts: int, one_by_one: int, guard: Guard) -> Dispatched:
+    async with dispatching(data, guard) as dispatch_some:
+        return await dispatch_some(facts, one_by_one)
+
+
+@asynccontextmanager
+async def dispatching(data: Path, guard: Guard) -> AsyncIterator[Callable[[int, int], Awaitable[Dispatched]]]:
+    """What publishes and reads so many facts in one go, and so many one by one, again and again."""
     async with (
         nats_server(data / "nats", guard=guard) as server,
         bus_to(server, settings=guard.settings(server.url, PUBLISHER)) as publisher,
         bus_to(server, settings=guard.settings(server.url, READER)) as reader,
     ):
         read = reader.read(0, FACT_SUBJECTS)
+        names = map(str, itertools.count())
         assert server.pid is not None
         pids = (server.pid, os.getpid())
-        before_s = sum(map(cpu_s, pids))
-        stored_s, read_s = await _many(publisher, read, facts)
-        used_s = sum(map(cpu_s, pids)) - before_s
-        times_s = [await _one(publisher, read, number) for number in range(one_by_one)]
-    return Dispatched(stored_s, read_s, used_s, times_s)
+
+        async def dispatch_some(facts: int, one_by_one: int) -> Dispatched:
+            before_s = sum(map(cpu_s, pids))
+            stored_s, read_s = await _many(publisher, read, list(itertools.islice(names, facts)))
+            used_s = sum(map(cpu_s, pids)) - before_s
+            times_s = [await _one(publisher, read, name) for name in itertools.islice(names, one_by_one)]
+            return Dispatched(stored_s, read_s, used_s, times_s)
+
+        yield dispatch_some
 
 
 def a_fact(name: str) -> Event:
     return JobCancelled(at=0.0, job_id=JobId(name))
 
 
-async def _many(publisher: Facts, read: AsyncIterator[list[Record]], count: int) -> tuple[float, float]:
+async def _many(
+    publisher: Facts, read: AsyncIterator[list[Record]], names: Sequence[str]
+) -> tuple[float, float]:
     """Seconds until all are stored, and until all are read."""
-    facts = [a_fact(f"many-{number}") for number in range(count)]
+    facts = [a_fact(name) for name in names]
     began = time.perf_counter()
-    reading = asyncio.create_task(_read(read, count))
+    reading = asyncio.create_task(_read(read, len(facts)))
     await publisher.publish(facts)
     stored_s = time.perf_counter() - began
     await reading
     return stored_s, time.perf_counter() - began
 
 
-async def _one(publisher: Facts, read: AsyncIterator[list[Record]], number: int) -> float:
+async def _one(publisher: Facts, read: AsyncIterator[list[Record]], name: str) -> float:
     began = time.perf_counter()
-    await publisher.publish([a_fact(f"one-{number}")])
+    await publisher.publish([a_fact(name)])
     await _read(read, 1)
     return time.perf_counter() - began
 

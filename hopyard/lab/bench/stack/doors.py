@@ -1,22 +1,26 @@
-"""What the doors cost: the same jobs and the same facts with and without them, in turns.
+"""What the doors cost: the same jobs and the same facts with and without them, in small slices by turns.
 
 The CPU seconds of all processes together say more than the clock does where others share the machine.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from hopyard.lab.bench.figures import Benchmark, Grid, quantile
-from hopyard.lab.bench.stack.dispatch import Dispatched, dispatched
+from hopyard.lab.bench.stack.dispatch import Dispatched, dispatching
 from hopyard.lab.bench.stack.guard import Guard, with_accounts, with_tls, with_tokens
-from hopyard.lab.bench.stack.submissions import Taken, taken_in
+from hopyard.lab.bench.stack.submissions import Taken, taking
 from hopyard.local.processes import Say
 
-JOBS = 1_000
-FACTS = 3_000
-ONE_BY_ONE = 200
+SLICES = 8
+"""for each of `times`"""
+JOBS = 100
+FACTS = 300
+ONE_BY_ONE = 20
+"""in a slice"""
 P50, P99 = 0.5, 0.99
 MAKERS: Sequence[Callable[[Path], Guard]] = (with_tokens, with_accounts, with_tls)
 """an API without tokens there is not"""
@@ -35,31 +39,39 @@ class Amounts(NamedTuple):
 
 
 async def doors(data: Path, say: Say, *, scale: float, times: int) -> Benchmark:
-    """`times`: of each; the medians are shown. Raises Failure."""
+    """All run side by side, and have a slice of work each in turn: what else the machine does falls on all.
+
+    Raises Failure.
+    """
     amounts = Amounts(*(max(round(usual * scale), 1) for usual in (JOBS, FACTS, ONE_BY_ONE)))
-    turns = []
-    for number in range(times):
-        for place, make in enumerate(MAKERS):
-            folder = data / f"{number}-{place}"
-            guard = make(folder)
-            say(f"doors: {guard.name} …")
-            turns.append(await _turn(folder, guard, amounts))
-    names = list(dict.fromkeys(turn.guard for turn in turns))
+    async with AsyncExitStack() as stack:
+        sides = [await stack.enter_async_context(_side(data / str(n), make)) for n, make in enumerate(MAKERS)]
+        rounds = []
+        for number in range(SLICES * times):
+            say(f"doors: slice {number + 1} of {SLICES * times} …")
+            first = number % len(sides)
+            turns = {side.name: await side.turn(amounts) for side in (*sides[first:], *sides[:first])}
+            rounds.append([turns[side.name] for side in sides])
+    base, *others = (side.name for side in sides)
     return Benchmark(
         name="doors",
-        conditions=f"medians of {times}, in turns: {amounts.jobs} jobs as in submissions, "
-        f"{amounts.facts} facts and {amounts.one_by_one} one by one as in dispatch",
+        conditions=f"{len(rounds)} slices of each in turns: {amounts.jobs} jobs as in submissions, "
+        f"{amounts.facts} facts and {amounts.one_by_one} one by one as in dispatch; medians, and of the "
+        "others medians of their ratios to the first in the same round",
         figures=(),
-        grid=Grid(columns=("figure", "unit", *names), rows=tuple(rows(turns, names, amounts))),
+        grid=Grid(
+            columns=("figure", "unit", base, *(f"{name}, ratio" for name in others)),
+            rows=tuple(rows(rounds[1:] or rounds, amounts)),  # the first warms up
+        ),
     )
 
 
-def rows(
-    turns: Sequence[Turn], names: Sequence[str], amounts: Amounts
-) -> Iterator[tuple[str | float | None, ...]]:
+def rows(rounds: Sequence[Sequence[Turn]], amounts: Amounts) -> Iterator[tuple[str | float | None, ...]]:
+    """`rounds`: in each a turn of every guard, in the same order."""
     for what, unit, figure in figures(amounts):
-        medians = [median(figure(turn) for turn in turns if turn.guard == name) for name in names]
-        yield what, unit, *medians
+        base, *others = zip(*([figure(turn) for turn in turns] for turns in rounds), strict=True)
+        ratios = [median(a / b for a, b in zip(other, base, strict=True) if b) for other in others]
+        yield what, unit, median(base), *ratios
 
 
 def figures(amounts: Amounts) -> Sequence[tuple[str, str, Callable[[Turn], float]]]:
@@ -76,7 +88,19 @@ def figures(amounts: Amounts) -> Sequence[tuple[str, str, Callable[[Turn], float
     )
 
 
-async def _turn(data: Path, guard: Guard, amounts: Amounts) -> Turn:
-    """`data`: that of the guard's credentials."""
-    taken = await taken_in(data, amounts.jobs, guard)
-    return Turn(guard.name, taken, await dispatched(data / "dispatch", *amounts[1:], guard))
+class Side(NamedTuple):
+    """Services behind one kind of doors."""
+
+    name: str
+    take: Callable[[int], Awaitable[Taken]]
+    dispatch: Callable[[int, int], Awaitable[Dispatched]]
+
+    async def turn(self, amounts: Amounts) -> Turn:
+        return Turn(self.name, await self.take(amounts.jobs), await self.dispatch(*amounts[1:]))
+
+
+@asynccontextmanager
+async def _side(data: Path, make: Callable[[Path], Guard]) -> AsyncIterator[Side]:
+    guard = make(data)
+    async with taking(data, guard) as take, dispatching(data / "dispatch", guard) as dispatch:
+        yield Side(guard.name, take, dispatch)

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -55,18 +55,29 @@ async def submissions(data: Path, jobs: int = JOBS) -> Benchmark:
 
 
 async def taken_in(data: Path, jobs: int, guard: Guard) -> Taken:
+    async with taking(data, guard) as take:
+        return await take(jobs)
+
+
+@asynccontextmanager
+async def taking(data: Path, guard: Guard) -> AsyncIterator[Callable[[int], Awaitable[Taken]]]:
+    """What takes in so many jobs, again and again; at the end the stream must have them all."""
     spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
+    numbers = itertools.count()
     async with nats_server(data / "nats", guard=guard) as server, _services(spec, server, guard) as lives:
         assert server.pid is not None
         pids = (server.pid, os.getpid(), *(life.pid for life in lives))
         async with connect(address(lives[0].port), guard.token()) as client:
-            before_s, began = sum(map(cpu_s, pids)), time.perf_counter()
-            times_s = await submit_all(client, jobs)
-            took_s = time.perf_counter() - began
-            used_s = sum(map(cpu_s, pids)) - before_s
+
+            async def take(jobs: int) -> Taken:
+                before_s, began = sum(map(cpu_s, pids)), time.perf_counter()
+                times_s = await submit_all(client, itertools.islice(numbers, jobs))
+                took_s = time.perf_counter() - began
+                return Taken(jobs, times_s, took_s, sum(map(cpu_s, pids)) - before_s)
+
+            yield take
         async with bus_to(server, settings=guard.settings(server.url, ADMISSION)) as bus:
-            await _check_stored(bus, jobs)
-    return Taken(jobs, times_s, took_s, used_s)
+            await _check_stored(bus, next(numbers))
 
 
 @asynccontextmanager
@@ -81,9 +92,9 @@ async def _services(spec: StackSpec, server: NatsServer, guard: Guard) -> AsyncI
         yield lives
 
 
-async def submit_all(client: Client, jobs: int) -> list[float]:
+async def submit_all(client: Client, numbers: Iterator[int]) -> list[float]:
     """Seconds until the answer, for each job."""
-    numbers, times_s = iter(range(jobs)), list[float]()
+    times_s = list[float]()
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):
             group.create_task(_submit_some(client, numbers, times_s))

@@ -10,16 +10,19 @@ from hopyard.lab.bench.stack.guard import OPEN, with_accounts, with_tls
 from hopyard.lab.bench.stack.submissions import Taken
 
 
-def test_the_median_of_each_stands_under_its_name() -> None:
+def test_of_the_others_the_medians_of_ratios_within_a_round_stand_there() -> None:
+    """The machine was three times as slow in the second round, which says nothing of the doors."""
+
     def turn(guard: str, took_s: float) -> Turn:
         return Turn(guard, Taken(10, [took_s], took_s, 0.02), Dispatched(1.0, 2.0, 0.5, [0.001]))
 
-    turns = [turn("a", 1.0), turn("b", 2.0), turn("a", 5.0), turn("b", 4.0), turn("a", 2.0), turn("b", 1.0)]
-    found = {row[0]: row[1:] for row in rows(turns, ["a", "b"], Amounts(10, 100, 1))}
-    assert found["durable submissions"] == ("1/s", 5.0, 5.0)
-    assert found["answer p50"] == ("ms", 2_000.0, 2_000.0)
-    assert found["CPU of a submission"] == ("ms", 2.0, 2.0)
-    assert found["facts published and read"] == ("1/s", 50.0, 50.0)
+    took = ((1.0, 2.0), (3.0, 6.0), (2.0, 5.0))
+    rounds = [[turn("a", a), turn("b", b)] for a, b in took]
+    found = {row[0]: row[1:] for row in rows(rounds, Amounts(10, 100, 1))}
+    assert found["durable submissions"] == ("1/s", 5.0, 0.5)
+    assert found["answer p50"] == ("ms", 2_000.0, 2.0)
+    assert found["CPU of a submission"] == ("ms", 2.0, 1.0)
+    assert found["facts published and read"] == ("1/s", 50.0, 1.0)
 
 
 @pytest.mark.parametrize("doors", ["open", "accounts", "tls"])
