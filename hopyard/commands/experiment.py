@@ -48,6 +48,7 @@ class Name(StrEnum):
     JPS = "jps"
     HADARE = "hadare"
     HARE = "hare"
+    HOPYARD = "hopyard"
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
@@ -106,6 +107,7 @@ def experiment(
     jps: section VI of the JPS paper, four jobs on 15 to 300 GPUs.
     hadare: section VI of the Hadar paper, one to twelve jobs on five unlike nodes.
     hare: section VI of the Hare paper, jobs at once and online on 15 and 160 GPUs.
+    hopyard: of no paper, our own policy beside Hops where it was not tuned, with seeds of its own.
 
     The others are of the Hops paper.
 

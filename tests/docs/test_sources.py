@@ -16,8 +16,6 @@ COMMAND = re.compile(r"`[^`]*\b(hopyard|pytest|loadgen)\b[^`]*`|^(\$ |uv run )?h
 TEST = re.compile(r"`(pytest )?[^`]*tests/[\w/]+\.py[^`]*`")
 """what a test makes anew at every change is of today"""
 AWAITED = {
-    ("hopyard.md", ""),
-    ("hopyard.md", "without"),
     ("sia.md", "jobs × GPUs"),
 }
 """pages and first headings of tables that are to be made anew"""

@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -100,8 +100,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(Protocol):
-    calls: ClassVar[Mapping[Trigger, PlanKind]]
-    """which kind of plan each trigger calls for; triggers left out call for none"""
+    @property
+    def calls(self) -> Mapping[Trigger, PlanKind]:
+        """Which kind of plan each trigger calls for; triggers left out call for none."""
+        ...
 
     def wants(self, view: View) -> Configurations:
         """The configurations to be estimated: none is an answer."""

@@ -1,6 +1,6 @@
 """Hops with a queue of its own: who would lose most by waiting comes first, and not who has waited longest.
 
-The program, its window and its configurations are those of Hops. A job's priority is
+The program and its configurations are those of Hops. A job's priority is
 
     prior = (wait + head_start + slow · lag) / (age · max(left, left_least)) · (1 + critical · c)
 
@@ -11,19 +11,35 @@ The program, its window and its configurations are those of Hops. A job's priori
 
 `head_start` lets short jobs come first even before anybody has waited. With `head_start_s`, `slow` and
 `critical` at 0 and `left_least` at 1 it is the latency ratio of Hops (eq. 8).
+
+Beside its gain a place counts for every GPU that it takes:
+
+    worth_ij = weight_i · G_ij + fill · v · g_ij,   v = Σ_i max_j weight_i · G_ij / GPUs of the cluster
+
+With all GPUs in use that is the same for every plan, so it decides between plans that leave GPUs idle and
+plans that do not. And a job that comes and is not served by idle GPUs calls for a whole plan at once,
+and not for the next round (`moves_for_waiting`).
 """
 
 import math
+from collections.abc import Mapping
 from math import fsum
 from statistics import fmean
 from typing import Annotated
 
+import numpy as np
 from msgspec import Meta
 
+from schemas.plans import PlanKind
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import ROUNDS, Trigger
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.hops.policy import ProgramOptions, ProgramPolicy
+from services.planner.policies.hops.policy import GAIN, Outlook, ProgramOptions, ProgramPolicy, gains
 from services.planner.policies.kit.priority import BIAS, SHORTEST_AGE_S, left_share
+from shared.domain.arrays import Floats
 
+AT_ARRIVALS: Mapping[Trigger, PlanKind] = {**ROUNDS, Trigger.ARRIVAL: PlanKind.FIRST}
+"""a whole plan also where a job comes that idle GPUs do not serve"""
 GANGS_KEEP = 0.8
 """of the speed of its GPUs one by one, that the largest gang of a job is taken to have"""
 CRITICAL_FROM = 0.5
@@ -33,23 +49,32 @@ Factor = Annotated[float, Meta(ge=0, le=100)]
 
 
 class HopyardOptions(ProgramOptions, frozen=True, kw_only=True):
-    head_start_s: Annotated[float, Meta(ge=0, le=1e8)] = 300.0
+    head_start_s: Annotated[float, Meta(ge=0, le=1e8)] = 1000.0
     """added to what every job has waited"""
-    slow: Factor = 0.2
+    slow: Factor = 0.3
     """what a second of slow running counts, in seconds of waiting"""
-    left_least: Annotated[float, Meta(gt=0, le=1)] = 0.3
+    left_least: Annotated[float, Meta(gt=0, le=1)] = 0.15
     """the share of a job that is left is taken for no less; 1: what is left does not count"""
-    critical: Factor = 0.5
+    critical: Factor = 1.0
     """how much the jobs that decide the makespan are preferred; 0: not at all"""
+    fill: Factor = 1.0
+    """what a GPU in use counts, in shares of what GPUs are worth; 0: nothing"""
+    moves_for_waiting: bool = True
+    """running jobs are moved for one that comes at once; else when a round begins, as in Hops"""
+    window_factor: Annotated[float, Meta(gt=0, le=100)] = 2.0
+    """service window, in multiples of the GPUs the plan may use"""
 
 
 class Hopyard(ProgramPolicy):
     Options = HopyardOptions
     priority_in_words = "waiting and lagging time over what is left of the expected running time"
+    gain_in_words = f"{GAIN}, and what its GPUs count"
 
     def __init__(self, options: HopyardOptions) -> None:
         super().__init__(options)
         self._own = options
+        self.moves_for_waiting = options.moves_for_waiting
+        self.calls = AT_ARRIVALS if options.moves_for_waiting else ROUNDS
 
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
         drain_s = _drain_s(view)
@@ -65,6 +90,22 @@ class Hopyard(ProgramPolicy):
             return urgency
         over = max(_soonest_s(job) / drain_s - CRITICAL_FROM, 0.0) if drain_s else 0.0
         return (urgency + BIAS) * (1.0 + own.critical * min(over, CRITICAL_AT_MOST))
+
+    def _gains(self, outlook: Outlook, wanted: Configurations, throughput: Floats) -> Floats:
+        gain = gains(wanted, throughput)
+        if self._own.fill and len(wanted):
+            gpus = sum(node.gpus for node in outlook.view.nodes)
+            gain += self._own.fill * counted(wanted, self._weights(outlook), gain, gpus)
+        return gain
+
+
+def counted(wanted: Configurations, weight: Floats, gain: Floats, gpus: int) -> Floats:
+    """By configuration: what the GPUs that it takes count, as gain; v is what each of `gpus` is worth."""
+    best = np.zeros(len(wanted.jobs))
+    np.fmax.at(best, wanted.job, weight[wanted.job] * gain)
+    taken = np.add.reduceat(wanted.gpus, wanted.start[:-1])
+    result: Floats = taken * (best.sum() / gpus) / weight[wanted.job]
+    return result
 
 
 def _drain_s(view: View) -> float:

@@ -15,7 +15,7 @@ Where what is done here is not what the paper prints, `as_printed` has the paper
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -95,7 +95,7 @@ class HopsOptions(ProgramOptions, frozen=True, kw_only=True):
     """what a job's priority is: latency ratio, finish-time fairness, attained service, …"""
 
 
-class _Outlook(msgspec.Struct, frozen=True):
+class Outlook(msgspec.Struct, frozen=True):
     """What follows from a view alone."""
 
     view: View
@@ -107,9 +107,10 @@ class _Outlook(msgspec.Struct, frozen=True):
 class ProgramPolicy(ABC):
     """Window, configurations and program of Hops; subclasses say who comes first."""
 
-    calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
+    calls: Mapping[Trigger, PlanKind] = ROUNDS
 
     priority_in_words = ""
+    gain_in_words = GAIN
 
     def __init__(self, options: ProgramOptions) -> None:
         self._options = options
@@ -118,7 +119,7 @@ class ProgramPolicy(ABC):
         self._printed = words_of(options.as_printed, DEPARTURES)
         self._rules = PlaceRules(fills="fit" not in self._printed, wider="spread" not in self._printed)
         self._tie = 0.0 if "ties" in self._printed else TIE
-        self._seen: _Outlook | None = None
+        self._seen: Outlook | None = None
         """of the last view: `decide` mostly gets the one of `wants`"""
 
     def wants(self, view: View) -> Configurations:
@@ -133,7 +134,7 @@ class ProgramPolicy(ABC):
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
         outlook = self._outlook(view)
         present = _present(view)
-        gain = gains(wanted, estimates.throughput)
+        gain = self._gains(outlook, wanted, estimates.throughput)
         stays = held(wanted, present)
         self._discount_moves(gain, view, wanted, present, stays)
         weight = self._weights(outlook)
@@ -146,7 +147,7 @@ class ProgramPolicy(ABC):
         return Decision(
             choices=choices,
             left=_left(outlook, wanted, problem.job, placed={choice.job_id for choice in choices}),
-            measures=Measures(priority=self.priority_in_words, gain=GAIN),
+            measures=Measures(priority=self.priority_in_words, gain=self.gain_in_words),
             standings=standings(outlook.ranks, bids),
             stage=solution.stage,
             objective=solution.objective,
@@ -157,11 +158,11 @@ class ProgramPolicy(ABC):
             again_at=self._again_at(outlook, wanted, chosen),
         )
 
-    def _outlook(self, view: View) -> "_Outlook":
+    def _outlook(self, view: View) -> Outlook:
         if self._seen is None or self._seen.view is not view:
             ranks = self._ranks(view)
             queue = self._queue(view, ranks)
-            self._seen = _Outlook(view, ranks, queue, self._window(view, queue))
+            self._seen = Outlook(view, ranks, queue, self._window(view, queue))
         return self._seen
 
     @abstractmethod
@@ -193,12 +194,16 @@ class ProgramPolicy(ABC):
             return adjusted(queue, length, view.idle_gpus, last_gpu="admit" not in self._printed)
         return list(queue[:length])
 
-    def _weights(self, outlook: "_Outlook") -> Floats:
+    def _weights(self, outlook: Outlook) -> Floats:
         window = outlook.window
         priorities = {job.job_id: value for job, value in outlook.ranks}
         factor = np.array([job.priority for job in window])
         result: Floats = weights([priorities[job.job_id] for job in window], self._power) * factor
         return result
+
+    def _gains(self, _: Outlook, wanted: Configurations, throughput: Floats) -> Floats:
+        """By configuration, before moves are charged; NaN where there is no estimate."""
+        return gains(wanted, throughput)
 
     def _discount_moves(
         self,
@@ -230,7 +235,7 @@ class ProgramPolicy(ABC):
         fixed_s = self._options.moving_cost_s
         return view.restart_of(workload, gpu_type) if fixed_s is None else fixed_s
 
-    def _again_at(self, outlook: "_Outlook", wanted: Configurations, chosen: Sequence[int]) -> float | None:
+    def _again_at(self, outlook: Outlook, wanted: Configurations, chosen: Sequence[int]) -> float | None:
         """When the queue is refreshed next, if that could let in a job that idle GPUs are enough for.
 
         Who is not in the queue has no place on these nodes: that changes with them, and calls for a plan.
@@ -318,7 +323,7 @@ def _emptied(node: ViewNode) -> ViewNode:
 
 
 def _left(
-    outlook: _Outlook, wanted: Configurations, estimated: Ints, *, placed: Collection[JobId]
+    outlook: Outlook, wanted: Configurations, estimated: Ints, *, placed: Collection[JobId]
 ) -> tuple[Left, ...]:
     """Why each job that is not placed is left out; `estimated`: of each row with an estimate, its job."""
     reasons = dict.fromkeys([job.job_id for job in outlook.queue], Waiting.OUTSIDE_WINDOW)

@@ -1,20 +1,43 @@
 """The queue of `hopyard`: each term by hand, and that without them it is that of Hops."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from schemas.plans import PlanKind
+from services.planner.policies.contract.configurations import configurations_for
+from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.hops.hopyard import Hopyard, HopyardOptions
+from services.planner.policies.hops.hopyard import Hopyard, HopyardOptions, counted
+from services.planner.policies.hops.policy import Hops
 from services.planner.policies.kit.priority import ranked
-from tests.services.planner.planner_builders import FAST, job, nodes, view
+from tests.services.planner.planner_builders import FAST, chosen, decide, job, nodes, view
 
-PLAIN = HopyardOptions(head_start_s=0.0, slow=0.0, left_least=1.0, critical=0.0)
+PLAIN = HopyardOptions(
+    head_start_s=0.0,
+    slow=0.0,
+    left_least=1.0,
+    critical=0.0,
+    fill=0.0,
+    moves_for_waiting=False,
+    window_factor=1.0,
+)
 
 
 def priorities(options: HopyardOptions, seen: View) -> dict[str, float]:
     return {str(one.job_id): value for one, value in Hopyard(options)._ranks(seen)}
+
+
+def decided(policy: str, jobs: Sequence[ViewJob]) -> Decision:
+    return decide(policy, view(jobs, nodes(8)))
+
+
+def names(decision: Decision) -> set[str]:
+    return set(map(str, chosen(decision)))
 
 
 def order(options: HopyardOptions, *jobs: ViewJob) -> list[str]:
@@ -77,3 +100,32 @@ def test_the_job_that_outlasts_all_others_is_preferred() -> None:
 def test_a_job_of_unknown_speed_decides_no_makespan() -> None:
     seen = view([job("x", wait_s=10.0, age_s=100.0, single_gpu={})], nodes(8))
     assert priorities(replace(PLAIN, critical=1.0), seen)["x"] == pytest.approx(0.1 + 0.01)
+
+
+def test_gpus_in_use_count_beside_the_gain() -> None:
+    """Two jobs on 8 GPUs: at best 1.5 · 4 and 3 · 2, so a GPU is worth 12 / 8; a place of 4 counts 6 then,
+    which is a gain of 4 to the job that weighs 1.5."""
+    wanted = configurations_for(
+        [job("x", (1, 4), sensitivity=9.0), job("y", (2,), sensitivity=9.0)], nodes(8), 1.4
+    )
+    found = counted(wanted, np.array([1.5, 3.0]), np.array([1.0, 4.0, 2.0]), 8)
+    assert found.tolist() == pytest.approx([1.0, 4.0, 1.0])
+
+
+def test_a_place_without_an_estimate_is_worth_nothing_for_its_gpus() -> None:
+    wanted = configurations_for([job("x", (1, 2), sensitivity=9.0)], nodes(8), 1.4)
+    assert np.isnan(np.array([1.0, np.nan]) + counted(wanted, np.array([1.0]), np.array([1.0, np.nan]), 8))[1]
+
+
+def test_a_plan_that_leaves_no_gpu_idle_beats_a_like_one_that_does() -> None:
+    """The small job has waited a little longer, and five GPUs would idle beside it."""
+    jobs = [job("small", (3,), wait_s=52.0), job("large", (8,), wait_s=50.0)]
+    assert names(decided("hopyard+fill=0+head_start_s=0+critical=0", jobs)) == {"small"}
+    assert names(decided("hopyard+fill=0.5+head_start_s=0+critical=0", jobs)) == {"large"}
+
+
+def test_a_job_that_comes_calls_for_a_whole_plan_at_once() -> None:
+    at_arrivals, by_rounds = Hopyard(HopyardOptions()), Hopyard(PLAIN)
+    whole = {trigger for trigger, kind in at_arrivals.calls.items() if kind is PlanKind.FIRST}
+    assert (whole, at_arrivals.moves_for_waiting) == ({Trigger.ROUND, Trigger.ARRIVAL}, True)
+    assert (by_rounds.calls, by_rounds.moves_for_waiting) == (Hops.calls, False)
