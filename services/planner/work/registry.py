@@ -98,6 +98,8 @@ def _constructed(name: str, factory: PolicyFactory, options: msgspec.Struct) -> 
         policy = factory() if isinstance(options, NoOptions) else factory(options)
     except MemoryError:
         raise
+    except ValueError as error:  # of an option's value
+        raise UnfitPolicy(f"policy {name}: {error}") from None
     except Exception as error:  # noqa: BLE001 - a policy is somebody else's code
         raise UnfitPolicy(f"policy {name} cannot be built: {type(error).__name__}: {error}") from None
     _calls(name, policy)
