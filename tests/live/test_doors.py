@@ -8,10 +8,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from hopyard.actions.diagnose import diagnose
 from hopyard.api.client import Client
 from hopyard.local.accounts import agent_of
 from hopyard.local.credentials import account_of, folder_of
-from hopyard.local.stack import Stack
+from hopyard.local.stack import HOST, Stack
 from schemas.events import NodeLost
 from schemas.ids import NodeId
 from schemas.samples import Heartbeat
@@ -61,6 +62,23 @@ async def test_no_secret_is_on_a_command_line_in_an_environment_or_in_a_log(runn
     assert any("HOPYARD_NATS_URL" in text for text in seen)
     assert any("services.planner" in text for text in seen)
     assert not [secret for secret in found for text in seen if secret in text]
+
+
+async def test_no_secret_is_in_what_diag_says_or_what_is_shown_to_anybody(running: Running) -> None:
+    stack, client = running
+    said = [repr(await diagnose(stack.api_url, stack.stack_file(), {})), repr(await client.status())]
+    async with aiohttp.ClientSession() as session:
+        for name, port in stack.ports.items():
+            for path in (
+                "/metrics",
+                "/readyz",
+                "/healthz",
+                *(["/openapi.json", "/"] * (name == "admission")),
+            ):
+                async with session.get(f"{stack.scheme}://{HOST}:{port}{path}") as answer:
+                    assert answer.status == 200, (name, path)
+                    said.append(await answer.text())
+    assert not [secret for secret in secrets_of(stack) for text in said if secret in text]
 
 
 async def test_the_api_changes_nothing_for_somebody_without_a_token(running: Running) -> None:
