@@ -65,6 +65,7 @@ async def flaws(
     `archived`: facts that are in the archive, whatever the stream has dropped. Raises Unavailable.
     """
     with unavailable("a look at the streams"):
+        reached = await _cursors(connection)  # before the ends of streams, which services move on meanwhile
         states = {name: await _state(connection, name) for name in STREAMS}
         found = [
             Flaw(f"NATS cannot read what its stream {name} is: all in it is lost", name not in SPARED)
@@ -75,7 +76,6 @@ async def flaws(
         if facts is None and kept is not None and not found:
             found.append(Flaw(f"NATS has no stream {FACTS_STREAM} any more: all facts are lost"))
         if facts is not None:
-            reached = {} if kept is None else await _cursors(connection)
             found += _of_facts(facts, await _deleted(connection, facts), reached)
         if kept is not None and (kept.lost or (kept.last_seq and not kept.messages)):
             found.append(
