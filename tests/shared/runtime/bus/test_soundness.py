@@ -9,7 +9,7 @@ from shared.runtime.bus.jetstream.soundness import flaws
 from tests.bus_nets import LIMIT_S, JetStreamNet
 from tests.fact_builders import checkpointed
 
-LOOKS = 10
+LOOKS = 60
 
 
 async def _handles_what_it_publishes(bus: JetStreamBus) -> None:
