@@ -35,6 +35,8 @@ from schemas.questions import ArchiveKind, ExportStore, Refused, StorePage
 from schemas.subjects import DEAD_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM
 from schemas.tokens import TokensFile
 from schemas.views import SettingsView
+from services.monitor.archive.files import UnreadableFile, read
+from services.monitor.archive.plan import Stretch
 from shared.runtime import private
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
@@ -63,6 +65,8 @@ class BackedUp(Message, frozen=True, kw_only=True):
     store_lines: int
     archived: int
     """files"""
+    damaged: tuple[str, ...]
+    """files of the archive that were so before"""
     checkpoints: int
     left_out: str
     """that jobs need, and where it is; empty: nothing"""
@@ -102,7 +106,7 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
     shared = await _shared(connection)
     lines = await _copy_store(connection, folder / STORE)
     streams = {stream: await _copy_stream(connection, stream, folder) for stream in IN_ORDER}
-    archive = await _copy_archive(connection, streams, folder / ARCHIVE)
+    archive, damaged = await _copy_archive(connection, streams, folder / ARCHIVE)
     taken = (
         CheckpointsTaken(0, ())
         if stack.checkpoints is None
@@ -131,23 +135,31 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
         last_seq=facts.last_seq,
         store_lines=lines,
         archived=archive,
+        damaged=damaged,
         checkpoints=taken.files,
         left_out=stays,
         made_at=manifest.made_at,
     )
 
 
-async def _copy_archive(connection: Connection, streams: Mapping[str, StreamCopy], folder: Path) -> int:
-    """After the streams: what they had dropped is in it. How many files.
+async def _copy_archive(
+    connection: Connection, streams: Mapping[str, StreamCopy], folder: Path
+) -> tuple[int, tuple[str, ...]]:
+    """After the streams: what they had dropped is in it. How many files, and which of them are damaged.
 
     What is in it of facts that came later is left out: in a restored stack others will have their places.
     """
     private.make_folder(folder)
     ends = {kind: streams[stream].last_seq for kind, stream in STREAM_OF.items()}
-    files = [file for file in await archived_files(connection) if file.last <= ends[file.kind]]
-    for file in files:
+    there = [file for file in await archived_files(connection) if file.last <= ends[file.kind]]
+    damaged = []
+    for file in there:
         await copied_file(connection, file, folder / file.name)
-    return len(files)
+        try:
+            await asyncio.to_thread(read, folder, Stretch(file.kind, file.first, file.last))
+        except UnreadableFile:
+            damaged.append(file.name)
+    return len(there), tuple(damaged)
 
 
 async def _copy_checkpoints(want: Wanted, folder: Path) -> CheckpointsTaken:

@@ -37,8 +37,8 @@ from schemas.views import (
 
 CLOCK = "Hopyard-Clock"
 CLUSTER = "Hopyard-Cluster"
-PAGE = 100
-"""jobs asked for at once"""
+PAGE = 500
+"""jobs asked for at once, as many as there may be: each page costs the monitor a look at all"""
 EVENTS = 10_000
 """lines of the event log asked for at once"""
 GONE = frozenset({502, 503, 504})

@@ -73,6 +73,7 @@ def backup(
             "facts": f"{done.facts}, up to {done.last_seq}",
             "estimator": f"{done.store_lines} lines",
             "archive": f"{done.archived} files",
+            "damaged in it": ", ".join(done.damaged),
             "checkpoints": f"{done.checkpoints}" if checkpoints else "",
             "not in it": done.left_out,
         }

@@ -108,7 +108,7 @@ async def _length(data: Path) -> int:
         return await JetStreamBus(connection).last_seq()
 
 
-async def test_a_damaged_file_of_the_archive_is_named(trimmed: Trimmed) -> None:
+async def test_a_damaged_file_of_the_archive_is_named(trimmed: Trimmed, tmp_path: Path) -> None:
     files_there = sorted((trimmed.stack.data / "archive").glob("facts-*"))
     hurt = files_there[1]
     whole = hurt.read_bytes()
@@ -116,6 +116,7 @@ async def test_a_damaged_file_of_the_archive_is_named(trimmed: Trimmed) -> None:
     try:
         with pytest.raises(Failure, match=hurt.name):
             await trimmed.log()
+        assert (await trimmed.backed_up(tmp_path / "backup.tar")).damaged == (hurt.name,)
     finally:
         hurt.write_bytes(whole)
     moved = hurt.rename(hurt.with_suffix(".moved"))

@@ -146,7 +146,7 @@ def test_ps_lists_jobs(hopyard: Hopyard, api: CannedApi) -> None:
     ran = hopyard("ps", "--api", api.url, "--state", "queued", "--project", "vision")
     assert "job-1" in ran.out
     assert "job-2" in ran.out
-    assert api.requests[0][1] == {"state": "queued", "project": "vision", "sort": "active", "limit": "100"}
+    assert api.requests[0][1] == {"state": "queued", "project": "vision", "sort": "active", "limit": "200"}
 
 
 def test_ps_says_how_to_see_the_rest(hopyard: Hopyard, api: CannedApi) -> None:
