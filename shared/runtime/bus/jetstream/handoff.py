@@ -19,7 +19,7 @@ import msgspec
 from nats.errors import Error
 from nats.js.api import ClusterInfo
 
-from schemas.subjects import FACTS_STREAM
+from schemas.subjects import FACTS_STREAM, state_subject
 from shared.runtime.bus.contract import Conflict, Fenced, State, Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
@@ -63,7 +63,10 @@ class Handoff:
         self._apart: asyncio.Task[None] | None = None
 
     async def take_over(self) -> list[Letter]:
-        """What an earlier leader has left, to be published first and then let go. Raises Unavailable."""
+        """What an earlier leader has left, to be published first and then let go. Raises Unavailable.
+
+        Nothing where this account may not write there: accounts of NATS may be of an earlier version.
+        """
         while True:
             found = await self._state.get(self._key)
             value, revision = found or (b"", 0)
@@ -73,6 +76,12 @@ class Handoff:
                 self._revision = await self._put(revision)
             except Conflict:
                 continue
+            except Unavailable as error:
+                if state_subject(self._key) not in self._connection.refused:
+                    raise
+                self._connection.log.warning("this account may keep no facts", reason=str(error))
+                self.failing = True
+                return []
             if self._apart is None:
                 self._apart = asyncio.create_task(keep_apart(self._connection))
             return letters

@@ -1,0 +1,165 @@
+"""What is kept beside the stream of facts: who writes it, and what is not lost with an answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from schemas.settings import Settings
+from schemas.subjects import state_subject
+from shared.runtime.bus.contract import Fenced, State, Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.handoff import Handoff, Letter
+from shared.runtime.bus.memory import MemoryBus
+from shared.runtime.clock import ScaledClock
+
+KEY = "handoff/admission"
+A, B = (Letter(f"hopyard.job.{name}.cancelled", name.encode(), {"Nats-Msg-Id": name}) for name in "ab")
+SETTINGS = Settings(publish_timeout_real_s=0.01)
+
+
+class Deaf(MemoryBus):
+    """Stores what it is given, and as often as it is to says nothing of it."""
+
+    silent = 0
+
+    async def put(
+        self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
+    ) -> int:
+        revision = await super().put(key, value, expected, ttl_s)
+        if self.silent > 0:
+            self.silent -= 1
+            raise Unavailable("no answer")
+        return revision
+
+
+class Closed(MemoryBus):
+    async def put(self, *_: object, **__: object) -> int:
+        raise Unavailable("no answer")
+
+
+@pytest.fixture
+def state() -> Deaf:
+    return Deaf(ScaledClock())
+
+
+@asynccontextmanager
+async def leader(state: State) -> AsyncIterator[Handoff]:
+    connection = Connection(SETTINGS, "admission")
+    handoff = Handoff(connection, state)
+    try:
+        yield handoff
+    finally:
+        await handoff.close()
+
+
+async def never() -> None:
+    """A stream that nobody leads."""
+    await asyncio.Future()
+
+
+async def left(state: State) -> list[Letter]:
+    async with leader(state) as after:
+        return await after.take_over()
+
+
+async def test_what_the_stream_takes_at_once_is_not_kept(state: Deaf) -> None:
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        before = await state.get(KEY)
+        await handoff.safely([A], asyncio.sleep(0))
+        assert await state.get(KEY) == before
+
+
+async def test_what_the_stream_does_not_take_is_left_to_the_next_leader_in_order(state: Deaf) -> None:
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        await handoff.safely([A], never())
+        await handoff.safely([B], never())
+    assert await left(state) == [A, B]
+
+
+async def test_it_is_let_go_once_all_is_in_the_stream(state: Deaf) -> None:
+    first, second = asyncio.Event(), asyncio.Event()
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        nothing = await kept(state)
+        await handoff.safely([A], until(first))
+        await handoff.safely([B], until(second))
+        both = await kept(state)
+        first.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert await kept(state) == both
+        second.set()
+        async with asyncio.timeout(5.0):
+            while await kept(state) != nothing:
+                await asyncio.sleep(0)
+
+
+async def kept(state: State) -> bytes:
+    found = await state.get(KEY)
+    return found[0] if found else b""
+
+
+async def until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def test_a_write_that_was_stored_though_it_seemed_to_fail_is_recognised(state: Deaf) -> None:
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        state.silent = 3
+        await handoff.safely([A], never())
+        assert not handoff.failing
+    assert await left(state) == [A]
+
+
+async def test_behind_a_later_leader_nothing_is_kept(state: Deaf) -> None:
+    async with leader(state) as before, leader(state) as after:
+        await before.take_over()
+        await before.safely([A], never())
+        assert await after.take_over() == [A]
+        with pytest.raises(Fenced):
+            await before.safely([B], never())
+    assert await left(state) == [A]
+
+
+async def test_what_the_stream_refuses_stays_kept_and_is_raised_with_the_next(state: Deaf) -> None:
+    async def refused() -> None:
+        await asyncio.sleep(2 * SETTINGS.publish_timeout_real_s)
+        raise Fenced("another leads")
+
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        await handoff.safely([A], refused())
+        with pytest.raises(Fenced):
+            await publish_on(handoff)
+    assert A in await left(state)
+
+
+async def publish_on(handoff: Handoff) -> None:
+    async with asyncio.timeout(5.0):
+        while True:
+            await handoff.safely([B], asyncio.sleep(SETTINGS.publish_timeout_real_s / 2))
+
+
+async def test_what_is_too_much_for_one_message_waits_for_the_stream(state: Deaf) -> None:
+    large = Letter(A.subject, bytes(2**20), A.headers)
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await handoff.safely([large], never())
+        assert handoff.failing
+        await handoff.safely([large], asyncio.sleep(0.1))
+
+
+async def test_an_account_that_may_keep_nothing_leads_all_the_same() -> None:
+    async with leader(Closed(ScaledClock())) as handoff:
+        with pytest.raises(Unavailable):
+            await handoff.take_over()
+        handoff._connection.refused.add(state_subject(KEY))
+        assert await handoff.take_over() == []
+        await handoff.safely([A], asyncio.sleep(0.1))
