@@ -96,6 +96,21 @@ class JetStreamNet:
         config: StreamConfig = (await self._raw.jetstream().stream_info(name)).config
         return config
 
+    async def put_letter(self, data: bytes, message_id: str) -> None:
+        """A dead letter, as a stranger would put it."""
+        headers = {"Nats-Msg-Id": message_id}
+        await self._raw.jetstream().publish(f"{DEAD_PREFIX}.stranger", data, headers=headers)
+
+    async def letters(self, count: int) -> None:
+        """Wait until there are so many dead letters, and find that there are no more."""
+        async with asyncio.timeout(LIMIT_S):
+            while (await self._letters()) < count:
+                await asyncio.sleep(0.02)
+        assert await self._letters() == count
+
+    async def _letters(self) -> int:
+        return int((await self._raw.jetstream().stream_info(DEAD_STREAM)).state.messages)
+
     async def dead_letters(self) -> list[tuple[str, bytes]]:
         message = await self._dead_letter()
         return [((message.headers or {})["Hopyard-Reason"], message.data or b"")]

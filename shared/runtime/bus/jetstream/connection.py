@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -269,8 +270,8 @@ class Connection:
             "Hopyard-Subject": subject,
             "Hopyard-Seq": str(seq),
         }
-        if seq:
-            headers["Nats-Msg-Id"] = f"{self.name}/{seq}"
+        if seq:  # read again after a restart it is the same letter; whoever knows its id had the same to say
+            headers["Nats-Msg-Id"] = f"{self.name}/{seq}/{blake2b(data, digest_size=8).hexdigest()}"
         room = self.nats.max_payload - DEAD_LETTER_HEADER_BYTES
         with suppress(Error):
             await self.nats.publish(f"{DEAD_PREFIX}.{self.name}", data[:room], headers=headers)

@@ -143,6 +143,16 @@ async def test_a_malformed_message_goes_to_the_dead_letters(net: Net) -> None:
     assert data == b"\x01\x02"
 
 
+async def test_nobody_takes_the_place_of_a_dead_letter_by_its_number(live: JetStreamNet) -> None:
+    bus = await live.client()
+    await live.put_letter(b"of another", "service/1")
+    await live.store("hopyard.job.a.cancelled", b"\x01\x02")
+    for _ in range(2):  # a service that starts again reads it again
+        await anext(bus.read(0, facts_of("job")))
+    await live.letters(2)
+    assert (await live.dead_letters())[-1][1] == b"\x01\x02"
+
+
 async def test_an_impossible_fact_goes_to_the_dead_letters_and_readers_pass_it(net: Net) -> None:
     bus = await net.client()
     nowhere = encode(submitted("a", demand=()))
