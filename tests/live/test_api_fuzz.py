@@ -3,7 +3,16 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, seed, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi import checks
+
+from hopyard.local.stack import Stack
 from tests.live.live_builders import stack_and_client
 
 CHECKS = (
@@ -19,6 +28,18 @@ STREAMS = "^/v1/(events|jobs/{id}/output)$"
 """which end when their reader does, not by themselves"""
 EXAMPLES = 8
 """of each operation; more by hand, as CONTRIBUTING has it"""
+OF_STREAMS = 30
+"""of each, and of each kind: valid requests, and others"""
+TRIES = settings(
+    max_examples=OF_STREAMS, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+SILENT_S = 10.0
+SERVER_ERRORS = 500
+REFUSED = [
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
 
 
 async def test_no_request_is_answered_otherwise_than_documented(tmp_path: Path) -> None:
@@ -39,3 +60,32 @@ async def test_no_request_is_answered_otherwise_than_documented(tmp_path: Path) 
         said, _ = await asyncio.wait_for(process.communicate(), 300)
         assert process.returncode == 0, said.decode()[-6000:]
         assert "Tested" in said.decode()
+
+
+async def test_no_request_for_what_has_no_end_is_answered_otherwise_than_documented(tmp_path: Path) -> None:
+    async with stack_and_client(tmp_path / "data") as (stack, _):
+        assert await asyncio.to_thread(_stream_answers, stack) >= {200, 404, 422}
+
+
+def _stream_answers(stack: Stack) -> set[int]:
+    """Every status that was answered. Of what is refused all is looked at, of a stream its head."""
+    schema = schemathesis.openapi.from_url(f"{stack.api_url}/openapi.json").include(path_regex=STREAMS)
+    own = {"Authorization": f"Bearer {stack.token}"}
+    seen: set[int] = set()
+
+    def answered(case: "Case[Any]") -> None:
+        request = case.as_transport_kwargs(base_url=stack.api_url, headers=own)
+        with requests.request(**request, stream=True, timeout=SILENT_S) as answer:
+            seen.add(answer.status_code)
+            assert answer.status_code < SERVER_ERRORS
+            if answer.ok:
+                assert str(answer.status_code) in case.operation.definition.raw["responses"]
+                assert answer.headers["Content-Type"] == "application/x-ndjson"
+            else:
+                case.validate_response(answer, checks=REFUSED)
+
+    for operation in schema.get_all_operations():
+        assert isinstance(operation, Ok)
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            seed(1)(TRIES(given(operation.ok().as_strategy(generation_mode=mode))(answered)))()
+    return seen

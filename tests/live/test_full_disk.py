@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hopyard.local.data_folder import store_of
 from hopyard.local.stack import Stack
 from schemas.events import JobQueued, JobSubmitted
 from services.estimator.store.contract import StoreUnavailable
@@ -34,6 +35,17 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"no disk of its own: {mounted.stderr.strip()}")
     yield tmp_path
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.fixture
+def facts_elsewhere(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data folder on the small disk, but for what NATS stores."""
+    nats = disk / "data" / "nats"
+    nats.mkdir(parents=True)
+    nats.parent.chmod(0o700)
+    subprocess.run(["mount", "--bind", str(tmp_path_factory.mktemp("nats")), str(nats)], check=True)
+    yield nats.parent
+    subprocess.run(["umount", "-l", str(nats)], check=True)
 
 
 def fill(disk: Path) -> Path:
@@ -75,6 +87,35 @@ async def test_on_a_full_disk_jobs_run_on_and_with_room_all_is_well_again(disk: 
     assert accepted in submitted
     assert any("is full" in line for line in said)
     assert any("there is room again" in line for line in said)
+
+
+async def test_without_room_for_the_estimators_store_jobs_run_on_and_nothing_is_forgotten(
+    disk: Path, facts_elsewhere: Path
+) -> None:
+    async with stack_and_client(facts_elsewhere) as (stack, client):
+        count = await submit_all(client)
+        await until(client, busy)
+        restarts = [running.restarts for running in stack.running]
+        full = fill(disk)
+        began = (await client.status()).at
+        await until(client, all_ended(count))
+        ended = (await client.status()).at
+        size = _size(facts_elsewhere)
+        full.unlink()
+        async with asyncio.timeout(LIMIT_S):
+            while _size(facts_elsewhere) == size:
+                await asyncio.sleep(0.2)
+        events = await log_of(client)
+        assert [running.restarts for running in stack.running] == restarts
+    assert audit(events) == []
+    store = DuckDbStore(str(store_of(facts_elsewhere)), HALF_LIFE_S)
+    assert [seen for seen in store.observations(0, 10_000) if began < seen.at < ended]
+    store.close()
+
+
+def _size(data: Path) -> int:
+    """Bytes of the estimator's store, and of what it has written ahead."""
+    return sum(file.stat().st_size for file in data.glob(f"{store_of(data).name}*"))
 
 
 def test_what_the_estimator_could_not_write_is_written_once_there_is_room(disk: Path) -> None:

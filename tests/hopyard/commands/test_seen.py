@@ -294,9 +294,9 @@ def test_ps_asks_for_what_has_not_ended_first_and_for_what_was_wished(
     hopyard("ps", "--mine", "--state", "queued,running", "--sort", "waited")
     hopyard("ps", "--user", "ada")
     assert [query for _, query, _, _ in api.requests] == [
-        {"sort": "active", "limit": "100"},
-        {"state": "queued,running", "user": this_user(), "sort": "waited", "limit": "100"},
-        {"user": "ada", "sort": "active", "limit": "100"},
+        {"sort": "active", "limit": "200"},
+        {"state": "queued,running", "user": this_user(), "sort": "waited", "limit": "200"},
+        {"user": "ada", "sort": "active", "limit": "200"},
     ]
 
 

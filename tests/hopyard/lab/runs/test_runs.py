@@ -26,6 +26,9 @@ from loadgen.in_force import in_force
 from schemas.scenarios import TraceWorkload
 from tests.hopyard.lab.experiment_builders import Terminal, options, outcome, silent, trial
 
+POLICIES = NOTES.parent / "policies"
+"""of no paper, so with a policy's page: what our own gains"""
+
 
 def keep_made_up(folder: Path, one: Trial) -> Path:
     path = folder / (name_of(one) + SUFFIX)
@@ -170,7 +173,8 @@ def test_a_trial_reads_like_a_line() -> None:
 
 
 def test_every_experiment_has_its_page() -> None:
-    assert {f"{name}.md" for name in EXPERIMENTS} <= {path.name for path in NOTES.iterdir()}
+    pages = {path.name for folder in (NOTES, POLICIES) for path in folder.glob("*.md")}
+    assert {f"{name}.md" for name in EXPERIMENTS} <= pages
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in NOTES.glob("*.md")))
