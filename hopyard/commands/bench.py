@@ -40,7 +40,7 @@ SHORT = tuple(subject for subject in Subject if subject not in APART)
 
 Figures = Annotated[
     list[Subject] | None,
-    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: all but the last four."),
+    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: {', '.join(SHORT)}."),
 ]
 Data = Annotated[
     Path | None,
