@@ -61,15 +61,15 @@ class Forgetful(WrongTime):
         return [] if missed else super().handle(message, now)
 
 
-def faulty(faulty: str, core: type[WrongTime]) -> Around:
-    """The service's own core within one that is at fault."""
+def faulty(which: str, core: type[WrongTime]) -> Around:
+    """Of this service: its own core within one that is at fault."""
 
     def around(name: str, make: Maker) -> Maker:
         def made(ports: Ports, life: str) -> Service:
             service = make(ports, life)
             return msgspec.structs.replace(service, core=core(service.core, 0.0))
 
-        return made if name == faulty else make
+        return made if name == which else make
 
     return around
 

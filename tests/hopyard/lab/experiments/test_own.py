@@ -29,9 +29,7 @@ def test_a_quick_run_stays_with_what_was_asked_for() -> None:
 
 
 def test_an_arm_without_a_term_changes_one_option() -> None:
-    defaults = msgspec.structs.asdict(HopyardOptions())
     for setup in own.ABLATED.values():
         _, changed = parted(setup.policy)
-        (name,) = changed
+        assert len(changed) == 1
         assert msgspec.convert(changed, HopyardOptions, strict=False) != HopyardOptions()
-        assert name in defaults

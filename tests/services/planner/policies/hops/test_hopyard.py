@@ -1,4 +1,4 @@
-"""The queue of `hopyard`: each term by hand, and that without them it is that of Hops."""
+"""What `hopyard` adds to Hops: each term by hand, and that without them its queue is that of Hops."""
 
 from collections.abc import Sequence
 
@@ -112,9 +112,10 @@ def test_gpus_in_use_count_beside_the_gain() -> None:
     assert found.tolist() == pytest.approx([1.0, 4.0, 1.0])
 
 
-def test_a_place_without_an_estimate_is_worth_nothing_for_its_gpus() -> None:
+def test_a_place_without_an_estimate_changes_nothing_of_what_gpus_are_worth() -> None:
     wanted = configurations_for([job("x", (1, 2), sensitivity=9.0)], nodes(8), 1.4)
-    assert np.isnan(np.array([1.0, np.nan]) + counted(wanted, np.array([1.0]), np.array([1.0, np.nan]), 8))[1]
+    found = counted(wanted, np.array([1.0]), np.array([1.0, np.nan]), 8)
+    assert found.tolist() == pytest.approx([1 / 8, 2 / 8])
 
 
 def test_a_plan_that_leaves_no_gpu_idle_beats_a_like_one_that_does() -> None:
