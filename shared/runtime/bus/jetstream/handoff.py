@@ -56,10 +56,13 @@ class Handoff:
         self._kept = _Kept(secrets.token_hex(8))
         self._revision = 0
         self._writing = asyncio.Lock()
+        self._outstanding = 0
+        """publishings whose letters are kept, and not all in the stream"""
+        self._letting_go = False
         self._behind: set[asyncio.Task[None]] = set()
-        """what is kept, on its way to the stream"""
+        """what goes on after a publishing has returned"""
         self._error: BaseException | None = None
-        """by which that ended"""
+        """by which one of these ended"""
         self._apart: asyncio.Task[None] | None = None
 
     async def take_over(self) -> list[Letter]:
@@ -77,10 +80,10 @@ class Handoff:
             except Conflict:
                 continue
             except Unavailable as error:
-                if state_subject(self._key) not in self._connection.refused:
+                if not self._refused():
                     raise
                 self._connection.log.warning("this account may keep no facts", reason=str(error))
-                self.failing = True
+                self._kept.letters, self.failing = [], True
                 return []
             if self._apart is None:
                 self._apart = asyncio.create_task(keep_apart(self._connection))
@@ -96,19 +99,20 @@ class Handoff:
             await self._stored_or_kept(task, letters)
         except BaseException:
             task.cancel()
+            self._tidy()
             raise
 
     async def _stored_or_kept(self, task: asyncio.Task[None], letters: Sequence[Letter]) -> None:
-        patience_s = 0.0 if self._behind else self._connection.confirmed_s
+        patience_s = 0.0 if self._outstanding else self._connection.confirmed_s
         for pause in self._connection.pauses():
             if self._error is not None:
                 raise self._error
             await asyncio.wait([task], timeout=patience_s)
             if task.done():
+                self._tidy()
                 return task.result()
             if await self._keep(letters):
-                self._behind.add(behind := asyncio.create_task(self._hand_on(task)))
-                behind.add_done_callback(self._behind.discard)
+                self._go_on(self._hand_on(task))
                 return None
             patience_s = pause
         raise AssertionError("pauses have no end")
@@ -117,39 +121,57 @@ class Handoff:
         """Whether they are stored beside what is outstanding. Raises Fenced."""
         async with self._writing:
             before = self._kept.letters
-            self._kept.letters = [*before, *letters]
+            self._kept.letters = [*before, *(letter for letter in letters if letter not in before)]
             try:
                 await self._write()
             except (Unavailable, ValueError) as error:  # no leader there either, or too much for one message
                 self._connection.log.info("facts are not kept", count=len(letters), reason=str(error))
-                self._kept.letters, self.failing = before, True
+                if isinstance(error, ValueError) or self._refused():  # else they may be stored all the same
+                    self._kept.letters = before
+                self.failing = True
                 return False
+            self._outstanding += 1
         self._connection.log.warning("facts are kept until their stream has a leader", count=len(letters))
         self._connection.counts.facts_kept += len(letters)
         self.failing = False
         return True
 
     async def _hand_on(self, task: asyncio.Task[None]) -> None:
-        """Until it is in the stream; whoever comes last forgets all."""
+        """Until it is in the stream; whoever comes last has all forgotten."""
         try:
             await task
         except (Fenced, ValueError, OSError) as error:
             self._error = error
             return
-        if len(self._behind) == 1:
-            await self.let_go()
+        self._outstanding -= 1
+        await self.let_go()
+
+    def _tidy(self) -> None:
+        """Have forgotten what may be kept though that seemed to fail."""
+        if self._kept.letters and not self._outstanding:
+            self._go_on(self.let_go())
+
+    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        self._behind.add(task := asyncio.create_task(work))
+        task.add_done_callback(self._behind.discard)
 
     async def let_go(self) -> None:
         """Forget what is kept: it is in the stream."""
-        for pause in self._connection.pauses():
-            if await self._emptied():
-                return
-            await asyncio.sleep(pause)
+        if self._letting_go:
+            return
+        self._letting_go = True
+        try:
+            for pause in self._connection.pauses():
+                if await self._emptied():
+                    return
+                await asyncio.sleep(pause)
+        finally:
+            self._letting_go = False
 
     async def _emptied(self) -> bool:
         """Whether nothing is kept any more, or more is on its way: false if it is to be tried again."""
         async with self._writing:
-            if len(self._behind) > 1 or self._error or not self._kept.letters:
+            if self._outstanding or self._error or not self._kept.letters:
                 return True
             letters, self._kept.letters = self._kept.letters, []
             try:
@@ -174,6 +196,10 @@ class Handoff:
                 self._revision = revision  # of a write of ours that seemed to fail
             else:
                 return
+
+    def _refused(self) -> bool:
+        """Whether this account may not write there."""
+        return state_subject(self._key) in self._connection.refused
 
     async def _put(self, revision: int) -> int:
         return await self._state.put(self._key, msgspec.msgpack.encode(self._kept), expected=revision)

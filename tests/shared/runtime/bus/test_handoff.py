@@ -34,6 +34,23 @@ class Deaf(MemoryBus):
         return revision
 
 
+class Slow(MemoryBus):
+    """Writes when it may."""
+
+    def __init__(self) -> None:
+        super().__init__(ScaledClock())
+        self.passing = asyncio.Event()
+        self.passing.set()
+        self.writing = False
+
+    async def put(
+        self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
+    ) -> int:
+        self.writing = not self.passing.is_set()
+        await self.passing.wait()
+        return await super().put(key, value, expected, ttl_s)
+
+
 class Closed(MemoryBus):
     async def put(self, *_: object, **__: object) -> int:
         raise Unavailable("no answer")
@@ -93,14 +110,18 @@ async def test_it_is_let_go_once_all_is_in_the_stream(state: Deaf) -> None:
             await asyncio.sleep(0)
         assert await kept(state) == both
         second.set()
-        async with asyncio.timeout(5.0):
-            while await kept(state) != nothing:
-                await asyncio.sleep(0)
+        await shown(state, nothing)
 
 
 async def kept(state: State) -> bytes:
     found = await state.get(KEY)
     return found[0] if found else b""
+
+
+async def shown(state: State, value: bytes) -> None:
+    async with asyncio.timeout(5.0):
+        while await kept(state) != value:
+            await asyncio.sleep(0)
 
 
 async def until(event: asyncio.Event) -> None:
@@ -114,6 +135,53 @@ async def test_a_write_that_was_stored_though_it_seemed_to_fail_is_recognised(st
         await handoff.safely([A], never())
         assert not handoff.failing
     assert await left(state) == [A]
+
+
+async def test_what_the_stream_takes_while_more_is_being_kept_is_let_go() -> None:
+    state, first = Slow(), asyncio.Event()
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        nothing = await kept(state)
+        await handoff.safely([A], until(first))
+        state.passing.clear()
+        second = asyncio.create_task(handoff.safely([B], until(first)))
+        while not state.writing:
+            await asyncio.sleep(0)
+        first.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        state.passing.set()
+        await second
+        await shown(state, nothing)
+
+
+async def test_a_write_that_seemed_to_fail_is_let_go_once_all_is_in_the_stream(state: Deaf) -> None:
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        nothing, stored = await kept(state), asyncio.Event()
+        state.silent = 10**9
+        publishing = asyncio.create_task(handoff.safely([A], until(stored)))
+        while await kept(state) == nothing:
+            await asyncio.sleep(0)
+        stored.set()
+        await publishing
+        state.silent = 0
+        await shown(state, nothing)
+
+
+async def test_what_nobody_waits_for_any_more_is_not_left_to_the_next_leader(state: Deaf) -> None:
+    async with leader(state) as handoff:
+        await handoff.take_over()
+        nothing = await kept(state)
+        state.silent = 10**9
+        publishing = asyncio.create_task(handoff.safely([A], never()))
+        while await kept(state) == nothing:
+            await asyncio.sleep(0)
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+        state.silent = 0
+        await handoff.safely([B], asyncio.sleep(0))
+        await shown(state, nothing)
 
 
 async def test_behind_a_later_leader_nothing_is_kept(state: Deaf) -> None:
@@ -163,3 +231,4 @@ async def test_an_account_that_may_keep_nothing_leads_all_the_same() -> None:
         handoff._connection.refused.add(state_subject(KEY))
         assert await handoff.take_over() == []
         await handoff.safely([A], asyncio.sleep(0.1))
+        assert not handoff._behind
