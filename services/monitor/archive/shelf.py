@@ -59,8 +59,9 @@ class Shelf:
         page.lacks += [gap for gap in there.gaps if not wanted.isdisjoint(gap)]
         for stretch in there.files:
             if any(stretch.first <= seq <= stretch.last for seq in wanted):
-                page.upto = stretch.first - 1
-                page.take(stretch, self.rows)
+                page.upto = max(page.upto, stretch.first - 1)
+                if not page.take(stretch, self.rows):
+                    return page.made()
         page.upto = max(wanted)
         return page.made()
 

@@ -49,14 +49,17 @@ async def past(connection: Connection, after: int, first: int, *, may_lack: bool
 
 async def fetched(connection: Connection, seqs: Sequence[int]) -> list[Raw]:
     """Those of these that are archived. Raises Unavailable, Damaged."""
-    if not connection.settings.archive or not seqs:
-        return []
-    try:
-        page = await _page(connection, ReadArchive(seqs=tuple(seqs)))
-    except Lost as error:
-        raise Unavailable(str(error)) from error
-    _check(connection, page, may_lack=False)
-    return [Raw(one.seq, one.subject, one.data) for one in page.messages]
+    found: list[Raw] = []
+    left = tuple(seqs) if connection.settings.archive else ()
+    while left:
+        try:
+            page = await _page(connection, ReadArchive(seqs=left))
+        except Lost as error:
+            raise Unavailable(str(error)) from error
+        _check(connection, page, may_lack=False)
+        found += [Raw(one.seq, one.subject, one.data) for one in page.messages]
+        left = tuple(seq for seq in left if min(left) <= page.upto < seq)
+    return found
 
 
 def _check(connection: Connection, page: ArchivePage, *, may_lack: bool) -> None:

@@ -85,6 +85,19 @@ def test_some_are_found_by_their_sequence(tmp_path: Path) -> None:
     assert page.lacks == ()
 
 
+def test_a_page_that_is_full_says_up_to_where_it_has_what_was_asked_for(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    for first in (1, 6):
+        put(shelf, first, first + 4, size=1_000_000)
+    left: tuple[int, ...] = (2, 3, 4, 5, 7, 8, 9)
+    found: list[ArchivePage] = []
+    while left:
+        page = shelf.page(ReadArchive(seqs=left))
+        found.append(page)
+        left = tuple(seq for seq in left if seq > page.upto)
+    assert seqs(found) == [2, 3, 4, 5, 7, 8, 9]
+
+
 def test_what_the_stream_had_lost_is_lacking(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     put(shelf, 1, 50, without=7)

@@ -1,0 +1,78 @@
+"""What the stream of facts has dropped is read from the archive; what is not there either is said."""
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from schemas.base import Message, Question
+from schemas.questions import ArchiveKind, ReadArchive
+from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM
+from services.monitor.archive.plan import BYTES_AT_MOST, Stretch
+from services.monitor.archive.shelf import Shelf
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.damage import Damaged
+from tests.bus_nets import JetStreamNet
+from tests.fact_builders import failed
+
+FACTS, DROPPED = 20, 10
+FILES = (Stretch(ArchiveKind.FACTS, 1, 5), Stretch(ArchiveKind.FACTS, 6, 10))
+
+
+async def trimmed(live: JetStreamNet, folder: Path, *, size: int = 0, may_lack: bool = False) -> JetStreamBus:
+    """Of a stream whose first ten facts, of so many bytes, are in two files of an archive alone."""
+    live.settings = msgspec.structs.replace(live.settings, archive=str(folder), facts_may_lack=may_lack)
+    bus, shelf = await live.client("monitor"), Shelf(folder)
+    facts = [
+        failed(f"j-{seq}", place=f"pl-{seq}", at=float(seq), reason=Random(seq).randbytes(size).hex())
+        for seq in range(1, FACTS + 1)
+    ]
+    await bus.publish(facts)
+    rows = await bus.stored(FACTS_STREAM, 0, DROPPED, BYTES_AT_MOST)
+    for one in FILES:
+        shelf.put(one, rows[one.first - 1 : one.last])
+    await bus.drop(FACTS_STREAM, DROPPED)
+
+    async def answer(question: Question) -> Message:
+        assert isinstance(question, ReadArchive)
+        return shelf.page(question)
+
+    await bus.serve("monitor", ReadArchive.subject, answer)
+    return bus
+
+
+async def read(bus: JetStreamBus) -> list[int]:
+    """Sequences of all facts."""
+    found: list[int] = []
+    async for batch in bus.read(0, FACT_SUBJECTS):
+        found += [record.seq for record in batch]
+        if batch.last >= FACTS:
+            break
+    return found
+
+
+async def test_what_was_dropped_comes_first(live: JetStreamNet, tmp_path: Path) -> None:
+    assert await read(await trimmed(live, tmp_path)) == list(range(1, FACTS + 1))
+
+
+async def test_last_files_that_are_gone_are_damage(live: JetStreamNet, tmp_path: Path) -> None:
+    bus = await trimmed(live, tmp_path)
+    (tmp_path / FILES[-1].name).unlink()
+    with pytest.raises(Damaged, match="the archive lacks facts 6 to 10"):
+        await read(bus)
+
+
+async def test_who_may_lack_facts_goes_on_behind_files_that_are_gone(
+    live: JetStreamNet, tmp_path: Path
+) -> None:
+    bus = await trimmed(live, tmp_path, may_lack=True)
+    (tmp_path / FILES[-1].name).unlink()
+    assert await read(bus) == [*range(1, 6), *range(DROPPED + 1, FACTS + 1)]
+    counts = bus.counts
+    assert (counts.facts_lost, counts.facts_forgotten) == (5, 0)
+
+
+async def test_facts_of_more_bytes_than_a_page_are_all_fetched(live: JetStreamNet, tmp_path: Path) -> None:
+    bus = await trimmed(live, tmp_path, size=600_000)
+    assert [record.seq for record in await bus.fetch(range(1, FACTS + 1))] == list(range(1, FACTS + 1))
