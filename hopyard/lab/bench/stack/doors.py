@@ -27,7 +27,6 @@ MAKERS: Sequence[Callable[[Path], Guard]] = (with_tokens, with_accounts, with_tl
 
 
 class Turn(NamedTuple):
-    guard: str
     taken: Taken
     dispatched: Dispatched
 
@@ -96,7 +95,7 @@ class Side(NamedTuple):
     dispatch: Callable[[int, int], Awaitable[Dispatched]]
 
     async def turn(self, amounts: Amounts) -> Turn:
-        return Turn(self.name, await self.take(amounts.jobs), await self.dispatch(*amounts[1:]))
+        return Turn(await self.take(amounts.jobs), await self.dispatch(*amounts[1:]))
 
 
 @asynccontextmanager

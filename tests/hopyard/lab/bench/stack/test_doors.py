@@ -13,11 +13,11 @@ from hopyard.lab.bench.stack.submissions import Taken
 def test_of_the_others_the_medians_of_ratios_within_a_round_stand_there() -> None:
     """The machine was three times as slow in the second round, which says nothing of the doors."""
 
-    def turn(guard: str, took_s: float) -> Turn:
-        return Turn(guard, Taken(10, [took_s], took_s, 0.02), Dispatched(1.0, 2.0, 0.5, [0.001]))
+    def turn(took_s: float) -> Turn:
+        return Turn(Taken(10, [took_s], took_s, 0.02), Dispatched(1.0, 2.0, 0.5, [0.001]))
 
     took = ((1.0, 2.0), (3.0, 6.0), (2.0, 5.0))
-    rounds = [[turn("a", a), turn("b", b)] for a, b in took]
+    rounds = [[turn(a), turn(b)] for a, b in took]
     found = {row[0]: row[1:] for row in rows(rounds, Amounts(10, 100, 1))}
     assert found["durable submissions"] == ("1/s", 5.0, 0.5)
     assert found["answer p50"] == ("ms", 2_000.0, 2.0)
