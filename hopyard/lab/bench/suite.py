@@ -33,7 +33,7 @@ class BenchRun(msgspec.Struct, frozen=True):
     python: Path | None = None
     """that has torch; None: whichever is found"""
     times: int = TIMES
-    """each simulation is run so often, and the cheapest counts; each of the doors has eight slices so often"""
+    """each simulation is run so often, and the cheapest counts; the doors have eight slices for each"""
 
     def scaled(self, usual: int) -> int:
         return max(round(usual * self.scale), 1)
