@@ -96,16 +96,20 @@ def copy_all(want: Wanted, into: Path) -> CheckpointsTaken:
     for job in want.jobs:
         size = _copy_newest(want.folder, job, into / job, room)
         room, files = room - size, files + (size > 0)
-        if not size and _names(want.folder, job):
+        if not size and (_names(want.folder, job) or _is_linked(want.folder / job)):
             without.append(job)
     return CheckpointsTaken(files, tuple(without))
+
+
+def _is_linked(folder: Path) -> bool:
+    return folder.is_symlink() or (folder / IN_JOB).is_symlink()
 
 
 def _copy_newest(folder: Path, job: JobId, into: Path, room: int) -> int:
     """Its bytes; 0: there is none. A job that writes on may replace all that were there when one looked."""
     for _ in range(LOOKS):
         for name in _names(folder, job):
-            if size := _copy(folder / job / IN_JOB / name, into, room):
+            if size := _copy(folder, job, name, into, room):
                 return size
     return 0
 
@@ -113,6 +117,9 @@ def _copy_newest(folder: Path, job: JobId, into: Path, room: int) -> int:
 def restore_all(backup: Backup, into: Path) -> int:
     """How many files. Raises Invalid, OSError."""
     names = backup.names(CHECKPOINTS)
+    if names:
+        into.mkdir(exist_ok=True)
+        into.chmod(private.PASSED if os.geteuid() == 0 else private.FOLDER)  # accounts pass to their jobs
     for name in names:
         found = PART.fullmatch(name)
         if found is None:
@@ -132,27 +139,40 @@ def restore_all(backup: Backup, into: Path) -> int:
 def _names(folder: Path, job: JobId) -> Sequence[str]:
     """Newest first."""
     try:
-        names = [path.name for path in (folder / job / IN_JOB).iterdir()]
+        with _opened(folder, job) as descriptor:
+            names = os.listdir(descriptor)  # noqa: PTH208 - a descriptor
     except OSError:
         return []
     return sorted(filter(NAME.fullmatch, names), reverse=True)
 
 
-def _copy(path: Path, into: Path, room: int) -> int:
+@contextlib.contextmanager
+def _opened(folder: Path, job: JobId) -> Iterator[int]:
+    """The job's folder of checkpoints. Raises OSError; also where it, or the job's own, is a link."""
+    with contextlib.ExitStack() as stack:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        stack.callback(os.close, descriptor)
+        for name in (job, IN_JOB):
+            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            stack.callback(os.close, descriptor)
+        yield descriptor
+
+
+def _copy(folder: Path, job: JobId, name: str, into: Path, room: int) -> int:
     """Its bytes; 0: it is damaged, or was replaced by a newer one. Raises Failure, OSError."""
-    copy, crc, size = into / path.name, 0, 0
+    copy, crc, size = into / name, 0, 0
     private.make_folder(into)
     try:
-        with _plain(path) as data, private.appended(copy) as out:
+        with _opened(folder, job) as there_in, _plain(name, there_in) as data, private.appended(copy) as out:
             while block := data.read(BLOCK):
                 crc, size = zlib.crc32(block, crc), size + len(block)
                 if size > room:
                     raise Failure("the checkpoints have grown beyond --checkpoints-max meanwhile")
                 out.write(block)
             there = os.fstat(data.fileno())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return 0
-    if not path.name.endswith(f"-{crc:08x}.pt"):
+    if not name.endswith(f"-{crc:08x}.pt"):
         copy.unlink()
         return 0
     _give(copy, there.st_uid, there.st_gid)
@@ -160,14 +180,14 @@ def _copy(path: Path, into: Path, room: int) -> int:
 
 
 @contextlib.contextmanager
-def _plain(path: Path) -> Iterator[BinaryIO]:
+def _plain(name: str, folder: int) -> Iterator[BinaryIO]:
     """Raises OSError, ValueError for what is no file."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise ValueError(f"{path} is no file")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
+        raise ValueError(f"{name} is no file")
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{path} is no file")
+            raise ValueError(f"{name} is no file")
         yield file
 
 

@@ -21,6 +21,7 @@ from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import CHECKPOINTS, FORMAT, Manifest
 from schemas.ids import JobId
+from shared.runtime import private
 from tests.paths import ROOT
 
 A, B = JobId("a-1"), JobId("b-2")
@@ -67,8 +68,10 @@ def test_the_newest_of_each_job_comes_back_as_it_was(tmp_path: Path) -> None:
     (jobs / A / IN_JOB / "000000000000300.part").write_bytes(b"half")
     assert check_room(of(jobs), tmp_path / "backup.tar").startswith("checkpoints of 2 jobs")
     assert copy_all(of(jobs), copies / CHECKPOINTS) == CheckpointsTaken(2, ())
-    with backup_file.opened(kept_in(tmp_path, copies)) as backup:
+    with backup_file.opened(kept_in(tmp_path, copies)) as backup, private.alone():
         assert restore_all(backup, tmp_path / "again") == 2
+    with_accounts = os.geteuid() == 0
+    assert (tmp_path / "again").stat().st_mode & 0o777 == (0o711 if with_accounts else 0o700)
     for job, path in newest.items():
         assert names(tmp_path / "again" / job) == [f"{IN_JOB}/{path.name}"]
         assert (tmp_path / "again" / job / IN_JOB / path.name).read_bytes() == path.read_bytes()
@@ -92,7 +95,12 @@ def pipe(path: Path, _: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize("trick", [link, pipe])
+def linked_folder(path: Path, _: Path) -> None:
+    path.parent.rename(path.parent.with_name("others"))
+    path.parent.symlink_to("others")
+
+
+@pytest.mark.parametrize("trick", [link, pipe, linked_folder])
 def test_what_is_no_file_of_the_jobs_is_not_read(tmp_path: Path, trick: Callable[[Path, Path], None]) -> None:
     """A job's account may put anything there, and whoever makes backups may read more than it."""
     secret = tmp_path / "secret"
