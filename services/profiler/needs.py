@@ -10,9 +10,8 @@ from services.profiler.state import State, UnprofiledJob
 
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
 """fitted, and not yet published"""
-
-
 NODES_BELIEVED = 2
+"""that lack what a job is started with: then it is taken to be on none"""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):

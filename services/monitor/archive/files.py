@@ -60,10 +60,10 @@ def names_in(folder: Path) -> list[str]:
 
 def make_folder(folder: Path) -> None:
     """On the disk when it returns, as are files that are written into it. Raises OSError."""
-    new = not folder.exists()
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
     private.make_folder(folder)
-    if new:
-        _sync(folder.parent)
+    for each in new:
+        _sync(each.parent)
 
 
 def remove_drafts(folder: Path) -> None:

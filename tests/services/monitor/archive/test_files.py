@@ -1,5 +1,7 @@
 """What was written is what is read, or an error names the file; pages go through all of it in order."""
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,6 +164,22 @@ def test_nothing_is_there_until_it_is_whole(tmp_path: Path) -> None:
     assert shelf.listed().files == ()
     put(shelf, 1, 50)
     assert [path.name for path in tmp_path.iterdir()] == [Stretch(FACTS, 1, 50).name]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files as Linux shows them")
+def test_what_is_written_is_on_the_disk_with_all_folders_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+
+    def fsync(descriptor: int) -> None:
+        os.fdatasync(descriptor)
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    put(Shelf(tmp_path / "far" / "archive"), 1, 5)
+    assert synced >= {tmp_path, tmp_path / "far", tmp_path / "far" / "archive"}
+    assert any(path.name.startswith(files.DRAFT) for path in synced)
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
