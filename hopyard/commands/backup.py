@@ -42,11 +42,11 @@ def backup(
 ) -> None:
     """Write a whole stack into one file, while it runs.
 
-    Facts and their archive, snapshots, cursors and claims, what the estimator knows, the
-    cluster, the settings that somebody chose, users' tokens as digests.
-    Neither a token nor a password that opens anything is in it. Checkpoints are
-    with --checkpoints alone, where `jobs_folder` can be read from here; else
-    back it up as you do other data.
+    Facts and their archive, snapshots, cursors and claims, what the estimator
+    knows, the cluster, the settings that somebody chose, users' tokens as
+    digests. Neither a token nor a password that opens anything is in it.
+    Checkpoints are in it with --checkpoints only, which needs `jobs_folder` to
+    be readable from here. Without it, back that folder up as other data.
 
     $ hopyard backup lab-monday.tar
     $ hopyard backup lab-monday.tar --checkpoints --checkpoints-max 500GiB
