@@ -29,10 +29,11 @@ from loadgen.scenarios import arrivals, load_scenario
 from schemas.base import Event
 from schemas.codec import Malformed
 from schemas.events import JobCompleted, ProfileEvent, StartOrdered
+from schemas.ids import JobId
 from schemas.subjects import DEAD_STREAM
-from schemas.views import StatusView
+from schemas.views import JobView, StatusView
 from shared.domain.audit import Violation, audit
-from shared.domain.states import ENDED
+from shared.domain.states import ENDED, JobState
 from shared.runtime.bus.accounts import OPERATOR, inbox_of
 from tests.fuzz.speakers import Letter, Speakers
 from tests.live.live_builders import stack_and_client
@@ -155,6 +156,16 @@ def _open(status: StatusView) -> int:
     return sum(count for state, count in status.jobs.items() if state not in ENDED)
 
 
+async def _open_jobs(client: Client) -> Sequence[JobView]:
+    open_states = [state for state in JobState if state not in ENDED]
+    return (await patiently(lambda: client.jobs(states=open_states))).jobs
+
+
+async def _standing(client: Client, job_id: JobId) -> str:
+    why = await patiently(lambda: client.why(job_id))
+    return f"{job_id} is {why.state}: {why.detail}"
+
+
 async def _lines(client: Client, after: int) -> list[LoggedEvent]:
     return [line async for line in client.events(after=after)]
 
@@ -222,10 +233,15 @@ async def _unready(stack: Stack, rogue: str) -> list[str]:
 
 
 async def _look(client: Client, storm: _Storm, rogue: str, outcome: Outcome) -> None:
-    """Once all jobs have ended."""
-    status = await until(
-        client, lambda status: sum(status.jobs.values()) >= storm.submitted and not _open(status)
-    )
+    """Once all jobs have ended; those that do not in time are faults."""
+    try:
+        status = await until(
+            client, lambda status: sum(status.jobs.values()) >= storm.submitted and not _open(status)
+        )
+    except TimeoutError:
+        status = await patiently(client.status)
+        outcome.faults.append(f"of {storm.submitted} jobs that were acknowledged: {status.jobs}")
+        outcome.faults += [await _standing(client, job.job_id) for job in await _open_jobs(client)]
     lines = [line for line in await patiently(lambda: _lines(client, 0)) if _known(line) is not None]
     facts = [line.fact() for line in lines]
     outcome.jobs, outcome.facts = status.jobs, len(facts)

@@ -3,11 +3,9 @@
 NATS takes at least four seconds to elect another leader: who returns before has not waited for it.
 """
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TypeVar
 
 import nats
 import pytest
@@ -18,20 +16,15 @@ from schemas.events import JobCancelled, ServiceLed
 from schemas.ids import JobId
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM
-from shared.runtime.bus.contract import Fenced, Unavailable
+from shared.runtime.bus.contract import Fenced
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.bus.jetstream.handoff import HEARD_NS
-from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.nats_servers import NatsServers, nats_servers
+from tests.live.nats_leaders import LIMIT_S, Leaders, until
 from tests.processes import LEAVES_OPEN, standing_still
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), LEAVES_OPEN]
 
-T = TypeVar("T")
-
-LIMIT_S = 120.0
-LOOK_S = 0.05
 SERVICE = "admission"
 
 
@@ -39,8 +32,8 @@ class Cluster:
     """Three servers, and eyes on who leads what."""
 
     def __init__(self, servers: NatsServers, eyes: Client) -> None:
+        self.leaders = Leaders(servers, eyes.jetstream(timeout=0.5))
         self._servers = servers
-        self._eyes = eyes.jetstream(timeout=0.5)
 
     @contextlib.asynccontextmanager
     async def bus(self) -> AsyncIterator[JetStreamBus]:
@@ -51,49 +44,15 @@ class Cluster:
         finally:
             await bus.close()
 
-    async def leader(self, stream: str) -> str:
-        """The server that leads it; empty: nobody says that he does."""
-        with contextlib.suppress(nats.errors.Error):
-            found = (await self._eyes.stream_info(stream)).cluster
-            return (found and found.leader) or ""
-        return ""
-
-    async def apart(self) -> bool:
-        leaders = [await self.leader(stream) for stream in (FACTS_STREAM, STATE_STREAM)]
-        return all(leaders) and len(set(leaders)) == len(leaders)
-
-    async def whole(self) -> bool:
-        """Whether every server has everything. Who stood still first takes itself for the leader."""
-        with contextlib.suppress(nats.errors.Error):
-            infos = [await self._eyes.stream_info(stream) for stream in (FACTS_STREAM, STATE_STREAM)]
-            copies = [info.cluster.replicas or [] for info in infos if info.cluster]
-            heard = [
-                [copy for copy in each if copy.current and (copy.active or 0) < HEARD_NS] for each in copies
-            ]
-            return [len(each) for each in heard] == [2, 2]
-        return False
-
     @contextlib.asynccontextmanager
     async def without_its_leader(self) -> AsyncIterator[None]:
         """Within, the server stands still that led the stream of facts."""
-        await until(self.whole)
-        await until(self.apart)
-        server = self._server(await self.leader(FACTS_STREAM))
+        await until(self.leaders.whole)
+        await until(self.leaders.apart)
+        server = await until(lambda: self.leaders.of(FACTS_STREAM))
+        assert server is not None
         with standing_still(server.pid):
             yield
-
-    def _server(self, name: str) -> NatsServer:
-        return self._servers.each[int(name.rpartition("-")[2]) - 1]
-
-
-async def until(holds: Callable[[], Awaitable[T]]) -> T:
-    """What it finds, once that is something; while NATS has no leader it is asked again."""
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            with contextlib.suppress(Unavailable):
-                if found := await holds():
-                    return found
-            await asyncio.sleep(LOOK_S)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -151,11 +110,11 @@ async def test_what_is_said_while_nobody_leads_the_stream_is_safe_and_in_order(c
         await bus.publish([fact("a-1")])
         async with cluster.without_its_leader():
             await bus.publish([fact("a-2")])
-            assert await cluster.leader(FACTS_STREAM) == ""
+            assert await cluster.leaders.of(FACTS_STREAM) is None
             await bus.publish([fact("a-3"), fact("a-4")])
             assert await kept(bus) > empty
             assert not bus.in_vain()
-            await until(lambda: cluster.leader(FACTS_STREAM))
+            await until(lambda: cluster.leaders.of(FACTS_STREAM))
             await bus.publish([fact("a-5")])
         await until(lambda: is_empty(bus, empty))
         assert await until(lambda: stored(bus)) == [f"a-{number}" for number in range(1, 6)]
@@ -172,7 +131,7 @@ async def test_the_next_leader_hands_on_what_an_ended_one_had_said(cluster: Clus
             await ended.publish([fact("b-1"), fact("b-2")])
             await ended.close()
             async with cluster.bus() as bus:
-                await until(lambda: cluster.leader(FACTS_STREAM))
+                await until(lambda: cluster.leaders.of(FACTS_STREAM))
                 assert "b-1" not in await until(lambda: stored(bus))
                 await leads(bus, 4)
                 assert (await until(lambda: stored(bus)))[-2:] == ["b-1", "b-2"]
@@ -187,7 +146,7 @@ async def test_who_leads_no_more_keeps_nothing(cluster: Cluster) -> None:
         async with cluster.without_its_leader():
             with pytest.raises(Fenced):
                 await before.publish([fact("c-1")])
-            assert await cluster.leader(FACTS_STREAM) == ""
+            assert await cluster.leaders.of(FACTS_STREAM) is None
             await after.publish([fact("c-2")])
         await until(lambda: has(after, "c-2"))
         assert "c-1" not in await until(lambda: stored(after))

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import nats
 import pytest
 import pytest_asyncio
 
@@ -23,6 +22,7 @@ from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.nats_servers import NatsServers, nats_servers
+from tests.live.nats_leaders import Leaders, until
 from tests.processes import LEAVES_OPEN, standing_still
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), LEAVES_OPEN]
@@ -37,6 +37,7 @@ class Load:
     def __init__(self, servers: NatsServers, bus: JetStreamBus, candidate: Candidate) -> None:
         self.servers = servers
         self.bus = bus
+        self.leaders = Leaders(servers, bus._connection.js)
         self.acknowledged: list[str] = []
         self.at: list[float] = []
         """when, by the clock of the machine's start"""
@@ -73,27 +74,9 @@ class Load:
 
     async def leader(self) -> NatsServer:
         """The server that leads the stream of facts."""
-        async with asyncio.timeout(LIMIT_S):
-            while True:
-                with contextlib.suppress(Exception):
-                    found = (await self.admin.stream_info(FACTS_STREAM)).cluster
-                    if found is not None and found.leader:
-                        return self.servers.each[int(found.leader.rpartition("-")[2]) - 1]
-                await asyncio.sleep(EVERY_S)
-
-    @property
-    def admin(self) -> nats.js.JetStreamContext:
-        return self.bus._connection.js
-
-    async def all_current(self) -> None:
-        """Wait until every server has every fact."""
-        async with asyncio.timeout(LIMIT_S):
-            while True:
-                with contextlib.suppress(Exception):
-                    found = (await self.admin.stream_info(FACTS_STREAM)).cluster
-                    if found is not None and len([one for one in found.replicas or [] if one.current]) == 2:
-                        return
-                await asyncio.sleep(EVERY_S)
+        found = await until(lambda: self.leaders.of(FACTS_STREAM))
+        assert found is not None
+        return found
 
     async def end(self) -> None:
         for task in self._tasks:
@@ -137,7 +120,7 @@ async def test_the_server_that_leads_the_stream_is_killed(load: Load) -> None:
         server.kill()
         await load.more()
     await server.start()
-    await load.all_current()
+    await until(load.leaders.whole)
 
 
 async def test_the_server_that_leads_the_stream_is_stopped(load: Load) -> None:
@@ -146,7 +129,7 @@ async def test_the_server_that_leads_the_stream_is_stopped(load: Load) -> None:
         with standing_still(server.pid):
             await load.more()
         await load.more()
-    await load.all_current()
+    await until(load.leaders.whole)
 
 
 async def test_a_server_that_lost_its_disk_comes_back_empty(load: Load) -> None:
@@ -156,7 +139,7 @@ async def test_a_server_that_lost_its_disk_comes_back_empty(load: Load) -> None:
         shutil.rmtree(server.folder)
         await server.start()
         await load.more()
-    await load.all_current()
+    await until(load.leaders.whole)
 
 
 async def test_after_all_that_nothing_acknowledged_is_lost_doubled_or_out_of_order(load: Load) -> None:

@@ -27,12 +27,12 @@ from hopyard.local.stack import Stack
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.events import JobCompleted, JobQueued, JobSubmitted
 from schemas.ids import JobId
-from schemas.subjects import FACTS_STREAM, STATE_BUCKET
+from schemas.subjects import FACTS_STREAM
 from shared.domain.audit import audit
 from shared.runtime.bus.accounts import OPERATOR, inbox_of
-from shared.runtime.bus.jetstream.handoff import HEARD_NS
 from shared.runtime.process.nats_server import NatsServer
 from tests.live.live_builders import stack_and_client
+from tests.live.nats_leaders import Leaders, until
 from tests.processes import LEAVES_OPEN, standing_still
 from tests.stack_watch import LIMIT_S, log_of
 
@@ -44,7 +44,6 @@ EVERY_S = 0.3
 LOOK_S = 0.05
 SHORT = 0.02
 """of the work of the scenario's jobs"""
-STREAMS = (FACTS_STREAM, f"KV_{STATE_BUCKET}")
 
 
 class Submitting:
@@ -55,7 +54,7 @@ class Submitting:
         self.client = client
         self.acknowledged: list[JobId] = []
         self.at: list[float] = []
-        self._eyes = eyes.jetstream(timeout=0.3)
+        self.leaders = Leaders(stack.nats, eyes.jetstream(timeout=0.3))
         self._jobs = itertools.cycle([arrival.job for arrival in arrivals(load_scenario("tiny"), seed=1)])
         self._task = asyncio.create_task(self._submit())
 
@@ -81,43 +80,6 @@ class Submitting:
                 if self._task.done():
                     self._task.result()
                 await asyncio.sleep(LOOK_S)
-
-    async def leader(self) -> NatsServer:
-        """The server that leads the stream of facts: none other answers."""
-        async with asyncio.timeout(LIMIT_S):
-            while True:
-                with contextlib.suppress(Exception):
-                    if leader := await self._leader_of(FACTS_STREAM):
-                        return self.stack.nats.each[int(leader.rpartition("-")[2]) - 1]
-                await asyncio.sleep(LOOK_S)
-
-    async def apart(self) -> None:
-        """Wait until facts and state are led by two servers."""
-        async with asyncio.timeout(LIMIT_S):
-            while True:
-                with contextlib.suppress(Exception):
-                    leaders = [await self._leader_of(stream) for stream in STREAMS]
-                    if all(leaders) and len(set(leaders)) == len(leaders):
-                        return
-                await asyncio.sleep(LOOK_S)
-
-    async def _leader_of(self, stream: str) -> str:
-        """Its name; empty: nobody leads it. Raises where nobody answers."""
-        found = (await self._eyes.stream_info(stream)).cluster
-        return (found and found.leader) or ""
-
-    async def whole(self) -> None:
-        """Wait until every server has everything. Who stood still first takes itself for the leader."""
-        async with asyncio.timeout(LIMIT_S):
-            for stream in STREAMS:
-                while True:
-                    with contextlib.suppress(Exception):
-                        found = (await self._eyes.stream_info(stream)).cluster
-                        copies = (found and found.replicas) or []
-                        heard = [copy for copy in copies if copy.current and (copy.active or 0) < HEARD_NS]
-                        if len(heard) == len(self.stack.nats.each) - 1:
-                            break
-                    await asyncio.sleep(LOOK_S)
 
     async def queued_after(self, first: int) -> None:
         """Wait until one of the jobs from there on is queued: three services have worked again."""
@@ -173,12 +135,13 @@ async def test_submissions_go_on_when_the_server_that_leads_the_stream_is_lost(
 ) -> None:
     waits: list[float] = []
     for _ in range(TRIES):
-        await submitting.whole()
-        await submitting.apart()
-        server = await submitting.leader()
+        await until(submitting.leaders.whole)
+        await until(submitting.leaders.apart)
+        server = await until(lambda: submitting.leaders.of(FACTS_STREAM))
+        assert server is not None
         first, began = len(submitting.acknowledged), time.monotonic()
         with lost(server):
-            await submitting.leader()
+            await until(lambda: submitting.leaders.of(FACTS_STREAM))
             elected_s = time.monotonic() - began
             await submitting.more(2)
             waits.append(next(at for at in submitting.at[first:] if at > began + LOOK_S) - began)
