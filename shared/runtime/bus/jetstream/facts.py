@@ -139,7 +139,8 @@ class JetStreamFacts:
             return await self._newest_of(fence.subject) == fence.seq
 
     def in_vain(self) -> str:
-        kept = self._handoff is not None and not self._handoff.failing
+        leads = self._connection.fence is not None
+        kept = leads and self._handoff is not None and not self._handoff.failing
         return "" if kept else self._connection.in_vain
 
     # ---- publishing
