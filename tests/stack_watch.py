@@ -24,8 +24,8 @@ class Seconds:
         print(f"{what} after {time.monotonic() - self._began:.1f} s")
 
 
-async def until(client: Client, fine: Callable[[StatusView], bool]) -> StatusView:
-    async with asyncio.timeout(LIMIT_S):
+async def until(client: Client, fine: Callable[[StatusView], bool], limit_s: float = LIMIT_S) -> StatusView:
+    async with asyncio.timeout(limit_s):
         while True:
             status = await patiently(client.status)
             if fine(status):
@@ -38,4 +38,7 @@ def busy(status: StatusView) -> bool:
 
 
 async def log_of(client: Client) -> list[Event]:
-    return [line.fact() async for line in client.events()]
+    async def read() -> list[Event]:
+        return [line.fact() async for line in client.events()]
+
+    return await patiently(read)

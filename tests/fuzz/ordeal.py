@@ -44,6 +44,8 @@ AT_ONCE = 10
 LEARN_EVERY_S = 2.0
 OPEN_JOBS = 4
 LAST_LETTERS = 30
+END_LIMIT_S = 600.0
+"""until all jobs have ended; a stage beside others has little of the machine"""
 READY_LIMIT_S = 120.0
 MALFORMED = "hopyard_bus_malformed_total"
 
@@ -236,7 +238,9 @@ async def _look(client: Client, storm: _Storm, rogue: str, outcome: Outcome) -> 
     """Once all jobs have ended; those that do not in time are faults."""
     try:
         status = await until(
-            client, lambda status: sum(status.jobs.values()) >= storm.submitted and not _open(status)
+            client,
+            lambda status: sum(status.jobs.values()) >= storm.submitted and not _open(status),
+            END_LIMIT_S,
         )
     except TimeoutError:
         status = await patiently(client.status)

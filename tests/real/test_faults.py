@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from hopyard.api.client import Client
-from hopyard.api.connect import patiently
 from hopyard.local.stack import Stack
 from schemas.base import Event
 from schemas.events import (
@@ -52,7 +51,7 @@ class Stage(msgspec.Struct, frozen=True):
 
     async def facts(self, name: str) -> list[Event]:
         wanted = self.jobs[name]
-        log = await patiently(lambda: log_of(self.client))
+        log = await log_of(self.client)
         return [fact for fact in log if getattr(fact, "job_id", None) == wanted]
 
     async def until(self, name: str, kind: type[Event], count: int = 1) -> Event:
