@@ -1,4 +1,4 @@
-"""Which of three NATS servers leads what, as a client is told."""
+"""Which of three NATS servers leads what, as a client sees it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
