@@ -1,8 +1,8 @@
-"""Two instances of every service: each leader is killed, stopped and woken, under load.
+"""Two instances of every service: each leader is killed, stopped and cut off from NATS, under load.
 
 One stack for all, and the last test looks at the whole log: nothing lost, nothing started twice, no GPU with
 two owners. Seconds are printed (`-s`) and not asserted: a machine under load takes longer. With AWAY_S=300
-the leaders of all services are away for five minutes, stopped and then cut off, while jobs are submitted.
+who is stopped or cut off is away for five minutes, while jobs are submitted.
 """
 
 import asyncio
@@ -11,8 +11,9 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 import pytest
@@ -24,21 +25,23 @@ from hopyard.api.connect import connect, patiently
 from hopyard.local.stack import SERVICES, Stack
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.base import Event
-from schemas.events import JobSubmitted, PlanPublished, ServiceLed
-from schemas.ids import JobId
+from schemas.events import JobSubmitted, NodeLost, NodeReturned, PlanPublished, ServiceLed, StartOrdered
+from schemas.ids import JobId, NodeId
 from schemas.instances import instance_name
 from schemas.jobs import JobFile
-from schemas.views import ServiceState
+from schemas.views import ServiceState, StatusView
 from shared.domain.audit import audit
-from tests.live.cable import cable
+from tests.live.cable import Cable, cable
 from tests.live.live_builders import SPEED, all_ended, stack_and_client
-from tests.stack_watch import until
+from tests.stack_watch import Seconds, until
+
+E = TypeVar("E", bound=Event)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMIT_S = 120.0
 AWAY_S = float(os.environ.get("AWAY_S", "0"))
-"""how long all leaders are away, beyond what it takes until others lead"""
+"""how long who is stopped or cut off is away, beyond what it takes until others lead"""
 JOBS_MEANWHILE = 15
 IDLE_S = 12.0
 """how long a leader may owe something"""
@@ -52,10 +55,12 @@ class Loaded:
         self.stall = stall
         self.stack = stack
         self.clients = clients
+        self.cables: dict[str, Cable] = {}
+        """by which processes come to NATS"""
         self._read = 0
         self._facts: list[Event] = []
         self.asleep: set[str] = set()
-        """processes that were stopped"""
+        """processes that are away"""
         self.acknowledged: list[JobId] = []
         self._jobs = itertools.cycle([arrival.job for arrival in arrivals(load_scenario("tiny"), seed=1)])
 
@@ -91,18 +96,38 @@ class Loaded:
                 self.signal(name, signal.SIGCONT)
             self.asleep.difference_update(names)
 
+    @contextlib.contextmanager
+    def cut_off(self, *names: str) -> Iterator[None]:
+        for name in names:
+            self.cables[name].cut()
+        self.asleep.update(names)
+        try:
+            yield
+        finally:
+            for name in names:
+                self.cables[name].mend()
+            self.asleep.difference_update(names)
+
+    def away_by(self, how: str, *names: str) -> contextlib.AbstractContextManager[None]:
+        return self.sleeping(*names) if how == "stopped" else self.cut_off(*names)
+
     @staticmethod
     def other(name: str) -> str:
         """The other instance."""
         return name.removesuffix("-2") if name.endswith("-2") else f"{name}-2"
 
     async def away(self) -> None:
+        """Jobs meanwhile."""
         for _ in range(JOBS_MEANWHILE if AWAY_S else 0):
             await self.submit()
             await asyncio.sleep(AWAY_S / JOBS_MEANWHILE)
 
     async def restarted(self, name: str, **environ: str) -> None:
         """Kill it, and wait until it follows in its next life, in this environment."""
+        await self.reborn(name, **environ)
+        await self.follows(name, since=time.time())
+
+    async def reborn(self, name: str, **environ: str) -> None:
         running = next(one for one in self.stack.running if one.program.name == name)
         running.program = replace(running.program, environ=running.program.environ | environ)
         before = self.pid(name)
@@ -110,19 +135,55 @@ class Loaded:
         async with asyncio.timeout(LIMIT_S):
             while self.pid(name) == before:
                 await asyncio.sleep(0.05)
-        await self.follows(name, since=time.time())
 
-    async def follows(self, name: str, since: float = 0.0) -> None:
-        """Wait until it is up and does not lead; `since`: by a report after that (Unix time)."""
+    async def wire(self, cables: contextlib.AsyncExitStack) -> None:
+        """From here on each process comes to NATS by a cable of its own."""
+        names = [one.program.name for one in self.stack.running]
+        for name in names:
+            self.cables[name] = await cables.enter_async_context(cable(self.stack.nats.port))
+        second = [name for name in names if name.endswith("-2") and name.removesuffix("-2") in SERVICES]
+        for half in second, [name for name in names if name not in second]:
+            killed = time.time()
+            await asyncio.gather(
+                *(
+                    self.reborn(name, HOPYARD_NATS_URL=f"nats://127.0.0.1:{self.cables[name].port}")
+                    for name in half
+                )
+            )
+            await until(self.client, self._up(half, killed))
+
+    @staticmethod
+    def _up(names: Collection[str], since: float) -> Callable[[StatusView], bool]:
+        """Whether all services among these have said so after that (Unix time)."""
+        wanted = {name for name in names if not name.startswith("agent")}
+        return lambda status: (
+            wanted
+            <= {
+                instance_name(one.name, one.instance)
+                for one in status.services
+                if one.state == ServiceState.UP and one.at > since
+            }
+        )
+
+    async def follows(self, name: str, since: float = 0.0, lives: int = 0) -> None:
+        """Wait until it is up and does not lead; `since`: by a report after that (Unix time); `lives`: of
+
+        at least so many restarts.
+        """
         await until(
             self.client,
             lambda status: any(
                 instance_name(one.name, one.instance) == name
                 and (one.state, one.leads) == (ServiceState.UP, False)
                 and one.at > since
+                and one.restarts >= lives
                 for one in status.services
             ),
         )
+
+    async def restarts(self, name: str) -> int:
+        services = (await patiently(self.client.status)).services
+        return next(one.restarts for one in services if instance_name(one.name, one.instance) == name)
 
     async def led(self, service: str) -> list[ServiceLed]:
         facts = await self.facts()
@@ -145,6 +206,16 @@ class Loaded:
     async def leaders(self) -> dict[str, str]:
         return {service: await self.leader(service) for service in SERVICES}
 
+    async def fact(self, kind: type[E], node_id: NodeId, after: Event) -> E:
+        """The first of a node behind another; it is waited for."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                facts = await self.facts()
+                for fact in facts[facts.index(after) + 1 :]:
+                    if isinstance(fact, kind) and getattr(fact, "node_id", "") == node_id:
+                        return fact
+                await asyncio.sleep(0.1)
+
     async def followed(self, service: str, times: int) -> ServiceLed:
         """The next one that leads, after so many before."""
         async with asyncio.timeout(LIMIT_S):
@@ -161,23 +232,25 @@ async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Load
     changes.setenv("STALL", str(stall))
     data = tmp_path_factory.mktemp("stack")
     async with (
+        contextlib.AsyncExitStack() as cables,  # for longer than the stack
         stack_and_client(data, instances=2, idle_limit_real_s=IDLE_S) as (stack, client),
         connect(f"{stack.scheme}://127.0.0.1:{stack.ports['admission-2']}", stack.token) as other,
     ):
         changes.undo()
         found = Loaded(stack, {"admission": client, "admission-2": other}, stall)
+        await found.wire(cables)
         await found.submit(6)
         yield found
 
 
-async def next_plan(loaded: Loaded, token: int) -> PlanPublished:
-    """A plan of a leader of this token or a later one; jobs are submitted until there is one."""
+async def planned_after(loaded: Loaded, seen: Event) -> PlanPublished:
+    """The first plan behind a fact; it is waited for."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             facts = await loaded.facts()
-            plans = [fact for fact in facts if isinstance(fact, PlanPublished) and fact.token >= token]
-            if plans:
-                return plans[0]
+            for fact in facts[facts.index(seen) + 1 :]:
+                if isinstance(fact, PlanPublished):
+                    return fact
             await asyncio.sleep(0.1)
 
 
@@ -192,33 +265,52 @@ async def test_a_leader_that_is_killed_is_followed(loaded: Loaded, service: str)
     print(
         f"{service} killed: led after {time.monotonic() - began:.1f} s, submission after {submitted_s:.1f} s"
     )
-    if service == "planner":
-        await next_plan(loaded, led.token)
-        print(f"planner killed: next plan after {time.monotonic() - began:.1f} s")
+    await planned_after(loaded, led)
+    print(f"{service} killed: next plan after {time.monotonic() - began:.1f} s")
 
 
+@pytest.mark.parametrize("how", ["stopped", "cut off"])
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_leader_that_sleeps_is_followed_and_follows_when_it_wakes(
-    loaded: Loaded, service: str
+async def test_a_leader_that_is_away_is_followed_and_follows_when_it_is_back(
+    loaded: Loaded, service: str, how: str
 ) -> None:
-    before, sleeper = len(await loaded.led(service)), await loaded.leader(service)
-    began = time.monotonic()
-    with loaded.sleeping(sleeper):
+    before, gone = len(await loaded.led(service)), await loaded.leader(service)
+    lives = await loaded.restarts(gone)
+    began = Seconds()
+    with loaded.away_by(how, gone):
         led = await loaded.followed(service, before)
-        took_s = time.monotonic() - began
+        began.say(f"{service} {how}: led")
         await loaded.submit()
-        if service == "planner":
-            await next_plan(loaded, led.token)
-            print(f"planner stopped: next plan after {time.monotonic() - began:.1f} s")
-    assert instance_name(service, led.instance) != sleeper
-    print(f"{service} stopped: led after {took_s:.1f} s")
-    await until(
-        loaded.client,
-        lambda status: any(
-            instance_name(one.name, one.instance) == sleeper and not one.leads and one.restarts
-            for one in status.services
-        ),
-    )
+        await planned_after(loaded, led)
+        began.say(f"{service} {how}: next plan")
+        await loaded.away()
+    back = Seconds()
+    assert instance_name(service, led.instance) != gone
+    await loaded.follows(gone, lives=lives + 1)
+    back.say(f"{service} {how}, and back: follows")
+
+
+@pytest.mark.parametrize("how", ["stopped", "cut off"])
+async def test_an_agent_that_is_away_is_done_without_and_has_work_when_it_is_back(
+    loaded: Loaded, how: str
+) -> None:
+    nodes = (await patiently(loaded.client.nodes)).nodes
+    node_id = max(nodes, key=lambda view: len(view.jobs)).node.node_id
+    agent, last = f"agent-{node_id}", (await loaded.facts())[-1]
+    began = Seconds()
+    with loaded.away_by(how, agent):
+        lost = await loaded.fact(NodeLost, node_id, after=last)
+        began.say(f"{agent} {how}: lost")
+        await loaded.submit()
+        await planned_after(loaded, lost)
+        began.say(f"{agent} {how}: next plan")
+        await loaded.away()
+    back = Seconds()
+    returned = await loaded.fact(NodeReturned, node_id, after=lost)
+    back.say(f"{agent} {how}, and back: returned")
+    await loaded.submit(JOBS_MEANWHILE)
+    await loaded.fact(StartOrdered, node_id, after=returned)
+    back.say(f"{agent} {how}, and back: has work")
 
 
 async def test_a_leader_that_lives_and_does_not_work_says_so_and_is_followed(loaded: Loaded) -> None:
@@ -272,7 +364,7 @@ async def test_leaders_whose_clocks_are_wrong_tell_the_right_time(loaded: Loaded
     with loaded.sleeping(*right.values()):
         led = {service: await loaded.followed(service, times[service]) for service in SERVICES}
         await loaded.submit()
-        plan = await next_plan(loaded, led["planner"].token)
+        plan = await planned_after(loaded, led["planner"])
         print(f"all leaders stopped: next plan after {time.monotonic() - stopped:.1f} s")
         await loaded.away()
     now = since + (time.monotonic() - began) * SPEED
@@ -286,33 +378,19 @@ async def test_leaders_that_are_cut_off_from_nats_are_followed_and_follow_when_t
     loaded: Loaded,
 ) -> None:
     """Those of all services at once, as on a machine whose cable is cut."""
-    near = await loaded.leaders()
-    far = {service: loaded.other(name) for service, name in near.items()}
-    async with cable(loaded.stack.nats.port) as line:
-        url = f"nats://127.0.0.1:{line.port}"
-        await asyncio.gather(*(loaded.restarted(name, HOPYARD_NATS_URL=url) for name in far.values()))
-        times = {service: len(await loaded.led(service)) for service in SERVICES}
-        with loaded.sleeping(*near.values()):
-            for service in SERVICES:
-                await loaded.followed(service, times[service])
-        await asyncio.gather(*(loaded.follows(name) for name in near.values()))
-        times = {service: len(await loaded.led(service)) for service in SERVICES}
-        began = time.monotonic()
-        line.cut()
-        loaded.asleep.add(far["admission"])
+    away = await loaded.leaders()
+    times = {service: len(await loaded.led(service)) for service in SERVICES}
+    began = Seconds()
+    with loaded.cut_off(*away.values()):
         for service in SERVICES:
             led = await loaded.followed(service, times[service])
-            print(f"{service} cut off with all others: led after {time.monotonic() - began:.1f} s")
-            assert instance_name(service, led.instance) == near[service]
+            began.say(f"{service} cut off with all others: led")
+            assert instance_name(service, led.instance) == loaded.other(away[service])
         await loaded.submit()
-        await next_plan(loaded, (await loaded.led("planner"))[-1].token)
-        print(f"all leaders cut off: next plan after {time.monotonic() - began:.1f} s")
+        await planned_after(loaded, (await loaded.led("planner"))[-1])
+        began.say("all leaders cut off: next plan")
         await loaded.away()
-        line.mend()
-        loaded.asleep.clear()
-        await asyncio.gather(*(loaded.follows(name) for name in far.values()))
-        url = loaded.stack.nats.url
-        await asyncio.gather(*(loaded.restarted(name, HOPYARD_NATS_URL=url) for name in far.values()))
+    await asyncio.gather(*(loaded.follows(name) for name in away.values()))
 
 
 async def test_every_admission_takes_jobs(loaded: Loaded) -> None:
