@@ -83,7 +83,7 @@ class Keeper:
             )
             yield Gauge(
                 name="archive_failing",
-                help="1 while messages cannot be archived, and none is dropped.",
+                help="1 while messages cannot be archived, and none is dropped, or files of it are gone.",
                 value=float(kind in self._troubles),
                 labels=labels,
             )
@@ -138,6 +138,11 @@ class Keeper:
         behind = range(there.ends + 1, self._extents[kind].first)
         return (*there.gaps, *([behind] if behind else []))
 
+    def _emptied(self, kind: ArchiveKind) -> bool:
+        """Whether nothing is left of an archive of facts; it is not begun anew as if there had been none."""
+        none_there = self._extents[kind].first > 1 and not self._there[kind].files
+        return none_there and kind is ArchiveKind.FACTS and not self._settings.facts_may_lack
+
     async def _take(self, kind: ArchiveKind) -> bool:
         """Whether a file was written. Raises NotArchived, OSError."""
         stream = STREAMS[kind]
@@ -149,6 +154,11 @@ class Keeper:
             raise NotArchived(
                 f"{self._shelf.folder} ends at {there.ends}, and the stream {stream} at {extent.last}: "
                 "it is of another stream; choose another folder (setting archive)"
+            )
+        if self._emptied(kind):
+            raise NotArchived(
+                f"{self._shelf.folder} is empty, and facts 1 to {extent.first - 1} are not in the stream any "
+                "more: mount it, or put its files back; HOPYARD_FACTS_MAY_LACK=1 begins one without them"
             )
         wanted = taken_next(there, extent.first, extent.last, self._settings.archive_file_messages)
         if wanted is None:

@@ -35,6 +35,7 @@ log = structlog.get_logger()
 
 CLUSTER = "Hopyard-Cluster"
 """header: name of the cluster that answers"""
+TROUBLED = "it has troubles, which status names"
 
 
 class Refusal(Exception):
@@ -177,7 +178,8 @@ def _own_routes(
 def _outlined(service: ServiceView) -> ServiceView:
     """For those who showed no token: an exception's words may name a job, a user or a path."""
     quarantined = tuple([_kind_of(death) for death in service.quarantined])
-    return msgspec.structs.replace(service, last_error="", troubles=(), quarantined=quarantined)
+    troubles = (TROUBLED,) if service.troubles else ()
+    return msgspec.structs.replace(service, last_error="", troubles=troubles, quarantined=quarantined)
 
 
 def _kind_of(death: Death) -> Death:

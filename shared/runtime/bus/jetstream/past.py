@@ -37,11 +37,12 @@ async def past(connection: Connection, after: int, first: int, *, may_lack: bool
         return Past(first - 1, [], first - 1 - after)
     page = await _page(connection, ReadArchive(after=after))
     _check(connection, page, may_lack=may_lack)
-    if page.upto <= after and 0 < page.begins <= after + 1:
-        _complain(connection, [range(after + 1, first)], "its last files are gone", may_lack=may_lack)
+    if page.upto <= after and page.begins <= after + 1:
+        gone = "its last files are gone" if page.begins else "it is empty"
+        _complain(connection, [range(after + 1, first)], gone, may_lack=may_lack)
         return Past(first - 1, [], 0)
     if page.upto <= after:
-        upto = page.begins - 1 if after < page.begins - 1 < first - 1 else first - 1
+        upto = min(page.begins, first) - 1
         return Past(upto, [], upto - after)
     found = [Raw(one.seq, one.subject, one.data) for one in page.messages]
     return Past(page.upto, found, max(page.begins - 1 - after, 0))

@@ -62,14 +62,17 @@ class Kept:
 
 
 class Stage:
-    def __init__(self, folder: Path | None) -> None:
-        self.streams = Kept()
+    def __init__(
+        self, folder: Path | None, streams: Kept | None = None, *, facts_may_lack: bool = False
+    ) -> None:
+        self.streams = streams or Kept()
         self.bus = MemoryBus(LoopClock())
         settings = Settings(
             archive=str(folder or ""),
             archive_file_messages=FILE,
             stream_max_bytes=ROOM,
             archive_every_real_s=1.0,
+            facts_may_lack=facts_may_lack,
         )
         ports = Ports(bus=self.bus, clock=LoopClock(), streams=self.streams)
         self.keeper = Keeper(settings, ports, self.streams)
@@ -249,6 +252,43 @@ def test_last_files_that_are_gone_after_the_trim_are_said(tmp_path: Path) -> Non
             (tmp_path / Stretch(ArchiveKind.FACTS, first, first + 9).name).unlink()
         await stage.look()
         assert stage.keeper.troubles() == ("the archive lacks facts 51 to 72: files of it are gone",)
+
+    staged(tmp_path, story)
+
+
+def test_an_emptied_archive_is_said_and_not_begun_anew(tmp_path: Path) -> None:
+    """A volume that is not mounted looks like it."""
+
+    async def story(stage: Stage) -> None:
+        stage.streams.store(95)
+        await stage.came_to(95, led=95, snapshot=95)
+        await stage.look()
+        (archive := tmp_path / "archive").rename(elsewhere := tmp_path / "elsewhere")
+        stage.streams.store(100)
+        await stage.came_to(195, led=195, snapshot=195)
+        await stage.look()
+        assert "is empty, and facts 1 to 72 are not in the stream" in stage.keeper.troubles()[0]
+        assert [one.value for one in stage.keeper.gauges() if one.name == "archive_failing"] == [1.0, 0.0]
+        assert stage.streams.dropped == 72
+        assert not archive.exists()
+        elsewhere.rename(archive)
+        await stage.look()
+        assert stage.keeper.troubles() == ()
+        assert coverage(files.names_in(archive), ArchiveKind.FACTS).begins == 1
+
+    staged(tmp_path / "archive", story)
+
+
+def test_who_may_lack_facts_begins_an_archive_where_the_stream_does(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(95)
+        stage.streams.dropped = 50
+        await stage.look()
+        assert "is empty" in stage.keeper.troubles()[0]
+        other = Stage(tmp_path, stage.streams, facts_may_lack=True)
+        await other.look()
+        assert other.keeper.troubles() == ()
+        assert coverage(files.names_in(tmp_path), ArchiveKind.FACTS).begins == 51
 
     staged(tmp_path, story)
 

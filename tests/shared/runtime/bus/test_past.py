@@ -63,6 +63,14 @@ async def test_last_files_that_are_gone_are_damage(live: JetStreamNet, tmp_path:
         await read(bus)
 
 
+async def test_an_emptied_archive_is_damage(live: JetStreamNet, tmp_path: Path) -> None:
+    bus = await trimmed(live, tmp_path)
+    for one in FILES:
+        (tmp_path / one.name).unlink()
+    with pytest.raises(Damaged, match=r"the archive lacks facts 1 to 10 \(it is empty\)"):
+        await read(bus)
+
+
 async def test_who_may_lack_facts_goes_on_behind_files_that_are_gone(
     live: JetStreamNet, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.process.logs import UNPARSED_MAX, configure_logs
 from shared.runtime.process.reports import reported, reports
-from shared.runtime.process.web import Refusal, Site, json_response, serve
+from shared.runtime.process.web import TROUBLED, Refusal, Site, json_response, serve
 from shared.runtime.service import Gauge, Service
 
 
@@ -127,6 +127,19 @@ async def test_readiness_shows_how_every_service_is(site: Web) -> None:
     assert (seen.name, seen.state, seen.last_error) == ("planner", "failed", "")
     [known] = await reports(site.bus)
     assert known.last_error == "RuntimeError: out of ideas"
+
+
+async def test_readiness_says_that_a_service_has_troubles_and_not_which(site: Web) -> None:
+    async with reported(site.bus, "monitor") as reporter:
+        assert reporter is not None
+        renewing = asyncio.create_task(
+            reporter.renew(ready=lambda: True, troubles=lambda: ["/home/ada/archive is empty"])
+        )
+        while not (await reports(site.bus))[0].troubles:
+            await asyncio.sleep(0)
+        body = (await site.call("GET", "/readyz"))[2]
+        renewing.cancel()
+    assert msgspec.json.decode(body, type=Readiness).services[0].troubles == (TROUBLED,)
 
 
 async def test_metrics_show_counts_and_states(site: Web) -> None:
