@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hopyard.failures import Failure, Invalid
@@ -85,22 +86,28 @@ def _from_export(draft: Path, export: Path, half_life_s: float) -> int:
 
 
 async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
-    """From archive and streams as one, a message at a time; which facts neither has."""
+    """From archive and streams as one, a message at a time; which facts neither has.
+
+    The archive is read in a thread: NATS hangs up on who does not answer it meanwhile.
+    """
     async with quiet_nats(data) as connection:
         streams = JetStreamBus(connection)
         older, lacks = before(archive, ArchiveKind.FACTS, (await streams.extent(FACTS_STREAM)).first)
-        for raw in older:
-            _learn(made, raw)
+        await asyncio.to_thread(_each, _learn, made, older)
         async for raw in messages(connection, FACTS_STREAM, ALL_FACTS):
             _learn(made, raw)
         earlier, _ = before(
             archive, ArchiveKind.OBSERVATIONS, (await streams.extent(OBSERVATIONS_STREAM)).first
         )
-        for raw in earlier:
-            _observe(made, raw)
+        await asyncio.to_thread(_each, _observe, made, earlier)
         async for raw in messages(connection, OBSERVATIONS_STREAM, ">"):
             _observe(made, raw)
     return lacks
+
+
+def _each(take: Callable[[Remake, bytes], None], made: Remake, archived: Iterator[bytes]) -> None:
+    for raw in archived:
+        take(made, raw)
 
 
 def _learn(made: Remake, raw: bytes) -> None:

@@ -1,0 +1,62 @@
+"""The estimator's store made anew, where little of the log is in the stream any more."""
+
+import asyncio
+from pathlib import Path
+
+from hopyard.actions.rebuild import _learnt
+from schemas.base import Event
+from schemas.questions import ArchiveKind
+from schemas.settings import Settings
+from schemas.subjects import FACTS_STREAM
+from services.estimator.remake import Remake
+from services.monitor.archive.plan import BYTES_AT_MOST, Stretch
+from services.monitor.archive.shelf import Shelf
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.process.nats_server import NatsServer
+from tests.bus_nets import LIMIT_S
+from tests.fact_builders import failed
+
+FACTS, DROPPED = 20, 15
+TOKEN = "of a server that nobody else knows"
+
+
+class Watched(Remake):
+    """Knows what it learnt while nothing else could go on in the loop."""
+
+    holding_up = 0
+
+    def learn(self, fact: Event) -> None:
+        super().learn(fact)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self.holding_up += 1
+
+
+async def trimmed(data: Path) -> Path:
+    """A folder of a stack whose first facts are in the archive alone; where that is."""
+    archive = data / "archive"
+    server = NatsServer(data / "nats", token=TOKEN)
+    await server.start()
+    try:
+        bus = await JetStreamBus.connect(Settings(nats_url=server.url, nats_token=TOKEN), "test", LIMIT_S)
+        await bus.publish([failed(f"j-{seq}", place=f"pl-{seq}", at=float(seq)) for seq in range(FACTS)])
+        rows = await bus.stored(FACTS_STREAM, 0, DROPPED, BYTES_AT_MOST)
+        Shelf(archive).put(Stretch(ArchiveKind.FACTS, 1, DROPPED), rows)
+        await bus.drop(FACTS_STREAM, DROPPED)
+        await bus.close()
+    finally:
+        await server.stop()
+    return archive
+
+
+async def test_a_long_archive_does_not_hold_up_the_connection_to_nats(tmp_path: Path) -> None:
+    """It would be hung up on: NATS wants an answer every few minutes."""
+    archive = await trimmed(tmp_path)
+    made = Watched(tmp_path / "store.duckdb", half_life_s=1e6)
+    try:
+        assert await _learnt(made, tmp_path, archive) == ()
+    finally:
+        made.close()
+    assert (made.facts, made.holding_up) == (FACTS, FACTS - DROPPED)
