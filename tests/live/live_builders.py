@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hopyard.actions.scenario import cluster_of
 from hopyard.api.client import Client
-from hopyard.api.connect import connect
+from hopyard.api.connect import connect, patiently
 from hopyard.local.processes import Restarts, Say
 from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
 from loadgen.scenarios import arrivals, load_scenario
@@ -46,10 +46,10 @@ async def stack_and_client(
 
 
 async def submit_all(client: Client, key: str = "key") -> int:
-    """Every job of the scenario at once; how many."""
+    """Every job of the scenario at once, each again until it is acknowledged; how many."""
     jobs = arrivals(load_scenario("tiny"), seed=1)
     for number, arrival in enumerate(jobs):
-        await client.submit(arrival.job, f"{key}-{number}")
+        await patiently(lambda job=arrival.job, key=f"{key}-{number}": client.submit(job, key))  # type: ignore[misc]
     return len(jobs)
 
 

@@ -160,11 +160,9 @@ class Struck:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGCONT)
 
-    @contextlib.contextmanager
-    def awake(self, name: str) -> Iterator[None]:
+    def wake(self, name: str) -> None:
         """Within the time that it is stopped: from here on it is not."""
         os.killpg(self.pid(name), signal.SIGCONT)
-        yield
 
     @contextlib.contextmanager
     def ill(self, what: str, how: object = "") -> Iterator[None]:

@@ -115,7 +115,7 @@ async def test_readers_of_a_long_log_miss_nothing_while_it_is_trimmed(tmp_path: 
         extent = await long.trimmed_beyond(TRIMMED_TO)
         slow.may_go_on.set()
         await long.restarted("monitor", "placer")
-        await until_ended(long, JOBS)
+        await long.ended(beside=JOBS)
 
         audit, seqs, submitted = Audit(), [], 0
         async for line in long.client.events():
@@ -133,9 +133,3 @@ async def test_readers_of_a_long_log_miss_nothing_while_it_is_trimmed(tmp_path: 
     there = coverage(files.names_in(tmp_path / "data" / "archive"), ArchiveKind.FACTS)
     assert (there.begins, there.gaps) == (1, ())
     assert len(there.files) >= extent.first // FILE_MESSAGES > 10
-
-
-async def until_ended(long: Trimmed, before: int) -> None:
-    long.jobs += before
-    await long.ended()
-    long.jobs -= before

@@ -193,11 +193,11 @@ async def test_5_one_node_of_a_gang_refuses(struck: Struck) -> None:
                 GpusWithheld, lambda fact: fact.node_id == gang.nodes[-1] and len(fact.gpus) > 0, after=plan
             )
             assert struck.of(StartOrdered, job_id) == []
-            with struck.awake("placer"):
-                refusal = await struck.fact(
-                    WorkerStopped, lambda fact: fact.job_id == job_id and fact.outcome is Outcome.REFUSED
-                )
-                noticed = Seconds()
+            struck.wake("placer")
+            refusal = await struck.fact(
+                WorkerStopped, lambda fact: fact.job_id == job_id and fact.outcome is Outcome.REFUSED
+            )
+            noticed = Seconds()
     assert refusal.node_id == gang.nodes[-1]
     assert "withheld" in refusal.reason
 
@@ -331,7 +331,8 @@ async def test_12_a_reservation_never_released(struck: Struck) -> None:
             ProfilingAdded, lambda fact: any(run.job_id == job_id for run in fact.runs)
         )
         (run,) = [run for run in planned.runs if run.job_id == job_id]
-        with struck.stopped(node_agent(run.node_id)), struck.awake("placer"):
+        with struck.stopped(node_agent(run.node_id)):
+            struck.wake("placer")
             order = await struck.fact(StartOrdered, lambda fact: fact.placement_id == run.placement_id)
             reserved = Seconds()
             assert order.profile_iterations > 0

@@ -54,8 +54,9 @@ class Trimmed:
                 await asyncio.sleep(0.2)
         return extent
 
-    async def ended(self) -> None:
-        await until(self.client, all_ended(self.jobs))
+    async def ended(self, beside: int = 0) -> None:
+        """Wait for all jobs that were submitted here, and so many others."""
+        await until(self.client, all_ended(self.jobs + beside))
 
     async def restarted(self, *names: str) -> None:
         """Kill them, and wait until they lead anew."""
