@@ -89,11 +89,21 @@ class _Kept(msgspec.Struct, frozen=True):
     seen: Seen | None
 
 
+class _Place(msgspec.Struct):
+    """What was computed for some types on some paths."""
+
+    seen: dict[Fingerprint, _Kept] = {}
+    common: Column | None = None
+    """β; None: not computed yet"""
+    changes: int = 0
+    """of the store, when β was computed"""
+
+
 class Residuals:
     """Factors on theory. What a workload's gangs showed is computed again only once it is other."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], dict[Fingerprint, _Kept]] = {}
+        self._kept: dict[tuple[object, ...], _Place] = {}
         self._ideals = Ideals()
 
     def factors(
@@ -103,18 +113,20 @@ class Residuals:
         types = sorted(about.types)
         place = tuple((one, about.types[one]) for one in types)
         if place not in self._kept:
-            self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), place: {}}
+            self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), place: _Place()}
         kept = self._kept[place]
 
         def seen(fingerprint: Fingerprint) -> Seen | None:
-            revision, before = store.revision(fingerprint), kept.get(fingerprint)
+            revision, before = store.revision(fingerprint), kept.seen.get(fingerprint)
             if before is None or before.revision != revision:
-                before = kept[fingerprint] = self._fresh(fingerprint, store, computed, about, before)
+                before = kept.seen[fingerprint] = self._fresh(fingerprint, store, computed, about, before)
             return before.seen
 
-        common = [one for name in store.latest(COMMON) if (one := seen(name)) is not None]
-        own = [seen(name) for name in fingerprints]
-        return Factors(types, coefficients(common, own, OF_A_SHAPE + len(types)))
+        if kept.common is None or kept.changes != store.changes():
+            ran = [one for name in store.latest(COMMON) if (one := seen(name)) is not None]
+            kept.common = common(ran, OF_A_SHAPE + len(types))
+            kept.changes = store.changes()  # looking may have brought workloads into memory
+        return Factors(types, coefficients(kept.common, [seen(name) for name in fingerprints]))
 
     def _fresh(
         self, fingerprint: Fingerprint, store: Store, computed: Computed, about: Known, before: _Kept | None
@@ -175,14 +187,19 @@ def shown(x: Matrix, terms: Terms, ratio: Column) -> Seen:
     return Seen(terms, products, products - terms.inner @ products)
 
 
-def coefficients(common: Sequence[Seen], own: Sequence[Seen | None], width: int) -> Matrix:
-    """β_w of each of `own`; β, of all in `common`, for a workload that showed nothing."""
-    left = np.eye(width) / SPREAD**2 + sum(one.terms.left for one in common)
-    shared = np.linalg.solve(left, sum((one.right for one in common), np.zeros(width)))
-    found = np.tile(shared, (len(own), 1))
+def common(seen: Sequence[Seen], width: int) -> Column:
+    """β, of the workloads that ran last."""
+    left = np.eye(width) / SPREAD**2 + sum(one.terms.left for one in seen)
+    right = sum((one.right for one in seen), np.zeros(width))
+    return np.asarray(np.linalg.solve(left, right), dtype=np.float64)
+
+
+def coefficients(common: Column, own: Sequence[Seen | None]) -> Matrix:
+    """β_w of each of `own`; β for a workload that showed nothing."""
+    found = np.tile(common, (len(own), 1))
     for index, one in enumerate(own):
         if one is not None:
-            found[index] += one.terms.inverse @ (one.products - one.terms.squares @ shared)
+            found[index] += one.terms.inverse @ (one.products - one.terms.squares @ common)
     return np.asarray(np.round(found, DIGITS), dtype=np.float64)
 
 

@@ -153,6 +153,10 @@ class Store(Protocol):
 
     def revision(self, fingerprint: Fingerprint) -> Revision: ...
 
+    def changes(self) -> int:
+        """A number that is never again what it was as soon as any workload's revision may be other."""
+        ...
+
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
         """In the order in which they came, the first `after` left out."""
         ...

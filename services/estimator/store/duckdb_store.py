@@ -104,6 +104,9 @@ class DuckDbStore:
         self._load([fingerprint])
         return self._memory.revision(fingerprint)
 
+    def changes(self) -> int:
+        return self._memory.changes()
+
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
         with self._translated("read"):
             rows = self._connection.execute(_PAGE, [limit, after]).fetchall()

@@ -152,6 +152,9 @@ class MemoryStore:
         theory = max(self._theory_changed.get(fingerprint, 0), self._calibrated)
         return Revision(self._evidence_changed.get(fingerprint, 0), theory)
 
+    def changes(self) -> int:
+        return self._changes
+
     def find(self, keys: Keys) -> Evidence:
         workload = self._workloads.of(keys.fingerprints)[keys.workload]
         place = self._places.of(f"{keys.layer}/{place}" for place in keys.places)[keys.place]

@@ -117,9 +117,10 @@ def test_a_revision_is_another_when_something_is(store: Store) -> None:
         partial(store.calibrate, {A: paths}),
     ]
     for step in steps:
-        before, elsewhere = store.revision(name), store.revision(other)[0]
+        before, elsewhere, changes = store.revision(name), store.revision(other)[0], store.changes()
         step()
         assert store.revision(name) != before
+        assert store.changes() != changes
         assert store.revision(other)[0] == elsewhere
 
 
