@@ -26,7 +26,6 @@ from schemas.placement import Configuration, Gang
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import (
     Configurations,
-    PlaceRules,
     configurations_for,
     held,
     placeable,
@@ -34,6 +33,7 @@ from services.planner.policies.contract.configurations import (
 from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.pools import PlaceRules
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of

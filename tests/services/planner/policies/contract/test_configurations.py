@@ -3,13 +3,13 @@ import pytest
 
 from schemas.placement import Configuration
 from services.planner.policies.contract.configurations import (
-    PlaceRules,
     configurations_for,
     explicit,
     held,
     listed,
     placeable,
 )
+from services.planner.policies.contract.pools import OURS, ROWS_KEPT, PlaceRules, _pool
 from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import ViewJob, ViewNode
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present, view
@@ -199,3 +199,42 @@ def test_a_job_is_placeable_if_it_has_a_configuration_on_the_idle_gpus() -> None
     fitting = placeable(jobs, cluster, 1.4)
     assert [one.job_id for one in fitting] == ["on-one-node", "spread"]
     assert fitting == [one for one in jobs if found(one, cluster)]
+
+
+def test_what_was_laid_out_before_makes_no_difference() -> None:
+    """Not after another plan's GPUs, nodes, jobs or rules: each of these is told apart."""
+    jobs = [job("x", (2, 4, 6), sensitivity=LOW), job("y", (2, 4, 6), sensitivity=SENSITIVE)]
+    here, larger = node("a0", idle=2, gpus=4), node("a0", idle=2, gpus=8)
+    others = (node("a1", 4, gpus=4),)
+    asked: list[tuple[list[ViewJob], tuple[ViewNode, ...], PlaceRules]] = [
+        (jobs, (here, *others), OURS),
+        (jobs, (larger, *others), OURS),
+        (jobs, (node("a0", idle=4, gpus=4), *others), OURS),
+        (jobs, others, OURS),
+        (jobs, (node("b0", 3, gpu_type=SLOW), here, *others), OURS),
+        (jobs, (here, *others), PRINTED),
+        (jobs, (here, *others), PlaceRules(wider=False)),
+        ([job("x", (2, 4), sensitivity=LOW), jobs[1]], (here, *others), OURS),
+        ([job("x", (2, 4, 6), sensitivity=SENSITIVE), jobs[1]], (here, *others), OURS),
+    ]
+
+    def rows(cold: bool, of: list[ViewJob], cluster: tuple[ViewNode, ...], rules: PlaceRules) -> object:  # noqa: FBT001
+        if cold:
+            _pool.cache_clear()
+        columns = configurations_for(of, cluster, 1.4, rules=rules)
+        return [(columns.jobs[columns.job[row]], columns.cells(row)) for row in range(len(columns))]
+
+    cold = [rows(True, *one) for one in asked]
+    assert [rows(False, *one) for one in [*asked, *asked]] == cold * 2
+    assert all(one not in cold[:index] for index, one in enumerate(cold)), "each is another"
+
+
+def test_more_than_is_kept_is_laid_out_anew() -> None:
+    cluster = nodes(*[8] * 400)
+    jobs = [job(f"j{most}", tuple(range(1, most)), sensitivity=LOW) for most in range(2, 60)]
+    first, again = (configurations_for(jobs, cluster, 1.4) for _ in range(2))
+    assert len(first) > ROWS_KEPT
+    assert all(
+        np.array_equal(getattr(first, name), getattr(again, name))
+        for name in ("job", "start", "node", "gpus")
+    )
