@@ -19,10 +19,10 @@ from schemas.placement import Configuration
 from services.planner.policies.contract.pools import (
     NO_INTS,
     OURS,
-    Block,
+    IdlePool,
     Menu,
+    PlaceBlock,
     PlaceRules,
-    Pool,
     Wishes,
     pools_of,
 )
@@ -97,7 +97,7 @@ def configurations_for(
     return _joined(jobs, nodes, pools.values(), served)
 
 
-_Served = tuple[int, Pool | None, Menu]
+_Served = tuple[int, IdlePool | None, Menu]
 """position of a job, what it may choose from, and whose that is"""
 
 
@@ -162,17 +162,17 @@ def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints
     return _ints([row for row, job in found if wanted.cells(row) == places[job]])
 
 
-def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, int]) -> Block | None:
+def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, int]) -> PlaceBlock | None:
     """A distributed configuration that the job has now and may keep."""
     place = job.present.gang.configuration if job.present is not None else {}
     found = {position[node_id]: gpus for node_id, gpus in place.items() if node_id in position}
     if 1 < len(place) == len(found) and all(gpus <= nodes[index].idle for index, gpus in found.items()):
         order = sorted(found)
-        return Block(_ints(order), _ints(found[index] for index in order), _ints([len(found)]))
+        return PlaceBlock(_ints(order), _ints(found[index] for index in order), _ints([len(found)]))
     return None
 
 
-def _offers(menu: Menu, one: Block) -> bool:
+def _offers(menu: Menu, one: PlaceBlock) -> bool:
     """Whether a block of a single configuration is among the rows of a menu; cells in order of position."""
     columns, length = menu.columns, len(one.node)
     first = np.cumsum(columns.cells) - columns.cells
@@ -190,9 +190,9 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _joined(
-    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], pools: Iterable[Pool], served: Sequence[_Served]
+    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], pools: Iterable[IdlePool], served: Sequence[_Served]
 ) -> Configurations:
-    before, numbers = dict[Pool | None, int](), 0
+    before, numbers = dict[IdlePool | None, int](), 0
     for pool in pools:
         before[pool] = numbers
         numbers += pool.blocks

@@ -66,7 +66,7 @@ class Wishes(NamedTuple):
     rules: PlaceRules
 
 
-class Block(msgspec.Struct, frozen=True):
+class PlaceBlock(msgspec.Struct, frozen=True):
     """Some configurations of one GPU count: cells one after another, and the cells of each."""
 
     node: Ints
@@ -81,16 +81,16 @@ class Menu(msgspec.Struct, frozen=True):
     """of each block in its pool"""
     rows: Ints
     """of each block"""
-    columns: Block
+    columns: PlaceBlock
 
     @classmethod
-    def of(cls, blocks: Sequence[tuple[int, Block]]) -> "Menu":
+    def of(cls, blocks: Sequence[tuple[int, PlaceBlock]]) -> "Menu":
         """Numbers, and the blocks that have them."""
         found = [block for _, block in blocks]
         return cls(
             number=np.array([number for number, _ in blocks], dtype=np.int32),
             rows=np.array([len(block.cells) for block in found], dtype=np.int32),
-            columns=Block(
+            columns=PlaceBlock(
                 np.concatenate([NO_INTS, *[block.node for block in found]]),
                 np.concatenate([NO_INTS, *[block.gpus for block in found]]),
                 np.concatenate([NO_INTS, *[block.cells for block in found]]),
@@ -98,7 +98,7 @@ class Menu(msgspec.Struct, frozen=True):
         )
 
 
-class Pool:
+class IdlePool:
     """The nodes of one type: their positions in the list of all, and their idle GPUs."""
 
     def __init__(self, position: Ints, idle: Ints, largest: int) -> None:
@@ -108,7 +108,7 @@ class Pool:
         self._largest = largest
         self._most = int(idle.max())
         self._total = int(idle.sum())
-        self._blocks: dict[tuple[int, int], tuple[int, Block]] = {}
+        self._blocks: dict[tuple[int, int], tuple[int, PlaceBlock]] = {}
         """by GPUs and room, numbered"""
         self._menus: dict[Wishes, Menu] = {}
         self._rows = 0
@@ -145,16 +145,16 @@ class Pool:
             if not wishes.sensitive or rules.spreads(wishes.demand, gpus, self._largest):
                 yield gpus, 0
 
-    def _block(self, gpus: int, room: int) -> tuple[int, Block]:
+    def _block(self, gpus: int, room: int) -> tuple[int, PlaceBlock]:
         known = self._blocks.get((gpus, room))
         if known is None:
             block = _aggregated(self._idle, gpus, room) if room else _distributed(self._idle, gpus)
-            placed = Block(self._position[block.node], block.gpus, block.cells)
+            placed = PlaceBlock(self._position[block.node], block.gpus, block.cells)
             known = self._blocks[gpus, room] = len(self._blocks), placed
         return known
 
 
-def pools_of(nodes: Sequence[ViewNode]) -> dict[GpuType, Pool]:
+def pools_of(nodes: Sequence[ViewNode]) -> dict[GpuType, IdlePool]:
     positions: dict[GpuType, list[int]] = {}
     for index, node in enumerate(nodes):
         positions.setdefault(node.gpu_type, []).append(index)
@@ -169,17 +169,17 @@ def pools_of(nodes: Sequence[ViewNode]) -> dict[GpuType, Pool]:
 
 
 @lru_cache(maxsize=POOLS_KEPT)
-def _pool(position: bytes, idle: bytes, largest: int) -> Pool:
+def _pool(position: bytes, idle: bytes, largest: int) -> IdlePool:
     """Columns of int32."""
-    return Pool(np.frombuffer(position, dtype=np.int32), np.frombuffer(idle, dtype=np.int32), largest)
+    return IdlePool(np.frombuffer(position, dtype=np.int32), np.frombuffer(idle, dtype=np.int32), largest)
 
 
-def _aggregated(idle: Ints, gpus: int, room: int) -> Block:
+def _aggregated(idle: Ints, gpus: int, room: int) -> PlaceBlock:
     fits = np.flatnonzero(idle >= room).astype(np.int32)
-    return Block(fits, np.full_like(fits, gpus), np.ones_like(fits))
+    return PlaceBlock(fits, np.full_like(fits, gpus), np.ones_like(fits))
 
 
-def _distributed(idle: Ints, gpus: int) -> Block:
+def _distributed(idle: Ints, gpus: int) -> PlaceBlock:
     used = np.flatnonzero(idle > 0).astype(np.int32)
     free = idle[used]
     sums = np.concatenate(([0], np.cumsum(free)))
@@ -190,7 +190,7 @@ def _distributed(idle: Ints, gpus: int) -> Block:
     return _aggregated(idle[:0], gpus, gpus)
 
 
-def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, length: int) -> Block:
+def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, length: int) -> PlaceBlock:
     """The runs of `length` nodes that hold `gpus` GPUs and need their last node for it."""
     before_last = reach - free[length - 1 :]
     first = np.flatnonzero((reach >= gpus) & (before_last < gpus))
@@ -198,4 +198,4 @@ def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, lengt
     taken = free[cells]
     taken[:, -1] = gpus - before_last[first]
     lengths = np.full(len(first), length, dtype=np.int32)
-    return Block(used[cells].ravel(), taken.ravel().astype(np.int32), lengths)
+    return PlaceBlock(used[cells].ravel(), taken.ravel().astype(np.int32), lengths)

@@ -202,7 +202,7 @@ def test_a_job_is_placeable_if_it_has_a_configuration_on_the_idle_gpus() -> None
 
 
 def test_what_was_laid_out_before_makes_no_difference() -> None:
-    """Not after another plan's GPUs, nodes, jobs or rules: each of these is told apart."""
+    """Not after another plan's GPUs, nodes, jobs or rules: each of these is another."""
     jobs = [job("x", (2, 4, 6), sensitivity=LOW), job("y", (2, 4, 6), sensitivity=SENSITIVE)]
     here, larger = node("a0", idle=2, gpus=4), node("a0", idle=2, gpus=8)
     others = (node("a1", 4, gpus=4),)
