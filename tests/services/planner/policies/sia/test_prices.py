@@ -1,11 +1,20 @@
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from statistics import median
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
+from services.planner.policies.sia.ilp import Goal, gains
+from services.planner.policies.sia.policy import GAP
 from services.planner.policies.sia.prices import affordable_rounds, prices, solve_priced
-from services.planner.solver import solve
+from services.planner.policies.sia.utilities import utilities
+from services.planner.solver import load, solve
 from services.planner.solver.effort import Effort
 from services.planner.solver.problem import NOTHING, Problem, Solution, worth
 
@@ -96,3 +105,57 @@ def test_a_solver_that_gives_up_leaves_an_honest_bound() -> None:
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 1), (0.02, 10), (10.0, 60)])
 def test_pricing_keeps_to_its_time(seconds: float, rounds: int) -> None:
     assert affordable_rounds(seconds, 20_000) == rounds
+
+
+# ---- speed
+
+INSTANCES = 5
+
+
+def asked(seed: int, *, jobs: int, gpus: int) -> Problem:
+    """A program of three types: every job may have up to eight counts of 1 to 16 on each, as users ask."""
+    draw = np.random.default_rng(seed)
+    rows = [
+        (job, kind, int(count), speed * int(count) ** scaling)
+        for job in range(jobs)
+        for scaling in [draw.uniform(0.5, 1.0)]
+        for counts in [draw.choice(np.arange(1, 17), draw.integers(1, 9), replace=False)]
+        for (kind, speed), count in product(enumerate(draw.uniform(1.0, 4.0, 3)), sorted(counts))
+    ]
+    job, kind, count = (np.array(part, dtype=np.int32) for part in list(zip(*rows, strict=True))[:3])
+    speed = np.array([row[3] for row in rows])
+    slowest = np.minimum.reduceat(speed, np.flatnonzero(np.diff(job, prepend=-1)))
+    return Problem(
+        capacity=np.full(3, gpus // 3, dtype=np.int32),
+        weight=np.ones(jobs),
+        job=job,
+        start=np.arange(len(job) + 1, dtype=np.int32),
+        node=kind,
+        gpus=count,
+        gain=gains(utilities(speed / slowest[job], Goal().power), Goal()),
+    )
+
+
+def cpu_s(call: Callable[[], Solution]) -> tuple[float, Solution]:
+    began = time.process_time()
+    found = call()
+    return time.process_time() - began, found
+
+
+@pytest.mark.benchmark
+@pytest.mark.parametrize(("jobs", "gpus"), [(64, 64), (256, 512), (1024, 512), (2048, 2048)])
+def test_pricing_first_takes_less_than_the_whole_program(jobs: int, gpus: int) -> None:
+    load("hopyard"), load("highs")
+    effort = Effort(gap=GAP, budget_s=60.0)
+    whole = Effort(gap=GAP, budget_s=60.0, backend="highs")
+    taken = []
+    for seed in range(INSTANCES):
+        problem = asked(seed, jobs=jobs, gpus=gpus)
+        ours_s, ours = cpu_s(partial(solve_priced, problem, effort, solve))
+        highs_s, highs = cpu_s(partial(solve, problem, whole))
+        assert ours.gap <= GAP
+        assert ours.objective >= highs.objective * (1 - 2 * GAP)
+        taken.append((ours_s, highs_s))
+    shown = [f"{median(each):.2f}, {max(each):.2f}" for each in zip(*taken, strict=True)]
+    print(f"{jobs:5} jobs{gpus:5} GPUs: priced {shown[0]} s, HiGHS {shown[1]} s")
+    assert median(ours_s for ours_s, _ in taken) < 2.0
