@@ -303,6 +303,8 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_d
     """what can train there, each as `MODEL on DATASET`; empty: anything, as far as the node knows"""
     runs_commands: bool = False
     """true: it starts the command of a job; false: jobs are emulated there, and need none"""
+    residents_max: WholeNumber = 0
+    """processes of relaxed jobs that a GPU has at most, those that stand by among them; 0: none stands by"""
     withheld: dict[Index, str] = {}
     """GPUs of the node that no job gets, by index, and why: somebody else uses them, or they are broken"""
 

@@ -77,6 +77,7 @@ def build(
             runner.modes,
             getattr(runner, "workloads", ()),
             runs_commands=getattr(runner, "runs_commands", False),
+            residents_max=getattr(runner, "residents_max", 0),
             adopted=adopted,
             seen=seen,
             leave_s=settings.leave_s,

@@ -51,6 +51,7 @@ class Agent:
     """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs.
 
     `workloads`: those that it can train; none: any. `runs_commands`: whether jobs are processes there.
+    `residents_max`: those of a GPU, where they stand by.
     `adopted`: workers of an earlier life, as the runner found them. `seen`: its GPUs before.
     `leave_s`: so long before the node goes away it takes its leave.
     """
@@ -63,6 +64,7 @@ class Agent:
         workloads: tuple[str, ...] = (),
         *,
         runs_commands: bool = False,
+        residents_max: int = 0,
         adopted: tuple[PlacementId, ...] = (),
         seen: GpusSeen = ALL_WELL,
         leave_s: float = 0.0,
@@ -71,6 +73,7 @@ class Agent:
         self._modes = modes
         self._workloads = workloads
         self._runs_commands = runs_commands
+        self._residents_max = residents_max
         self._node = node
         self._life = life
         self._adopted = adopted
@@ -117,6 +120,7 @@ class Agent:
             modes=tuple(sorted(mode.tag() for mode in self._modes)),
             workloads=self._workloads,
             runs_commands=self._runs_commands,
+            residents_max=self._residents_max,
             withheld=self._gpus.first(self.state, self._adopted),
         )
         return [Publish(joined)]

@@ -40,6 +40,8 @@ class KnownNode(msgspec.Struct, kw_only=True, dict=True):
     """what can train there, as `NodeJoined` has it; empty: anything"""
     runs_commands: bool = False
     """whether it starts the command of a job"""
+    residents_max: int = 0
+    """processes of relaxed jobs that one of its GPUs has at most; 0: none stands by there"""
     alive: bool = True
     draining: bool = False
     drained_for: str = ""
@@ -79,7 +81,7 @@ def known_node(joined: NodeJoined) -> KnownNode:
 def as_joined(known: N, joined: NodeJoined) -> N:
     """What a node says of itself when it joins."""
     known.life, known.modes, known.workloads = joined.life, joined.modes, joined.workloads
-    known.runs_commands = joined.runs_commands
+    known.runs_commands, known.residents_max = joined.runs_commands, joined.residents_max
     known.whole = joined.node
     known.withhold(joined.withheld)
     return known

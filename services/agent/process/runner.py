@@ -51,6 +51,7 @@ class ProcessRunner:
     modes: frozenset[type[Mode]] = gangs.with_copies({Lockstep, Proportional, Relaxed})
     workloads: tuple[str, ...] = ()
     runs_commands = True
+    residents_max = 0
 
     def __init__(self, folders: Folders, settings: Settings) -> None:
         self._folders = folders

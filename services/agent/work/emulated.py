@@ -30,12 +30,12 @@ from services.agent.tasks import (
 )
 from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
-from services.agent.work.residents import Residents
 from services.agent.work.rotas import Emulated, Rota, rota_of
 from services.agent.work.runner import Write
 from services.agent.work.world import DoesNotFit, World, WorldFactory
 from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
+from shared.domain.residents import Residents
 from shared.runtime.clock import Clock
 from shared.runtime.files import fault, read_file
 from shared.runtime.plugins import WORLDS
@@ -65,8 +65,8 @@ class EmulatedRunner:
         self._startup_s = startup_s
         self._checkpoint_s = checkpoint_s
         self._observe_every_s = observe_every_s
-        self._residents_max = residents_max
-        self._residents = Residents(residents_max)
+        self.residents_max = residents_max
+        self._residents = Residents()
         self._workers: dict[PlacementId, Emulated] = {}
         self._report: Callable[[Report], None]
         self._write: Write | None = None
@@ -86,7 +86,7 @@ class EmulatedRunner:
                 if worker.rota is not None:
                     worker.rota.end()
             self._workers.clear()
-            self._residents = Residents(self._residents_max)
+            self._residents = Residents()
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
         if order.placement_id in self._workers:
@@ -177,7 +177,7 @@ class EmulatedRunner:
             return self._startup_s
         node = next(node for node in order.nodes if node.node_id == order.node_id)
         gpus = order.gang.on(order.node_id)
-        worker.up = self._residents.enter(order.job_id, gpus, of=node.gpus)
+        worker.up = self._residents.enter(order.job_id, gpus, room=self.residents_max * node.gpus)
         return self._world.switch_s(order.spec) if worker.up else self._startup_s
 
     def _wait(self, worker: Emulated, then: float, do: Callable[[Emulated], None]) -> None:

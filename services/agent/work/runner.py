@@ -33,6 +33,8 @@ class Runner(Protocol):
     """what it can train, each as `MODEL on DATASET`; empty: anything"""
     runs_commands: bool
     """whether it starts the command of a job, which then must have one"""
+    residents_max: int
+    """processes of jobs that stand by between their placements, and run, on a GPU; 0: none stands by"""
 
     async def adopt(self) -> tuple[PlacementId, ...]:
         """Find the workers of an earlier life, those too that ended while nobody looked; called before `run`.

@@ -22,6 +22,7 @@ from schemas.events import (
     NodeLost,
     NodeRestored,
     NodeReturned,
+    Outcome,
     PlacementRefused,
     PlanPublished,
     PolicyChosen,
@@ -43,6 +44,7 @@ from services.planner.core.state import COMING, State, TrackedJob, shares_of, ty
 from shared.domain import gangs
 from shared.domain.iteration import BYTES_PER_PARAMETER
 from shared.domain.nodes import fold_node, known_node
+from shared.domain.residents import Residents
 from shared.domain.states import ENDED, WAITING, IllegalMove, next_state
 from shared.domain.tally import WELL, Tally
 
@@ -126,7 +128,8 @@ def _started(state: State, fact: JobStarted) -> None:
         if job.placement != fact.placement_id:
             job.placement, job.tally = fact.placement_id, Tally.of(fact.gang, job.samples_done, fact.at)
         if job.ordered_at is not None:
-            state.restarts.started(job.workload, types_of(state, fact.gang), fact.at - job.ordered_at)
+            learn = state.restarts.switched if job.switched else state.restarts.started
+            learn(job.workload, types_of(state, fact.gang), fact.at - job.ordered_at)
             job.ordered_at = None
         job.running_since = fact.at
         placement = state.claims.placement_of(fact.job_id)
@@ -249,6 +252,7 @@ def _node_joined(state: State, fact: NodeJoined) -> None:
         for job in state.jobs.values():
             if fact.node_id in job.unfit:
                 job.unfit -= {fact.node_id}
+        state.residents.pop(fact.node_id, None)
     state.node_facts += 1
     fold_node(state.nodes, fact, known_node)
     state.claims.restart_node(fact)
@@ -295,8 +299,18 @@ def _start_ordered(state: State, fact: StartOrdered) -> None:
     if job.running is None and job.ordered_at is None:
         job.ordered_at = fact.at
     if job.placement != fact.placement_id:
-        job.placement, job.tally = fact.placement_id, Tally()
+        job.placement, job.tally, job.switched = fact.placement_id, Tally(), True
     job.tally.order(fact)
+    job.switched &= _enters(state, fact)
+
+
+def _enters(state: State, fact: StartOrdered) -> bool:
+    """Whether it stood by on the node."""
+    known = state.nodes.get(fact.node_id)
+    if known is None or not known.residents_max or not gangs.resident(fact.gang):
+        return False
+    there = state.residents.setdefault(fact.node_id, Residents())
+    return there.enter(fact.job_id, fact.gang.on(fact.node_id), room=known.residents_max * known.node.gpus)
 
 
 def _stop_ordered(state: State, fact: StopOrdered) -> None:
@@ -315,8 +329,13 @@ def _worker_started(state: State, fact: WorkerStarted) -> None:
 
 
 def _worker_stopped(state: State, fact: WorkerStopped) -> None:
+    was_up = fact.node_id in state.claims.workers.get(fact.placement_id, {})
     state.claims.stop_worker(fact)
     job = state.jobs.get(fact.job_id)
+    if fact.node_id in state.residents:
+        saved = fact.outcome is Outcome.CHECKPOINTED
+        up = was_up or (job is not None and job.placement == fact.placement_id and job.switched)
+        state.residents[fact.node_id].leave(fact.job_id, stays=saved and up)
     if job is None or job.placement != fact.placement_id or fact.node_id not in job.tally.leaders:
         return
     if job.tally.copies:

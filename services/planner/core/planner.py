@@ -33,6 +33,7 @@ from services.planner.core.folds import FOLDS, fold
 from services.planner.core.judging import Judging
 from services.planner.core.keeping import kept
 from services.planner.core.publication import Frame, published
+from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State
 from services.planner.core.staying import Stays, charge, staying
@@ -260,6 +261,7 @@ class Planner:
             at=now,
             round_s=self._settings.round_s,
             restart_s=self._settings.restart_prior_s,
+            switch_s=SWITCH_S[self._settings.switching],
             policy=policy.policy,
             effort=self._effort,
             memo=self._memo,

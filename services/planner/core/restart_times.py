@@ -1,17 +1,21 @@
 """What restarts take, measured: means by workload and GPU type. Pure.
 
 A restart has two parts: from the order to stop until the GPUs are free, and from the order to start
-until the gang is up. What is believed beforehand counts as one more observation.
+until the gang is up. Where all of a job's processes stand by, that is a switch, and measured apart. What is
+believed beforehand counts as one more observation.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from schemas.ids import Fingerprint, GpuType
+from schemas.settings import Switching
 
 START_SHARE = 2 / 3
 """of a restart about which nothing is known: 10 s of 15 s start it (Hadar)"""
+SWITCH_S: Mapping[Switching, float] = {"default": 5.8748, "pipeswitch": 0.00636, "hare": 0.00314}
+"""of a switch about which nothing is known: means of all models (Hare, table III)"""
 REMEMBERED = 20
 """observations; older ones count less and less, so a mean follows what changes"""
 WORKLOADS_REMEMBERED = 10_000
@@ -32,9 +36,15 @@ class Mean(msgspec.Struct, frozen=True, array_like=True):
 class Restart(msgspec.Struct, frozen=True, array_like=True):
     start: Mean = Mean()
     stop: Mean = Mean()
+    switch: Mean = Mean()
+    """a start where all of the job's processes stand by"""
 
     def expected_s(self, before_s: float) -> float:
         return self.start.believed(before_s * START_SHARE) + self.stop.believed(before_s * (1 - START_SHARE))
+
+    def expected_switch_s(self, before_s: float) -> float:
+        """Whoever stands by is saved beside what runs next, so as far as is known stopping takes nothing."""
+        return self.switch.believed(before_s) + self.stop.believed(0.0)
 
 
 class RestartTimes(msgspec.Struct, kw_only=True):
@@ -46,11 +56,23 @@ class RestartTimes(msgspec.Struct, kw_only=True):
 
     def started(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
         self.longest_start_s = max(self.longest_start_s, seconds)
-        self._learn(workload, types, lambda known: Restart(known.start.with_one(seconds), known.stop))
+        self._learn(
+            workload, types, lambda known: msgspec.structs.replace(known, start=known.start.with_one(seconds))
+        )
+
+    def switched(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
+        """It started where its processes stood by."""
+        self._learn(
+            workload,
+            types,
+            lambda known: msgspec.structs.replace(known, switch=known.switch.with_one(seconds)),
+        )
 
     def stopped(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
         self.longest_stop_s = max(self.longest_stop_s, seconds)
-        self._learn(workload, types, lambda known: Restart(known.start, known.stop.with_one(seconds)))
+        self._learn(
+            workload, types, lambda known: msgspec.structs.replace(known, stop=known.stop.with_one(seconds))
+        )
 
     def _learn(
         self, workload: Fingerprint, types: Iterable[GpuType], learn: Callable[[Restart], Restart]
@@ -63,6 +85,20 @@ class RestartTimes(msgspec.Struct, kw_only=True):
     def expected_s(self, workload: Fingerprint, before_s: float) -> dict[GpuType, float]:
         """Seconds of running that a restart takes, for the types on which the workload ran."""
         return {gpu_type: one.expected_s(before_s) for gpu_type, one in self.known.get(workload, {}).items()}
+
+    def expected_switches_s(self, workload: Fingerprint, before_s: float) -> dict[GpuType, float]:
+        """The same where the job's processes stand by."""
+        return {
+            gpu_type: one.expected_switch_s(before_s)
+            for gpu_type, one in self.known.get(workload, {}).items()
+        }
+
+    def switch_cost_s(self, workload: Fingerprint, types: Iterable[GpuType], before_s: float) -> float:
+        """Of a gang on these types whose processes stand by: the longest."""
+        own = self.known.get(workload, {})
+        return max(
+            (own.get(gpu_type, Restart()).expected_switch_s(before_s) for gpu_type in types), default=before_s
+        )
 
     def cost_s(self, workload: Fingerprint, types: Iterable[GpuType], before_s: float) -> float:
         """Of a gang on these types: the longest."""

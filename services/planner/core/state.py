@@ -9,7 +9,9 @@ from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
 from services.planner.core.claims import Claims
 from services.planner.core.restart_times import RestartTimes
+from shared.domain import gangs
 from shared.domain.nodes import KnownNode
+from shared.domain.residents import Residents
 from shared.domain.states import JobState
 from shared.domain.tally import Tally
 
@@ -58,6 +60,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """of its GPUs' time that it has"""
     ordered_at: float | None = None
     """when its workers were ordered to start, or to stop, until they have"""
+    switched: bool = False
+    """whether all processes of its newest placement stood by when they were ordered to start"""
     samples_done: float = 0.0
     """as last reported"""
     samples_at: float = 0.0
@@ -87,6 +91,8 @@ class State(msgspec.Struct, kw_only=True):
     nodes: dict[NodeId, KnownNode] = {}
     node_facts: int = 0
     """number of facts so far that changed the nodes"""
+    residents: dict[NodeId, Residents] = {}
+    """processes of relaxed jobs that are there, by node where they stand by between placements"""
     claims: Claims = msgspec.field(default_factory=Claims)
     restarts: RestartTimes = msgspec.field(default_factory=RestartTimes)
     moves_from: float = 0.0
@@ -110,6 +116,14 @@ class State(msgspec.Struct, kw_only=True):
 def is_held(state: State, job_id: JobId, at: float) -> bool:
     """Whether it waits, and was refused so often that no plan is made for it yet."""
     return state.jobs[job_id].held_until > at and job_id in state.waiting
+
+
+def stands_by(state: State, job_id: JobId, gang: Gang) -> bool:
+    """Whether it has a process for each GPU of the gang: it starts there by a switch."""
+    return gangs.resident(gang) and all(
+        one.node in state.residents and state.residents[one.node].processes.get(job_id, 0) >= one.gpus
+        for one in gang.members
+    )
 
 
 def types_of(state: State, gang: Gang | None) -> list[GpuType]:

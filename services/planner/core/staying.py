@@ -20,9 +20,11 @@ import msgspec
 
 from schemas.events import PlanPublished
 from schemas.ids import JobId, NodeId
+from schemas.placement import Gang
 from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
-from services.planner.core.state import State, TrackedJob, types_of
+from services.planner.core.restart_times import SWITCH_S
+from services.planner.core.state import State, TrackedJob, stands_by, types_of
 from shared.domain import gangs, in_turns
 
 
@@ -99,9 +101,10 @@ def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
 def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
     """GPU-seconds that running jobs lose by the plan."""
     kept = {placement.placement_id for placement in plan.placements}
-    merged = {each.job_id for each in plan.placements if gangs.merges(each.gang)}
+    next_of = {each.job_id: each.gang for each in plan.placements}
+    merged = {job_id for job_id, gang in next_of.items() if gangs.merges(gang)}
     return sum(
-        job.running.gpus * job.share * _cost_s(state, job, settings)
+        job.running.gpus * job.share * _move_s(state, job_id, job, next_of.get(job_id), settings)
         for job_id, job in state.jobs.items()
         if job.running is not None and state.claims.of_job.get(job_id, "") not in kept
         if not (gangs.merges(job.running) and job_id in merged)
@@ -110,6 +113,14 @@ def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
 
 def _cost_s(state: State, job: TrackedJob, settings: Settings) -> float:
     return state.restarts.cost_s(job.workload, types_of(state, job.running), settings.restart_prior_s)
+
+
+def _move_s(state: State, job_id: JobId, job: TrackedJob, to: Gang | None, settings: Settings) -> float:
+    """To where its processes stand by it moves by a switch."""
+    if to is not None and stands_by(state, job_id, to):
+        before_s = SWITCH_S[settings.switching]
+        return state.restarts.switch_cost_s(job.workload, types_of(state, to), before_s)
+    return _cost_s(state, job, settings)
 
 
 def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:

@@ -75,6 +75,7 @@ def view_of(
     at: float,
     round_s: float,
     restart_s: float,
+    switch_s: float = 0.0,
     policy: str,
     effort: Effort,
     memo: Memo | None = None,
@@ -100,6 +101,7 @@ def view_of(
         names = [job_id for job_id in names if not is_held(state, job_id, at)]
     rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in names]
     rows.sort()  # never by the job itself: ids are unique
+    warm = _warm(state)
     memo.places_before, memo.places = memo.places, {}
     if len(memo.jobs) > 2 * len(state.jobs) + 100:  # most of them ended
         memo.jobs = {job_id: job for job_id, job in memo.jobs.items() if job_id in state.jobs}
@@ -109,20 +111,50 @@ def view_of(
         round_s=round_s,
         kind=kind,
         nodes=nodes,
-        jobs=tuple(_marked([_job(state, job_id, job, at, memo) for _, job_id, job in rows], staying)),
+        jobs=tuple(_marked([_job(state, job_id, job, at, memo) for _, job_id, job in rows], staying, warm)),
         apart={job_id: _at(placement) for job_id, placement in apart.items()},
         jobs_present=len(state.jobs),
         effort=effort,
         restart_s=restart_s,
         restarts_s=_restarts_s(state, names, restart_s, memo),
+        switch_s=switch_s,
+        switches_s=_switches_s(state, names, switch_s) if warm else {},
         memory=state.memory if state.memory_of == policy else b"",
     )
 
 
-def _marked(jobs: list[ViewJob], staying: Mapping[JobId, Placement]) -> list[ViewJob]:
+def _marked(
+    jobs: list[ViewJob], staying: Mapping[JobId, Placement], warm: Mapping[JobId, dict[NodeId, int]]
+) -> list[ViewJob]:
+    if warm:
+        jobs = [
+            msgspec.structs.replace(job, warm=warm[job.job_id]) if job.job_id in warm else job for job in jobs
+        ]
     if not staying:
         return jobs
     return [msgspec.structs.replace(job, stays=True) if job.job_id in staying else job for job in jobs]
+
+
+def _warm(state: State) -> dict[JobId, dict[NodeId, int]]:
+    """Processes that stand by, or run, by job and node that may be used."""
+    found: dict[JobId, dict[NodeId, int]] = {}
+    for node_id, there in state.residents.items():
+        if there.processes and state.nodes[node_id].usable:
+            for job_id, gpus in there.processes.items():
+                found.setdefault(job_id, {})[node_id] = gpus
+    return found
+
+
+def _switches_s(
+    state: State, jobs: Iterable[JobId], before_s: float
+) -> dict[Fingerprint, dict[GpuType, float]]:
+    known = state.restarts.known
+    workloads = dict.fromkeys([state.jobs[job_id].workload for job_id in jobs])
+    return {
+        workload: state.restarts.expected_switches_s(workload, before_s)
+        for workload in workloads
+        if workload in known
+    }
 
 
 def _marked_closed(nodes: tuple[ViewNode, ...], closed: Collection[NodeId]) -> tuple[ViewNode, ...]:

@@ -94,11 +94,17 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     """nodes on which a copy of it ran out of memory since they joined; a gang that does fails with its job"""
     modes: tuple[str, ...] = ()
     """in which its gang can synchronise; empty: any"""
+    warm: dict[NodeId, int] = {}
+    """its processes that stand by or run, by node: a relaxed gang on no more GPUs there starts by a switch"""
     preemptible: bool = True
     """no: where it is placed once it stays until its end"""
     present: Present | None = None
     stays: bool = False
     """a first plan may not move it now; only policies that `sees_staying` are shown such a job"""
+
+    def stands_by(self, gpus: Mapping[NodeId, int]) -> bool:
+        """Whether a relaxed gang of it on these GPUs starts by a switch."""
+        return bool(gpus) and all(self.warm.get(node_id, 0) >= count for node_id, count in gpus.items())
 
     def lacks(self, modes: Collection[type[Mode]]) -> list[str]:
         """Those in which it cannot run."""
@@ -120,6 +126,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint is written, its workers start anew"""
     restarts_s: dict[Fingerprint, dict[GpuType, float]] = {}
     """the same by workload and GPU type, as measured"""
+    switch_s: float = 0.0
+    """of running that a job loses where its processes stand by, as far as nothing is known about it"""
+    switches_s: dict[Fingerprint, dict[GpuType, float]] = {}
+    """the same by workload and GPU type, as measured"""
     apart: dict[JobId, Present] = {}
     """jobs that are not shown because they stay where they are; their GPUs are not idle here"""
     lacking: dict[JobId, str] = {}
@@ -134,6 +144,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def restart_of(self, workload: Fingerprint, gpu_type: GpuType) -> float:
         """Seconds of running that a job of the workload loses when it is started anew on this type."""
         return self.restarts_s.get(workload, {}).get(gpu_type, self.restart_s)
+
+    def switch_of(self, workload: Fingerprint, gpu_type: GpuType) -> float:
+        """The same where its processes stand by."""
+        return self.switches_s.get(workload, {}).get(gpu_type, self.switch_s)
 
     def in_modes(self, modes: Collection[type[Mode]], *, by_job: bool = False) -> "View":
         """For a policy that plans these modes: a job that runs in another has no place where it can stay.

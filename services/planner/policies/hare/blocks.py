@@ -25,7 +25,7 @@ or without the memory for it beside them.
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -49,7 +49,11 @@ class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
     worth: float = 1.0
     """rounds left times weight: what a second of a round is worth"""
     moving_s: float = 0.0
-    """lost when it is moved, times its weight; 0: it runs nowhere"""
+    """lost when it starts anew, times its weight; 0: it has not run yet"""
+    switching_s: float = 0.0
+    """the same, to GPUs where its processes stand by"""
+    stands_by: Callable[[Sequence[int]], bool] = lambda _: False
+    """whether they do on all of these GPUs"""
     memory: Sequence[float] = ()
     """[M]: share of a GPU's memory that it takes; empty: nobody knows"""
     liked: frozenset[int] = frozenset()
@@ -162,7 +166,7 @@ class _Plan:
         ]
         rates = [1.0 / own for own in each_s]
         offers = [
-            (self._cost(number, offer, _least_s(job, offer, rates)), place, offer)
+            (self._cost(number, offer, _least_s(job, offer, rates), ()), place, offer)
             for place, offer in enumerate(self._offers(each_s))
         ]
         found: tuple[float, Block, _Offer] | None = None
@@ -172,7 +176,7 @@ class _Plan:
             own = _dealt(number, job, offer.gpus, each_s, self._preferred(job))
             if own is None or own.round_s > min(self._longest_s[gpu] for gpu in own.tasks):
                 continue
-            cost = self._cost(number, offer, own.round_s) + self._others_s(number, offer, own)
+            cost = self._cost(number, offer, own.round_s, own.tasks) + self._others_s(number, offer, own)
             if found is None or cost < found[0]:
                 found = cost, own, offer
         if found is not None:
@@ -190,12 +194,15 @@ class _Plan:
             for used, residents, may in zip(self._used, self._residents, fits, strict=True)
         ]
 
-    def _cost(self, number: int, offer: _Offer, round_s: float) -> float:
-        """Of the job itself, were its rounds so long there."""
+    def _cost(self, number: int, offer: _Offer, round_s: float, used: Collection[int]) -> float:
+        """Of the job itself, were its rounds so long there. `used`: GPUs with tasks; none: not known yet."""
         job, own = self._jobs[number], self._own.get(number)
-        if own is None or own == (offer.room.held if offer.room else offer.held):
+        if own is not None and own == (offer.room.held if offer.room else offer.held):
             return job.worth * round_s
-        return job.worth * round_s * GAINS + job.moving_s
+        gains = GAINS if own is not None else 1.0
+        gpus = offer.room.gpus if offer.room else offer.gpus if offer.held is not None else sorted(used)
+        warm = job.switching_s < job.moving_s and (not gpus or job.stands_by(gpus))
+        return job.worth * round_s * gains + (job.switching_s if warm else job.moving_s)
 
     def _others_s(self, number: int, offer: _Offer, own: Block) -> float:
         """Of those who move for it: it makes a room of their GPUs, or leaves them nothing there."""

@@ -59,7 +59,7 @@ class Hare:
         solve: Solve,  # noqa: ARG002 - nor is there a program
     ) -> Decision:
         scene = hare_scene(view, self._options.rigid_demand)
-        choices = tuple(_choices(view, scene, self._rotas(view, scene)))
+        choices = tuple(_choices(view, scene, self._rotas(scene)))
         placed = {choice.job_id for choice in choices}
         return Decision(
             choices=choices,
@@ -69,7 +69,7 @@ class Hare:
             solve_s=STEP_S * max(len(view.jobs) * len(scene.owner), 1) if view.effort.modelled else 0.0,
         )
 
-    def _rotas(self, view: View, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
+    def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
         """Each with the place that it keeps."""
         rooms = blocks(map(scene.block, scene.queue), scene.gpus, scene.held, self._options.residents_max)
         jobs = {block.job: _rota_job(scene, block.job) for room in rooms for block in room.blocks}
@@ -81,12 +81,12 @@ class Hare:
                 yield whole, place
                 continue
             parts = [rota(part) for part in _parts(room)]
-            moved = [
-                one.seen
-                for block in room.blocks
-                if (one := scene.queue[block.job]).seen.job_id in place.tasks
-            ]
-            restart_s = sum(job.priority * view.restart_s for job in moved)
+            restart_s = sum(
+                scene.restart_s(member.block.job, part.gpus)
+                for part in parts
+                for member in part.members
+                if scene.queue[member.block.job].seen.job_id in place.tasks
+            )
             if whole.left_s <= sum(part.left_s for part in parts) + restart_s:
                 yield whole, place
             else:

@@ -41,6 +41,8 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     """where jobs are by now"""
     restart_of: Callable[[Fingerprint, GpuType], float]
     """seconds that a job of a workload loses when it starts anew"""
+    switch_of: Callable[[Fingerprint, GpuType], float]
+    """and where its processes stand by"""
 
     @property
     def gpus(self) -> list[list[int]]:
@@ -74,7 +76,9 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
             task_s=self.task_s(job),
             exchange_s=lambda gpus: self._exchange_s(seen, gpus),
             worth=job.rounds * seen.priority,
-            moving_s=self._moving_s(seen),
+            moving_s=self._moving_s(seen, self.restart_of),
+            switching_s=self._moving_s(seen, self.switch_of),
+            stands_by=lambda gpus: self._stands_by(seen, gpus),
             memory=self._by_gpu({name: seen.memory_share.get(name, 0.0) for name in self._types}),
             liked=self._on_own_nodes(seen),
             kept=here.tasks[seen.job_id] if here and here.kept else {},
@@ -87,14 +91,13 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     def _by_gpu(self, values: Mapping[GpuType, float]) -> list[float]:
         return [values[self.nodes[number].gpu_type] for number in self.owner.tolist()]
 
-    def _moving_s(self, job: ViewJob) -> float:
-        if job.present is None:
-            return 0.0
-        types = {node.gpu_type for node in self.nodes if job.present.gang.on(node.node_id)}
-        return job.priority * max(map(partial(self.restart_of, job.workload), types), default=0.0)
+    def _moving_s(self, job: ViewJob, seconds_of: Callable[[Fingerprint, GpuType], float]) -> float:
+        there = job.present.gang.nodes if job.present is not None else job.warm
+        types = {node.gpu_type for node in self.nodes if node.node_id in there}
+        return job.priority * max(map(partial(seconds_of, job.workload), types), default=0.0)
 
     def _on_own_nodes(self, job: ViewJob) -> frozenset[int]:
-        own = job.present.gang.nodes if job.present is not None else ()
+        own = job.present.gang.nodes if job.present is not None else tuple(job.warm)
         numbers = [number for number, node in enumerate(self.nodes) if node.node_id in own]
         return frozenset(np.flatnonzero(np.isin(self.owner, numbers)).tolist()) if numbers else frozenset()
 
@@ -103,6 +106,14 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
         apart = len(used) > 1
         bandwidth = min(node.network_bandwidth if apart else node.link_bandwidth for node in used)
         return exchange_s(job.gradient_bytes, len(gpus), bandwidth)
+
+    def _stands_by(self, job: ViewJob, gpus: Sequence[int]) -> bool:
+        return bool(job.warm) and job.stands_by({on: len(own) for on, own in self.place(gpus).items()})
+
+    def restart_s(self, number: int, gpus: Sequence[int]) -> float:
+        """What the job loses, times its weight, if it starts on these GPUs."""
+        job = self.queue[number].seen
+        return self._moving_s(job, self.switch_of if self._stands_by(job, gpus) else self.restart_of)
 
     def place(self, gpus: Sequence[int]) -> dict[NodeId, list[int]]:
         """GPUs of a rota by node, nodes in the order of their ids; each as its position in `gpus`."""
@@ -129,6 +140,7 @@ def hare_scene(view: View, rule: Rigid) -> HareScene:
         queue=tuple(sorted(jobs, key=lambda job: (job.weighted_s, job.seen.submitted_at, job.seen.job_id))),
         places=places_of(view, nodes),
         restart_of=view.restart_of,
+        switch_of=view.switch_of,
     )
 
 

@@ -39,11 +39,13 @@ def scene(
     queue = _ordered(waiting, shape, need if partial_first else dict.fromkeys(need, 0))
     places = present_places(room, shape)
     usable = _Usable(room.nodes, places)
+    kinds = {node.node_id: node.gpu_type for node in room.nodes}
     claimants = [
         Claimant(
             need=need[one.job.job_id],
             usable=usable.by(one.rates),
             held=shape.held.get(one.job.job_id, ()),
+            warm=_warm(one, kinds, places),
             fixed=one.job.stays,
         )
         for one in queue
@@ -67,6 +69,14 @@ def _ordered(waiting: Sequence[Contender], shape: Formed, need: Mapping[JobId, i
         return place, not partial, further, entered_at, one.job.submitted_at, one.job.job_id
 
     return sorted(waiting, key=urgency)
+
+
+def _warm(one: Contender, kinds: Mapping[NodeId, GpuType], places: Sequence[Configuration]) -> frozenset[int]:
+    """Groups where a process of the job stands by for each GPU that it can use."""
+    if not one.job.warm:
+        return frozenset()
+    own = [{on: gpus for on, gpus in place.items() if kinds[on] in one.rates} for place in places]
+    return frozenset(group for group, place in enumerate(own) if one.job.stands_by(place))
 
 
 class _Usable:

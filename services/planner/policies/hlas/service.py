@@ -26,6 +26,8 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     """by group: whether some GPU of it can run the job"""
     held: tuple[int, ...] = ()
     """groups that it has"""
+    warm: frozenset[int] = frozenset()
+    """groups where its processes stand by; it takes those before others"""
     fixed: bool = False
     """it may not be moved"""
 
@@ -53,15 +55,20 @@ def served(
 
 def _taken(one: Claimant, held: Sequence[int], free: list[int]) -> list[int]:
     """Up to what it needs of the free groups, which are no more so."""
-    found = [group for group in free if one.usable[group]][: max(one.need - len(held), 0)]
+    found = _warm_first(one, free)[: max(one.need - len(held), 0)]
     free[:] = [group for group in free if group not in found]
     return found
+
+
+def _warm_first(one: Claimant, groups: Sequence[int]) -> list[int]:
+    """Those that it can use."""
+    return sorted([group for group in groups if one.usable[group]], key=lambda group: group not in one.warm)
 
 
 def _given_up(one: Claimant, held: list[list[int]], behind: Sequence[int]) -> list[int]:
     """Up to what it needs of the groups of the last that runs behind it, and has any that it can use."""
     for place in reversed(behind):
-        found = [group for group in held[place] if one.usable[group]][: one.need]
+        found = _warm_first(one, held[place])[: one.need]
         if found:
             held[place] = [group for group in held[place] if group not in found]
             return found

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from schemas.ids import GpuType, PlacementId, RotaId
+from schemas.ids import Fingerprint, GpuType, NodeId, PlacementId, RotaId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Layer, Waiting
 from services.planner.policies.contract.decision import Decision, Trigger, fault
@@ -186,6 +186,56 @@ def test_that_one_job_ends_stops_nobody() -> None:
     assert gangs.keeps(narrow.gang, again.gang)
     assert again.gang.gpus == 4
     assert gangs.computing(again.gang).gpus == 2
+
+
+# ---- warm jobs
+
+APART = [gpus("f0", 1, "fast"), gpus("s0", 1, "slow")]
+
+
+def alone_on_the_slow_gpu(rounds: float, **more: object) -> View:
+    """The fast one is idle. What a move saves is two thirds of all rounds."""
+    slow = Gang.of(place_on(s0=1), Relaxed(tasks=((1,),), rota=RotaId("r")))
+    there = Present(placement_id=PlacementId("p"), gang=slow, throughput=10.0, layer=Layer.THEORY)
+    one = trains("only", samples=rounds, demand=(1,), present=there, **more)
+    seen = view([one], APART)
+    return msgspec.structs.replace(seen, restart_s=15.0, switch_s=0.003)
+
+
+def node_of(seen: View) -> str:
+    [choice] = decide("hare", seen).choices
+    [found] = gangs.computing(choice.gang).nodes
+    return str(found)
+
+
+def test_a_job_moves_for_less_to_where_its_processes_stand_by() -> None:
+    """At the fast GPU 100 rounds take 3.3 s in place of 10: less than it takes to start anew."""
+    assert node_of(alone_on_the_slow_gpu(1000.0)) == "f0", "67 s are worth a start"
+    assert node_of(alone_on_the_slow_gpu(100.0)) == "s0"
+    warm = {NodeId("f0"): 1, NodeId("s0"): 1}
+    assert node_of(alone_on_the_slow_gpu(100.0, warm=warm)) == "f0"
+    assert node_of(alone_on_the_slow_gpu(100.0, warm={NodeId("s0"): 1})) == "s0"
+
+
+def test_a_switch_that_takes_as_long_as_a_start_is_no_reason_to_move() -> None:
+    """As by the paper's column of switches by default: seconds."""
+    seen = alone_on_the_slow_gpu(100.0, warm={NodeId("f0"): 1, NodeId("s0"): 1})
+    assert node_of(msgspec.structs.replace(seen, switch_s=5.87)) == "s0"
+    measured = {GpuType("slow"): 5.87}
+    assert node_of(msgspec.structs.replace(seen, switches_s={Fingerprint("w"): measured})) == "f0"
+    [job] = seen.jobs
+    own = msgspec.structs.replace(job, workload=Fingerprint("w"))
+    known = msgspec.structs.replace(seen, jobs=(own,), switches_s={Fingerprint("w"): measured})
+    assert node_of(known) == "s0"
+
+
+def test_who_waits_starts_where_its_processes_stand_by() -> None:
+    """Two nodes alike but for that."""
+    alike = [gpus("f0", 1, "fast"), gpus("f1", 1, "fast")]
+    for name in ("f0", "f1"):
+        waits = trains("only", demand=(1,), warm={NodeId(name): 1})
+        seen = msgspec.structs.replace(view([waits], alike), restart_s=15.0, switch_s=0.003)
+        assert node_of(seen) == name
 
 
 @pytest.mark.parametrize(("rate", "together"), [(30.0, True), (0.1, False)])

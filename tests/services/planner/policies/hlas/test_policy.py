@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from schemas.ids import Fingerprint, JobId
+from schemas.ids import Fingerprint, GpuType, JobId
 from schemas.plans import PlanKind, Waiting
 from services.planner.policies.contract.decision import MEMORY_BYTES_MAX, Decision, fault
 from services.planner.policies.contract.view import View, ViewJob
@@ -58,6 +58,30 @@ def waiting(decision: Decision) -> list[str]:
 
 
 # ---- who gets how many groups
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_of_idle_groups_a_job_takes_the_one_where_its_processes_stand_by(number: int) -> None:
+    """Two nodes alike, a group on each: what a start takes is all that differs."""
+    alike = [single(index, gpus=4, gpu_type=GpuType("g00")) for index in range(2)]
+    one = toy("x", Toy(ALIKE, 4, 9))
+    groups = remembered(of(view([one], alike)).memory).groups
+    place = groups[number].place
+    [choice] = of(view([msgspec.structs.replace(one, warm=place)], alike)).choices
+    assert choice.gang.configuration == place
+    [choice] = of(view([one], alike)).choices
+    assert choice.gang.configuration == groups[0].place
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_of_groups_that_another_gives_up_too(number: int) -> None:
+    alike = [single(index, gpus=4, gpu_type=GpuType("g00")) for index in range(2)]
+    large = toy("x", Toy(ALIKE, 8, 999), 8.0 * 250)
+    first = of(view([large], alike))
+    place = remembered(first.memory).groups[number].place
+    new = toy("z", Toy(ALIKE, 4, 9), warm=place)
+    decision = of(view([*after(first, [large]), new], alike), first)
+    assert [one.gang.configuration for one in decision.choices if one.job_id == "z"] == [place]
 
 
 def test_a_job_gets_groups_for_its_tasks_and_what_is_left_of_them_stays_idle() -> None:
