@@ -77,7 +77,7 @@ class Conductor:
         """Run until `over` holds, to the end of that instant. Raises Stalled, and what any service raises."""
         timers, ready = self.timers, self._ready
         while True:
-            if timers.soonest < self.now + RESOLUTION_S and self._rings():
+            if timers.soonest < self.now + RESOLUTION_S:
                 timers.run_next()
             elif ready:
                 self._turn(heapq.heappop(ready))
@@ -88,19 +88,11 @@ class Conductor:
             if self._error is not None:
                 raise self._error
 
-    def _rings(self) -> bool:
-        """Whether an alarm is due."""
-        first = self.timers.first()
-        return first is not None and first < self.now + RESOLUTION_S
-
     def _go_on(self) -> None:
         first = self.timers.first()
         if first is None:
             raise Stalled("nothing can ever happen again")
-        self._go_to(first)
-
-    def _go_to(self, then: float) -> None:
-        self.now = max(self.now, then)
+        self.now = max(self.now, first)
         if not self._lasting:  # every service has begun, so none reads from the past
             self.log.keep_none()
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from schemas.settings import Settings
 from shared.domain.core import Effect, Publish
-from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
 from shared.runtime.conductor.seat import Kept, Seat, SeatHost
 from shared.runtime.service import Service
@@ -41,12 +40,12 @@ class FaultySeat(Seat):
 
     # ---- what reaches it
 
-    def deliver(self, record: Record) -> None:
+    def deliver(self, record: object) -> None:
         again = self._random.random() < self._faults.redeliver
         for one in (record, record) if again else (record,):
             self._bring(one)
 
-    def _bring(self, record: Record) -> None:
+    def _bring(self, record: object) -> None:
         delay_s = self._faults.delay_s
         if not delay_s:
             self.arrive(record)
@@ -86,12 +85,11 @@ class FaultySeat(Seat):
             return
         if self.begun and self._outbox:
             self._emit()
-        else:
-            super().turn()
-
-    def _act(self) -> None:
-        super()._act()
-        self._move_cursor()
+            return
+        begun = self.begun
+        super().turn()
+        if begun:
+            self._move_cursor()
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         self._outbox += map(Publish, self._handling.fresh(effects))

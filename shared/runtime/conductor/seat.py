@@ -9,7 +9,7 @@ import msgspec
 from schemas.base import Question, Sample
 from schemas.settings import Settings
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
-from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.bus.contract import Unavailable
 from shared.runtime.conductor.log import ConductedLog
 from shared.runtime.conductor.strand import Strand, Until, Wake
 from shared.runtime.conductor.timers import TimerAlarm, Timers
@@ -84,12 +84,8 @@ class Seat:
             if not self.waits:
                 self._conductor.ready(self)
 
-    def deliver(self, record: Record) -> None:
-        self.put(record)
-
-    def arrive(self, item: object) -> None:
-        """Take a message from another service."""
-        self.put(item)
+    deliver = arrive = put
+    """takes a fact; a message from another service"""
 
     def question(self, question: Question, wake: Wake) -> None:
         """Put a question before the core, and wake with its answer."""
@@ -119,8 +115,18 @@ class Seat:
     def turn(self) -> None:
         if not self.begun:
             self._begin()
-        else:
-            self._act()
+            return
+        batch, self._mailbox = self._mailbox, []
+        if len(batch) > BATCH:
+            batch, self._mailbox = batch[:BATCH], batch[BATCH:]
+        handling = self._handling
+        effects = handling.turn(batch, self._conductor.now)
+        if effects:
+            self._perform(effects)
+        if self._mailbox:
+            self._conductor.ready(self)
+        if handling.due is not None or self._alarm is not None:
+            self._set_alarm(handling.due)
 
     def _begin(self) -> None:
         """Replay up to the cursor, do what the last life left undone, and begin to take messages."""
@@ -147,19 +153,6 @@ class Seat:
         for record in self._conductor.log.since(self._handling.seq, cursor, self.service.facts):
             self._handling.replay(record)
         return cursor
-
-    def _act(self) -> None:
-        batch, self._mailbox = self._mailbox, []
-        if len(batch) > BATCH:
-            batch, self._mailbox = batch[:BATCH], batch[BATCH:]
-        handling = self._handling
-        effects = handling.turn(batch, self._conductor.now)
-        if effects:
-            self._perform(effects)
-        if self._mailbox:
-            self._conductor.ready(self)
-        if handling.due is not None or self._alarm is not None:
-            self._set_alarm(handling.due)
 
     def _set_alarm(self, due: float | None) -> None:
         """Set the alarm for the core's next wakeup."""

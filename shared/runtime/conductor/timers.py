@@ -26,25 +26,29 @@ class Timers:
         """a heap; the number in the middle is that of their setting"""
         self._serials = itertools.count()
         self.soonest = math.inf
-        """no alarm is earlier; the next may be later, where some were cancelled"""
+        """time of the next one, be it set or cancelled"""
 
     def at(self, when: float, do: Callable[[], None]) -> TimerAlarm:
         alarm = TimerAlarm(when, do)
-        self.soonest = min(self.soonest, when)
         heapq.heappush(self._alarms, (when, next(self._serials), alarm))
+        self.soonest = min(self.soonest, when)
         return alarm
 
     def first(self) -> float | None:
-        """Time of the next alarm."""
-        alarms = self._alarms
-        while alarms and alarms[0][2].do is None:
-            heapq.heappop(alarms)
-        self.soonest = alarms[0][0] if alarms else math.inf
-        return alarms[0][0] if alarms else None
+        """Time of the next alarm that is set."""
+        while self._alarms and self._alarms[0][2].do is None:
+            self._take()
+        return self._alarms[0][0] if self._alarms else None
 
     def run_next(self) -> None:
-        """Run the next alarm; there must be one."""
-        _, _, alarm = heapq.heappop(self._alarms)
+        """Run the next alarm, or drop it where it was cancelled; there must be one."""
+        alarm = self._take()
         do, alarm.do = alarm.do, None
-        assert do is not None, "`first` clears away what was cancelled"
-        do()
+        if do is not None:
+            do()
+
+    def _take(self) -> TimerAlarm:
+        alarms = self._alarms
+        _, _, alarm = heapq.heappop(alarms)
+        self.soonest = alarms[0][0] if alarms else math.inf
+        return alarm

@@ -1,7 +1,6 @@
 """What a core makes of its messages: the half of a shell that needs no I/O, the same in every shell."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import msgspec
 
@@ -57,7 +56,11 @@ class Handling:
         """What follows from some messages, and from a timer that is due."""
         effects: list[Effect] = []
         for item in batch:
-            effects += self._fact(item, now) if type(item) is Record else self._input(item, now)
+            if type(item) is Record:
+                effects += self._fact(item, now)
+            else:
+                self.counts.inputs += 1
+                effects += self.core.handle(item, now)  # type: ignore[arg-type] # a sample, an answer, a question
         self.due = self.core.next_wakeup()
         if self.due is not None and self.due <= now + TIMER_SLACK_S:
             effects += self._wake(self.due, now)
@@ -117,10 +120,6 @@ class Handling:
         known = event_id in self._known
         self._known.add(event_id)
         return known
-
-    def _input(self, item: Any, now: float) -> Sequence[Effect]:  # noqa: ANN401 - a sample, an answer, a question
-        self.counts.inputs += 1
-        return self.core.handle(item, now)
 
     def _wake(self, due: float, now: float) -> Sequence[Effect]:
         effects = self.core.wake(max(now, due))
