@@ -13,14 +13,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from hopjob import batches as loaders
-from hopjob.keeper import Keeper
+from hopjob.accumulation import Accumulation
+from hopjob.gradient_weights import GradientWeights
 from hopjob.measure.timing import after_steps_of
 from hopjob.process import Process, this_process
-from hopjob.rounds import Rounds
 from hopjob.state.samples import Share
 from hopjob.steps import Steps
+from hopjob.training_state import TrainingState
 from hopjob.turns import Turns
-from hopjob.weighing import Weighing
 
 LOST_BATCHES = 10_000
 """batches without a step of the optimizer that was attached, after which it must be the wrong one"""
@@ -48,22 +48,22 @@ def attach(
     """
     process = this_process(attached=True)
     process.attach()
-    keeper = Keeper(process, model, optimizer, scheduler, more or {})
-    own = keeper.rate.now
-    keeper.look()
-    process.announce(keeper.progress)
+    state = TrainingState(process, model, optimizer, scheduler, more or {})
+    own = state.rate.now
+    state.look()
+    process.announce(state.progress)
     device = _device(process.order.local_rank)
     model.to(device)
     if process.order.ranks > 1:
         _join(
             process,
-            keeper,
+            state,
             backend or ("nccl" if device.type == "cuda" else "gloo"),
             timedelta(seconds=timeout_s),
         )
-    keeper.restore(seed)
-    keeper.rate.go_to(process.order.learning_rate or own, updates=warmup if keeper.progress.trained else 1)
-    after_steps_of(optimizer, keeper.progress.update)
+    state.restore(seed)
+    state.rate.go_to(process.order.learning_rate or own, updates=warmup if state.progress.trained else 1)
+    after_steps_of(optimizer, state.progress.update)
     others = (scheduler, *(more or {}).values())
     options = ddp or {}
     turns = None
@@ -73,8 +73,8 @@ def attach(
     whole = model if process.order.ranks == 1 else _parallel(model, device, options)
     if turns is not None:
         turns.leave_alone(whole)
-    rounds = Rounds(model, optimizer, others, turns) if process.order.tasks or turns else None
-    return Job(process, keeper, whole, device, rounds, seed=seed, accumulate=accumulate)
+    rounds = Accumulation(model, optimizer, others, turns) if process.order.tasks or turns else None
+    return Job(process, state, whole, device, rounds, seed=seed, accumulate=accumulate)
 
 
 def _device(local_rank: int) -> torch.device:
@@ -85,9 +85,9 @@ def _device(local_rank: int) -> torch.device:
     return device
 
 
-def _join(process: Process, keeper: Keeper, backend: str, timeout: timedelta) -> None:
+def _join(process: Process, state: TrainingState, backend: str, timeout: timedelta) -> None:
     process.meeting.join(backend, timeout)
-    keeper.group = dist.new_group(backend="gloo", timeout=timeout)
+    state.group = dist.new_group(backend="gloo", timeout=timeout)
 
 
 def _parallel(model: torch.nn.Module, device: torch.device, options: Mapping[str, Any]) -> torch.nn.Module:
@@ -101,21 +101,21 @@ class Job:
     def __init__(
         self,
         process: Process,
-        keeper: Keeper,
+        state: TrainingState,
         model: torch.nn.Module,
         device: torch.device,
-        rounds: Rounds | None,
+        rounds: Accumulation | None,
         *,
         seed: int,
         accumulate: int,
     ) -> None:
         """`rounds`: where ranks compute several batches of an update, or share their GPUs."""
-        self._process, self._keeper, self._progress = process, keeper, keeper.progress
+        self._process, self._state, self._progress = process, state, state.progress
         self._seed, self._accumulate = seed, accumulate
-        self._steps = Steps(process, keeper, model)
+        self._steps = Steps(process, state, model)
         self._rounds = rounds
         self._turns = rounds.turns if rounds is not None else None
-        self._weighing = Weighing(rounds)
+        self._weighing = GradientWeights(rounds)
         self._data_s = 0.0
         self._idle = 0
         self.model, self.device = model, device
@@ -144,7 +144,7 @@ class Job:
         measuring = order.profile is not None
         while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)
-        self._keeper.end()
+        self._state.end()
         self._process.training_over = True
 
     def check(self) -> None:

@@ -9,8 +9,8 @@ import threading
 from types import FrameType
 
 from hopjob.agent import order as orders
+from hopjob.agent.connection import Connection
 from hopjob.agent.ending import LOST, Ending
-from hopjob.agent.line import Line
 from hopjob.agent.meeting import Meeting
 from hopjob.measure.profile import Profile
 from hopjob.measure.rigid import Rigid
@@ -29,7 +29,7 @@ class Process:
         self.rigid: Rigid | None = None
         writer = order.node if order.copy else ""
         self.folder = Folder(order.checkpoints, order.placement, writer=writer) if order.checkpoints else None
-        self.line = Line(order.socket, self._hello, orphan_s=order.orphan_s)
+        self.line = Connection(order.socket, self._hello, orphan_s=order.orphan_s)
         self.meeting = Meeting(order, self.line)
         self.ending = Ending(self.line, order.last, ranks=order.ranks)
         self.ending.samples = self._kept()

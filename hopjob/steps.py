@@ -8,24 +8,24 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hopjob.keeper import Keeper
 from hopjob.measure.beat import Beat, Met, Probe
 from hopjob.measure.timing import WARM
 from hopjob.process import Process
+from hopjob.training_state import TrainingState
 
 PATIENCE_S = 2.0
 """how long an order to stop waits for a beat; then rank 0 stops alone"""
 
 
 class Steps:
-    def __init__(self, process: Process, keeper: Keeper, model: torch.nn.Module | None) -> None:
+    def __init__(self, process: Process, state: TrainingState, model: torch.nn.Module | None) -> None:
         """`model`: as it is called, with DDP around it for several ranks; None: others measure."""
-        self._process, self._keeper = process, keeper
+        self._process, self._state = process, state
         self._model: Any = model
         self._ranks = process.order.ranks
-        self._beat = Beat(self._ranks, keeper.group)
+        self._beat = Beat(self._ranks, state.group)
         self._data_s = 0.0
-        self._updates = self._samples = keeper.progress.updates
+        self._updates = self._samples = state.progress.updates
         self._timed = -1
         self._on_a_gpu = model is not None and next(model.parameters()).is_cuda
         if self._ranks > 1 and model is not None:
@@ -33,7 +33,7 @@ class Steps:
 
     def updated(self, data_s: float) -> None:
         """After an iteration that waited `data_s` for its data."""
-        self._keeper.rate.updated()
+        self._state.rate.updated()
         meets = self._beat.step()
         if self._beat.probing and self._model is not None:
             self._probe()
@@ -46,7 +46,7 @@ class Steps:
     def stop_alone(self) -> None:
         """Rank 0's checkpoint is what counts; the others' exchanges end with its process."""
         if self._process.order.rank == 0:
-            self._keeper.save("stop", alone=True)
+            self._state.save("stop", alone=True)
             self._process.ending.stopped()
 
     def _overdue(self) -> bool:
@@ -56,23 +56,23 @@ class Steps:
 
     def _meet(self) -> None:
         asked = self._process.line.stop_asked is not None
-        met = self._beat.meet(stop=asked, save=self._keeper.due())
+        met = self._beat.meet(stop=asked, save=self._state.due())
         if self._model is not None:
             self._observed(met)
         if met.stop:
-            self._keeper.save("stop")
-            if self._keeper.group is not None:
-                dist.barrier(group=self._keeper.group)
+            self._state.save("stop")
+            if self._state.group is not None:
+                dist.barrier(group=self._state.group)
             self._process.ending.stopped()
         if met.save:
-            self._keeper.save("interval")
+            self._state.save("interval")
             self._beat.restart()
         if self._ranks > 1 and self._on_a_gpu:
             self._time_exchanges()
 
     def _observed(self, met: Met) -> None:
         """Iterations while memory is allocated and buckets are built are nobody's throughput."""
-        progress = self._keeper.progress
+        progress = self._state.progress
         iterations, samples = progress.updates - self._updates, progress.computed - self._samples
         warm = self._updates >= WARM
         self._updates, self._samples = progress.updates, progress.computed

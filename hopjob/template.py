@@ -25,7 +25,7 @@ import torch.distributed
 import torch.nn.parallel
 import torch.utils.data
 
-from hopjob import job, launch, title  # noqa: F401 - forks find them imported
+from hopjob import job, launch, process_title  # noqa: F401 - forks find them imported
 
 with contextlib.suppress(ImportError):  # torch 1.13 has it not; later ones import it when DDP is first used
     import torch._dynamo
@@ -107,7 +107,7 @@ def _move(order: dict[str, Any]) -> None:
     environment = {str(key): str(value) for key, value in order["env"].items()}
     os.environ.clear()
     os.environ.update(environment)
-    title.set_title(_title(environment, order["argv"]))
+    process_title.set_title(_title(environment, order["argv"]))
     os.chdir(order["cwd"])
     sys.path[1:1] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if environment.get("OMP_NUM_THREADS", "").isdecimal():

@@ -17,10 +17,10 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from hopjob.batches import COPIED, NotDivisible, Source
-from hopjob.keeper import Keeper
 from hopjob.process import this_process
 from hopjob.state.samples import Progress, Share
 from hopjob.steps import Steps
+from hopjob.training_state import TrainingState
 
 TIMEOUT = timedelta(minutes=30)
 NO_TASKS = (
@@ -91,15 +91,15 @@ class Inside:
         """In every rank, at the same point: once the trainer has made the process group of several."""
         self._process = this_process(attached=True)
         self._process.attach()
-        self._keeper = Keeper(self._process, model, optimizer, scheduler, {})
-        own = self._keeper.rate.now
-        self._keeper.look()
-        self.progress = self._process.progress = self._keeper.progress
+        self._state = TrainingState(self._process, model, optimizer, scheduler, {})
+        own = self._state.rate.now
+        self._state.look()
+        self.progress = self._process.progress = self._state.progress
         if self._process.order.ranks > 1:
-            self._keeper.group = dist.new_group(backend="gloo", timeout=TIMEOUT)
-        self._keeper.restore(seed)
-        self._keeper.rate.go_to(self._process.order.learning_rate or own, updates=1)
-        self._steps = Steps(self._process, self._keeper, None)
+            self._state.group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        self._state.restore(seed)
+        self._state.rate.go_to(self._process.order.learning_rate or own, updates=1)
+        self._steps = Steps(self._process, self._state, None)
 
     @property
     def total(self) -> float:
@@ -119,7 +119,7 @@ class Inside:
             self._steps.stop_alone()
 
     def end(self) -> None:
-        self._keeper.end()
+        self._state.end()
 
 
 def measuring() -> bool:

@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from loadgen import conducted, looped
-from loadgen.disturbance import Disturb
+from loadgen import on_conductor, on_event_loop
+from loadgen.fault_injection import Disturb
 from loadgen.progress import Watch, watched
 from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
@@ -26,7 +26,7 @@ from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
 from services.planner.work.registry import Registry
 from shared.domain.cluster import nodes_of
-from shared.domain.contradictions import EMULATED, check_together
+from shared.domain.conflicting_settings import EMULATED, check_together
 from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
@@ -70,14 +70,14 @@ def simulate(
 
     `watch`: is shown how far it has come, by the conductor. `runners`: in place of the emulated ones.
     `around`: how services are made, where that is to be another way. `answered`: hears what admission said
-    to each submission. Raises UnfitPolicy, InvalidFile and ContradictorySettings.
+    to each submission. Raises UnfitPolicy, InvalidFile and ConflictingSettings.
     """
     began = time.perf_counter()
     settings = _settings(scenario, policy, seed, overrides)
     scenario = extended(scenario, settings.catalogue)
     arrivals = arrivals_of(scenario, seed=seed)
-    hear = conducted.ignored if watch is None else watched(len(arrivals), watch)
-    run = partial(conducted.run, hear=hear) if engine == "conductor" else looped.run
+    hear = on_conductor.ignored if watch is None else watched(len(arrivals), watch)
+    run = partial(on_conductor.run, hear=hear) if engine == "conductor" else on_event_loop.run
     runners = runners or emulated_on(scenario.catalogue)
     records = run(
         settings,
@@ -114,13 +114,13 @@ def simulate_streaming(
 ) -> RunResult:
     """As `simulate`, each fact to `hear` as it is stored: memory grows with the jobs and not with the log.
 
-    Raises UnfitPolicy, ContradictorySettings.
+    Raises UnfitPolicy, ConflictingSettings.
     """
     began, tally = time.perf_counter(), Tally()
     settings = _settings(scenario, policy, seed, overrides)
     scenario = extended(scenario, settings.catalogue)
     arrivals = arrivals_of(scenario, seed=seed)
-    heed = conducted.ignored if watch is None else watched(len(arrivals), watch)
+    heed = on_conductor.ignored if watch is None else watched(len(arrivals), watch)
 
     def sink(record: Record) -> None:
         tally.add(record.event)
@@ -128,7 +128,9 @@ def simulate_streaming(
         heed(record)
 
     runners = emulated_on(scenario.catalogue)
-    conducted.stream(settings, _nodes(scenario), arrivals, sink, policies=scenario.policies, runners=runners)
+    on_conductor.stream(
+        settings, _nodes(scenario), arrivals, sink, policies=scenario.policies, runners=runners
+    )
     return tally.result(
         scenario=scenario.name,
         policy=in_turn(settings.policy, scenario.policies),
@@ -145,7 +147,7 @@ def _settings(
     seed: int,
     overrides: Mapping[str, str | float | bool] | None,
 ) -> Settings:
-    """Raises UnfitPolicy, ContradictorySettings."""
+    """Raises UnfitPolicy, ConflictingSettings."""
     decided = {**(overrides or {}), "seed": seed, **({"policy": policy} if policy else {})}
     settings = virtual_settings(scenario, decided)
     registry, later = Registry(), [change.policy for change in scenario.policies]
@@ -156,7 +158,7 @@ def _settings(
 
 
 def virtual_settings(scenario: ScenarioFile, decided: Mapping[str, str | float | bool]) -> Settings:
-    """With what is decided beside the scenario. Raises ContradictorySettings."""
+    """With what is decided beside the scenario. Raises ConflictingSettings."""
     settings = msgspec.convert({**LEISURE, **scenario.settings, **decided}, Settings)
     # a second is a second here and workers are emulated, whatever the settings say
     check_together(msgspec.structs.replace(settings, speed=1.0, runner=EMULATED))

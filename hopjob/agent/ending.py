@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from hopjob.agent.line import Line
+from hopjob.agent.connection import Connection
 
 FAILED, LOST = 1, 75
 """exit codes; 75 is the system's word for "try again" """
@@ -35,7 +35,7 @@ OF_THE_NETWORK = (
 
 
 class Ending:
-    def __init__(self, line: Line, path: str, *, ranks: int) -> None:
+    def __init__(self, line: Connection, path: str, *, ranks: int) -> None:
         self._line, self._path, self._ranks = line, path, ranks
         self.pid = os.getpid()
         self.samples = 0.0

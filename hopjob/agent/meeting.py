@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from hopjob.agent.line import Line
+from hopjob.agent.connection import Connection
 from hopjob.agent.order import Order
 
 JOIN = timedelta(seconds=120)
@@ -19,7 +19,7 @@ HERE = "127.0.0.1"
 class Meeting:
     """One process's part in it: up, then go, then join. A script by itself meets as torch has it."""
 
-    def __init__(self, order: Order, line: Line) -> None:
+    def __init__(self, order: Order, line: Connection) -> None:
         self._order, self._line = order, line
         self._held = False
         self.store: Any = None

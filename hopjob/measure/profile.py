@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from hopjob.agent.connection import Connection
 from hopjob.agent.ending import FAILED, Ending
-from hopjob.agent.line import Line
 from hopjob.measure.memory import memory_share
 from hopjob.measure.timing import WARM, Watch, measured
 
@@ -15,7 +15,7 @@ DIVIDES = "HOPJOB_DIVIDES"
 
 
 class Profile:
-    def __init__(self, iterations: int, line: Line, ending: Ending) -> None:
+    def __init__(self, iterations: int, line: Connection, ending: Ending) -> None:
         self._iterations, self._line, self._ending = iterations, line, ending
         self.divides = bool(os.environ.get(DIVIDES))
         """ranks can have unlike parts of a batch; else nobody needs to know whether more of it would fit"""

@@ -17,7 +17,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import dataloader
 
-from hopjob.agent.line import Line
+from hopjob.agent.connection import Connection
 from hopjob.agent.meeting import Meeting
 from hopjob.agent.order import Order
 from hopjob.measure.beat import BEAT_S, PROBES
@@ -28,7 +28,7 @@ Rows = Mapping[int, tuple[float, float]]
 
 
 class Rigid:
-    def __init__(self, order: Order, line: Line, meeting: Meeting) -> None:
+    def __init__(self, order: Order, line: Connection, meeting: Meeting) -> None:
         self._order, self._line, self._meeting = order, line, meeting
         self._optimizer: torch.optim.Optimizer | None = None
         self._model: Any = None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hopyard.failures import Failure
 from schemas.questions import ArchivedFile, ArchiveFiles, ArchiveKind, ArchivePart, CopyArchive, ListArchive
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 
@@ -36,7 +36,7 @@ async def archived(connection: Connection) -> range:
 async def copied(connection: Connection, file: ArchivedFile, target: Path) -> None:
     """Raises Unavailable, Failure, OSError."""
     written = 0
-    with private.appended(target) as out:
+    with owner_only.appended(target) as out:
         async for part in _parts(connection, file):
             written += out.write(part)
     if written != file.bytes:

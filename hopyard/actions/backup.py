@@ -37,7 +37,7 @@ from schemas.tokens import TokensFile
 from schemas.views import SettingsView
 from services.monitor.archive.files import UnreadableFile, read
 from services.monitor.archive.plan import Stretch
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, copied, last_of
@@ -100,7 +100,7 @@ async def back_up(connection: Connection, target: Path, stack: BesideNats) -> Ba
 
 async def _back_up(connection: Connection, target: Path, stack: BesideNats, folder: Path) -> BackedUp:
     for each in (FILES, f"{FILES}/{FOLDER}", STREAMS):
-        private.make_folder(folder / each)
+        owner_only.make_folder(folder / each)
     if stack.data is not None:
         _copy_files(stack.data, folder / FILES)
     shared = await _shared(connection)
@@ -149,7 +149,7 @@ async def _copy_archive(
 
     What is in it of facts that came later is left out: in a restored stack others will have their places.
     """
-    private.make_folder(folder)
+    owner_only.make_folder(folder)
     ends = {kind: streams[stream].last_seq for kind, stream in STREAM_OF.items()}
     there = [file for file in await archived_files(connection) if file.last <= ends[file.kind]]
     damaged = []
@@ -168,14 +168,14 @@ async def _copy_checkpoints(want: Wanted, folder: Path) -> CheckpointsTaken:
 
 
 async def _copy_stream(connection: Connection, stream: str, folder: Path) -> StreamCopy:
-    with private.appended(folder / STREAMS / stream) as out:
+    with owner_only.appended(folder / STREAMS / stream) as out:
         return await copied(connection, stream, out)
 
 
 async def _copy_store(connection: Connection, file: Path) -> int:
     """What the estimator knows, as `hopyard store export` writes it; how many lines. Raises Failure."""
     questions, after, lines = JetStreamQuestions(connection), 0, 0
-    with private.appended(file) as out:
+    with owner_only.appended(file) as out:
         out.write(encoded(Header(version=VERSION)) + b"\n")
         while True:
             page = await questions.ask(ExportStore(after=after, limit=LINES_AT_ONCE), STORE_TIMEOUT_S)
@@ -192,11 +192,11 @@ async def _copy_store(connection: Connection, file: Path) -> int:
 def _copy_files(data: Path, folder: Path) -> None:
     for name in OF_FOLDER:
         if (data / name).exists():
-            private.write(folder / name, (data / name).read_bytes())
+            owner_only.write(folder / name, (data / name).read_bytes())
     if tokens_of(data).exists():
-        found = msgspec.json.decode(private.read_secret(tokens_of(data)), type=TokensFile)
+        found = msgspec.json.decode(owner_only.read_secret(tokens_of(data)), type=TokensFile)
         of_users = TokensFile(tokens=tuple(one for one in found.tokens if one.note != OF_STACK_ITSELF))
-        private.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users))
+        owner_only.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users))
 
 
 def left_out(stack: BesideNats, taken: CheckpointsTaken) -> str:

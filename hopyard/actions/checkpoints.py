@@ -21,7 +21,7 @@ from hopyard.local.backup_file import CHECKPOINTS, Backup
 from hopyard.show.units import memory
 from schemas.ids import JobId
 from schemas.views import JobView
-from shared.runtime import private
+from shared.runtime import owner_only
 
 NAME = re.compile(r"[0-9]{15}-(?P<crc>[0-9a-f]{8})\.pt")
 PART = re.compile(rf"(?P<job>[A-Za-z0-9_-]+)/(?P<name>{NAME.pattern})")
@@ -119,7 +119,9 @@ def restore_all(backup: Backup, into: Path) -> int:
     names = backup.names(CHECKPOINTS)
     if names:
         into.mkdir(exist_ok=True)
-        into.chmod(private.PASSED if os.geteuid() == 0 else private.FOLDER)  # accounts pass to their jobs
+        into.chmod(
+            owner_only.PASSED if os.geteuid() == 0 else owner_only.FOLDER
+        )  # accounts pass to their jobs
     for name in names:
         found = PART.fullmatch(name)
         if found is None:
@@ -127,7 +129,7 @@ def restore_all(backup: Backup, into: Path) -> int:
         folder = into / found["job"] / IN_JOB
         folder.mkdir(parents=True, exist_ok=True)
         uid, gid = backup.owner(f"{CHECKPOINTS}/{name}")
-        with private.appended(folder / found["name"]) as out, backup.part(f"{CHECKPOINTS}/{name}") as part:
+        with owner_only.appended(folder / found["name"]) as out, backup.part(f"{CHECKPOINTS}/{name}") as part:
             shutil.copyfileobj(part, out, BLOCK)
             out.flush()
             os.fsync(out.fileno())
@@ -161,9 +163,13 @@ def _opened(folder: Path, job: JobId) -> Iterator[int]:
 def _copy(folder: Path, job: JobId, name: str, into: Path, room: int) -> int:
     """Its bytes; 0: it is damaged, or was replaced by a newer one. Raises Failure, OSError."""
     copy, crc, size = into / name, 0, 0
-    private.make_folder(into)
+    owner_only.make_folder(into)
     try:
-        with _opened(folder, job) as there_in, _plain(name, there_in) as data, private.appended(copy) as out:
+        with (
+            _opened(folder, job) as there_in,
+            _plain(name, there_in) as data,
+            owner_only.appended(copy) as out,
+        ):
             while block := data.read(BLOCK):
                 crc, size = zlib.crc32(block, crc), size + len(block)
                 if size > room:

@@ -30,7 +30,7 @@ from schemas.views import PolicyChoice, Readiness, ServiceState
 from shared.domain.audit import Audit
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.soundness import flaws, lacking
+from shared.runtime.bus.jetstream.integrity import flaws, lacking
 from shared.runtime.damage import REMEDY, ranges_text
 
 TIMEOUT_S = 5.0

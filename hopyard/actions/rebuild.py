@@ -8,7 +8,7 @@ from pathlib import Path
 from hopyard.failures import Failure, Invalid
 from hopyard.local.damage import ARCHIVE
 from hopyard.local.data_folder import claimed, store_of
-from hopyard.local.quiet_nats import quiet_nats
+from hopyard.local.offline_nats import offline_nats
 from schemas.base import Message
 from schemas.codec import Malformed, decode_sample
 from schemas.questions import ArchiveKind
@@ -16,12 +16,12 @@ from schemas.samples import ThroughputObserved
 from schemas.subjects import ALL_FACTS, FACTS_STREAM, OBSERVATIONS_STREAM
 from services.estimator.remake import Remake, from_export
 from services.monitor.archive.files import UnreadableFile
-from services.monitor.archive.shelf import before
-from shared.domain.impossible import read_fact
-from shared.runtime import private
+from services.monitor.archive.reader import before
+from shared.domain.invariants import read_fact
+from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.bus.jetstream.soundness import messages
+from shared.runtime.bus.jetstream.integrity import messages
 from shared.runtime.damage import ranges_text
 from shared.runtime.process.nats_servers import servers_begun
 
@@ -51,7 +51,7 @@ def rebuild(
         raise Invalid(f"{data} has several NATS servers: let an empty store learn from an export")
     target = store_of(data, instance)
     draft = target.with_name(f".{target.name}.draft")
-    with claimed(data), private.alone():
+    with claimed(data), owner_only.alone():
         _remove(draft)
         try:
             lines = 0 if export is None else _from_export(draft, export, half_life_s)
@@ -90,7 +90,7 @@ async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
 
     The archive is read in a thread: NATS hangs up on who does not answer it meanwhile.
     """
-    async with quiet_nats(data) as connection:
+    async with offline_nats(data) as connection:
         streams = JetStreamBus(connection)
         older, lacks = before(archive, ArchiveKind.FACTS, (await streams.extent(FACTS_STREAM)).first)
         await asyncio.to_thread(_each, _learn, made, older)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hopyard.failures import Invalid, NotReady, Unreachable
 from hopyard.local.data_folder import StackFile, read_stack_file
-from hopyard.local.nats_widened import widen
+from hopyard.local.nats_upgrade import widen_permissions
 from hopyard.local.pids import alive
 from schemas.base import Message
 from services.table import TABLE
@@ -42,7 +42,7 @@ def restart(data: Path, chosen: Sequence[str], limit_s: float = LIMIT_S) -> Iter
     """
     stack = _stack(data)
     names = ordered(named(chosen, stack.pids))
-    widen(data, stack.pid)
+    widen_permissions(data, stack.pid)
     for name in names:
         began = time.monotonic()
         _restart_one(data, name, limit_s)

@@ -16,12 +16,12 @@ from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import ARCHIVE, FILES, STORE, STREAMS, Backup
 from hopyard.local.data_folder import ClockFile, store_of
-from hopyard.local.quiet_nats import quiet_nats
+from hopyard.local.offline_nats import offline_nats
 from schemas.base import Message
 from schemas.settings import Settings
 from services.estimator.remake import from_export
 from services.monitor.archive.plan import stretch_of
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, put_back, raise_revisions
@@ -63,7 +63,7 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
     """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Invalid(f"{data} is there and not empty: choose another --data")
-    with backup_file.opened(source) as backup, private.alone():
+    with backup_file.opened(source) as backup, owner_only.alone():
         try:
             with _draft(data) as draft:
                 files = restore_all(backup, draft / JOBS) if checkpoints else 0
@@ -96,15 +96,15 @@ def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:
     """How many lines the store was made of. `home`: where the folder will be; `own`: settings left out."""
     manifest = backup.manifest
     clock = ClockFile(origin=manifest.origin, speed=manifest.speed)
-    private.write(data / "clock.json", msgspec.json.encode(clock) + b"\n")
+    owner_only.write(data / "clock.json", msgspec.json.encode(clock) + b"\n")
     for name in backup.names(FILES):
         if name not in KNOWN_FILES:
             raise Invalid(f"{name} in a backup: no stack has such a file")
-        private.make_folder((data / name).parent)
-        private.write(data / name, backup.small(f"{FILES}/{name}", BYTES_AT_MOST))
+        owner_only.make_folder((data / name).parent)
+        owner_only.write(data / name, backup.small(f"{FILES}/{name}", BYTES_AT_MOST))
     settings = _settings(backup, home, own)
     if settings:
-        private.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
+        owner_only.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
     half_life_s = float(settings.get("evidence_half_life_s", Settings().evidence_half_life_s))
     lines = from_export(store_of(data), backup.part(STORE), half_life_s)
     asyncio.run(_put_streams(backup, data))
@@ -116,15 +116,15 @@ def _put_archive(backup: Backup, folder: Path) -> None:
     for name in backup.names(ARCHIVE):
         if stretch_of(name) is None:
             raise Invalid(f"{name} in a backup: no archive has such a file")
-        private.make_folder(folder)
-        with private.appended(folder / name) as out, backup.part(f"{ARCHIVE}/{name}") as part:
+        owner_only.make_folder(folder)
+        with owner_only.appended(folder / name) as out, backup.part(f"{ARCHIVE}/{name}") as part:
             shutil.copyfileobj(part, out)
             out.flush()
             os.fsync(out.fileno())
 
 
 async def _put_streams(backup: Backup, data: Path) -> None:
-    async with quiet_nats(data) as connection:
+    async with offline_nats(data) as connection:
         for name, part in backup.manifest.streams.items():
             await put_back(connection, StreamCopy(part.config, part.state), backup.part(f"{STREAMS}/{name}"))
         await raise_revisions(connection, backup.manifest.revision)

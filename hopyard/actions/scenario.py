@@ -11,7 +11,7 @@ from hopyard.failures import Invalid, not_installed
 from hopyard.local.processes import Say
 from loadgen import scenarios
 from loadgen.catalogue.files import read_catalogue
-from loadgen.in_force import InForce, catalogue_path, in_force
+from loadgen.effective_settings import EffectiveSettings, catalogue_path, effective_settings
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ListedWorkload, ScenarioFile, TraceColumns, TraceWorkload
@@ -51,7 +51,7 @@ def _with_catalogue(name: str) -> ScenarioFile:
     return valid(lambda: scenarios.load_scenario(name, path))
 
 
-def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, str]) -> InForce:
+def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, str]) -> EffectiveSettings:
     """The scenario with the settings of this shell and of its settings file, as a live stack has them.
 
     `decided`: settings that an option decides, and which. Says what holds and what does nothing here.
@@ -59,7 +59,7 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
     """
     from loadgen.simulation import virtual_settings  # noqa: PLC0415 - brings every service
 
-    found = _set(lambda: in_force(scenario, os.environ, decided))
+    found = _set(lambda: effective_settings(scenario, os.environ, decided))
     _set(lambda: virtual_settings(found.scenario, {}))
     if found.given:
         values = ", ".join(f"{name}={value}" for name, value in sorted(found.given.items()))

@@ -10,7 +10,7 @@ from hopyard.local.credentials import tokens_of
 from hopyard.local.stacks import my_folder
 from schemas.base import Message
 from schemas.tokens import Role, TokenEntry
-from shared.runtime.private import Exposed
+from shared.runtime.owner_only import Exposed
 from shared.runtime.tokens import change_tokens, issued, read_tokens
 
 DAY_S = 86_400.0

@@ -219,7 +219,7 @@ def bench(
 
 def _say_what_it_ignores() -> None:
     """A figure of a simulation is comparable with others only under the scenario's own settings."""
-    from loadgen.in_force import given_in  # noqa: PLC0415 - brings the YAML parser
+    from loadgen.effective_settings import given_in  # noqa: PLC0415 - brings the YAML parser
 
     try:
         ignored = given_in(os.environ)

@@ -183,7 +183,7 @@ def admit(
     $ hopyard node admit --any --out ~/.hopyard-agents.json
     """
     from hopyard.local.accounts import admitted, admitted_any  # noqa: PLC0415 - brings the services' table
-    from shared.runtime.private import write  # noqa: PLC0415 - as above
+    from shared.runtime.owner_only import write  # noqa: PLC0415 - as above
 
     if (name is None) != whichever:
         raise Invalid("NODE or --any: one of them")

@@ -169,7 +169,7 @@ def credentials(
 def _keep(made: "MadeToken", out: Path) -> None:
     """A token that nobody has is none."""
     from hopyard.actions.tokens import revoke  # noqa: PLC0415 - costs --help nothing so
-    from shared.runtime.private import write  # noqa: PLC0415 - as above
+    from shared.runtime.owner_only import write  # noqa: PLC0415 - as above
 
     try:
         write(out, f"{made.token}\n".encode())

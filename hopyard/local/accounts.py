@@ -15,7 +15,7 @@ from schemas.ids import NodeId
 from schemas.jobs import Name
 from schemas.subjects import AGENT
 from services.table import OF_CLUSTER, OF_NODE
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.bus import accounts
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, NatsUser, Permissions
 
@@ -67,10 +67,10 @@ def admitted_any(data: Path) -> Path:
 def ensure_account(data: Path, user: str) -> Path:
     file = account_of(data, user)
     for folder in (folder_of(data), file.parent):
-        private.make_folder(folder)
+        owner_only.make_folder(folder)
     if not file.exists():
         made = AccountFile(user=user, password=secrets.token_urlsafe(32))
-        private.write(file, msgspec.json.encode(made) + b"\n")
+        owner_only.write(file, msgspec.json.encode(made) + b"\n")
     return file
 
 
@@ -78,7 +78,7 @@ def write_accounts(data: Path) -> Path:
     """For a NATS server that others run: its configuration includes it."""
     block = msgspec.json.encode(accounts.server_accounts(accounts_in(data)))
     file = folder_of(data) / SERVERS
-    private.write(file, b"accounts = " + block + b"\n")
+    owner_only.write(file, b"accounts = " + block + b"\n")
     return file
 
 
@@ -87,7 +87,7 @@ def expel(data: Path, node_id: str) -> bool:
     file = account_of(data, agent_of(node_id))
     if not file.exists():
         return False
-    private.write(_mark_of(data, node_id), b"")
+    owner_only.write(_mark_of(data, node_id), b"")
     file.unlink()
     return True
 
@@ -113,7 +113,7 @@ def stamp_of(data: Path) -> int:
 
 def _account(file: Path) -> NatsUser:
     try:
-        found = msgspec.json.decode(private.read_secret(file), type=AccountFile)
+        found = msgspec.json.decode(owner_only.read_secret(file), type=AccountFile)
     except (OSError, msgspec.DecodeError) as error:
         raise Invalid(f"{file}: {error}") from None
     return NatsUser(user=found.user, password=found.password, permissions=permissions_of(found.user))

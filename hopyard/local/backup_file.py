@@ -15,7 +15,7 @@ import msgspec
 
 from hopyard.failures import Failure, Invalid
 from schemas.base import Message
-from shared.runtime import private
+from shared.runtime import owner_only
 
 FORMAT = 1
 MANIFEST = "backup.json"
@@ -85,11 +85,11 @@ def write(target: Path, manifest: Manifest, folder: Path) -> int:
     """All or nothing, for its owner alone; the bytes of it. Raises Failure."""
     draft = target.with_name(f".{target.name}.draft")
     head = folder / MANIFEST
-    private.write(head, msgspec.json.encode(manifest))
-    private.write(folder / DIGEST, part_of(head).sha256.encode())
+    owner_only.write(head, msgspec.json.encode(manifest))
+    owner_only.write(folder / DIGEST, part_of(head).sha256.encode())
     try:
         draft.unlink(missing_ok=True)
-        with private.appended(draft) as file:
+        with owner_only.appended(draft) as file:
             with tarfile.open(fileobj=file, mode="w|") as tar:
                 for name in (MANIFEST, DIGEST, *manifest.parts):
                     tar.add(folder / name, name, recursive=False)

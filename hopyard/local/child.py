@@ -18,7 +18,7 @@ import msgspec
 
 from hopyard.failures import NOT_INSTALLED, not_installed
 from hopyard.local.certificates import unread
-from shared.runtime import private
+from shared.runtime import owner_only
 
 PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
@@ -34,7 +34,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     module: str
     environ: dict[str, str]
     log: Path
-    umask: int = private.UMASK
+    umask: int = owner_only.UMASK
     """of what it writes; -1: this process's"""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hopyard.failures import Invalid
 from schemas.tokens import Role, TokenEntry
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.tokens import Keyring, change_tokens, issued
 
 FOLDER = "credentials"
@@ -46,19 +46,19 @@ def own_token(data: Path, role: Role = Role.OPERATOR) -> str:
 def token_in(path: Path, *, missing_ok: bool = False) -> str:
     """Raises Invalid."""
     try:
-        return private.read_secret(path).decode().strip()
+        return owner_only.read_secret(path).decode().strip()
     except FileNotFoundError:
         if missing_ok:
             return ""
         raise Invalid(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
-        text = str(error) if isinstance(error, private.Exposed) else f"{path}: holds no token"
+        text = str(error) if isinstance(error, owner_only.Exposed) else f"{path}: holds no token"
         raise Invalid(text) from None
 
 
 def ensure_tokens(data: Path) -> None:
     """A stack has its own tokens; one that was revoked is followed by another at the next start."""
-    private.make_folder(folder_of(data))
+    owner_only.make_folder(folder_of(data))
     keyring = Keyring(str(tokens_of(data)))
     missing = {
         name: role for name, role in OWN.items() if keyring.holder(own_token(data, role), time.time()) is None
@@ -70,7 +70,7 @@ def ensure_tokens(data: Path) -> None:
     if made:
         change_tokens(tokens_of(data), lambda there: _with(there, [entry for _, entry in made.values()]))
     for name, (token, _) in made.items():
-        private.write(folder_of(data) / name, f"{token}\n".encode())
+        owner_only.write(folder_of(data) / name, f"{token}\n".encode())
 
 
 def page_link(api_url: str, data: Path) -> str:
@@ -81,7 +81,7 @@ def page_link(api_url: str, data: Path) -> str:
 def page_file(link: str, data: Path) -> Path:
     """A file that leads a browser to the page: every account of a machine sees what it is started with."""
     file = (folder_of(data) / "page.html").absolute()
-    private.write(file, f'<meta http-equiv="refresh" content="0;url={escape(link)}">\n'.encode())
+    owner_only.write(file, f'<meta http-equiv="refresh" content="0;url={escape(link)}">\n'.encode())
     return file
 
 

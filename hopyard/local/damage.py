@@ -13,7 +13,7 @@ from services.monitor.archive.plan import coverage
 from services.table import OF_CLUSTER
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.soundness import Flaw, flaws
+from shared.runtime.bus.jetstream.integrity import Flaw, flaws
 from shared.runtime.damage import REMEDY
 
 CONNECT_TIMEOUT_S = 10.0

@@ -17,7 +17,7 @@ from hopyard.failures import Claimed, Invalid
 from hopyard.local.pids import alive
 from schemas.base import Message
 from schemas.instances import instance_name
-from shared.runtime import private
+from shared.runtime import owner_only
 
 DEFAULT = Path(".hopyard")
 LEFTOVERS_LIMIT_S = 10.0
@@ -54,8 +54,8 @@ class ClockFile(Message, frozen=True, kw_only=True):
 @contextlib.contextmanager
 def claimed(data: Path) -> Iterator[None]:
     """Hold the folder for as long as this process lives, at most. Raises Claimed, Invalid."""
-    close_to_others(data, private.PASSED)
-    with private.appended(data / "lock") as lock:
+    close_to_others(data, owner_only.PASSED)
+    with owner_only.appended(data / "lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -67,10 +67,10 @@ def claimed(data: Path) -> Iterator[None]:
             (data / "stack.json").unlink(missing_ok=True)
 
 
-def close_to_others(data: Path, mode: int = private.FOLDER) -> None:
+def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
     """Make it its owner's alone. Raises Invalid for a folder of other things, or of another account."""
     with contextlib.suppress(FileNotFoundError):
-        open_to_others = data.stat().st_mode & private.OTHERS & ~mode
+        open_to_others = data.stat().st_mode & owner_only.OTHERS & ~mode
         found = {each.name for each in data.iterdir()}
         if open_to_others and found and found.isdisjoint(MARKS):
             raise Invalid(
@@ -78,9 +78,9 @@ def close_to_others(data: Path, mode: int = private.FOLDER) -> None:
                 f"chmod 700 {data}, or choose another --data"
             )
     try:
-        private.make_folder(data, mode)
+        owner_only.make_folder(data, mode)
     except OSError as error:
-        text = str(error) if isinstance(error, private.Exposed) else f"{data}: {error.strerror}"
+        text = str(error) if isinstance(error, owner_only.Exposed) else f"{data}: {error.strerror}"
         raise Invalid(text) from None
 
 
@@ -91,12 +91,12 @@ def close_contents(data: Path) -> None:
     """
     for path in data.iterdir():
         mode = path.lstat().st_mode
-        if not mode & private.OTHERS:
+        if not mode & owner_only.OTHERS:
             continue
         if stat.S_ISREG(mode):
-            path.chmod(private.FILE)
+            path.chmod(owner_only.FILE)
         elif stat.S_ISDIR(mode) and path.name in CLOSED:
-            path.chmod(private.FOLDER)
+            path.chmod(owner_only.FOLDER)
 
 
 @contextlib.contextmanager
@@ -153,4 +153,4 @@ def _await_leftovers(data: Path) -> None:
 
 
 def _write(path: Path, message: Message) -> None:
-    private.write(path, msgspec.json.encode(message) + b"\n")
+    owner_only.write(path, msgspec.json.encode(message) + b"\n")

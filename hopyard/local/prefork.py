@@ -20,7 +20,7 @@ import msgspec
 
 from hopyard.local.certificates import unread
 from hopyard.local.child import Program, command_line, leave_with, run
-from shared.runtime import private
+from shared.runtime import owner_only
 
 POSSIBLE = sys.platform == "linux" and hasattr(os, "pidfd_open")
 ROOM = " " * 256
@@ -107,7 +107,7 @@ def _become(program: Program, parent: int, middle: int) -> None:
     os.setsid()
     if program.umask >= 0:
         os.umask(program.umask)
-    with private.appended(program.log) as log, Path(os.devnull).open("rb") as nothing:
+    with owner_only.appended(program.log) as log, Path(os.devnull).open("rb") as nothing:
         for stream, number in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(stream.fileno(), number)
     os.environ.clear()

@@ -16,7 +16,7 @@ import msgspec
 from hopyard.failures import NOT_INSTALLED, Died, NotInstalled, StoreDamaged
 from hopyard.local.child import Program, command_line
 from hopyard.local.prefork import POSSIBLE, ROOM, Forks, adopting
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.damage import EXIT_CODE
 
 Say = Callable[[str], None]
@@ -202,7 +202,7 @@ def kill_group(pid: int) -> None:
 
 async def _spawn(program: Program) -> Process:
     _make_log(program)
-    with private.appended(program.log) as log:
+    with owner_only.appended(program.log) as log:
         return await asyncio.create_subprocess_exec(
             *command_line(program, os.getpid()),
             env=program.environ,
@@ -215,7 +215,7 @@ async def _spawn(program: Program) -> Process:
 
 
 def _make_log(program: Program) -> None:
-    private.make_folder(program.log.parent)
+    owner_only.make_folder(program.log.parent)
     _rotate(program.log)
 
 

@@ -21,7 +21,7 @@ from hopyard.local.child import Program
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
 from hopyard.local.damage import ARCHIVE, check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others, store_of
-from hopyard.local.nats_kept import keep_nats, start_nats
+from hopyard.local.nats_supervision import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
 from hopyard.local.threads import ONE_THREAD
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -30,8 +30,8 @@ from schemas.instances import instance_name
 from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
-from shared.domain.contradictions import check_together
-from shared.runtime import private
+from shared.domain.conflicting_settings import check_together
+from shared.runtime import owner_only
 from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import NatsServer, Peers
 from shared.runtime.process.nats_servers import NatsServers, nats_servers, servers_begun
@@ -198,7 +198,7 @@ def _nodes(spec: StackSpec) -> list[Node]:
 def _mode(settings: Settings) -> int:
     """Jobs with accounts of their own pass through to their folders; only an agent that is root has such."""
     passed = settings.runner == PROCESSES and os.geteuid() == 0
-    return private.PASSED if passed else private.FOLDER
+    return owner_only.PASSED if passed else owner_only.FOLDER
 
 
 def own_accounts(settings: Settings) -> bool:
@@ -301,7 +301,7 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
             module=f"services.{service}",
             environ=environ | _own(spec, service, of, port) | _account(spec, name if of_node else service),
             log=logs / f"{name}.log",
-            umask=-1 if of_node and runner == PROCESSES else private.UMASK,
+            umask=-1 if of_node and runner == PROCESSES else owner_only.UMASK,
         )
         for name, port in stack.ports.items()
         for service, _, of in [name.partition("-")]
@@ -312,9 +312,9 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
 def write_files(spec: StackSpec) -> None:
     """Those that the settings of all services name."""
     if spec.cluster is not None:
-        private.write(_cluster_of(spec), msgspec.json.encode(spec.cluster))
+        owner_only.write(_cluster_of(spec), msgspec.json.encode(spec.cluster))
     if spec.catalogue != NOTHING_MORE:
-        private.write(_catalogue_of(spec), msgspec.json.encode(spec.catalogue))
+        owner_only.write(_catalogue_of(spec), msgspec.json.encode(spec.catalogue))
 
 
 def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:

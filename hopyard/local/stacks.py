@@ -12,7 +12,7 @@ from pathlib import Path
 from hopyard.failures import Unreachable
 from hopyard.local.data_folder import DEFAULT, StackFile, read_stack_file
 from hopyard.local.pids import alive
-from shared.runtime import private
+from shared.runtime import owner_only
 
 OTHERWISE = "--api or HOPYARD_API_URL names another"
 
@@ -72,9 +72,9 @@ def _near(start: Path) -> Mine | None:
 def listed(data: Path) -> Iterator[None]:
     """Have the stack that this process keeps up be found from every folder."""
     folder = _list()
-    private.make_folder(folder)
+    owner_only.make_folder(folder)
     entry = folder / str(os.getpid())
-    private.write(entry, str(data.absolute()).encode())
+    owner_only.write(entry, str(data.absolute()).encode())
     try:
         yield
     finally:

@@ -11,8 +11,8 @@ from schemas.catalogue import NOTHING_MORE, CatalogueFile, Dataset, Gpu, Mix, Mo
 from schemas.ids import GpuType
 from schemas.jobs import Workload
 from shared.domain.catalogue import InvalidCatalogue, merged
+from shared.runtime.error_wording import hint, listed
 from shared.runtime.files import T, parse
-from shared.runtime.wording import hint, listed
 
 
 class UnknownWorkload(LookupError):

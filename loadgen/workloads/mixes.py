@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from loadgen.catalogue.specs import Catalogue, shipped
 from schemas.catalogue import Mix, MixEntry
+from shared.runtime.error_wording import hint
 from shared.runtime.files import parse
-from shared.runtime.wording import hint
 
 
 class UnknownMix(LookupError):

@@ -25,7 +25,7 @@ from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
 from shared.domain.iteration import BYTES_PER_PARAMETER
 from shared.domain.rota import Turn
-from shared.runtime.wording import listed
+from shared.runtime.error_wording import listed
 
 FORWARD_SHARE = 1.0 / 3.0
 """of an iteration without an exchange: a backward pass does twice the work"""

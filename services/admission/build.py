@@ -11,8 +11,8 @@ from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.admission.core import Admission
 from services.admission.folds import FOLDS
-from services.admission.http.door import Door
-from services.admission.http.gate import Gate, check_exposure
+from services.admission.http.authorization import Authorization, check_exposure
+from services.admission.http.forwarding import Forwarding
 from services.admission.state import AdmissionState
 from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
@@ -27,26 +27,28 @@ if TYPE_CHECKING:
 def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Service:
     """`nodes`: those known beforehand; without them, those of the cluster file, if one is set."""
     core = Admission(settings, nodes=nodes or _cluster_nodes(settings), policies=accepted_policies(settings))
-    gate = Gate(settings)
-    door = Door(ports.bus, ports.clock, settings, core)
+    authorization = Authorization(settings)
+    forwarding = Forwarding(ports.bus, ports.clock, settings, core)
     return Service(
         name="admission",
         core=core,
         facts=subjects_of(FOLDS),
         own=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
         answers=ADMISSION,
-        tasks=[door.attach],
-        routes=lambda: _routes(ports, settings, door, gate),
-        gauges=lambda: [*_gauges(core.state), *gate.gauges()],
+        tasks=[forwarding.attach],
+        routes=lambda: _routes(ports, settings, forwarding, authorization),
+        gauges=lambda: [*_gauges(core.state), *authorization.gauges()],
     )
 
 
-def _routes(ports: Ports, settings: Settings, door: Door, gate: Gate) -> "Sequence[web.RouteDef]":
+def _routes(
+    ports: Ports, settings: Settings, forwarding: Forwarding, authorization: Authorization
+) -> "Sequence[web.RouteDef]":
     from services.admission.http.api import Api  # noqa: PLC0415 - brings aiohttp, which only a web server needs
 
     check_exposure(settings)
     in_force = describe(settings, ports.sources)
-    return Api(ports.bus, ports.clock, settings, door, in_force, gate=gate).routes()
+    return Api(ports.bus, ports.clock, settings, forwarding, in_force, authorization=authorization).routes()
 
 
 def _cluster_nodes(settings: Settings) -> Sequence[Node]:

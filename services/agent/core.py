@@ -22,7 +22,7 @@ from schemas.ids import PlacementId
 from schemas.placement import Mode
 from schemas.questions import JoinAllReduce, OpenAllReduce, ReadOutput, Refused
 from services.agent.folds import FOLDS, fold, gpus_wanted
-from services.agent.looks import GpuLooks
+from services.agent.gpu_health import GpuHealth
 from services.agent.reports import effects_of
 from services.agent.state import State, WorkerState
 from services.agent.tasks import (
@@ -81,7 +81,7 @@ class Agent:
         """None: not at all, or it is published"""
         self._early: list[Report | GpusSeen] = []
         """reports and looks from before the life began: what they are about is not known yet"""
-        self._gpus = GpuLooks(node.node_id, seen)
+        self._gpus = GpuHealth(node.node_id, seen)
 
     def handle(self, message: Input, now: float) -> Effects:
         """Raises Superseded."""

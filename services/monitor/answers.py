@@ -24,7 +24,7 @@ from schemas.questions import (
 )
 from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView, WhyView
 from services.monitor import overview
-from services.monitor.looks import ClusterNow, node_state
+from services.monitor.cluster_now import ClusterNow, node_state
 from services.monitor.pages import InvalidPage, page_of
 from services.monitor.reasons import moves, why
 from shared.domain.ledger import Ledger

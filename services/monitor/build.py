@@ -13,7 +13,7 @@ from services.monitor.gauges import gauges
 from shared.runtime.service import Inbox, Ports, Service
 
 if TYPE_CHECKING:
-    from services.monitor.archive.keeper import Keeper
+    from services.monitor.archive.archiver import Archiver
 
 LOOKS_PER_LEASE = 4
 
@@ -34,7 +34,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             if not await _answers(ports, settings.node_lease_real_s / LOOKS_PER_LEASE):
                 inbox.put(BusAway())
 
-    keeper = _keeper(settings, ports)
+    archiver = _archiver(settings, ports)
     return Service(
         name="monitor",
         core=core,
@@ -43,21 +43,21 @@ def build(settings: Settings, ports: Ports) -> Service:
         samples=(Heartbeat,),
         answers=MONITOR,
         judges=(Heartbeat,),
-        tasks=(watch_bus, keeper.keep) if keeper else (watch_bus,),
-        gauges=lambda: [*gauges(core.cluster(ports.clock.now())), *(keeper.gauges() if keeper else ())],
-        beside={ARCHIVE: keeper.answer} if keeper else {},
-        troubles=keeper.troubles if keeper else tuple,
-        close=keeper.close if keeper else None,
+        tasks=(watch_bus, archiver.keep) if archiver else (watch_bus,),
+        gauges=lambda: [*gauges(core.cluster(ports.clock.now())), *(archiver.gauges() if archiver else ())],
+        beside={ARCHIVE: archiver.answer} if archiver else {},
+        troubles=archiver.troubles if archiver else tuple,
+        close=archiver.close if archiver else None,
     )
 
 
-def _keeper(settings: Settings, ports: Ports) -> "Keeper | None":
+def _archiver(settings: Settings, ports: Ports) -> "Archiver | None":
     """None where nothing is kept for long."""
     if ports.streams is None:
         return None
-    from services.monitor.archive.keeper import Keeper  # noqa: PLC0415 - brings DuckDB
+    from services.monitor.archive.archiver import Archiver  # noqa: PLC0415 - brings DuckDB
 
-    return Keeper(settings, ports, ports.streams)
+    return Archiver(settings, ports, ports.streams)
 
 
 async def _answers(ports: Ports, limit_real_s: float) -> bool:

@@ -22,9 +22,9 @@ from schemas.events import (
 from schemas.ids import JobId, NodeId
 from schemas.samples import Heartbeat
 from services.monitor.answers import answer
+from services.monitor.cluster_now import ClusterNow
 from services.monitor.folds import FOLDS, fold
-from services.monitor.looks import ClusterNow
-from services.monitor.silence import Silence
+from services.monitor.heartbeats import Heartbeats
 from services.monitor.state import State
 from shared.domain.core import Asked, Effects, Input, Publish, Reply
 from shared.domain.ledger.records import JobRecord
@@ -50,7 +50,7 @@ class Monitor:
         self._interruptions_max = interruptions_max
         self._deadlines: dict[JobId, float] = {}
         """when running jobs have run as long as they may"""
-        self._silence = Silence(lease_s)
+        self._silence = Heartbeats(lease_s)
         self._speed = speed
         self._raqlr_window_s = raqlr_window_s
         self._heard: dict[JobId, dict[NodeId, float]] = {}

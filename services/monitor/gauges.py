@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from schemas.plans import Stage
 from schemas.views import PlanView
 from services.monitor.answers import gpus, nodes_by_state
-from services.monitor.looks import ClusterNow
+from services.monitor.cluster_now import ClusterNow
 from shared.domain.metrics import jobs_by_state
 from shared.domain.metrics.use import cluster_throughput_now
 from shared.domain.states import JobState

@@ -18,8 +18,8 @@ from schemas.overview import (
 )
 from schemas.plans import Placement
 from schemas.questions import ListPlans, ListRuns, ListSummaries, Refused, ShowPlan, ShowTimeline
+from services.monitor.cluster_now import ClusterNow, node_state
 from services.monitor.history import History, changed
-from services.monitor.looks import ClusterNow, node_state
 from services.monitor.reasons import dominant
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from shared.domain.words import words_of
+from shared.domain.word_lists import words_of
 
 Column = npt.NDArray[np.float64]
 Numbers = float | Column | npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 import yaml
 
-from shared.runtime.wording import STEP, worded
+from shared.runtime.error_wording import STEP, worded
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ import msgspec
 
 from schemas.settings import Settings
 from shared.domain.policy_names import Accepted, parted
-from shared.runtime.wording import hint
+from shared.runtime.error_wording import hint
 
 
 class UnknownPlugin(LookupError):

@@ -14,7 +14,7 @@ import yaml
 
 from schemas.settings import Settings
 from schemas.views import SettingsView, SettingView
-from shared.runtime.wording import worded
+from shared.runtime.error_wording import worded
 
 PREFIX = "HOPYARD_"
 FILE_VARIABLE = "HOPYARD_SETTINGS"

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from schemas.tokens import Identity, Role, TokenEntry, TokensFile
-from shared.runtime import private
+from shared.runtime import owner_only
 
 MARK = "hop"
 SECRET_BYTES = 32
@@ -102,7 +102,7 @@ class Keyring:
 def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
     """None where there is no file. Raises OSError, ValueError for one that is not what it should be."""
     try:
-        return msgspec.json.decode(private.read_secret(path), type=TokensFile).tokens
+        return msgspec.json.decode(owner_only.read_secret(path), type=TokensFile).tokens
     except FileNotFoundError:
         return ()
     except msgspec.DecodeError as error:
@@ -111,11 +111,11 @@ def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
 
 def change_tokens(path: Path, change: Callable[[tuple[TokenEntry, ...]], Iterable[TokenEntry]]) -> None:
     """Read, change, write; one after the other. Raises as `read_tokens` does, and what `change` raises."""
-    path.parent.mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
-    with contextlib.closing(private.appended(path.with_name(f".{path.name}.lock"))) as lock:
+    path.parent.mkdir(mode=owner_only.FOLDER, parents=True, exist_ok=True)
+    with contextlib.closing(owner_only.appended(path.with_name(f".{path.name}.lock"))) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         tokens = TokensFile(tokens=tuple(change(read_tokens(path))))
-        private.write(path, msgspec.json.format(msgspec.json.encode(tokens)) + b"\n")
+        owner_only.write(path, msgspec.json.format(msgspec.json.encode(tokens)) + b"\n")
 
 
 def _id_in(token: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from loadgen.disturbance import Stack
+from loadgen.fault_injection import Stack
 from loadgen.stack import Answered
 from schemas.base import Event
 from schemas.events import (

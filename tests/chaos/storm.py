@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from loadgen.disturbance import Stack
+from loadgen.fault_injection import Stack
 from loadgen.simulation import Engine, Simulated, simulate
 from loadgen.stack import Around, untouched
 from schemas.base import Event

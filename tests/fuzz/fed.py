@@ -20,7 +20,7 @@ from services.planner.core.tasks import Leadership
 from services.planner.solver.effort import Effort
 from services.profiler.core import Profiler
 from shared.domain.core import Asked, Core
-from shared.domain.impossible import read_fact, read_sample
+from shared.domain.invariants import read_fact, read_sample
 from shared.runtime.bus.contract import Record
 from shared.runtime.service import Service
 from shared.runtime.shell.handling import Handling

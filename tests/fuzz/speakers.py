@@ -16,7 +16,7 @@ from schemas.base import Event
 from schemas.codec import Malformed
 from schemas.events import FACTS
 from schemas.subjects import STATE_SUBJECT, is_subject_of
-from shared.domain.impossible import read_fact
+from shared.domain.invariants import read_fact
 from tests.fuzz.inputs import QUESTIONS, SAMPLES
 from tests.fuzz.mutation import Mutator, Raw, as_it_travels, encoded, with_node
 from tests.simulation.storms import SMALL

@@ -19,7 +19,7 @@ from tests.torch_python import torch_python
 
 PATIENCE_S = 240.0
 SCRIPTS = Path(__file__).parent / "scripts"
-Word = dict[str, Any]
+RankMessage = dict[str, Any]
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Rank:
     process: subprocess.Popen[bytes] | Fork
     log: Path
     last: Path
-    words: list[Word] = field(default_factory=list)
+    words: list[RankMessage] = field(default_factory=list)
     line: socket.socket | None = None
 
     def said(self, key: str) -> list[Any]:
@@ -48,8 +48,8 @@ class Rank:
         """Its exit code."""
         return self.process.wait(PATIENCE_S)
 
-    def last_word(self) -> Word:
-        word: Word = json.loads(self.last.read_text("utf-8"))
+    def last_word(self) -> RankMessage:
+        word: RankMessage = json.loads(self.last.read_text("utf-8"))
         return word
 
     def output(self) -> str:

@@ -27,8 +27,8 @@ from hopyard.failures import Failure, Invalid, StoreDamaged
 from hopyard.local import stack as stacks
 from hopyard.local.credentials import tokens_of
 from hopyard.local.data_folder import ClockFile, store_of
+from hopyard.local.offline_nats import offline_nats
 from hopyard.local.processes import Restarts, Say
-from hopyard.local.quiet_nats import quiet_nats
 from schemas.archive import CorrectionLine, LoadingLine, ObservationLine, entry_of
 from schemas.base import Event
 from schemas.cluster import ClusterFile
@@ -95,7 +95,7 @@ async def test_a_restored_stack_is_the_same_and_its_jobs_end(ran: Ran, tmp_path:
 
     second = tmp_path / "second"
     made = await asyncio.to_thread(restore, ran.backup, second)
-    async with quiet_nats(second) as connection:
+    async with offline_nats(second) as connection:
         assert await reports(JetStreamBus(connection)) == ()
     assert (made.last_seq, made.store_lines) == (ran.done.last_seq, ran.done.store_lines)
     assert Keyring(str(tokens_of(second))).holder(ran.token, time.time()) is not None

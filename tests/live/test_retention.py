@@ -15,7 +15,7 @@ import pytest_asyncio
 from hopyard.actions.rebuild import rebuild
 from hopyard.actions.restore import restore
 from hopyard.failures import Failure
-from hopyard.local.quiet_nats import quiet_nats
+from hopyard.local.offline_nats import offline_nats
 from hopyard.local.stack import SERVICES
 from schemas.events import JobCompleted, JobSubmitted
 from schemas.questions import ArchiveKind
@@ -104,7 +104,7 @@ async def test_a_backup_has_the_archive_too(trimmed: Trimmed, tmp_path: Path) ->
 
 
 async def _length(data: Path) -> int:
-    async with quiet_nats(data) as connection:
+    async with offline_nats(data) as connection:
         return await JetStreamBus(connection).last_seq()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hopyard.lab.runs.cache import name_of
 from loadgen.catalogue.files import read_catalogue
 from loadgen.catalogue.specs import catalogue_with, shipped
-from loadgen.in_force import in_force
+from loadgen.effective_settings import effective_settings
 from loadgen.scenarios import arrivals, extended, load_scenario
 from loadgen.simulation import Engine, simulate
 from loadgen.world import EmulatedWorld
@@ -122,7 +122,7 @@ def test_the_setting_of_a_scenario_is_meant_from_where_it_stands(tmp_path: Path)
 def test_the_file_of_the_setting_wins_over_the_section(tmp_path: Path) -> None:
     scenario = load_scenario(scenario_with(tmp_path, SLOW_XP + f"  b200: {GPU}\n"))
     faster = written(tmp_path, SLOW_XP.replace("1e12", "2e12"))
-    found = in_force(scenario, {"HOPYARD_CATALOGUE": str(faster)})
+    found = effective_settings(scenario, {"HOPYARD_CATALOGUE": str(faster)})
     assert found.scenario.catalogue.gpus[GpuType("titan-xp")].fp32 == 2e12
     assert set(found.scenario.catalogue.gpus) == {"titan-xp", "b200"}
     assert found.given == {"catalogue": str(faster)}
@@ -162,7 +162,7 @@ def test_a_kept_outcome_is_called_by_what_the_file_says(tmp_path: Path) -> None:
     names = set()
     for text in (OWN, SLOW_XP, OWN):
         path = written(tmp_path, text)
-        scenario = in_force(trial().scenario, {"HOPYARD_CATALOGUE": str(path)}).scenario
+        scenario = effective_settings(trial().scenario, {"HOPYARD_CATALOGUE": str(path)}).scenario
         names.add(name_of(msgspec.structs.replace(trial(), scenario=scenario)))
     names.add(name_of(trial()))
     assert len(names) == 3

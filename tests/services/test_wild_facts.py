@@ -22,7 +22,7 @@ from services.planner.core.tasks import Leadership
 from services.planner.solver.effort import Effort
 from services.profiler.core import Profiler
 from shared.domain.core import Core
-from shared.domain.impossible import impossible
+from shared.domain.invariants import impossible
 from tests.fact_builders import a_node
 from tests.services.fact_strategies import FACT
 

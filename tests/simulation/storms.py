@@ -4,7 +4,7 @@ from random import Random
 
 import msgspec
 
-from loadgen.disturbance import Stack
+from loadgen.fault_injection import Stack
 from loadgen.simulation import Engine, Simulated, simulate
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
 from schemas.ids import GpuType

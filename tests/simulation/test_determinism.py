@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hopyard.lab.experiments.baselines import AS_PUBLISHED
-from loadgen.disturbance import Stack
+from loadgen.fault_injection import Stack
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
 from loadgen.stack import MemoryStack

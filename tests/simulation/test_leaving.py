@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from loadgen.disturbance import Disturb, Stack
+from loadgen.fault_injection import Disturb, Stack
 from loadgen.simulation import Engine, Simulated, simulate
 from schemas.cluster import ClusterFile
 from schemas.events import (

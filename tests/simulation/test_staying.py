@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loadgen.disturbance import Disturb, Stack
+from loadgen.fault_injection import Disturb, Stack
 from loadgen.simulation import Simulated, simulate
 from schemas.base import Event
 from schemas.events import JobPreempted, JobStarted, NodeLost, PlanPublished, PreemptReason, StopOrdered

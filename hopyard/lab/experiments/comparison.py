@@ -6,7 +6,7 @@ from statistics import median
 
 from hopyard.lab.experiments import paper
 from hopyard.lab.experiments.remarks import remarks_of
-from hopyard.lab.report import pictures, possible
+from hopyard.lab.report import headroom, pictures
 from hopyard.lab.report.causes import causes
 from hopyard.lab.report.document import Figure, Folded, Part, Picture, Table
 from hopyard.lab.report.figures import apart, by_job, further_apart, job_by_job
@@ -35,7 +35,7 @@ FAR = 30
 """times the median"""
 LISTED_AT_MOST = 1000
 """jobs in a list of them"""
-OVER_BOUND = tuple(Measure(measure.metric, f"{measure.title} over its bound") for measure in possible.BOUNDED)
+OVER_BOUND = tuple(Measure(measure.metric, f"{measure.title} over its bound") for measure in headroom.BOUNDED)
 SWEPT = ("jct_s_mean", "makespan_s", "lr_max")
 
 
@@ -56,14 +56,14 @@ def figures_of(finished: Sequence[Finished], reported: paper.Reported) -> list[F
             for at, here in _places(members)
             for arm in arms_of(here)
             for over in OVER_BOUND
-            if (found := possible.ratios([one for one in here if one.case.arm == arm], over.metric))
+            if (found := headroom.ratios([one for one in here if one.case.arm == arm], over.metric))
         ]
         + [
             figure
             for group, members in groups_of(finished).items()
             for at, here in _places(members)
             for figure in (
-                *possible.gpu_time_figures(group, arms_of(here), at),
+                *headroom.gpu_time_figures(group, arms_of(here), at),
                 *apart(group, arms_of(here), at),
             )
         ]
@@ -86,8 +86,8 @@ def compared(finished: Sequence[Finished], reported: paper.Reported, source: str
         yield _conditions(members)
         yield from _judged(group, outcomes, reported if index == 0 else {}, source)
         yield from _remarks(members)
-        yield from possible.bounds(members)
-        yield from possible.gpu_time(outcomes, f"group-{index + 1}")
+        yield from headroom.bounds(members)
+        yield from headroom.gpu_time(outcomes, f"group-{index + 1}")
         yield from _differences(outcomes)
         yield from _pictures(outcomes, arms, f"group-{index + 1}")
         yield from _last(outcomes)
@@ -100,7 +100,7 @@ def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str)
     yield _conditions(finished)
     yield from _judged(finished[0].case.group, outcomes, reported, source)
     yield from _cdfs(outcomes, list(outcomes), "distributions")
-    yield from possible.gpu_time(outcomes, "group-1")
+    yield from headroom.gpu_time(outcomes, "group-1")
     yield from _differences(outcomes)
     yield from _last(outcomes)
 

@@ -14,8 +14,8 @@ from hopyard.lab.experiments import (
     errors,
     grids,
     hadar,
+    hopyard_policy,
     jps,
-    own,
     paper,
     scalability,
 )
@@ -228,7 +228,7 @@ def _own(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     finished = simulations(done)
     return Findings(
         list(comparison.compared(finished, {}, "")),
-        [*comparison.figures_of(finished, {}), *own.restarts_apart(finished)],
+        [*comparison.figures_of(finished, {}), *hopyard_policy.restarts_apart(finished)],
         _verdicts(finished),
     )
 
@@ -437,7 +437,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         "its paper has it. The first scenario is run without each term of the policy, too.",
         scenario="hops-64",
         policies=("hopyard", "hops"),
-        cases=lambda options: with_bounds(own.cases(options)),
+        cases=lambda options: with_bounds(hopyard_policy.cases(options)),
         report=_own,
     ),
 }

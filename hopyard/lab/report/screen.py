@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hopyard.lab.report.document import Part, Table
+from hopyard.lab.report.headroom import BOUNDED, ratios
 from hopyard.lab.report.measures import HEADLINE, spread
-from hopyard.lab.report.possible import BOUNDED, ratios
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, warnings
 from hopyard.lab.runs.cases import Finished, arms_of, values_of

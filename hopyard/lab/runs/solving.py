@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hopyard.lab.runs.trials import Solved, SolveRow, Solving
-from loadgen.disturbance import Stack
+from loadgen.fault_injection import Stack
 from loadgen.simulation import simulate
 from schemas.plans import PlanKind
 from schemas.settings import Settings

@@ -49,9 +49,10 @@ from schemas.views import (
 )
 from services.admission import problems
 from services.admission.http import static
+from services.admission.http.authorization import Authorization, shown_in
 from services.admission.http.bodies import decode_body, decode_query
-from services.admission.http.door import Door, Outside
-from services.admission.http.gate import Gate, shown_in
+from services.admission.http.forwarding import Forwarding, Outside
+from services.admission.http.job_facts import Fetched, Wanted, fetched
 from services.admission.http.lines import about, line, problem_line, records
 from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, openapi
 from services.admission.http.operations import (
@@ -66,7 +67,6 @@ from services.admission.http.operations import (
     TimelineQuery,
 )
 from services.admission.http.output import Reader, encoded, kept_and_coming
-from services.admission.http.places import Fetched, Wanted, fetched
 from services.admission.http.responses import answer, position_of, refuse, token_of
 from services.admission.problems import Refusal
 from services.admission.questions import (
@@ -82,7 +82,7 @@ from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.clock import Clock, unix_by
 from shared.runtime.damage import Damaged
-from shared.runtime.process.patience import BODY_LIMIT_S, PatientResponse
+from shared.runtime.process.client_timeouts import BODY_LIMIT_S, TimedResponse
 from shared.runtime.process.reports import reports
 
 FOLLOWERS_MAX = 64
@@ -108,17 +108,17 @@ class Api:
         bus: Outside,
         clock: Clock,
         settings: Settings,
-        door: Door,
+        forwarding: Forwarding,
         in_force: SettingsView,
         *,
-        gate: Gate,
+        authorization: Authorization,
     ) -> None:
         self._bus = bus
         self._clock = clock
         self._settings = settings
-        self._door = door
+        self._forwarding = forwarding
         self._in_force = in_force
-        self._gate = gate
+        self._authorization = authorization
         self._followers = 0
         self._document = msgspec.json.encode(openapi(OPERATIONS))
 
@@ -158,12 +158,12 @@ class Api:
         ]
 
     def _guarded(self, handler: Handler, operation: Operation) -> Handler:
-        """The handler behind the gate, its refusals turned into responses."""
+        """The handler behind authorization, its refusals turned into responses."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
                 address = request.remote or ""
-                request[CALLER] = self._gate.admit(
+                request[CALLER] = self._authorization.admit(
                     shown_in(request.headers), address, operation.role, operation.name
                 )
                 request[JUDGED_AT] = time.monotonic()
@@ -192,7 +192,7 @@ class Api:
         key = _key(request)
         job = await self._body(request, JobFile)
         repeat = f"it may be stored yet: submit it again with {KEY} {key}"
-        done = await self._door.ask(Submit(job=job, key=key, caller=request[CALLER]), Submitted, repeat)
+        done = await self._forwarding.ask(Submit(job=job, key=key, caller=request[CALLER]), Submitted, repeat)
         headers = {"Location": f"/v1/jobs/{done.job_id}", KEY: key}
         return answer(done, 201 if done.created else 200, headers)
 
@@ -217,18 +217,18 @@ class Api:
         view = await self._bus.ask(ShowJob(job_id=job_id), self._settings.ask_timeout_real_s)
         if isinstance(view, JobView):
             return view
-        return await self._door.ask(ShowFresh(job_id=job_id), JobView)  # newer than the monitor knows
+        return await self._forwarding.ask(ShowFresh(job_id=job_id), JobView)  # newer than the monitor knows
 
     async def cancel_job(self, request: web.Request) -> web.Response:
         asked = Cancel(job_id=JobId(_id(request)), caller=request[CALLER])
-        done = await self._door.ask(asked, Cancelled)
+        done = await self._forwarding.ask(asked, Cancelled)
         return answer(done, 202)
 
     async def explain_job(self, request: web.Request) -> web.Response:
         job_id = JobId(_id(request))
         view = await self._bus.ask(ExplainJob(job_id=job_id), self._settings.ask_timeout_real_s)
         if isinstance(view, Refused):
-            fresh = await self._door.ask(ShowFresh(job_id=job_id), JobView)
+            fresh = await self._forwarding.ask(ShowFresh(job_id=job_id), JobView)
             view = WhyView(
                 job_id=job_id, state=fresh.state, reason=Waiting.PROFILING, detail="submitted just now"
             )
@@ -270,7 +270,7 @@ class Api:
 
     async def _set_drain(self, request: web.Request, *, draining: bool) -> web.Response:
         question = SetDrain(node_id=NodeId(_id(request)), draining=draining, caller=request[CALLER])
-        return answer(await self._door.ask(question, NodeDrain), 202)
+        return answer(await self._forwarding.ask(question, NodeDrain), 202)
 
     async def show_status(self, request: web.Request) -> web.Response:
         decode_query(NoQuery, request.query)
@@ -280,11 +280,11 @@ class Api:
 
     async def show_policy(self, request: web.Request) -> web.Response:
         decode_query(NoQuery, request.query)
-        return answer(await self._door.ask(ShowPolicy(), PolicyChoice))
+        return answer(await self._forwarding.ask(ShowPolicy(), PolicyChoice))
 
     async def list_policies(self, request: web.Request) -> web.Response:
         decode_query(NoQuery, request.query)
-        return answer(await self._door.ask(ShowPolicies(), PolicyPage))
+        return answer(await self._forwarding.ask(ShowPolicies(), PolicyPage))
 
     async def list_settings(self, request: web.Request) -> web.Response:
         decode_query(NoQuery, request.query)
@@ -299,7 +299,7 @@ class Api:
         if _has_its_own_say(choice.policy):
             await self._judge(choice.policy)
         asked = SetPolicy(policy=choice.policy, caller=request[CALLER])
-        return answer(await self._door.ask(asked, PolicyChoice))
+        return answer(await self._forwarding.ask(asked, PolicyChoice))
 
     async def _judge(self, policy: str) -> None:
         """Raises Refusal for one that could not plan, Unavailable where no planner says whether it could."""
@@ -364,7 +364,7 @@ class Api:
         if follow and self._followers >= FOLLOWERS_MAX:
             raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow already"))
         headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
-        response = PatientResponse(headers=headers)
+        response = TimedResponse(headers=headers)
         self._followers += follow
         try:
             await response.prepare(request)
@@ -381,14 +381,14 @@ class Api:
 
     def _listens(self, request: web.Request) -> bool:
         here = request.transport is not None and not request.transport.is_closing()
-        return here and self._door.is_open() and self._may_stay(request)
+        return here and self._forwarding.is_open() and self._may_stay(request)
 
     def _may_stay(self, request: web.Request) -> bool:
         now = time.monotonic()
         if now - request[JUDGED_AT] < JUDGED_AGAIN_REAL_S:
             return True
         request[JUDGED_AT] = now
-        return self._gate.still(shown_in(request.headers), request[CALLER])
+        return self._authorization.still(shown_in(request.headers), request[CALLER])
 
     async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
         """Of the facts up to `last`, as many as `newest` says; where no job is asked for, they come last."""

@@ -9,8 +9,8 @@ import msgspec
 
 from services.admission import problems
 from services.admission.problems import Refusal
+from shared.runtime.error_wording import worded
 from shared.runtime.files import InvalidFile, parse
-from shared.runtime.wording import worded
 
 YAML_BYTES_MAX = 65_536
 """YAML takes long to read, and nothing else is answered meanwhile: 0.2 s for this much"""

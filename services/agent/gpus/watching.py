@@ -8,7 +8,7 @@ from pwd import getpwuid
 
 import structlog
 
-from services.agent.gpus.judging import Faults, broken, busy, twice
+from services.agent.gpus.health import Faults, broken, busy, twice
 from services.agent.gpus.nvml import NoNvml, Nvml, Reading, Xid
 from services.agent.gpus.xids import fatal
 from services.agent.tasks import GpusSeen

@@ -12,8 +12,8 @@ from services.agent.gpus.names import is_cpu
 from services.agent.process.claims import WorkerClaim
 from services.agent.process.folders import Folders
 from services.agent.process.kernel.cgroups import Group, Groups
+from services.agent.process.kernel.process_scan import ProcessScan
 from services.agent.process.kernel.spawning import Account, account_of
-from services.agent.process.kernel.walking import Walk
 from services.agent.process.launch import MARK, Ground
 from services.agent.process.templates import Templates
 from services.agent.tasks import Report
@@ -21,7 +21,7 @@ from services.agent.work.runner import Write
 
 LOCALHOST = "127.0.0.1"
 """where a node is whose cluster file gives it no address: all are on one machine"""
-Members = Group | Walk
+Members = Group | ProcessScan
 """all processes of a worker"""
 
 
@@ -76,7 +76,7 @@ class Host(msgspec.Struct, kw_only=True):
         """All processes of a worker: to be found, not made."""
         if claim.groups:
             return Group({controller: Path(folder) for controller, folder in claim.groups.items()})
-        return Walk(self.variable(claim.order), [rank.process for rank in claim.ranks if rank.process])
+        return ProcessScan(self.variable(claim.order), [rank.process for rank in claim.ranks if rank.process])
 
     def groups_of(self, order: StartOrdered) -> dict[str, str]:
         """Those that a worker gets, by controller; none where there are none to be had."""

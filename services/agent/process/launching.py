@@ -19,8 +19,8 @@ from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import Memory
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
+from services.agent.process.kernel.process_scan import has_variable
 from services.agent.process.kernel.spawning import Account, NoAccount, ToStart, reach, started
-from services.agent.process.kernel.walking import has_variable
 from services.agent.process.listener import Peer
 from services.agent.process.ranks import RankProcess, found, of_child
 from services.agent.process.templates import NoTemplate, Template

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from services.agent.process.gang.words import LINE_MAX_BYTES, Hello, NotAWord, Word, word_of
+from services.agent.process.gang.messages import LINE_MAX_BYTES, Hello, NotAMessage, RankMessage, message_in
 
 HELLO_LIMIT_S = 10.0
 _CREDENTIALS = struct.Struct("3i")
@@ -51,7 +51,7 @@ class Listening(Protocol):
         """False: the process is none of its."""
         ...
 
-    def heard(self, rank: int, word: Word) -> None: ...
+    def heard(self, rank: int, message: RankMessage) -> None: ...
 
 
 Find = Callable[[str], Listening | None]
@@ -97,18 +97,18 @@ def _open(path: Path) -> None:
 
 
 async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find: Find) -> None:
-    """Raises OSError, ValueError: the line is too long, or no word."""
+    """Raises OSError, ValueError: the line is too long, or no message."""
     async with asyncio.timeout(HELLO_LIMIT_S):
-        hello = word_of(await reader.readline())
+        hello = message_in(await reader.readline())
     if not isinstance(hello, Hello):
-        raise NotAWord("it does not say who it is")
+        raise NotAMessage("it does not say who it is")
     worker, connection, peer = find(hello.placement), Connection(writer), _peer(writer)
     if worker is None or not worker.connected(hello, peer, connection):
-        raise NotAWord(f"process {peer.pid} of user {peer.uid} is no rank of {hello.placement!r}")
+        raise NotAMessage(f"process {peer.pid} of user {peer.uid} is no rank of {hello.placement!r}")
     try:
         while line := await reader.readline():
-            if (word := word_of(line)) is not None:
-                worker.heard(hello.rank, word)
+            if (message := message_in(line)) is not None:
+                worker.heard(hello.rank, message)
     finally:
         connection.closed.set()
 

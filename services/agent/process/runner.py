@@ -17,15 +17,15 @@ from schemas.questions import JoinAllReduce, OpenAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
 from services.agent.process import claims, launch
+from services.agent.process.all_reduces import check_interpreter, timed
 from services.agent.process.folders import Folders
 from services.agent.process.gang.machine import LEAVING_S, GangState
 from services.agent.process.host import LOCALHOST, Host
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.locks import locked
-from services.agent.process.kernel.walking import take_in_orphans
+from services.agent.process.kernel.process_scan import take_in_orphans
 from services.agent.process.launching import free_port
 from services.agent.process.listener import listening
-from services.agent.process.reduces import check_interpreter, timed
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
 from services.agent.process.worker import LiveWorker

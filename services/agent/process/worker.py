@@ -17,7 +17,7 @@ from schemas import placement
 from schemas.events import StartOrdered
 from services.agent.process import claims
 from services.agent.process.folders import RankFiles
-from services.agent.process.gang import effects, words
+from services.agent.process.gang import effects, messages
 from services.agent.process.gang.machine import Gang, GangState
 from services.agent.process.gang.verdicts import End
 from services.agent.process.host import Host
@@ -87,7 +87,7 @@ class LiveWorker:
         """It was ordered to stop, and its grace is over."""
         self.put(partial(self.gang.rang, effects.Due.LEAVING))
 
-    def connected(self, hello: words.Hello, peer: Peer, connection: Connection) -> bool:
+    def connected(self, hello: messages.Hello, peer: Peer, connection: Connection) -> bool:
         process = self._processes.get(hello.rank)
         if hello.rank not in self.gang.ranks or not self._launcher.owns(peer, process):
             return False
@@ -95,10 +95,10 @@ class LiveWorker:
         self.heard(hello.rank, hello)
         return True
 
-    def heard(self, rank: int, word: words.Word) -> None:
-        if rank in self._executors and isinstance(word, words.Hello | words.Ready | words.Done):
-            self._executors[rank].heard(self.order.placement_id, word)
-        self.put(partial(self.gang.heard, rank, word))
+    def heard(self, rank: int, message: messages.RankMessage) -> None:
+        if rank in self._executors and isinstance(message, messages.Hello | messages.Ready | messages.Done):
+            self._executors[rank].heard(self.order.placement_id, message)
+        self.put(partial(self.gang.heard, rank, message))
 
     def stop(self) -> None:
         for executor in self._executors.values():
@@ -222,8 +222,8 @@ class LiveWorker:
             except TimeoutError:
                 pass  # a process of the job's still holds the line
         text = await asyncio.to_thread(_read, RankFiles(self._folder, rank))
-        if word := words.written_word(text):
-            self.heard(rank, word)
+        if message := messages.message_in_file(text):
+            self.heard(rank, message)
 
     # ---- its end
 

@@ -20,7 +20,7 @@ from schemas.ids import JobId, NodeId
 from schemas.output import OutputPage, PrintedLine, RankOutput
 from schemas.questions import ReadOutput
 from schemas.settings import Settings
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.clock import Clock
 
 LINE_MAX = 8_192
@@ -105,7 +105,7 @@ class OutputFiles:
             folder = self._folder / job_id / str(rank)
             if not folder.is_dir():
                 with suppress(FileExistsError):
-                    self._folder.mkdir(mode=private.FOLDER, parents=True)
+                    self._folder.mkdir(mode=owner_only.FOLDER, parents=True)
                 folder.mkdir(parents=True)
                 self._make_room(job_id)
             newest = (_starts(folder) or [0])[-1]

@@ -22,7 +22,7 @@ import msgspec
 
 from schemas.codec import Malformed, plain
 from services.monitor.archive.plan import Stretch, stretch_of
-from shared.runtime import private
+from shared.runtime import owner_only
 
 DRAFT = ".draft-"
 COLUMNS = {
@@ -61,7 +61,7 @@ def names_in(folder: Path) -> list[str]:
 def make_folder(folder: Path) -> None:
     """On the disk when it returns, as are files that are written into it. Raises OSError."""
     new = [each for each in (folder, *folder.parents) if not each.exists()]
-    private.make_folder(folder)
+    owner_only.make_folder(folder)
     for each in new:
         _sync(each.parent)
 
@@ -78,7 +78,7 @@ def write(folder: Path, stretch: Stretch, rows: Sequence[Row]) -> None:
     try:
         _copy(draft, rows)
         _check(draft, rows)
-        draft.chmod(private.FILE)
+        draft.chmod(owner_only.FILE)
         _sync(draft)
         draft.replace(folder / stretch.name)
         _sync(folder)

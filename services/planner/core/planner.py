@@ -16,7 +16,7 @@ that does is dropped, since it would end with its round.
 The latest choice of a policy wins: a `PolicyChosen` over the settings; and a planner that begins to lead
 with another policy in its settings than the previous leader announces that as a `PolicyChosen`. A fact
 names a policy; whether it can plan is asked of the outside (`candidates`), and until it is answered
-plans wait and triggers gather. Admission asks the same of a policy before it is chosen (`judging`).
+plans wait and triggers gather. Admission asks the same of a policy before it is chosen (`policy_checks`).
 """
 
 import math
@@ -30,8 +30,7 @@ from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
-from services.planner.core.judging import Judging
-from services.planner.core.keeping import kept
+from services.planner.core.policy_checks import PolicyChecks
 from services.planner.core.publication import Frame, published
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
@@ -51,6 +50,7 @@ from services.planner.core.tasks import (
 )
 from services.planner.core.triggers import CALLS_FOR_NOTHING, is_a_plans_own, trigger_of
 from services.planner.core.viewing import Memo, closed_nodes, idle_gpus, view_of, waiting
+from services.planner.core.without_estimates import keep_running
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
@@ -80,7 +80,7 @@ class Planner:
         self.state = State()
         self._settings = settings
         self._candidates = Candidates(settings.policy)
-        self._judging = Judging()
+        self._checks = PolicyChecks()
         self._gathered: dict[tuple[Trigger, bool], float] = {}
         """triggers that came before the policy was known: whether a plan caused them, and when a plan is
         due"""
@@ -112,7 +112,7 @@ class Planner:
             case Known() | Unfit():
                 self._learn_fitness(message)
             case Asked() | Judged() | WorkFailed(task=Judge()):
-                effects = self._judging.handle(message)
+                effects = self._checks.handle(message)
             case WorkFailed(task=Look(policy=policy), reason=reason):
                 self._learn_fitness(Unfit(policy=policy, reason=reason))
             case WorkFailed(task=Prepare() | Resolve() as task, reason=reason):
@@ -289,7 +289,7 @@ class Planner:
             return []
         self._making = msgspec.structs.replace(making, notes=(*making.notes, *answer.notes))
         if len(answer.wanted) and not answer.estimates.known():
-            return self._publish(answer.number, kept(making.view, NO_ESTIMATES), now)
+            return self._publish(answer.number, keep_running(making.view, NO_ESTIMATES), now)
         task = Resolve(
             number=answer.number,
             policy=answer.policy,

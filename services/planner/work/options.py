@@ -6,8 +6,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from shared.runtime.error_wording import hint
 from shared.runtime.settings import converted, docs_of
-from shared.runtime.wording import hint
 
 Value = str | int | float | bool | None
 WORDS = {bool: "true, false", int: "a whole number", float: "a number", str: "text"}

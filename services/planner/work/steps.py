@@ -9,6 +9,7 @@ import msgspec
 
 from schemas.plans import Waiting
 from services.planner.core.tasks import Known, Look, Unfit
+from services.planner.policies.contract.checks import misfit
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import (
     Decision,
@@ -21,7 +22,6 @@ from services.planner.policies.contract.decision import (
     sees_staying,
 )
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import View
 from services.planner.solver.problem import Solve, SolverFailed
 from services.planner.work.registry import Registry, UnfitPolicy

@@ -32,7 +32,7 @@ from schemas.base import Event
 from schemas.events import PlanPublished
 from shared.domain.audit import gpus, jobs
 from shared.domain.audit.log import Log, Violation
-from shared.domain.recent import Recent
+from shared.domain.recent_ids import RecentIds
 
 Rule = Callable[[Log, int, Event], Iterator[Violation]]
 
@@ -65,7 +65,7 @@ class Audit:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._log = Log(kept)
-        self._known = Recent(kept)
+        self._known = RecentIds(kept)
         self._found: list[list[Violation]] = [[] for _ in RULES]
         self._room = FOUND_AT_MOST
 

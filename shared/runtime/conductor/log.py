@@ -5,7 +5,7 @@ from functools import cache
 from typing import Protocol
 
 from schemas.base import Event
-from shared.domain.recent import Recent
+from shared.domain.recent_ids import RecentIds
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory.log import REMEMBERED_IDS, Faults
 from shared.runtime.bus.memory.routes import Routes
@@ -32,7 +32,7 @@ class ConductedLog:
         self.last_seq = 0
         self.sinks: list[Sink] = []
         self._kept: list[Record] | None = []
-        self._ids = Recent(REMEMBERED_IDS)
+        self._ids = RecentIds(REMEMBERED_IDS)
         self._routes: Routes[Follower] = Routes()
         """of patterns that name neither a kind of entity nor one entity"""
         self._of_all: dict[tuple[str, str], list[Follower]] = {}

@@ -14,19 +14,19 @@ import msgspec
 import structlog
 
 from schemas.settings import Settings
-from shared.domain.contradictions import check_together
+from shared.domain.conflicting_settings import check_together
 from shared.runtime.bus.contract import Fenced, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock, unix_by
 from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import Beside
+from shared.runtime.process.clock_sync import keep_right, set_right
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
-from shared.runtime.process.timekeeping import keep_right, set_right
 from shared.runtime.process.waiting import wait_rightly
-from shared.runtime.process.watching import watch
+from shared.runtime.process.watchdog import watch
 from shared.runtime.process.web import serve
 from shared.runtime.service import Ports, Service
 from shared.runtime.settings import load_settings, sources_of

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.bus.accounts import STREAMS_OWNER, NatsUser, server_accounts
 from shared.runtime.process.ports import HeldPorts
 
@@ -167,7 +167,7 @@ class NatsServer:
     def launch(self) -> None:
         """Start the process, and wait for nothing."""
         assert not self.running(), "the server runs already"
-        private.make_folder(self.folder)
+        owner_only.make_folder(self.folder)
         config = self._write_config()
         self._keep_streams()
         self._looked_to = self._log.stat().st_size if self._log.exists() else 0
@@ -177,7 +177,7 @@ class NatsServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            umask=private.UMASK,
+            umask=owner_only.UMASK,
             preexec_fn=_tie_to_parent(),  # noqa: PLW1509 - two system calls, prepared beforehand
         )
 
@@ -228,7 +228,7 @@ class NatsServer:
         if self._tls:
             config["tls"] = dict(zip(("cert_file", "key_file"), self._tls, strict=True))
         path = self.folder / "nats-server.conf"
-        private.write(path, msgspec.json.encode(config))
+        owner_only.write(path, msgspec.json.encode(config))
         return path
 
     def _log_tail(self) -> str:

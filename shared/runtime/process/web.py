@@ -23,8 +23,8 @@ from schemas.settings import Settings
 from schemas.views import Problem, Readiness, ServiceView
 from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.contract import Bus, Unavailable
+from shared.runtime.process.client_timeouts import ClientTimeouts
 from shared.runtime.process.metrics import CountsCollector, GaugesCollector
-from shared.runtime.process.patience import Patience
 from shared.runtime.process.reports import report_of_agent, reports
 from shared.runtime.service import Service
 
@@ -105,7 +105,7 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
 
 async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> Site:
     """Serve an application; port 0 takes any free one."""
-    patience = Patience()
+    patience = ClientTimeouts()
     app.middlewares.insert(0, patience.middleware())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()

@@ -6,7 +6,7 @@ import msgspec
 
 from schemas.base import Event
 from shared.domain.core import Effect, MustEnd, Publish
-from shared.domain.recent import Recent
+from shared.domain.recent_ids import RecentIds
 from shared.runtime.bus.contract import Record
 from shared.runtime.service import Service
 from shared.runtime.shell.quarantine import Deadly
@@ -44,8 +44,8 @@ class Handling:
         self.seq = 0
         """of the last fact it was handed"""
         self._name = service.name
-        self._known = Recent(remembered_ids)
-        self._published = Recent(remembered_ids)
+        self._known = RecentIds(remembered_ids)
+        self._published = RecentIds(remembered_ids)
         self._notes_seq = hasattr(service.core.state, "seq")
         self.due: float | None = None
         """when the core wants to be woken, as of the last turn"""

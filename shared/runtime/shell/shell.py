@@ -25,7 +25,7 @@ from shared.runtime.bus.contract import Batch, DamagedBlob, Unavailable
 from shared.runtime.damage import REMEDY, Damaged, ranges_text
 from shared.runtime.leadership import Candidate
 from shared.runtime.service import Inbox, Ports, Service
-from shared.runtime.shell.following import Following
+from shared.runtime.shell.follower import Follower
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.progress import Progress
@@ -230,7 +230,7 @@ class Shell:
 
         A leader knows all facts before the one by which it began: behind that one nobody else's stand.
         """
-        following = Following(facts, self._handling.replay)
+        following = Follower(facts, self._handling.replay)
         kept: deque[Sample] = deque(maxlen=self._service.samples_kept)
         hearing = self._group.create_task(self._hear(kept)) if self._service.samples_kept else None
         try:

@@ -19,7 +19,7 @@ from schemas.events import JobCompleted, JobPreempted, JobStarted, NodeDrained, 
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import JobFile, Workload
 from shared.domain.audit import audit
-from shared.runtime import private
+from shared.runtime import owner_only
 from tests.container.slurm.slurm_cluster import KILL_WAIT_S, NODES, SlurmCluster, build, slurm_cluster
 from tests.stack_watch import LIMIT_S, log_of
 
@@ -69,7 +69,7 @@ async def stack(tmp_path: Path, brought: Path) -> AsyncIterator[tuple[Stack, Cli
     """Without a node; with the environment of whoever brings agents up for it."""
     spec = StackSpec(data=tmp_path, cluster=None, clock_origin=time.time(), settings=SHORT)
     async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
-        private.write(brought / "agents.json", admitted_any(tmp_path).read_bytes())
+        owner_only.write(brought / "agents.json", admitted_any(tmp_path).read_bytes())
         settings = SHORT | {
             "cluster": "/cfg/cluster.json",
             "nodes": "cluster-file",

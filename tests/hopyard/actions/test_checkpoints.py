@@ -21,7 +21,7 @@ from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import CHECKPOINTS, FORMAT, Manifest
 from schemas.ids import JobId
-from shared.runtime import private
+from shared.runtime import owner_only
 from tests.paths import ROOT
 
 A, B = JobId("a-1"), JobId("b-2")
@@ -68,7 +68,7 @@ def test_the_newest_of_each_job_comes_back_as_it_was(tmp_path: Path) -> None:
     (jobs / A / IN_JOB / "000000000000300.part").write_bytes(b"half")
     assert check_room(of(jobs), tmp_path / "backup.tar").startswith("checkpoints of 2 jobs")
     assert copy_all(of(jobs), copies / CHECKPOINTS) == CheckpointsTaken(2, ())
-    with backup_file.opened(kept_in(tmp_path, copies)) as backup, private.alone():
+    with backup_file.opened(kept_in(tmp_path, copies)) as backup, owner_only.alone():
         assert restore_all(backup, tmp_path / "again") == 2
     with_accounts = os.geteuid() == 0
     assert (tmp_path / "again").stat().st_mode & 0o777 == (0o711 if with_accounts else 0o700)

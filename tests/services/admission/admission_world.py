@@ -33,8 +33,8 @@ from schemas.settings import Settings
 from schemas.views import Submitted
 from services.admission.core import Admission, CaughtUp
 from services.admission.http.api import Api
-from services.admission.http.door import Door
-from services.admission.http.gate import Gate
+from services.admission.http.authorization import Authorization
+from services.admission.http.forwarding import Forwarding
 from services.admission.questions import OwnQuestion, Submit
 from shared.domain.core import Asked, Publish, Reply
 from shared.domain.demand import job_spec
@@ -171,13 +171,13 @@ class Served:
         self,
         driver: Driver,
         bus: MemoryBus,
-        door: Door,
-        gate: Gate,
+        door: Forwarding,
+        authorization: Authorization,
         client: TestClient[web.Request, web.Application],
     ) -> None:
         self.driver = driver
         self.door = door
-        self.gate = gate
+        self.authorization = authorization
         self.bus = bus
         self.client = client
         self.views: dict[type[Question], Message] = {}
@@ -223,12 +223,14 @@ async def serving(
     limits = {"ask_timeout_real_s": 0.5, "web_max_body_bytes": 10_000, "api_token": TOKEN}
     in_force = msgspec.convert(limits | settings, Settings)
     driver = Driver((), caught_up=True, **settings)
-    door = Door(bus, LoopClock(), in_force, driver.core)
+    door = Forwarding(bus, LoopClock(), in_force, driver.core)
     app = web.Application(client_max_size=in_force.web_max_body_bytes)
-    gate = Gate(in_force)
-    app.add_routes(Api(bus, LoopClock(), in_force, door, describe(in_force, {}), gate=gate).routes())
+    authorization = Authorization(in_force)
+    app.add_routes(
+        Api(bus, LoopClock(), in_force, door, describe(in_force, {}), authorization=authorization).routes()
+    )
     async with TestClient(TestServer(app), headers=shown(TOKEN)) as client:
-        served = Served(driver, bus, door, gate, client)
+        served = Served(driver, bus, door, authorization, client)
         if monitored:
             await bus.serve("monitor", MONITOR, served.monitor)
         task = asyncio.create_task(door.attach(_inbox(driver, bus))) if attached else None

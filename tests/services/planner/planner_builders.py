@@ -13,10 +13,10 @@ from schemas.plans import Layer, PlanKind
 from schemas.settings import Settings
 from services.planner.core.planner import Planner
 from services.planner.core.tasks import Leadership, Look, Prepare, Prepared, Resolve, Resolved
+from services.planner.policies.contract.checks import misfit
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.estimates import Estimated, unknown
-from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort

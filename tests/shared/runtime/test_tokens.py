@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from schemas.tokens import Role
-from shared.runtime import private
+from shared.runtime import owner_only
 from shared.runtime.tokens import Keyring, change_tokens, issued
 
 
@@ -36,7 +36,7 @@ def test_what_could_not_be_read_once_is_read_again(file: Path, monkeypatch: pyte
         raise OSError("too many open files")
 
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(private, "read_secret", fails)
+        patch.setattr(owner_only, "read_secret", fails)
         for _ in range(3):
             assert keyring.holder(token, time.time()) is None
     assert [each["reason"] for each in logs] == ["too many open files"], "it is said once"

@@ -16,7 +16,7 @@ from hopyard.lab.bench.planning.instances import Scene, Shape
 from hopyard.lab.bench.planning.rounds import STEPS, after, opening
 from hopyard.local.processes import Say
 from schemas.settings import Settings
-from services.planner.core.keeping import kept
+from services.planner.core.without_estimates import keep_running
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import View
@@ -83,7 +83,7 @@ async def played(policy: str, scene: Scene) -> list[Took]:
     process, took = policy_process(Settings(), Beside()), []
     try:
         view, batches = opening(scene)
-        decision = kept(view, "nothing is decided yet")
+        decision = keep_running(view, "nothing is decided yet")
         await _answer(process, Want(policy=policy, view=view), WANTS_REAL_S)  # and loads the policy
         for rounds, batch in zip(STEPS, batches, strict=True):
             view = after(view, decision, rounds, batch)
@@ -106,7 +106,7 @@ async def _planned(process: HelperProcess, policy: str, scene: Scene, view: View
 
 def _took(view: View, configurations: int, seconds: float, answer: Answer) -> tuple[Took, Decision]:
     failed = answer.reason if isinstance(answer, PolicyFailed) else ""
-    decision = answer if isinstance(answer, Decision) else kept(view, failed)
+    decision = answer if isinstance(answer, Decision) else keep_running(view, failed)
     took = Took(
         jobs=len(view.jobs),
         configurations=configurations,

@@ -1,14 +1,14 @@
 """The ranks of one placement on one node, as a state machine. Pure: what happens in, what to do out.
 
-A rank that ends badly ends the gang: the others are given a moment for their last words and are killed, for
-they would hang. One that ends well does not: others may still write what they know. A command that is no
-Python script says nothing: it counts as up before it begins, and begins when the gang has formed.
+A rank that ends badly ends the gang: the other ranks would hang, so they get a moment for their last messages
+and are killed. A rank that ends well does not end the gang: others may still be writing. A command that is no
+Python script sends no message: it counts as up before it starts, and starts when the gang has formed.
 """
 
 from enum import StrEnum
 
 from schemas.events import StartOrdered
-from services.agent.process.gang import words
+from services.agent.process.gang import messages
 from services.agent.process.gang.effects import (
     Actions,
     Due,
@@ -32,7 +32,7 @@ BEAT_S, BEATS = 0.5, 5
 LAST_WORDS_S = 2.0
 """what the others get once a rank has ended badly"""
 LEAVING_S = 10.0
-"""what ranks get to end once all have said their last words"""
+"""what ranks get to end once all have said their last messages"""
 NO_COPY = "its script does not call attach of hopjob: it cannot train a share of its job as a copy"
 NO_TASKS = (
     "its script does not take its batches from attach of hopjob: "
@@ -108,7 +108,7 @@ class Gang:
             return []
         self.meeting = meeting
         if self._speaks:
-            return [Tell(words.go(meeting))]
+            return [Tell(messages.go(meeting))]
         return [] if self._spawned else self._spawn(meeting)
 
     def stop(self) -> Actions:
@@ -117,7 +117,7 @@ class Gang:
         self.past.stopping = True
         if not self._spawned:
             return self._over()
-        return [Tell(words.stop()), Terminate(), Ring(Due.GRACE, self.grace_s)]
+        return [Tell(messages.stop()), Terminate(), Ring(Due.GRACE, self.grace_s)]
 
     @property
     def grace_s(self) -> float:
@@ -137,49 +137,49 @@ class Gang:
 
     # ---- what ranks say
 
-    def heard(self, number: int, word: words.Word) -> Actions:
+    def heard(self, number: int, message: messages.RankMessage) -> Actions:
         rank, actions = self.ranks[number], Actions()
-        match word:
-            case words.Hello():
-                rank.attached = word.attached
+        match message:
+            case messages.Hello():
+                rank.attached = message.attached
                 actions = self._said_before(number)
-            case words.Up():
-                actions = self._up(rank, word)
-            case words.Times():
-                self.past.times = word
-            case words.Ran():
-                actions = self._ran(word)
-            case words.Kept():
-                actions = self._saved(word)
-            case words.Damaged(file, reason):
+            case messages.Up():
+                actions = self._up(rank, message)
+            case messages.Times():
+                self.past.times = message
+            case messages.Ran():
+                actions = self._ran(message)
+            case messages.Kept():
+                actions = self._saved(message)
+            case messages.Damaged(file, reason):
                 text = f"checkpoint {file} cannot be read, an older one is taken: {reason}"
                 actions = [Print(number, text)]
-            case words.Unsaved(reason):
+            case messages.Unsaved(reason):
                 text = f"no checkpoint could be written, training goes on: {reason}"
                 actions = [Print(number, text)]
-            case words.Ready() | words.Done():
+            case messages.Ready() | messages.Done():
                 pass  # what executors hear
             case _:
-                actions = self._last_word(rank, word)
+                actions = self._last_message(rank, message)
         return actions
 
     def hangs(self, number: int, reason: str) -> Actions:
         """A rank may not stay, though it says nothing: no fault of the job's."""
         rank = self.ranks[number]
-        return [] if rank.end or rank.word else self._last_word(rank, words.EndedWord(reason))
+        return [] if rank.end or rank.message else self._last_message(rank, messages.EndedMessage(reason))
 
     def _said_before(self, number: int) -> Actions:
         """To a rank that was not there when it was said to all; twice is harmless."""
         if self.state is G.TRAINING:
-            return [Tell(words.go(self.meeting), number)]
-        return [Tell(words.stop(), number)] if self.state is G.STOPPING else []
+            return [Tell(messages.go(self.meeting), number)]
+        return [Tell(messages.stop(), number)] if self.state is G.STOPPING else []
 
-    def _up(self, rank: RankRecord, word: words.Up) -> Actions:
-        rank.up, rank.port, rank.attached = True, word.port, rank.attached or word.elastic
+    def _up(self, rank: RankRecord, message: messages.Up) -> Actions:
+        rank.up, rank.port, rank.attached = True, message.port, rank.attached or message.elastic
         if not rank.attached and (wanting := self._wanting()):
-            return self._last_word(rank, words.FailedWord(reason=wanting))
+            return self._last_message(rank, messages.FailedMessage(reason=wanting))
         if self.past.kept is None:
-            self.past.kept = word.samples
+            self.past.kept = message.samples
         return self._all_up() if all(one.up for one in self.ranks.values()) else []
 
     def _wanting(self) -> str:
@@ -189,14 +189,14 @@ class Gang:
         several = tasks_of(self._order) or gangs.in_rota(self._order.gang)
         return NO_TASKS if several else ""
 
-    def _ran(self, word: words.Ran) -> Actions:
-        self.past.samples = word.samples
-        observed = self._stretches.ran(word)
+    def _ran(self, message: messages.Ran) -> Actions:
+        self.past.samples = message.samples
+        observed = self._stretches.ran(message)
         return [Say(observed)] if observed else []
 
-    def _saved(self, word: words.Kept) -> Actions:
-        self.past.kept, self.past.save_s = word.samples, word.seconds
-        return [Say(Saved(self._order.placement_id, word.samples))] if word.why == "interval" else []
+    def _saved(self, message: messages.Kept) -> Actions:
+        self.past.kept, self.past.save_s = message.samples, message.seconds
+        return [Say(Saved(self._order.placement_id, message.samples))] if message.why == "interval" else []
 
     def _all_up(self) -> Actions:
         self._move(G.UP)
@@ -205,12 +205,12 @@ class Gang:
         restored = None if self._order.profile_iterations else self.past.kept
         return [Say(Started(self._order.placement_id, meeting, restored))]
 
-    def _last_word(self, rank: RankRecord, word: words.LastWord) -> Actions:
-        rank.word = word
+    def _last_message(self, rank: RankRecord, message: messages.LastMessage) -> Actions:
+        rank.message = message
         if not rank.ended_well:
             self.past.faults.append(rank)
             return self._ending()
-        if all(one.word or one.end for one in self.ranks.values()):
+        if all(one.message or one.end for one in self.ranks.values()):
             return [Ring(Due.LEAVING, LEAVING_S)]
         return []
 

@@ -6,7 +6,7 @@ from itertools import chain
 from schemas.events import StartOrdered
 from schemas.ids import NodeId
 from schemas.measurements import Stretch
-from services.agent.process.gang.words import Ran
+from services.agent.process.gang.messages import Ran
 from services.agent.tasks import Observed
 
 ITERATIONS_MAX = 32

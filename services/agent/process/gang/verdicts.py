@@ -1,7 +1,7 @@
 """What became of a worker, from how its ranks ended and what they said last. Pure.
 
 The first rank that ended badly decides, but for two cases: a rank that lost a peer says less than the peer,
-and want of memory explains every end. A last word says more than an exit code.
+and want of memory explains every end. A last message says more than an exit code.
 """
 
 import signal
@@ -11,13 +11,13 @@ import msgspec
 
 from schemas.events import StartOrdered
 from schemas.measurements import Measured
-from services.agent.process.gang.words import (
-    CompletedWord,
-    EndedWord,
-    FailedWord,
-    LastWord,
-    LostWord,
-    StoppedWord,
+from services.agent.process.gang.messages import (
+    CompletedMessage,
+    EndedMessage,
+    FailedMessage,
+    LastMessage,
+    LostMessage,
+    StoppedMessage,
     Times,
 )
 from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Profiled, Stopped
@@ -64,13 +64,13 @@ class RankRecord(msgspec.Struct):
     """it says when it is done; one that is not attached just ends"""
     up: bool = False
     port: int | None = None
-    word: LastWord | None = None
+    message: LastMessage | None = None
     end: End | None = None
 
     @property
     def ended_well(self) -> bool:
-        if self.word is not None:
-            return isinstance(self.word, StoppedWord | CompletedWord)
+        if self.message is not None:
+            return isinstance(self.message, StoppedMessage | CompletedMessage)
         return self.end is not None and self.end.code == 0 and not self.attached
 
 
@@ -97,12 +97,12 @@ def verdict(past: Past, ranks: list[RankRecord]) -> LastReport:
     order, placement_id = past.order, past.order.placement_id
     if past.times is not None:
         return Profiled(placement_id, _measured(past.times))
-    failed = [rank for rank in past.faults if isinstance(rank.word, FailedWord)]
+    failed = [rank for rank in past.faults if isinstance(rank.message, FailedMessage)]
     if failed or (past.faults and not past.stopping):
         return _of_fault(past, _telling(failed or past.faults))
-    said = [rank.word for rank in ranks if isinstance(rank.word, StoppedWord | CompletedWord)]
-    samples = next((word.samples for word in said if word.samples is not None), None)
-    completed = any(isinstance(word, CompletedWord) for word in said)
+    said = [rank.message for rank in ranks if isinstance(rank.message, StoppedMessage | CompletedMessage)]
+    samples = next((message.samples for message in said if message.samples is not None), None)
+    completed = any(isinstance(message, CompletedMessage) for message in said)
     if completed or not (said or past.stopping or past.killed):
         whole = order.spec.samples if order.until is None else order.until
         return Completed(placement_id, max(whole, samples or 0.0))
@@ -137,27 +137,27 @@ def _of_fault(past: Past, rank: RankRecord) -> Failed | Interrupted:
 def _telling(faults: list[RankRecord]) -> RankRecord:
     """The one whose end explains the others."""
     starved = [rank for rank in faults if rank.end and rank.end.memory is not Memory.ENOUGH]
-    first_hand = [rank for rank in faults if not isinstance(rank.word, LostWord)]
+    first_hand = [rank for rank in faults if not isinstance(rank.message, LostMessage)]
     return (starved or first_hand or faults)[0]
 
 
 def _own_fault(rank: RankRecord, end: End) -> bool:
     if end.memory is not Memory.ENOUGH:
         return end.memory is Memory.OVER_LIMIT
-    if end.disk_full or isinstance(rank.word, LostWord):
+    if end.disk_full or isinstance(rank.message, LostMessage):
         return False
-    return isinstance(rank.word, FailedWord) or bool(end.code and not end.killed_by)
+    return isinstance(rank.message, FailedMessage) or bool(end.code and not end.killed_by)
 
 
 def _lasting(rank: RankRecord, end: End) -> bool:
     """Whether it would end so every time on this GPU type."""
-    said = rank.word.reason if isinstance(rank.word, FailedWord) else ""
+    said = rank.message.reason if isinstance(rank.message, FailedMessage) else ""
     return end.memory is Memory.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
 
 
 def _absent(past: Past, rank: RankRecord, end: End) -> bool:
     """Whether it never began, for want of what it is started with."""
-    if rank.up or rank.word is not None:
+    if rank.up or rank.message is not None:
         return False
     no_image = bool(past.order.spec.image) and end.code == NO_CONTAINER
     no_script = end.code == NO_SCRIPT[0] and any(NO_SCRIPT[1] in line for line in end.lines)
@@ -172,20 +172,20 @@ def _reason(rank: RankRecord, end: End) -> str:
         return f"{who}: the node ran out of main memory"
     if end.disk_full:
         return f"{who}: no space left in {end.disk_full}"
-    if rank.word is not None:
-        return f"{who} {_said(rank.word)}"
+    if rank.message is not None:
+        return f"{who} {_said(rank.message)}"
     if end.killed_by:
         return f"{who} was ended by {signal.Signals(end.killed_by).name}"
     return f"{who} ended unseen" if end.code is None else f"{who} ended with exit code {end.code}"
 
 
-def _said(word: LastWord) -> str:
-    match word:
-        case FailedWord(reason=reason):
+def _said(message: LastMessage) -> str:
+    match message:
+        case FailedMessage(reason=reason):
             return f"failed: {reason}"
-        case EndedWord(reason=reason):
+        case EndedMessage(reason=reason):
             return f"was ended: {reason}"
-        case LostWord(reason=reason):
+        case LostMessage(reason=reason):
             return f"lost a peer: {reason}"
         case _:
             return "ended"

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from schemas.ids import PlacementId
-from services.agent.process.gang import words
+from services.agent.process.gang import messages
 from services.agent.process.turns.order import GpuMemory, Grant, Order
 
 NOBODY = Grant(PlacementId(""), 0)
@@ -65,24 +65,26 @@ class Executor:
         self._order.hurries(placement_id)
         self._go_on()
 
-    def heard(self, placement_id: PlacementId, word: words.Hello | words.Ready | words.Done) -> None:
+    def heard(
+        self, placement_id: PlacementId, message: messages.Hello | messages.Ready | messages.Done
+    ) -> None:
         """Of one that has left, nothing."""
         if placement_id not in self._order:
             return
-        match word:
-            case words.Hello():
-                self._spoke(placement_id, word)
-            case words.Ready():
-                memory = GpuMemory(word.kept, word.peak, word.whole)
-                for newest, misfit in self._order.wants(placement_id, word.round, memory).items():
+        match message:
+            case messages.Hello():
+                self._spoke(placement_id, message)
+            case messages.Ready():
+                memory = GpuMemory(message.kept, message.peak, message.whole)
+                for newest, misfit in self._order.wants(placement_id, message.round, memory).items():
                     self._seats[newest].end(misfit)
-            case words.Done():
-                if self._order.returns(placement_id, word.round):
+            case messages.Done():
+                if self._order.returns(placement_id, message.round):
                     self._silence(placement_id)
-                    self._write("returned", Grant(placement_id, word.round))
+                    self._write("returned", Grant(placement_id, message.round))
         self._go_on()
 
-    def _spoke(self, placement_id: PlacementId, hello: words.Hello) -> None:
+    def _spoke(self, placement_id: PlacementId, hello: messages.Hello) -> None:
         before = self._order.holder
         self._order.speaks(placement_id, holds=hello.holds)
         self._silence(placement_id)
@@ -98,7 +100,7 @@ class Executor:
         loop = asyncio.get_running_loop()
         if grant := self._order.grant(loop.time()):
             self._write("granted", grant)
-            self._seats[grant.placement_id].tell(words.turn(grant.round))
+            self._seats[grant.placement_id].tell(messages.turn(grant.round))
             self._watch(grant)
         wakeup = self._order.wakeup()
         self._silence("")

@@ -40,7 +40,7 @@ from services.planner.policies.kit.program import problem_of
 from services.planner.policies.kit.window import adjusted, service_window
 from services.planner.solver.problem import NOTHING, Solve
 from shared.domain.arrays import Floats, Ints
-from shared.domain.words import pattern_of, words_of
+from shared.domain.word_lists import pattern_of, words_of
 
 TIE = 1e-3
 """far below the tolerated gap, above the solver's rounding"""

@@ -30,7 +30,7 @@ from shared.runtime.bus.backoff import LONGEST_OF_SEVERAL_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.limits import REASON_CHARS
-from shared.runtime.private import Exposed, read_secret
+from shared.runtime.owner_only import Exposed, read_secret
 
 CONNECT_TIMEOUT_S = 2
 PING_EVERY_S = 5

@@ -12,7 +12,7 @@ from schemas.base import Event
 from schemas.codec import Malformed, encode
 from schemas.events import ServiceLed
 from schemas.subjects import FACTS_STREAM, is_subject_of, passing
-from shared.domain.impossible import read_fact
+from shared.domain.invariants import read_fact
 from shared.runtime.bus.contract import Batch, Fenced, Record, Unavailable
 from shared.runtime.bus.jetstream.acks import (
     ID_IN_PROCESS,
@@ -21,12 +21,12 @@ from shared.runtime.bus.jetstream.acks import (
     Ack,
     Acks,
 )
+from shared.runtime.bus.jetstream.archived_facts import fetched, first_of, past
 from shared.runtime.bus.jetstream.connection import IN_VAIN, Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.handoff import Handoff, Letter
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
-from shared.runtime.bus.jetstream.past import fetched, first_of, past
 from shared.runtime.bus.limits import check_size
 
 FETCHED_AT_ONCE = 100

@@ -10,7 +10,7 @@ from schemas.base import Sample
 from schemas.codec import Malformed, encode
 from schemas.ids import NodeId
 from schemas.subjects import sample_subject
-from shared.domain.impossible import read_sample
+from shared.domain.invariants import read_sample
 from shared.runtime.bus.backlog import Backlog
 from shared.runtime.bus.jetstream.connection import ANY, Connection, unavailable
 from shared.runtime.bus.limits import check_size

@@ -13,7 +13,7 @@ import structlog
 from schemas.base import Event, Message, Question, Sample
 from schemas.codec import Malformed, encode, encode_plain
 from schemas.subjects import SAMPLE_PREFIX
-from shared.domain.impossible import read_fact, read_sample
+from shared.domain.invariants import read_fact, read_sample
 from shared.runtime.bus.answering import reply_of, reply_to
 from shared.runtime.bus.backlog import Backlog
 from shared.runtime.bus.contract import Answer, Batch, Record, Unavailable

@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from shared.domain.recent import Recent
+from shared.domain.recent_ids import RecentIds
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.limits import READ_BATCH
 from shared.runtime.bus.memory.routes import Routes
@@ -39,7 +39,7 @@ class FactLog:
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
         self._stored: list[tuple[str, bytes]] = []
-        self._ids = Recent(REMEMBERED_IDS)
+        self._ids = RecentIds(REMEMBERED_IDS)
         self._readers: Routes[Reader] = Routes()
         self._opened: dict[str, int] = {}
         self._random = faults.random("log")

@@ -22,7 +22,7 @@ from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.pool import TrialPool
 from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
 from hopyard.show.ticker import ERASE, Ticker
-from loadgen.in_force import in_force
+from loadgen.effective_settings import effective_settings
 from schemas.scenarios import TraceWorkload
 from tests.hopyard.lab.experiment_builders import Terminal, options, outcome, silent, trial
 
@@ -46,7 +46,7 @@ def test_the_name_changes_with_every_setting_of_the_shell() -> None:
     """What a kept outcome was made with is part of what it is called."""
     found = set()
     for environ in ({}, {"HOPYARD_ROUND_S": "60"}, {"HOPYARD_ROUND_S": "90"}, {"HOPYARD_GAP": "0.2"}):
-        scenario = in_force(trial().scenario, environ).scenario
+        scenario = effective_settings(trial().scenario, environ).scenario
         found.add(name_of(msgspec.structs.replace(trial(), scenario=scenario)))
     assert len(found) == 4
 

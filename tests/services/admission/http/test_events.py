@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientResponse
 
 from schemas.settings import Settings
-from services.admission.http.door import Door
+from services.admission.http.forwarding import Forwarding
 from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Inbox
@@ -147,7 +147,7 @@ async def test_a_wrong_query_is_refused(query: str) -> None:
 async def test_the_core_hears_that_it_caught_up_once_every_stored_submission_is_folded() -> None:
     bus, driver, heard = MemoryBus(LoopClock(), Faults(duplicate=1.0)), Driver(), asyncio.Event()
     await bus.publish([joined("n-0"), submitted("train-1"), joined("n-1")])
-    door = Door(bus, LoopClock(), Settings(), driver.core)
+    door = Forwarding(bus, LoopClock(), Settings(), driver.core)
     inbox = Inbox(put=lambda _: heard.set(), ask=_nobody, replayed=lambda: True)
     task = asyncio.create_task(door.attach(inbox))
     await asyncio.sleep(0.05)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schemas import placement
 from schemas.events import StartOrdered
 from schemas.ids import NodeId
-from services.agent.process.gang import words
+from services.agent.process.gang import messages
 from services.agent.process.gang.effects import (
     Actions,
     Due,
@@ -52,8 +52,8 @@ def trained(of: StartOrdered | None = None) -> Gang:
     gang = a_gang(of)
     gang.begin()
     for rank in gang.ranks:
-        gang.heard(rank, words.Hello(P1, rank, 1, attached=True))
-        gang.heard(rank, words.Up(port=7 if rank == 0 else None, samples=40.0, elastic=True))
+        gang.heard(rank, messages.Hello(P1, rank, 1, attached=True))
+        gang.heard(rank, messages.Up(port=7 if rank == 0 else None, samples=40.0, elastic=True))
     gang.train("h:7")
     return gang
 
@@ -65,30 +65,30 @@ def last_of(actions: Actions) -> LastReport | None:
 def test_it_is_up_once_all_its_ranks_are() -> None:
     gang = a_gang()
     assert gang.begin() == [Spawn("")]
-    assert gang.heard(1, words.Up(samples=40.0)) == []
-    assert gang.heard(0, words.Up(port=7, samples=40.0)) == [Say(Started(P1, "h:7", 40.0))]
-    assert gang.train("h:7") == [Tell(words.go("h:7"))]
+    assert gang.heard(1, messages.Up(samples=40.0)) == []
+    assert gang.heard(0, messages.Up(port=7, samples=40.0)) == [Say(Started(P1, "h:7", 40.0))]
+    assert gang.train("h:7") == [Tell(messages.go("h:7"))]
     assert gang.train("h:7") == []
 
 
 def test_a_follower_has_the_ranks_after_those_before_it_and_no_meeting() -> None:
     gang = a_gang(start(gang=[(node(BEFORE), 3), (node(HERE), 2)]))
     assert list(gang.ranks) == [3, 4]
-    gang.heard(3, words.Up())
-    assert gang.heard(4, words.Up(samples=8.0)) == [Say(Started(P1, "", 8.0))]
+    gang.heard(3, messages.Up())
+    assert gang.heard(4, messages.Up(samples=8.0)) == [Say(Started(P1, "", 8.0))]
 
 
 def test_what_comes_after_a_rank_reconnects_is_said_to_it_again() -> None:
     gang = trained()
-    assert gang.heard(1, words.Hello(P1, 1, 1, attached=True)) == [Tell(words.go("h:7"), 1)]
+    assert gang.heard(1, messages.Hello(P1, 1, 1, attached=True)) == [Tell(messages.go("h:7"), 1)]
     gang.stop()
-    assert gang.heard(1, words.Hello(P1, 1, 1, attached=True)) == [Tell(words.stop(), 1)]
+    assert gang.heard(1, messages.Hello(P1, 1, 1, attached=True)) == [Tell(messages.stop(), 1)]
 
 
 def test_a_stop_lasts_as_long_as_its_job_asks_and_at_least_as_long_as_saving_takes() -> None:
     gang = trained(order(grace_s=4.0))
-    gang.heard(0, words.Kept(80.0, seconds=10.0))
-    assert gang.stop() == [Tell(words.stop()), Terminate(), Ring(Due.GRACE, 22.5)]
+    gang.heard(0, messages.Kept(80.0, seconds=10.0))
+    assert gang.stop() == [Tell(messages.stop()), Terminate(), Ring(Due.GRACE, 22.5)]
     assert gang.stop() == []
     assert gang.rang(Due.GRACE) == [Kill()]
     assert last_of(gang.ended(0, KILLED)) == Stopped(P1, 80.0)
@@ -103,23 +103,23 @@ def test_one_bad_end_gives_the_others_a_moment() -> None:
 
 def test_a_good_end_lets_the_others_go_on() -> None:
     gang = trained()
-    gang.heard(1, words.CompletedWord(1_000.0))
+    gang.heard(1, messages.CompletedMessage(1_000.0))
     assert gang.ended(1, CLEAN) == []
-    gang.heard(0, words.CompletedWord(1_000.0))
+    gang.heard(0, messages.CompletedMessage(1_000.0))
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
 def test_who_failed_says_more_than_who_lost_it() -> None:
     gang = trained()
-    gang.heard(0, words.LostWord("connection closed by peer"))
+    gang.heard(0, messages.LostMessage("connection closed by peer"))
     gang.ended(0, End(code=75))
-    gang.heard(1, words.FailedWord("KeyError: 'x'"))
+    gang.heard(1, messages.FailedMessage("KeyError: 'x'"))
     assert last_of(gang.ended(1, End(code=1))) == Failed(P1, "rank 1 failed: KeyError: 'x'", exit_code=1)
 
 
 def test_the_first_to_be_killed_explains_who_failed_after_it() -> None:
     gang = trained()
-    gang.heard(0, words.Kept(80.0))
+    gang.heard(0, messages.Kept(80.0))
     gang.ended(1, KILLED)
     last = last_of(gang.ended(0, End(code=1)))
     assert last == Interrupted(P1, "rank 1 was ended by SIGKILL", 80.0, None, signal.SIGKILL)
@@ -143,7 +143,7 @@ def test_whose_fault_an_end_is(end: End, kind: type) -> None:
 
 def test_who_was_made_to_stop_by_somebody_else_keeps_what_it_saved() -> None:
     gang = trained(order())
-    gang.heard(0, words.StoppedWord(160.0))
+    gang.heard(0, messages.StoppedMessage(160.0))
     last = last_of(gang.ended(0, CLEAN))
     assert isinstance(last, Interrupted)
     assert last.samples_done == 160.0
@@ -152,7 +152,7 @@ def test_who_was_made_to_stop_by_somebody_else_keeps_what_it_saved() -> None:
 def test_a_stop_beside_a_failure_does_not_hide_it() -> None:
     gang = trained()
     gang.stop()
-    gang.heard(1, words.FailedWord("ValueError"))
+    gang.heard(1, messages.FailedMessage("ValueError"))
     gang.ended(1, End(code=1))
     assert isinstance(last_of(gang.ended(0, KILLED)), Failed)
 
@@ -166,7 +166,7 @@ def test_a_stop_before_anything_began_begins_nothing() -> None:
 def test_a_measurement_out_of_gpu_memory_fails_for_good() -> None:
     gang = a_gang(order(profile_iterations=10))
     gang.begin()
-    gang.heard(0, words.FailedWord("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"))
+    gang.heard(0, messages.FailedMessage("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"))
     last = last_of(gang.ended(0, End(code=1)))
     assert isinstance(last, Failed)
     assert last.lasting
@@ -197,7 +197,7 @@ def test_what_never_began_for_want_of_its_program_says_so(end: End, *, absent: b
 def test_an_exit_code_of_a_job_that_was_up_is_its_own() -> None:
     gang = a_gang(order(profile_iterations=10))
     gang.begin()
-    gang.heard(0, words.Up(samples=0.0))
+    gang.heard(0, messages.Up(samples=0.0))
     last = last_of(gang.ended(0, End(code=127)))
     assert isinstance(last, Failed)
     assert not last.absent
@@ -214,9 +214,9 @@ def test_an_image_that_is_not_there_is_one_of_these() -> None:
 def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
     gang = a_gang(order(profile_iterations=2))
     gang.begin()
-    assert gang.heard(0, words.Up(samples=0.0)) == [Say(Started(P1, "", None))]
+    assert gang.heard(0, messages.Up(samples=0.0)) == [Say(Started(P1, "", None))]
     two = (0.1, 0.2)
-    gang.heard(0, words.Times(two, two, two, two, two, 9.0))
+    gang.heard(0, messages.Times(two, two, two, two, two, 9.0))
     last = last_of(gang.ended(0, CLEAN))
     assert isinstance(last, Profiled)
     assert last.measured.parameters == 9.0
@@ -225,15 +225,15 @@ def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
 def test_a_rigid_script_that_ends_well_is_complete() -> None:
     gang = a_gang(order())
     gang.begin()
-    gang.heard(0, words.Hello(P1, 0, 1))
-    gang.heard(0, words.Up(samples=0.0))
+    gang.heard(0, messages.Hello(P1, 0, 1))
+    gang.heard(0, messages.Up(samples=0.0))
     gang.train("")
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
 def test_a_copy_that_is_complete_has_done_its_share() -> None:
     gang = trained(msgspec.structs.replace(order(), until=320.0))
-    gang.heard(0, words.CompletedWord(samples=320.0))
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 320.0)
 
 
@@ -243,8 +243,8 @@ def test_a_command_that_is_not_attached_trains_no_share(speaks: bool) -> None:  
     gang = a_gang(msgspec.structs.replace(order(), until=320.0), speaks=speaks)
     last = last_of(gang.begin())
     if speaks:
-        gang.heard(0, words.Hello(P1, 0, 1))
-        assert [type(one) for one in gang.heard(0, words.Up(samples=0.0))] == [Ring]
+        gang.heard(0, messages.Hello(P1, 0, 1))
+        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [Ring]
         last = last_of(gang.ended(0, KILLED))
     assert isinstance(last, Failed)
     assert NO_COPY in last.reason
@@ -256,8 +256,8 @@ def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(speaks: boo
     gang = a_gang(msgspec.structs.replace(order(), gang=of), speaks=speaks)
     last = last_of(gang.begin())
     if speaks:
-        gang.heard(0, words.Hello(P1, 0, 1))
-        assert [type(one) for one in gang.heard(0, words.Up(samples=0.0))] == [Ring]
+        gang.heard(0, messages.Hello(P1, 0, 1))
+        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [Ring]
         last = last_of(gang.ended(0, KILLED))
     assert isinstance(last, Failed)
     assert NO_TASKS in last.reason
@@ -265,15 +265,15 @@ def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(speaks: boo
 
 def test_checkpoints_that_are_damaged_or_cannot_be_written_are_said() -> None:
     gang = trained(order())
-    assert isinstance(gang.heard(0, words.Damaged("80.pt", "bad magic"))[0], Print)
-    assert isinstance(gang.heard(0, words.Unsaved("No space left on device"))[0], Print)
-    assert gang.heard(0, words.Kept(80.0, why="stop")) == []
-    assert gang.heard(0, words.Kept(80.0)) == [Say(Saved(P1, 80.0))]
+    assert isinstance(gang.heard(0, messages.Damaged("80.pt", "bad magic"))[0], Print)
+    assert isinstance(gang.heard(0, messages.Unsaved("No space left on device"))[0], Print)
+    assert gang.heard(0, messages.Kept(80.0, why="stop")) == []
+    assert gang.heard(0, messages.Kept(80.0)) == [Say(Saved(P1, 80.0))]
 
 
 def test_observations_last_as_long_as_all_before_them() -> None:
     gang = trained()
-    ran = words.Ran(0.0, 5.0, 50.0, 16.0, ((0.1,), (0.2,)), ((0.0,), (0.3,)))
+    ran = messages.Ran(0.0, 5.0, 50.0, 16.0, ((0.1,), (0.2,)), ((0.0,), (0.3,)))
     seen = [action.report for _ in range(8) for action in gang.heard(0, ran) if isinstance(action, Say)]
     assert [one.seconds for one in seen if isinstance(one, Observed)] == [10.0, 10.0, 20.0]
     first = seen[0]
@@ -284,26 +284,26 @@ def test_observations_last_as_long_as_all_before_them() -> None:
 
 
 def test_lines_that_are_no_words_are_named_and_later_words_passed_over() -> None:
-    assert words.word_of(b'{"tomorrow": {}}') is None
-    assert words.word_of(b'{"stopped": {"samples": 3, "more": 1}}') == words.StoppedWord(3.0)
+    assert messages.message_in(b'{"tomorrow": {}}') is None
+    assert messages.message_in(b'{"stopped": {"samples": 3, "more": 1}}') == messages.StoppedMessage(3.0)
     for line in (b"", b"{", b"[]", b'{"hello": {}}', b'{"up": 3}', b"\xff"):
-        with pytest.raises(words.NotAWord):
-            words.word_of(line)
-        assert words.written_word(line) is None
+        with pytest.raises(messages.NotAMessage):
+            messages.message_in(line)
+        assert messages.message_in_file(line) is None
 
 
 # ---- whatever happens
 
 WORDS = st.sampled_from(
     [
-        words.Hello(P1, 0, 1, attached=True),
-        words.Up(port=1, samples=0.0, elastic=True),
-        words.Kept(8.0, 0.1),
-        words.Ran(8.0, 0.5, 5, 16),
-        words.StoppedWord(8.0),
-        words.CompletedWord(1_000.0),
-        words.FailedWord("x"),
-        words.LostWord("y"),
+        messages.Hello(P1, 0, 1, attached=True),
+        messages.Up(port=1, samples=0.0, elastic=True),
+        messages.Kept(8.0, 0.1),
+        messages.Ran(8.0, 0.5, 5, 16),
+        messages.StoppedMessage(8.0),
+        messages.CompletedMessage(1_000.0),
+        messages.FailedMessage("x"),
+        messages.LostMessage("y"),
     ]
 )
 ENDS = st.sampled_from([CLEAN, KILLED, End(code=1), End(), End(code=75)])

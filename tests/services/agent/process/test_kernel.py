@@ -16,8 +16,8 @@ import structlog
 from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.hierarchies import groups_of, own_folders
 from services.agent.process.kernel.identities import alive, identity_of, send
+from services.agent.process.kernel.process_scan import ProcessScan
 from services.agent.process.kernel.spawning import USER_MIN, NoAccount, ToStart, account_of, started
-from services.agent.process.kernel.walking import Walk
 from services.agent.tasks import Completed, Failed
 from tests.services.agent.process.process_bench import order, running_node, short_folder
 
@@ -167,7 +167,7 @@ def test_without_groups_orphans_are_found_by_a_variable() -> None:
         env=environment,
     )
     parent.wait()
-    walk = Walk(mark)
+    walk = ProcessScan(mark)
     [orphan] = walk.pids()
     walk.kill()
     assert identity_of(orphan) is None

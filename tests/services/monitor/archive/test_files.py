@@ -15,7 +15,7 @@ from schemas.questions import ArchiveKind, ArchivePage, CopyArchive, ReadArchive
 from services.monitor.archive import files
 from services.monitor.archive.files import UnreadableFile
 from services.monitor.archive.plan import Stretch
-from services.monitor.archive.shelf import Shelf, before
+from services.monitor.archive.reader import ArchiveReader, before
 from shared.runtime.bus.contract import Stored
 
 FACTS = ArchiveKind.FACTS
@@ -27,13 +27,13 @@ def stored(seq: int, size: int = 0) -> Stored:
     return Stored(seq=seq, at=1.7e9 + seq, subject=fact.subject, id=fact.event_id, data=data)
 
 
-def put(shelf: Shelf, first: int, last: int, size: int = 0, without: int = 0) -> Stretch:
+def put(shelf: ArchiveReader, first: int, last: int, size: int = 0, without: int = 0) -> Stretch:
     stretch = Stretch(FACTS, first, last)
     shelf.put(stretch, [stored(seq, size) for seq in range(first, last + 1) if seq != without])
     return stretch
 
 
-def pages(shelf: Shelf, **asked: object) -> list[ArchivePage]:
+def pages(shelf: ArchiveReader, **asked: object) -> list[ArchivePage]:
     """All of them."""
     found: list[ArchivePage] = []
     after = 0
@@ -50,7 +50,7 @@ def seqs(found: list[ArchivePage]) -> list[int]:
 
 
 def test_pages_have_every_message_once_as_it_was_stored(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "archive")
+    shelf = ArchiveReader(tmp_path / "archive")
     for first in range(1, 7_501, 2_500):
         put(shelf, first, first + 2_499)
     found = pages(shelf)
@@ -61,7 +61,7 @@ def test_pages_have_every_message_once_as_it_was_stored(tmp_path: Path) -> None:
 
 def test_files_that_overlap_double_nothing(tmp_path: Path) -> None:
     """Two monitors that led in turn, each with another size of files, may have written such."""
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     for first, last in ((1, 50), (31, 90), (61, 120)):
         put(shelf, first, last)
     assert seqs(pages(shelf)) == list(range(1, 121))
@@ -71,7 +71,7 @@ def test_files_that_overlap_double_nothing(tmp_path: Path) -> None:
 
 
 def test_large_messages_are_paged_by_their_size(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     put(shelf, 1, 9, size=1_000_000)
     found = pages(shelf)
     assert seqs(found) == list(range(1, 10))
@@ -79,7 +79,7 @@ def test_large_messages_are_paged_by_their_size(tmp_path: Path) -> None:
 
 
 def test_some_are_found_by_their_sequence(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     put(shelf, 1, 50)
     put(shelf, 51, 100)
     page = shelf.page(ReadArchive(seqs=(3, 60, 61, 500)))
@@ -88,7 +88,7 @@ def test_some_are_found_by_their_sequence(tmp_path: Path) -> None:
 
 
 def test_a_page_that_is_full_says_up_to_where_it_has_what_was_asked_for(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     for first in (1, 6):
         put(shelf, first, first + 4, size=1_000_000)
     left: tuple[int, ...] = (2, 3, 4, 5, 7, 8, 9)
@@ -101,13 +101,13 @@ def test_a_page_that_is_full_says_up_to_where_it_has_what_was_asked_for(tmp_path
 
 
 def test_what_the_stream_had_lost_is_lacking(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     put(shelf, 1, 50, without=7)
     assert [page.lacks for page in pages(shelf)] == [((7, 7),)]
 
 
 def test_a_file_that_is_gone_is_lacking(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     for first in (1, 51, 101):
         put(shelf, first, first + 49)
     (tmp_path / Stretch(FACTS, 51, 100).name).unlink()
@@ -124,12 +124,12 @@ def halve(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", [halve, lambda _: b"", lambda data: bytes(len(data))])
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     put(shelf, 1, 50)
     hurt = tmp_path / put(shelf, 51, 100).name
     put(shelf, 101, 150)
     hurt.write_bytes(damage(hurt.read_bytes()))
-    [page] = pages(Shelf(tmp_path))
+    [page] = pages(ArchiveReader(tmp_path))
     assert str(hurt) in page.damage
     assert page.lacks == ((51, 100),)
     with pytest.raises(UnreadableFile, match=hurt.name):
@@ -137,7 +137,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes
 
 
 def test_no_flipped_bit_changes_what_is_read(tmp_path: Path) -> None:
-    stretch = put(Shelf(tmp_path), 1, 50)
+    stretch = put(ArchiveReader(tmp_path), 1, 50)
     path, rows = tmp_path / stretch.name, files.read(tmp_path, stretch)
     whole, noticed = path.read_bytes(), 0
     for at in range(0, len(whole), max(len(whole) // 60, 1)):
@@ -151,15 +151,15 @@ def test_no_flipped_bit_changes_what_is_read(tmp_path: Path) -> None:
 
 def test_a_file_of_other_messages_under_its_name_is_named(tmp_path: Path) -> None:
     """Parquet alone would take it."""
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     path = tmp_path / put(shelf, 1, 50).name
     duckdb.sql(f"COPY (SELECT * FROM '{path}' WHERE seq <> 9) TO '{path}.2' (FORMAT parquet)")
     Path(f"{path}.2").replace(path)
-    assert "digest" in pages(Shelf(tmp_path))[0].damage
+    assert "digest" in pages(ArchiveReader(tmp_path))[0].damage
 
 
 def test_nothing_is_there_until_it_is_whole(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     (tmp_path / ".draft-facts-000000000001-000000000050.parquet.ab").write_bytes(b"half")
     assert shelf.listed().files == ()
     put(shelf, 1, 50)
@@ -177,7 +177,7 @@ def test_what_is_written_is_on_the_disk_with_all_folders_above_it(
         synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
 
     monkeypatch.setattr(os, "fsync", fsync)
-    put(Shelf(tmp_path / "far" / "archive"), 1, 5)
+    put(ArchiveReader(tmp_path / "far" / "archive"), 1, 5)
     assert synced >= {tmp_path, tmp_path / "far", tmp_path / "far" / "archive"}
     assert any(path.name.startswith(files.DRAFT) for path in synced)
 
@@ -186,11 +186,11 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     folder.write_bytes(b"a file, where a folder is to be")
     with pytest.raises(OSError, match="archive"):
-        put(Shelf(folder), 1, 50)
+        put(ArchiveReader(folder), 1, 50)
 
 
 def test_a_copy_is_the_file_and_nothing_else_can_be_had(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArchiveReader(tmp_path)
     name = put(shelf, 1, 50).name
     whole = shelf.part(CopyArchive(name=name)).data
     assert whole == (tmp_path / name).read_bytes()
@@ -200,7 +200,7 @@ def test_a_copy_is_the_file_and_nothing_else_can_be_had(tmp_path: Path) -> None:
 
 
 def test_others_can_read_what_messages_say(tmp_path: Path) -> None:
-    path = tmp_path / put(Shelf(tmp_path), 1, 50).name
+    path = tmp_path / put(ArchiveReader(tmp_path), 1, 50).name
     wanted = f"SELECT seq, message->>'job_id', stored_at FROM '{path}' WHERE seq = 9"
     [(seq, job_id, stored_at)] = duckdb.execute(wanted).fetchall()
     assert (seq, job_id, stored_at.year) == (9, "j-2", 2023)

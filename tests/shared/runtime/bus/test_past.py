@@ -10,7 +10,7 @@ from schemas.base import Message, Question
 from schemas.questions import ArchiveKind, ReadArchive
 from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM
 from services.monitor.archive.plan import BYTES_AT_MOST, Stretch
-from services.monitor.archive.shelf import Shelf
+from services.monitor.archive.reader import ArchiveReader
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.damage import Damaged
 from tests.bus_nets import JetStreamNet
@@ -23,7 +23,7 @@ FILES = (Stretch(ArchiveKind.FACTS, 1, 5), Stretch(ArchiveKind.FACTS, 6, 10))
 async def trimmed(live: JetStreamNet, folder: Path, *, size: int = 0, may_lack: bool = False) -> JetStreamBus:
     """Of a stream whose first ten facts, of so many bytes, are in two files of an archive alone."""
     live.settings = msgspec.structs.replace(live.settings, archive=str(folder), facts_may_lack=may_lack)
-    bus, shelf = await live.client("monitor"), Shelf(folder)
+    bus, shelf = await live.client("monitor"), ArchiveReader(folder)
     facts = [
         failed(f"j-{seq}", place=f"pl-{seq}", at=float(seq), reason=Random(seq).randbytes(size).hex())
         for seq in range(1, FACTS + 1)

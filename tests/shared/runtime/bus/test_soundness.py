@@ -5,7 +5,7 @@ import contextlib
 
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.soundness import flaws
+from shared.runtime.bus.jetstream.integrity import flaws
 from tests.bus_nets import LIMIT_S, JetStreamNet
 from tests.fact_builders import checkpointed
 

@@ -15,7 +15,7 @@ from shared.runtime.leadership import Candidate
 from shared.runtime.service import Ports, Service
 from shared.runtime.shell.shell import Shell
 from tests.bus_nets import JetStreamNet
-from tests.shared.runtime.shell.test_following import LIMIT_S, NAME, Restorer, drained, true
+from tests.shared.runtime.shell.test_follower import LIMIT_S, NAME, Restorer, drained, true
 
 FACTS = facts_of("node", "job")
 """of two kinds, so that the server is asked for all"""

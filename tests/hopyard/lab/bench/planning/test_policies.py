@@ -6,7 +6,7 @@ from hopyard.lab.bench.planning.instances import Scene, Shape
 from hopyard.lab.bench.planning.policies import COLUMNS, played, policies
 from hopyard.lab.bench.planning.rounds import STEPS, after, opening
 from schemas.settings import Settings
-from services.planner.core.keeping import kept
+from services.planner.core.without_estimates import keep_running
 from services.planner.policies.gavel.policy import GavelOptions
 
 SCENE = Scene(Shape(gpus=64, load=4.0), 1)
@@ -14,7 +14,7 @@ SCENE = Scene(Shape(gpus=64, load=4.0), 1)
 
 def test_rounds_go_on_from_what_was_decided() -> None:
     view, batches = opening(SCENE)
-    decision = msgspec.structs.replace(kept(view, "stay"), memory=b"own")
+    decision = msgspec.structs.replace(keep_running(view, "stay"), memory=b"own")
     later = after(view, decision, 4, batches[0])
     before = {job.job_id: job for job in view.jobs}
     old = [job for job in later.jobs if job.job_id in before]

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from schemas.placement import Configuration
+from services.planner.policies.contract.checks import misfit
 from services.planner.policies.contract.configurations import (
     configurations_for,
     explicit,
@@ -10,7 +11,6 @@ from services.planner.policies.contract.configurations import (
     placeable,
 )
 from services.planner.policies.contract.pools import OURS, ROWS_KEPT, PlaceRules, _pool
-from services.planner.policies.contract.soundness import misfit
 from services.planner.policies.contract.view import ViewJob, ViewNode
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present, view
 

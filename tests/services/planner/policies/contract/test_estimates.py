@@ -6,6 +6,7 @@ from schemas.codec import decode_question, encode
 from schemas.ids import Fingerprint
 from schemas.plans import Layer
 from schemas.questions import EstimateQuestion, Estimates
+from services.planner.policies.contract.checks import misfit
 from services.planner.policies.contract.configurations import Configurations, configurations_for
 from services.planner.policies.contract.estimates import (
     Inquiry,
@@ -15,7 +16,6 @@ from services.planner.policies.contract.estimates import (
     inquiry,
     question,
 )
-from services.planner.policies.contract.soundness import misfit
 from tests.services.planner.planner_builders import job, linear, nodes, present, view
 
 

@@ -12,7 +12,7 @@ from services.planner.policies.hops.policy import DEPARTURES, TIE, Hops, HopsOpt
 from services.planner.solver.effort import Effort
 from services.planner.solver.greedy import greedy
 from services.planner.solver.problem import Problem, Solution
-from shared.domain.words import words_of
+from shared.domain.word_lists import words_of
 from tests.services.planner.planner_builders import (
     MODELLED,
     chosen,

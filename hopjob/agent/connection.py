@@ -1,0 +1,168 @@
+"""The connection to the agent: JSON over its Unix socket, one object with one key a line, both ways.
+
+An agent that is away does not concern the training. The line is taken up again in the background, and the
+process announces itself anew: so an agent that was restarted adopts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+AGAIN_S = 0.2
+"""between two attempts to reach an agent that is away"""
+ACCEPTED_S = 15
+"""a line that is open for so long was not refused: an agent may have nothing to say for hours"""
+SEND_S = 2
+"""what an agent that does not listen may hold up the training"""
+LOOK_S = 0.02
+"""between two looks at what was heard"""
+
+
+class Connection:
+    def __init__(self, path: str, hello: Callable[[], dict[str, object]], *, orphan_s: float) -> None:
+        """`path` may be empty: then nobody listens. `hello` begins every connection.
+
+        `orphan_s`: how long an agent may be away, or refuse; then the job goes on elsewhere, and this process
+        is to end. A script that is not attached and does not obey is killed after as long again.
+        """
+        self._path = path
+        self._hello = hello
+        self._orphan_s = orphan_s
+        self._up: dict[str, object] | None = None
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self.stop_asked: float | None = None
+        """when (of `time.monotonic`) somebody wanted this process to stop"""
+        self.meeting: tuple[str, int] | None = None
+        """host and port where the ranks meet, once the agent has said so"""
+        self.wanted: dict[str, object] | None = None
+        """with which this process said that it is ready for its turn"""
+        self.held: int | None = None
+        """the round for which it has the turn"""
+        self._granted = threading.Event()
+
+    def open(self) -> None:
+        if self._path:
+            self._connect()
+            threading.Thread(target=self._listen, name="hopjob-line", daemon=True).start()
+            os.register_at_fork(after_in_child=self._leave_to_the_parent)
+
+    def ask_to_stop(self) -> None:
+        """Nothing but an assignment: signal handlers call it."""
+        if self.stop_asked is None:
+            self.stop_asked = time.monotonic()
+
+    def say(self, **word: object) -> None:
+        """A word that cannot be sent now is lost; `up` is said again on the next connection."""
+        if "up" in word:
+            self._up = word
+        with self._lock:
+            self._send(word)
+
+    def wait_for_meeting(self) -> bool:
+        """True as soon as the agent has said where; False when it wants the process to stop."""
+        while self.meeting is None and self.stop_asked is None:
+            time.sleep(LOOK_S)
+        return self.stop_asked is None
+
+    def want(self, number: int, memory: dict[str, object]) -> None:
+        """The turn of the GPU, for a round."""
+        self._granted.clear()
+        with self._lock:
+            self.wanted = {"round": number, **memory}
+            self._send({"ready": self.wanted})
+
+    def wait_for_turn(self, seconds: float) -> bool:
+        """True as soon as it is given."""
+        return self._granted.wait(seconds)
+
+    def give_back(self) -> None:
+        with self._lock:
+            number, self.held = self.held, None
+            self._send({"done": {"round": number}})
+
+    def _send(self, word: dict[str, object]) -> None:
+        if self._socket is not None:
+            try:
+                self._socket.sendall(json.dumps(word).encode() + b"\n")
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)  # a line cut short must not be continued
+                self._socket = None
+
+    def _connect(self) -> socket.socket | None:
+        opened = socket.socket(socket.AF_UNIX)
+        try:
+            opened.connect(self._path)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_S, 0))
+        except OSError:
+            opened.close()
+            return None
+        with self._lock:
+            self._socket = opened
+            self._send({"hello": {**self._hello(), "holds": self.held}})
+            if self._up and self.meeting is None:
+                self._send(self._up)
+            if self.wanted is not None:
+                self._send({"ready": self.wanted})
+        return opened
+
+    def _listen(self) -> None:
+        since = time.monotonic()
+        while True:
+            current = self._socket or self._connect()
+            if current is not None and self._heard(current):
+                since = time.monotonic()
+            self._end_without_agent(time.monotonic() - since)
+            time.sleep(AGAIN_S)
+
+    def _heard(self, current: socket.socket) -> bool:
+        """Until the line ends; False: the agent has refused it."""
+        begin, words = time.monotonic(), 0
+        with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
+            for line in lines:
+                self._hear(json.loads(line))
+                words += 1
+        with self._lock:
+            if self._socket is current:
+                self._socket = None
+        current.close()
+        return words > 0 or time.monotonic() - begin > ACCEPTED_S
+
+    def _end_without_agent(self, away_s: float) -> None:
+        """As an agent would: a rigid script may have its own way to save."""
+        if away_s > self._orphan_s and self.stop_asked is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            self.ask_to_stop()
+        if away_s > 2 * self._orphan_s and not self._hello()["attached"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _hear(self, word: dict[str, dict[str, object]]) -> None:
+        if "go" in word:
+            self.meeting = (str(word["go"]["host"]), int(str(word["go"]["port"] or 0)))
+        if "stop" in word:
+            self.ask_to_stop()
+        if "turn" in word:
+            self._take_turn(int(str(word["turn"]["round"])))
+
+    def _take_turn(self, number: int) -> None:
+        with self._lock:
+            if self.wanted is None or self.wanted["round"] != number:
+                return  # of a round that is over
+            self.wanted, self.held = None, number
+        self._granted.set()
+
+    def _leave_to_the_parent(self) -> None:
+        """In a fork, as of a loader's worker: the line is the parent's."""
+        inherited, self._socket = self._socket, None
+        self._lock = threading.Lock()
+        if inherited is not None:
+            os.close(inherited.detach())

@@ -1,0 +1,111 @@
+"""Weights the gradients of ranks whose shares of an update differ, so that every sample counts alike.
+
+DistributedDataParallel averages the gradients g_k of n ranks, whatever each has seen. With s_k of B samples
+on rank k, and a loss that is a mean over them, the gradient over all samples is
+
+    Σ s_k / B · g_k = 1 / n · Σ (n · s_k / B) · g_k
+
+so every backward pass begins with n · s_k / B in place of 1. Where ranks compute several batches of an update
+one after another, s_k is the samples of one batch: of D batches in all, each begins with n / D, and their
+gradients are summed. A pass within another, as reentrant checkpointing has it, begins as it is: what comes in
+there has its weight already. What a loss has beside its samples, as a penalty on weights, comes out whole,
+for these factors are 1 in the mean. The one hook for communication that DistributedDataParallel has is left
+to the script.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hopjob.accumulation import Accumulation
+
+CURRENT = "_current_graph_task_id"
+"""what torch's own module calls the id of the backward pass that a thread runs a part of"""
+NONE = -1
+"""that of a thread that runs none"""
+
+
+NOT_APART = (
+    f"torch {torch.__version__} does not tell which backward pass a thread runs: one that begins while "
+    "another runs is taken for a part of it, as checkpointing has it. A script that runs several at once, in "
+    "threads of its own, trains wrongly in a gang of unlike shares; have it planned in lockstep."
+)
+
+
+class GradientWeights:
+    """Wraps `torch.autograd.backward`, for good, once there is a weight other than 1."""
+
+    def __init__(self, rounds: Accumulation | None = None) -> None:
+        """`rounds`: hears of every backward pass, before and after it."""
+        self.weight = 1.0
+        self._rounds = rounds
+        self._installed = False
+        self._under_way = 0
+        """backward passes of this process"""
+        self._tells = _tells()
+        """torch says which pass a thread runs; else any that begins during another is a part of it"""
+
+    def set(self, weight: float) -> None:
+        self.weight = weight
+        if (weight != 1.0 or self._rounds is not None) and not self._installed:
+            self._install()
+
+    def _install(self) -> None:
+        self._installed = True
+        if not self._tells:
+            warnings.warn(NOT_APART, stacklevel=2)
+        plain: Any = torch.autograd.backward
+
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            if self._within_another():
+                plain(tensors, grad_tensors, *args, **kwargs)
+                return
+            if self.weight != 1.0:
+                tensors = _several(tensors)
+                grad_tensors = self._weighed(tensors, grad_tensors)
+            if self._rounds is not None:
+                self._rounds.before_backward()
+            self._under_way += 1
+            try:
+                plain(tensors, grad_tensors, *args, **kwargs)
+            finally:
+                self._under_way -= 1
+            if self._rounds is not None:
+                self._rounds.after_backward()
+
+        torch.autograd.backward = backward
+
+    def _within_another(self) -> bool:
+        return _pass_of_thread() != NONE if self._tells else self._under_way > 0
+
+    def _weighed(self, tensors: Sequence[Any], given: Any) -> list[Any]:  # noqa: ANN401
+        grads = [None] * len(tensors) if given is None else _several(given)
+        return [self._one(*pair) for pair in zip(tensors, grads)]
+
+    def _one(self, tensor: Any, grad: Any) -> Any:  # noqa: ANN401
+        if grad is not None:
+            return grad * self.weight
+        # that of more than one number must be given: torch says so
+        return torch.full_like(tensor, self.weight) if tensor.numel() == 1 else None
+
+
+def _pass_of_thread() -> int:
+    """That this thread runs a part of, be it a thread of the engine's own; nothing public tells."""
+    found: int = getattr(torch._C, CURRENT)()  # noqa: SLF001
+    return found
+
+
+def _tells() -> bool:
+    """Whether this torch tells, as far as that shows while there is none."""
+    try:
+        return _pass_of_thread() == NONE
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+
+
+def _several(one: Any) -> Sequence[Any]:  # noqa: ANN401
+    return (one,) if isinstance(one, torch.Tensor) else tuple(one)

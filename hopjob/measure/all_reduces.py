@@ -1,0 +1,49 @@
+"""`python -m hopjob.measure.all_reduces SIZES REPEATS`: seconds of all-reduces among the ranks that meet.
+
+SIZES: bytes, as a JSON array. Rank 0 writes the seconds as its last line, a JSON array for each size.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+BYTES = 4
+"""of a number in a gradient"""
+JOIN = timedelta(seconds=60)
+
+
+def main() -> None:
+    sizes, repeats = json.loads(sys.argv[1]), int(sys.argv[2])
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=JOIN)
+    gradients = torch.ones(max(int(max(sizes)) // BYTES, 1), device=device)
+    _seconds(gradients[:1])  # connections are made by the first
+    seconds = [[_seconds(gradients[: int(size) // BYTES]) for _ in range(repeats)] for size in sizes]
+    if dist.get_rank() == 0:
+        sys.stdout.write(json.dumps(seconds) + "\n")
+        sys.stdout.flush()
+    dist.barrier()
+    os._exit(0)
+
+
+def _seconds(gradients: torch.Tensor) -> float:
+    dist.barrier()
+    begin = time.perf_counter()
+    dist.all_reduce(gradients)
+    if gradients.is_cuda:
+        torch.cuda.synchronize(gradients.device)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""The state of a job between two updates: what a checkpoint holds, and how it is restored."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from hopjob.agent.ending import LOST
+from hopjob.process import Process
+from hopjob.state import merging, rates, rng
+from hopjob.state.checkpoints import Folder, State, Taken
+from hopjob.state.plain import plain
+from hopjob.state.samples import Progress
+
+FIRST_S = 60.0
+"""how long copies wait for the model that all begin with"""
+LOOK_S = 0.05
+
+
+class TrainingState:
+    def __init__(
+        self,
+        process: Process,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scheduler: Any,  # noqa: ANN401 - torch has no one type of schedules
+        more: Mapping[str, Any],
+    ) -> None:
+        self._process, self._order, self._folder = process, process.order, process.folder
+        self._root = process.folder
+        """the job's; of a copy, `_folder` is its own from the time on when it knows how it begins"""
+        self._model, self._optimizer = model, optimizer
+        self._others = {**more, **({"scheduler": scheduler} if scheduler is not None else {})}
+        self.rate = rates.Rate(optimizer, scheduler, now=rates.base(optimizer))
+        self.progress = Progress()
+        self.group: Any = None
+        """of all ranks, on the CPU; None for one rank"""
+        self._found: tuple[str, State] | None = None
+        self._saved_at, self._saved = time.monotonic(), -1
+        if self._folder is not None:
+            self._state()  # what cannot be kept is refused before the training, not after an hour of it
+
+    def look(self) -> None:
+        """Find the newest checkpoint, and take the model and the progress from it."""
+        if self._root is None or self._order.profile is not None:
+            return
+        try:
+            self._found = self._newest(self._root)
+        except (OSError, MemoryError, RuntimeError) as error:  # another time, or elsewhere, it can be read
+            self._process.ending.leave("lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST)
+        if self._found is not None:
+            self._take_model(self._found[1])
+
+    def _newest(self, root: Folder) -> tuple[str, State] | None:
+        """Rank 0 merges copies first. Raises OSError, MemoryError, RuntimeError."""
+        if self._order.rank:
+            return root.newest(self._damaged)
+        root.claim()
+        found = merging.newest(root, self._damaged, plain=self._order.merge == "plain")
+        if found is not None or not self._order.copy:
+            return found
+        return self._first(root)
+
+    def _first(self, root: Folder) -> tuple[str, State]:
+        """Copies begin with one model: with that of the first to be there, which writes it down."""
+        if merging.first_there(merging.placed(root.path, self._order.placement), merging.BEGINNER):
+            state = {**self._state(), "ranks": 0, "rng": {}}
+            return root.save(state, 0).name, state
+        deadline = time.monotonic() + FIRST_S
+        while time.monotonic() < deadline:
+            if self._process.line.stop_asked is not None:
+                self._process.ending.stopped()
+            found = root.newest(self._damaged)
+            if found is not None:
+                return found
+            time.sleep(LOOK_S)
+        raise OSError(f"no copy has written the model that all begin with within {FIRST_S:g} s")
+
+    def restore(self, seed: int) -> None:
+        """Once all ranks have joined: the rest of the state, from rank 0's checkpoint, and random numbers."""
+        if self.group is not None:
+            self._follow(_of_all(self._found[0] if self._found else None, self.group)[0])
+        state = self._found[1] if self._found else None
+        if state is not None:
+            own = state.get("copies", {}).get(self._order.node, state) if self._order.copy else state
+            self._optimizer.load_state_dict(own["optimizer"])
+            self.rate.now = float(own["learning_rate"])
+            for name, one in self._others.items():
+                if name in state["others"]:
+                    one.load_state_dict(state["others"][name])
+        self._number(state, self._process.seed(seed))
+        if self._order.copy and self._root is not None:
+            self._folder = merging.folder_of(
+                self._root.path, self._order.placement, self._order.node, self.progress.trained
+            )
+        self._found = None
+
+    def end(self) -> None:
+        """All samples are done that were ordered. A copy ends here, unless its job is done by now.
+
+        Of a job that is done, the first copy to see so goes on with what all have trained.
+        """
+        self.save("end")
+        if not self._order.copy or self._root is None:
+            return
+        name = self._finished(self._root) if self._order.rank == 0 else ""
+        if self.group is not None:
+            name = _of_all(name, self.group)[0]
+        if not name:
+            self._process.ending.leave("completed", {"samples": float(self.progress.trained)})
+        self._model.load_state_dict(self._root.load(name)["model"])
+
+    def _finished(self, root: Folder) -> str:
+        """Name of the checkpoint of the whole job; empty: it is not done, or another copy has it."""
+        placed = merging.placed(root.path, self._order.placement)
+        own = [one.samples for one in merging.rounds(root.path) if one.placement == self._order.placement]
+        done = max([self.progress.trained, *own])
+        if self._order.samples is None or done < self._order.samples:
+            return ""
+        if not merging.first_there(placed, merging.FINISHER):
+            return ""
+        found = merging.newest(root, self._damaged, plain=self._order.merge == "plain")
+        return found[0] if found is not None and int(found[1]["samples"]) >= self._order.samples else ""
+
+    def due(self) -> bool:
+        return self._folder is not None and time.monotonic() - self._saved_at > self._order.interval_s
+
+    def save(self, why: str, *, alone: bool = False) -> None:
+        """By all ranks at the same step, or by rank 0 alone. A disk that is full ends nothing."""
+        if self._folder is None or self._order.profile is not None or self.progress.trained == self._saved:
+            return
+        mine = (self._order.rank, rng.state())
+        numbers = dict([mine] if alone or self.group is None else _of_all(mine, self.group))
+        self._saved_at = time.monotonic()
+        if self._order.rank == 0:
+            self._write(why, numbers)
+        self._saved = self.progress.trained
+
+    def _write(self, why: str, numbers: dict[int, rng.Numbers]) -> None:
+        assert self._folder is not None
+        begin = time.perf_counter()
+        try:
+            self._folder.path.mkdir(parents=True, exist_ok=True)
+            self._folder.save({**self._state(), "rng": numbers}, self.progress.trained)
+        except Taken as error:
+            self._process.ending.leave("lost", {"reason": str(error)}, LOST)
+        except (OSError, RuntimeError) as error:
+            reason = f"no checkpoint of {self.progress.trained} samples: {error}"[:300]
+            sys.stderr.write(f"hopjob: {reason}\n")
+            self._process.line.say(unsaved={"reason": reason})
+        else:
+            self._process.ending.samples = float(self.progress.trained)
+            took = time.perf_counter() - begin
+            self._process.line.say(saved={"samples": self.progress.trained, "seconds": took, "why": why})
+            self._prune()
+
+    def _prune(self) -> None:
+        """Copies that are merged: all that began with what came of them have read it by now."""
+        if self._root is not None:
+            with contextlib.suppress(OSError):
+                merging.prune(self._root, but=self._order.placement)
+
+    def _state(self) -> State:
+        """Raises TypeError for what is neither a tensor nor plain."""
+        model = self._model.state_dict()
+        plain(dict(model), "the model's state")
+        others = {name: plain(one.state_dict(), f"{name}'s state") for name, one in self._others.items()}
+        return {
+            "model": model,
+            "optimizer": plain(self._optimizer.state_dict(), "the optimizer's state"),
+            "others": others,
+            "samples": self.progress.trained,
+            "learning_rate": self.rate.now,
+            "ranks": self._order.ranks,
+        }
+
+    def _take_model(self, state: State) -> None:
+        self._model.load_state_dict(state["model"])
+        self.progress.restore(int(state["samples"]))
+        self._saved = self.progress.trained
+
+    def _follow(self, name: str | None) -> None:
+        """Folders that are seen over a network need not show all ranks the same: rank 0's file is the one."""
+        if name == (self._found[0] if self._found else None):
+            return
+        self._found = None
+        self.progress.restore(0)
+        if name is not None:
+            assert self._folder is not None
+            try:
+                self._found = name, self._folder.load(name)  # a copy's folder is the job's still
+            except (OSError, MemoryError, ValueError, RuntimeError) as error:
+                self._process.ending.leave("lost", {"reason": f"rank 0's checkpoint {name}: {error}"}, LOST)
+            self._take_model(self._found[1])
+
+    def _number(self, state: State | None, seed: int) -> None:
+        rank, samples = self._order.rank, self.progress.trained
+        if self._order.copy:
+            rng.begin(seed, rank, samples)
+        elif state is not None and state["ranks"] == self._order.ranks and rank in state["rng"]:
+            rng.restore(state["rng"][rank])
+        elif state is not None or rank:  # a first rank 0 goes on with what the script has seeded
+            rng.begin(seed, rank, samples)
+
+    def _damaged(self, name: str, reason: str) -> None:
+        assert self._folder is not None
+        if self._order.rank == 0:
+            self._folder.set_aside(name)
+        sys.stderr.write(f"hopjob: checkpoint {name} is damaged and passed over: {reason}\n")
+        self._process.line.say(damaged={"file": name, "reason": reason})
+
+
+def _of_all(mine: Any, group: Any) -> list[Any]:  # noqa: ANN401 - anything
+    found = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, mine, group=group)
+    return found

@@ -1,0 +1,125 @@
+"""How far a run is from what is possible: the clairvoyant bound, and where the GPU time went. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import fsum
+
+from hopyard.lab.report import pictures
+from hopyard.lab.report.document import Figure, Part, Picture, Table
+from hopyard.lab.report.figures import named
+from hopyard.lab.report.measures import HEADLINE, Measure, figure, spread
+from hopyard.lab.report.statistics import Summary, summary
+from hopyard.lab.runs.cases import Finished
+from hopyard.lab.runs.trials import GpuTime, Simulated
+
+BOUNDED = tuple(measure for measure in HEADLINE if measure.metric in ("makespan_s", "jct_s_mean"))
+
+ASSUMES = (
+    "The bound is of a scheduler that knows every job and every true speed in advance, always has the best "
+    "nodes of a type, and never pays for a start, a checkpoint, a profile or a round: linear programs over "
+    "time shared between places, one place a job at a time. A policy whose jobs train copies on several "
+    "nodes at once, or share a GPU in turns, could pass it. No schedule need reach it."
+)
+
+PARTS: Mapping[str, str] = {
+    "useful": "useful, on the best type",
+    "slower_types": "slower types",
+    "gangs": "gangs",
+    "restarts": "restarts",
+    "profiling": "profiling",
+    "beside_waiting": "idle beside waiting jobs",
+    "idle": "idle, nobody waits",
+}
+"""fields of `GpuTime`, as they are shown"""
+
+SAID = (
+    "Of all GPU time from the first submission to the last end: the time that the samples would have taken "
+    "on single GPUs of each job's fastest type; what slower types, and gangs (their first starts too), took "
+    "more; what stopping and resuming cost; and what was idle."
+)
+
+
+def bounds(finished: Sequence[Finished]) -> Iterator[Part]:
+    """Ratios to the bound, an arm a row; nothing where no bound is known."""
+    known = [one for one in finished if one.bound is not None and not one.bound.unknown]
+    if not known:
+        yield from (f"There is no bound: {reason}." for reason in _unknown(finished))
+        return
+    yield "### How far from the possible"
+    headings = (f">{m.title}, {what}" for m in BOUNDED for what in (m.unit, "× the bound"))
+    rows = [["*no scheduler below*", *_of_bound(known)]]
+    for arm in dict.fromkeys(one.case.arm for one in known):
+        here = [one for one in known if one.case.arm == arm]
+        cells = (cell for measure in BOUNDED for cell in _cells(here, measure))
+        rows.append([f"**{arm}**", *cells])
+    yield Table(["", *headings], rows)
+    left = max(one.bound.left_out for one in known if one.bound is not None)
+    yield ASSUMES + (f" {left} jobs that fit nowhere are left out of it." if left else "")
+
+
+def ratios(finished: Sequence[Finished], metric: str) -> list[float]:
+    """Metric / bound, one a seed that has both."""
+    pairs = ((one.outcome.result.metrics.get(metric), _bound(one, metric)) for one in finished)
+    return [value / bound for value, bound in pairs if value is not None and bound is not None]
+
+
+def gpu_time(outcomes: Mapping[str, Sequence[Simulated]], prefix: str) -> Iterator[Part]:
+    """A table and a picture; nothing where no run has any."""
+    shares = {arm: found for arm, each in outcomes.items() if (found := _shares(each))}
+    if not shares:
+        return
+    yield "### Where the GPU time went"
+    yield SAID
+    rows = [
+        [title, *(spread(each[part], 0.01, marked=False) for each in shares.values())]
+        for part, title in PARTS.items()
+    ]
+    yield Table(["% of GPU time", *(f">{arm}" for arm in shares)], rows)
+    means = {
+        arm: {PARTS[part]: max(one.mean, 0.0) for part, one in each.items()} for arm, each in shares.items()
+    }
+    yield Picture(f"{prefix}-gpu-time", "Where the GPU time went, mean over seeds.", pictures.stacked(means))
+
+
+def gpu_time_figures(
+    group: str, outcomes: Mapping[str, Sequence[Simulated]], at: float | None = None
+) -> Iterator[Figure]:
+    for arm, each in outcomes.items():
+        for part, found in _shares(each).items():
+            percent = summary([100 * value for value in found.values])
+            yield named(group, arm, f"{PARTS[part]}, of GPU time, %", percent, at)
+
+
+def _shares(outcomes: Sequence[Simulated]) -> dict[str, Summary]:
+    times = [outcome.gpu_time for outcome in outcomes if outcome.gpu_time is not None]
+    wholes = [fsum(getattr(time, part) for part in PARTS) for time in times]
+    pairs = [(time, whole) for time, whole in zip(times, wholes, strict=True) if whole > 0]
+    return {part: summary([getattr(time, part) / whole for time, whole in pairs]) for part in PARTS if pairs}
+
+
+def _unknown(finished: Sequence[Finished]) -> list[str]:
+    return list(dict.fromkeys(one.bound.unknown for one in finished if one.bound is not None))
+
+
+def _of_bound(finished: Sequence[Finished]) -> Iterator[str]:
+    by_seed = {one.case.seed: one for one in finished}
+    for measure in BOUNDED:
+        found = [bound for one in by_seed.values() if (bound := _bound(one, measure.metric)) is not None]
+        yield spread(summary(found), measure.scale) if found else "–"
+        yield figure(1.0)
+
+
+def _cells(finished: Sequence[Finished], measure: Measure) -> Iterator[str]:
+    values = [
+        value for one in finished if (value := one.outcome.result.metrics.get(measure.metric)) is not None
+    ]
+    yield spread(summary(values), measure.scale) if values else "–"
+    found = ratios(finished, measure.metric)
+    yield spread(summary(found)) if found else "–"
+
+
+def _bound(one: Finished, metric: str) -> float | None:
+    value: float | None = getattr(one.bound, metric) if one.bound is not None else None
+    return value
+
+
+assert set(PARTS) == set(GpuTime.__struct_fields__), "every part has a name"

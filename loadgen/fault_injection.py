@@ -1,0 +1,66 @@
+"""What a test can do to a running stack: kill, cut off or stall services, and store facts twice."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from schemas.base import Event, Question
+
+
+class Stack(Protocol):
+    """All services and agents of a simulation, by name, whatever drives them."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def facts(self, count: int) -> None:
+        """Return when so many more facts were stored."""
+        ...
+
+    async def steps(self, count: int) -> None:
+        """Let whoever is at work go on for so many steps, whose size is the engine's own."""
+        ...
+
+    def is_up(self, name: str) -> bool:
+        """Whether its replay is over. Raises Unavailable between two lives."""
+        ...
+
+    def start(self, name: str) -> None:
+        """Begin a life of a service, from what the bus remembers of the last one."""
+        ...
+
+    async def kill(self, name: str) -> None:
+        """End it without a word: what it had not published is lost."""
+        ...
+
+    def cut(self, name: str) -> None:
+        """Part a service from the others until `mend`, or until its next life."""
+        ...
+
+    def mend(self, name: str) -> None: ...
+
+    def stall(self, name: str) -> None:
+        """Have a service do nothing until `go_on`, or until its next life; what runs beside its core goes on.
+
+        So it renews its lease and sends heartbeats, and handles no message.
+        """
+        ...
+
+    def go_on(self, name: str) -> None: ...
+
+    def stored(self, after: int) -> Sequence[Event]:
+        """The facts in the stream beyond a place, repetitions too."""
+        ...
+
+    def store(self, fact: Event) -> None:
+        """Put a fact into the stream as somebody would who does not know of ids: it may be there already."""
+        ...
+
+    async def put_to(self, name: str, question: Question) -> object:
+        """The answer of a service's core, as its own HTTP API gets it. Raises Unavailable."""
+        ...
+
+
+Disturb = Callable[[Stack], Awaitable[None]]
+"""something that happens to the stack while it runs, beside it"""

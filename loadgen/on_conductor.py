@@ -1,0 +1,167 @@
+"""Runs a simulation on the conductor: synchronous, without an event loop."""
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from loadgen.fault_injection import Disturb
+from loadgen.open_jobs import OpenJobs
+from loadgen.replay import replay
+from loadgen.stack import (
+    EMULATED,
+    LONGEST_S,
+    RETRY_S,
+    Answered,
+    Around,
+    Runners,
+    makers,
+    unheeded,
+    untouched,
+)
+from schemas.cluster import Node
+from schemas.scenarios import Arrival, PolicyChange
+from schemas.settings import Settings
+from schemas.views import PolicyChoice
+from services.admission.questions import OwnQuestion, SetPolicy, Submit
+from shared.runtime.bus.contract import Record, Unavailable
+from shared.runtime.bus.memory import Faults
+from shared.runtime.conductor import Conductor
+from shared.runtime.conductor.log import Sink
+
+
+def ignored(_: Record) -> None:
+    """A sink that takes no notice."""
+
+
+YOUNG_OBJECTS = 100_000
+"""after so many new ones the garbage collector looks at them"""
+
+
+def run(
+    settings: Settings,
+    nodes: Sequence[Node],
+    arrivals: Sequence[Arrival],
+    faults: Faults | None,
+    disturb: Sequence[Disturb],
+    *,
+    policies: Sequence[PolicyChange] = (),
+    hear: Sink = ignored,
+    runners: Runners = EMULATED,
+    around: Around = untouched,
+    answered: Answered = unheeded,
+) -> list[Record]:
+    """All facts until every accepted job has ended, and to the end of that instant; each once.
+
+    Jobs that the policy never places are left waiting once nothing else happens.
+
+    `hear`: each as it is stored. `answered`: what came of each submission.
+    """
+    records: list[Record] = []
+
+    def sink(record: Record) -> None:
+        records.append(record)
+        hear(record)
+
+    stream(
+        settings,
+        nodes,
+        arrivals,
+        sink,
+        policies=policies,
+        faults=faults,
+        disturb=disturb,
+        runners=runners,
+        around=around,
+        answered=answered,
+    )
+    if faults is None and not disturb:
+        return records  # none is stored twice
+    first: dict[str, Record] = {}
+    for record in records:
+        first.setdefault(record.event.event_id, record)
+    return list(first.values())
+
+
+def stream(
+    settings: Settings,
+    nodes: Sequence[Node],
+    arrivals: Sequence[Arrival],
+    sink: Sink,
+    *,
+    policies: Sequence[PolicyChange] = (),
+    faults: Faults | None = None,
+    disturb: Sequence[Disturb] = (),
+    runners: Runners = EMULATED,
+    around: Around = untouched,
+    answered: Answered = unheeded,
+) -> None:
+    """As `run`, each fact to `sink` as it is stored; with `faults`, some twice."""
+    stage = Conductor(
+        makers(settings, nodes, runners, around), settings, faults=faults, lasting=bool(disturb)
+    )
+    story = _Story(stage, answered)
+    stage.log.sinks += [story.hear, sink]
+    for name in stage.names:
+        stage.start(name)
+    stage.begin(story.tell(arrivals))
+    stage.begin(replay(policies, story.choose, stage.clock))
+    for one in disturb:
+        stage.begin(_disturbance(one, stage))
+    with _rarely_collected():
+        stage.run(story.over)
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """A run makes millions of small objects in no cycles; looking for some took a tenth of its time.
+
+    What is there before it, modules above all, is not looked at.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(YOUNG_OBJECTS, *before[1:])
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+async def _disturbance(disturb: Disturb, stage: Conductor) -> None:
+    await disturb(stage)
+
+
+class _Story:
+    """Submits the jobs, and hears how they end."""
+
+    def __init__(self, stage: Conductor, answered: Answered) -> None:
+        self._stage = stage
+        self._answered = answered
+        self._submitted = False
+        self._jobs = OpenJobs()
+
+    async def tell(self, arrivals: Sequence[Arrival]) -> None:
+        await replay(arrivals, self._submit, self._stage.clock)
+        self._submitted = True
+
+    def over(self) -> bool:
+        if self._stage.now > LONGEST_S:
+            raise TimeoutError(f"not over after {LONGEST_S:g} s")
+        return self._submitted and self._jobs.over
+
+    def hear(self, record: Record) -> None:
+        self._jobs.hear(record.event)
+
+    async def choose(self, change: PolicyChange) -> None:
+        answer = await self._ask(SetPolicy(policy=change.policy))
+        assert isinstance(answer, PolicyChoice), "the policies of a scenario are found before it begins"
+
+    async def _submit(self, arrival: Arrival) -> None:
+        self._answered(await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
+
+    async def _ask(self, question: OwnQuestion) -> object:
+        while True:
+            try:
+                return await self._stage.put_to("admission", question)
+            except Unavailable:  # it was killed: asking again is harmless
+                await self._stage.clock.sleep(RETRY_S)

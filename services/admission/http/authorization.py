@@ -1,0 +1,114 @@
+"""Who may call the HTTP API: a token, its role, and the role that each operation requires."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+
+import structlog
+from multidict import CIMultiDictProxy
+
+from schemas.settings import Settings
+from schemas.tokens import Identity, Role
+from services.admission import problems
+from services.admission.problems import Refusal
+from shared.runtime.addresses import loopback
+from shared.runtime.service import Gauge
+from shared.runtime.tokens import Keyring
+
+FAILURES_MAX = 20
+"""wrong tokens from one address within `WITHIN_S`; more are answered 429"""
+WITHIN_S = 60.0
+ADDRESSES_MAX = 1_024
+"""whose failures are remembered"""
+BEARER = "bearer"
+
+
+class Authorization:
+    """Counts what it refuses, and logs it without what was shown."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._keyring = Keyring(settings.api_tokens, settings.api_token)
+        self._failures = Failures()
+        self._bare = Failures()
+        self._counts = {"unknown": 0, "forbidden": 0}
+
+    def admit(self, shown: str, address: str, needed: Role, operation: str) -> Identity:
+        """Who shows this in the header Authorization. Raises Refusal."""
+        caller = self._holder(shown)
+        if caller is None:
+            raise self._unknown(shown, address, operation)
+        if not caller.role.covers(needed):
+            self._counts["forbidden"] += 1
+            log = structlog.get_logger().warning
+            log("forbidden", operation=operation, address=address, who=caller.name, role=caller.role)
+            raise Refusal(problems.forbidden(f"this asks for the role {needed}; the token has {caller.role}"))
+        return caller
+
+    def still(self, shown: str, caller: Identity) -> bool:
+        """Whether it counts as it did when it came in: not expired, revoked or changed since."""
+        return self._holder(shown) == caller
+
+    def gauges(self) -> Sequence[Gauge]:
+        return [
+            Gauge(
+                name="admission_refused",
+                help="Requests without a token that counts, and with one of too small a role.",
+                value=count,
+                labels={"reason": reason},
+                counts=True,
+            )
+            for reason, count in self._counts.items()
+        ]
+
+    def _holder(self, shown: str) -> Identity | None:
+        scheme, _, token = shown.partition(" ")
+        return self._keyring.holder(token.strip(), time.time()) if scheme.lower() == BEARER else None
+
+    def _unknown(self, shown: str, address: str, operation: str) -> Refusal:
+        self._counts["unknown"] += 1
+        too_many = (self._failures if shown else self._bare).too_many(address, time.monotonic())
+        if not too_many:
+            what = "wrong token" if shown else "no token"
+            structlog.get_logger().warning(what, operation=operation, address=address)
+        if self._keyring.empty():
+            return Refusal(problems.unauthorized("nobody has a token here: `hopyard token create` makes one"))
+        if shown and too_many:
+            return Refusal(problems.too_many("too many wrong tokens came from this address"))
+        return Refusal(problems.unauthorized())
+
+
+def shown_in(headers: CIMultiDictProxy[str]) -> str:
+    """What stands in the header Authorization. Of several none counts: a proxy may have gone by another."""
+    return ", ".join(headers.getall("Authorization", ()))
+
+
+class Failures:
+    """How often each address failed lately."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def too_many(self, address: str, now: float) -> bool:
+        """Counts one more failure."""
+        times = self._times.setdefault(address, deque(maxlen=FAILURES_MAX + 1))
+        self._times.move_to_end(address)
+        while len(self._times) > ADDRESSES_MAX:
+            self._times.popitem(last=False)
+        times.append(now)
+        return len(times) > FAILURES_MAX and now - times[0] < WITHIN_S
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raises ValueError for an API that others reach and that asks nobody, or that can be listened in to."""
+    if loopback(settings.web_host):
+        return
+    if not (settings.api_tokens or settings.api_token):
+        raise ValueError(
+            f"web_host={settings.web_host} lets other machines in, and nobody has a token: "
+            "set api_tokens to a file that `hopyard token create --file` has made"
+        )
+    if not (settings.web_certificate or settings.behind_proxy):
+        raise ValueError(
+            f"web_host={settings.web_host} has tokens go over the network in the clear: set web_certificate "
+            "and web_key, or behind_proxy where a proxy in front of it speaks TLS"
+        )

@@ -1,0 +1,46 @@
+"""Fetches the facts about one job from the places that the monitor names, without reading the stream."""
+
+from typing import NamedTuple, Protocol
+
+from schemas.ids import JobId
+from schemas.questions import FactPlaces, FindFacts
+from shared.runtime.bus.contract import Facts, Questions, Record, Unavailable
+
+
+class FactsAndQuestions(Facts, Questions, Protocol):
+    """What is needed of the bus."""
+
+
+class Wanted(NamedTuple):
+    job: str
+    after: int
+    last: int | None
+    """sequences between which facts are wanted; None: as far as there are any"""
+    newest: int | None = None
+    """no more than so many; None: all"""
+
+
+class Fetched(NamedTuple):
+    records: list[Record]
+    after: int
+    """where to read on in the stream, for what is missing"""
+
+
+async def fetched(bus: FactsAndQuestions, wanted: Wanted, limit_real_s: float) -> Fetched:
+    """None, where the monitor is away or does not know enough; then `after` is as late as it can be."""
+    nothing = Fetched([], wanted.after)
+    try:
+        places = await bus.ask(FindFacts(job_id=JobId(wanted.job)), limit_real_s)
+    except Unavailable:
+        return nothing
+    if not isinstance(places, FactPlaces):
+        return nothing
+    seqs = [seq for seq in places.seqs if wanted.after < seq <= (wanted.last or seq)]
+    first, *newer = places.seqs
+    enough = places.whole or wanted.after >= newer[0] - 1
+    if wanted.newest is not None:
+        enough = enough or wanted.newest < len(seqs)
+        seqs = seqs[len(seqs) - min(wanted.newest, len(seqs)) :]
+    if not enough:
+        return nothing._replace(after=max(wanted.after, first - 1))
+    return Fetched(await bus.fetch(seqs), max(wanted.after, places.known_to))

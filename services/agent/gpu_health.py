@@ -1,0 +1,79 @@
+"""Which GPUs of the node are withheld, and when the node drains, from repeated looks at its GPUs. Pure.
+
+A GPU that no worker of ours holds and that is busy all the same belongs to somebody else: no job gets it
+until it is free. Memory of a worker that ended is given back a moment later, so it takes two looks in a row.
+A broken GPU is withheld at once, for the rest of the agent's life, and the node drains: it has to be reset.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from schemas.events import GpusWithheld, NodeDrained
+from schemas.ids import NodeId, PlacementId
+from services.agent.state import State, Worker
+from services.agent.tasks import Failed, GpusSeen, Interrupted, Report
+from shared.domain.core import Effects, Publish
+
+
+class GpuHealth:
+    """What this life of the agent has seen of its GPUs, and has said about them."""
+
+    def __init__(self, node_id: NodeId, seen: GpusSeen) -> None:
+        self._node_id = node_id
+        self._seen = seen
+        self._strangers = frozenset[int]()
+        """busy at the last look, and not by us"""
+        self._withheld: dict[int, str] = {}
+        """as published last"""
+        self._drained_for: set[int] = set()
+
+    def first(self, state: State, adopted: Iterable[PlacementId]) -> dict[int, str]:
+        """GPUs that are withheld from the beginning of the life: here one look must do."""
+        workers = [state.workers[placement_id] for placement_id in adopted if placement_id in state.workers]
+        held = {index for worker in workers for index in worker.gpu_indices}
+        self._withheld = _without(self._seen.busy, held) | self._seen.broken
+        return self._withheld
+
+    def seen(self, state: State, seen: GpusSeen, now: float) -> Effects:
+        self._seen = seen
+        foreign = _without(seen.busy, state.held)
+        lasting = {
+            index: why for index, why in foreign.items() if index in self._strangers | self._withheld.keys()
+        }
+        self._strangers = frozenset(foreign)
+        return [*self._withhold(lasting | seen.broken, now), *self._drain(now)]
+
+    def judged(self, worker: Worker, report: Report) -> Report:
+        """A job that fails on a broken GPU does so by no fault of its own."""
+        broken = {index: why for index, why in self._seen.broken.items() if index in worker.gpu_indices}
+        if not broken or not isinstance(report, Failed):
+            return report
+        return Interrupted(
+            report.placement_id,
+            f"{_words(broken)}; {report.reason}",
+            exit_code=report.exit_code,
+            signal=report.signal,
+        )
+
+    def _withhold(self, wanted: dict[int, str], now: float) -> Effects:
+        if wanted.keys() == self._withheld.keys():
+            return []
+        self._withheld = {index: self._withheld.get(index, wanted[index]) for index in sorted(wanted)}
+        return [Publish(GpusWithheld(at=now, node_id=self._node_id, gpus=self._withheld))]
+
+    def _drain(self, now: float) -> Effects:
+        """Once for each broken GPU: whoever restores the node in spite of it has a reason."""
+        new = _without(self._seen.broken, self._drained_for)
+        self._drained_for |= new.keys()
+        return [Publish(NodeDrained(at=now, node_id=self._node_id, reason=_words(new)))] if new else []
+
+
+def _without(gpus: Mapping[int, str], indices: Iterable[int]) -> dict[int, str]:
+    left_out = set(indices)
+    return {index: why for index, why in gpus.items() if index not in left_out}
+
+
+def _words(gpus: Mapping[int, str]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for index in sorted(gpus):
+        reasons.setdefault(gpus[index], []).append(str(index))
+    return "; ".join(f"GPU {','.join(indices)}: {why}" for why, indices in reasons.items())

@@ -1,0 +1,75 @@
+"""Which GPUs are busy with others' work and which are broken, from what the driver reports. Pure.
+
+A GPU that is used is busy until it is free; one that is broken stays so for the rest of the agent's life,
+since only a reset mends it. Whether a worker of ours is what uses a GPU is for the agent's core to say, which
+knows who holds it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from services.agent.gpus.nvml import Reading, Xid
+from services.agent.gpus.xids import fatal
+
+MEMORY_FREE = 2**30
+"""bytes in use on a GPU that nobody uses: contexts of the driver and of a display server take less"""
+UTILISATION_FREE = 10
+"""percent on a GPU that nobody uses: looking at it takes some"""
+NAMED_AT_MOST = 3
+
+Faults = dict[int, str]
+"""by GPU index, what is wrong, in words"""
+
+
+def busy(readings: Sequence[Reading], who: Callable[[int], str]) -> Faults:
+    """GPUs in use, with by whom; `who`: the name of a process by its id, as far as it can be known."""
+    found = {index: _use(reading, who) for index, reading in enumerate(readings)}
+    return {index: words for index, words in found.items() if words}
+
+
+def _use(reading: Reading, who: Callable[[int], str]) -> str:
+    if reading.partitioned:
+        return "it is cut into instances (MIG)"
+    if reading.processes:
+        return f"in use by {_named(reading.processes, who)}"
+    if reading.memory_used > MEMORY_FREE:
+        return "its memory is in use by no process that can be seen"
+    if reading.utilisation > UTILISATION_FREE:
+        return "it computes for no process that can be seen"
+    return ""
+
+
+def _named(processes: Sequence[int], who: Callable[[int], str]) -> str:
+    ids = sorted(set(processes))
+    named = [f"process {pid}{who(pid)}" for pid in ids[:NAMED_AT_MOST]]
+    more = len(ids) - len(named)
+    return ", ".join([*named, *([f"{more} more"] if more else [])])
+
+
+def broken(readings: Sequence[Reading], xids: Sequence[Xid], uuids: Sequence[str]) -> Faults:
+    """GPUs that must not be used until they are reset or replaced."""
+    found = {index: _fault(reading) for index, reading in enumerate(readings)}
+    for xid in xids:
+        words = fatal(xid.code)
+        for index in _meant(xid, uuids) if words else ():
+            found[index] = words
+    return {index: words for index, words in sorted(found.items()) if words}
+
+
+def _meant(xid: Xid, uuids: Sequence[str]) -> Sequence[int]:
+    """A GPU that is gone may not say its name any more: then any of them may be meant."""
+    return [uuids.index(xid.uuid)] if xid.uuid in uuids else [] if xid.uuid else range(len(uuids))
+
+
+def _fault(reading: Reading) -> str:
+    if reading.lost:
+        return "the driver cannot reach it"
+    if reading.remap_failed:
+        return "memory rows cannot be replaced"
+    if reading.remap_pending:
+        return "memory rows are to be replaced: reset it"
+    return ""
+
+
+def twice(now: Mapping[int, str], before: Mapping[int, str]) -> Faults:
+    """Those of two looks in a row: what one look alone shows may pass."""
+    return {index: words for index, words in now.items() if index in before}

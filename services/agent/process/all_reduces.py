@@ -1,0 +1,114 @@
+"""Times all-reduces on this node, or this node's part of them, in short-lived processes of `hopjob`."""
+
+import asyncio
+import itertools
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from schemas.calibration import AllReduceTimes
+from schemas.questions import JoinAllReduce
+from services.agent.process import launch
+from services.agent.process.host import Host
+from services.agent.process.kernel.spawning import ToStart, started
+from services.agent.process.ranks import of_child
+
+MODULE = f"{launch.PLUGIN}.measure.all_reduces"
+LIMIT_S = 55.0
+_NUMBERS = itertools.count(1)
+
+
+class NotTimed(OSError):
+    """The text says why."""
+
+
+def check_interpreter(host: Host) -> str:
+    """That which has torch. Raises NotTimed."""
+    found = host.interpreter()
+    if not found:
+        raise NotTimed(
+            "no job has run here under the agent's account that could say which interpreter has torch"
+        )
+    return found
+
+
+async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> AllReduceTimes:
+    """Run the node's ranks; their seconds where rank 0 is among them. Raises OSError."""
+    interpreter = check_interpreter(host)
+    name = f"all-reduce-{next(_NUMBERS)}"
+    folder = host.folders.run / name
+    await asyncio.to_thread(folder.mkdir, exist_ok=True)
+    groups = await asyncio.to_thread(host.groups.made, name) if host.groups else None
+    try:
+        starts = [
+            ToStart(
+                command=(
+                    interpreter,
+                    "-m",
+                    MODULE,
+                    msgspec.json.encode(question.sizes).decode(),
+                    f"{question.repeats}",
+                ),
+                environment=launch.inherited(os.environ) | variables,
+                folder="/",
+                log=folder / f"{variables['RANK']}.log",
+                groups=groups.enter if groups else (),
+            )
+            for variables in _variables(host, question, gpu_indices)
+        ]
+        return await _run(starts)
+    finally:
+        if groups is not None:
+            await asyncio.to_thread(groups.kill)
+            await asyncio.to_thread(groups.remove)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _run(starts: Sequence[ToStart]) -> AllReduceTimes:
+    """Raises NotTimed."""
+    processes = [await asyncio.to_thread(started, start) for start in starts]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            ends = await asyncio.gather(*(of_child(process).ended() for process in processes))
+    except TimeoutError:
+        raise NotTimed(f"the all-reduces took more than {LIMIT_S:g} s") from None
+    finally:
+        for process in processes:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+    for start, (code, _) in zip(starts, ends, strict=True):
+        if code != 0:
+            raise NotTimed(f"a rank of the all-reduces failed: {_last_line(start.log)}")
+    first = next((start for start in starts if start.environment["RANK"] == "0"), None)
+    seconds = msgspec.json.decode(_last_line(first.log), type=tuple[tuple[float, ...], ...]) if first else ()
+    return AllReduceTimes(seconds=seconds)
+
+
+def _variables(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> list[dict[str, str]]:
+    members = question.ring.members
+    place = next(index for index, (node, _) in enumerate(members) if node.node_id == question.node_id)
+    node, gpus = members[place]
+    first = sum(count for _, count in members[:place])
+    address, _, port = question.meeting.rpartition(":")
+    return [
+        {
+            "RANK": str(first + local),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": str(question.ring.gpus),
+            "MASTER_ADDR": address,
+            "MASTER_PORT": port,
+            "CUDA_VISIBLE_DEVICES": ",".join(host.devices(node, gpu_indices[:gpus]) or ()),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(host.folders.plugin),
+            **launch.interfaces(host.network_interface),
+        }
+        for local in range(gpus)
+    ]
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return lines[-1] if lines else "it said nothing"

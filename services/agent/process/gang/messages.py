@@ -1,0 +1,184 @@
+"""The messages between agent and ranks: JSON lines on a socket, one object with one key each. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+LINE_MAX_BYTES = 4_000_000
+"""a longer line ends the connection"""
+
+
+class NotAMessage(ValueError):
+    """A line that is no message of a rank."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """First on every connection."""
+
+    placement: str
+    rank: int
+    pid: int
+    """as the rank knows it, which in a container is another than ours"""
+    attached: bool = False
+    """it saves when it is ordered to, and goes on from there on any number of GPUs"""
+    samples: float = 0.0
+    holds: int | None = None
+    """the round for which it has the turn of its GPU"""
+
+
+class Up(msgspec.Struct, frozen=True):
+    """Imported and restored."""
+
+    port: int | None = None
+    """where rank 0 has its store"""
+    samples: float | None = None
+    """restored"""
+    elastic: bool = False
+
+
+class Times(msgspec.Struct, frozen=True):
+    """What iterations of a measurement took, seconds."""
+
+    data_s: tuple[float, ...]
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    update_s: tuple[float, ...]
+    iteration_s: tuple[float, ...]
+    parameters: float
+    memory_share: float | None = None
+    """of the GPU's memory that was taken"""
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """How the gang ran since rank 0 said so last."""
+
+    samples: float
+    """done so far, all runs together"""
+    seconds: float
+    iterations: float
+    batch: float
+    """samples of one iteration, over the whole gang"""
+    data_s: tuple[tuple[float, ...], ...] = ()
+    """by rank: the last iterations"""
+    wait_s: tuple[tuple[float, ...], ...] = ()
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """It wants the turn of its GPU for the tasks of a round; bytes of the GPU's memory, 0: not known."""
+
+    round: int
+    kept: float = 0.0
+    """between its turns"""
+    peak: float = 0.0
+    """while it computes"""
+    whole: float = 0.0
+    """that the GPU has"""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It gives the turn back."""
+
+    round: int
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A checkpoint is written."""
+
+    samples: float
+    seconds: float = 0.0
+    why: str = "interval"
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """A checkpoint that cannot be read; an older one is."""
+
+    file: str
+    reason: str = ""
+
+
+class Unsaved(msgspec.Struct, frozen=True):
+    """A checkpoint that could not be written; training goes on."""
+
+    reason: str
+
+
+class StoppedMessage(msgspec.Struct, frozen=True):
+    samples: float | None = None
+
+
+class CompletedMessage(msgspec.Struct, frozen=True):
+    samples: float | None = None
+
+
+class FailedMessage(msgspec.Struct, frozen=True):
+    """An exception of the script's own."""
+
+    reason: str = ""
+
+
+class LostMessage(msgspec.Struct, frozen=True):
+    """A peer is gone."""
+
+    reason: str = ""
+
+
+class EndedMessage(LostMessage, frozen=True):
+    """No message of a rank's: it was made to end, which is no fault of the job's."""
+
+
+LastMessage = StoppedMessage | CompletedMessage | FailedMessage | LostMessage
+RankMessage = Hello | Up | Times | Ran | Ready | Done | Kept | Damaged | Unsaved | LastMessage
+
+BY_KEY: Mapping[str, type[RankMessage]] = {
+    "hello": Hello,
+    "up": Up,
+    "profiled": Times,
+    "observed": Ran,
+    "ready": Ready,
+    "done": Done,
+    "saved": Kept,
+    "damaged": Damaged,
+    "unsaved": Unsaved,
+    "stopped": StoppedMessage,
+    "completed": CompletedMessage,
+    "failed": FailedMessage,
+    "lost": LostMessage,
+}
+
+
+def message_in(line: bytes) -> RankMessage | None:
+    """None: a message of a later version. Raises NotAMessage."""
+    try:
+        said: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        known = [(BY_KEY[key], value) for key, value in said.items() if key in BY_KEY]
+        return msgspec.convert(known[0][1], known[0][0], strict=False) if known else None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise NotAMessage(f"no message of a rank: {error}") from None
+
+
+def message_in_file(text: bytes) -> RankMessage | None:
+    """What a rank wrote down before it said it; None: nothing, or nothing that can be read."""
+    try:
+        return message_in(text)
+    except NotAMessage:
+        return None
+
+
+def go(meeting: str) -> bytes:
+    """`meeting`: host:port where the ranks meet; empty: there is nobody to meet."""
+    host, _, port = meeting.rpartition(":")
+    return _line(go={"host": host, "port": int(port or 0)})
+
+
+def turn(number: int) -> bytes:
+    """The GPU is its own until it has said done. `number`: of the round that it said it was ready for."""
+    return _line(turn={"round": number})
+
+
+def stop() -> bytes:
+    return _line(stop={})
+
+
+def _line(**said: object) -> bytes:
+    return msgspec.json.encode(said) + b"\n"

@@ -1,0 +1,108 @@
+"""Reads facts that the stream has dropped, from the archive, by asking the monitor."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nats.errors import Error
+
+from schemas.questions import ArchivePage, ReadArchive
+from schemas.subjects import FACTS_STREAM
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.consumer import Lost, Raw
+from shared.runtime.bus.jetstream.node_reads import older_after, place_of
+from shared.runtime.bus.jetstream.questions import JetStreamQuestions
+from shared.runtime.damage import REMEDY, Damaged, ranges_text
+
+TIMEOUT_S = 60.0
+
+
+class ArchivedFacts(NamedTuple):
+    """Of a stretch that the stream has dropped."""
+
+    upto: int
+    found: list[Raw]
+    forgotten: int
+    """facts that were in no archive when they were dropped"""
+
+
+async def past(connection: Connection, after: int, first: int, *, may_lack: bool) -> ArchivedFacts:
+    """The next that is archived after `after`; the stream begins at `first`.
+
+    Raises Lost where nobody says so now, and Damaged, unless facts may lack.
+    """
+    if connection.of_agents:
+        return await _of_node(connection, after, first)
+    if not connection.settings.archive:
+        return ArchivedFacts(first - 1, [], first - 1 - after)
+    page = await _page(connection, ReadArchive(after=after))
+    _check(connection, page, may_lack=may_lack)
+    if page.upto <= after and page.begins <= after + 1:
+        gone = "its last files are gone" if page.begins else "it is empty"
+        _complain(connection, [range(after + 1, first)], gone, may_lack=may_lack)
+        return ArchivedFacts(first - 1, [], 0)
+    if page.upto <= after:
+        upto = min(page.begins, first) - 1
+        return ArchivedFacts(upto, [], upto - after)
+    found = [Raw(one.seq, one.subject, one.data) for one in page.messages]
+    return ArchivedFacts(page.upto, found, max(page.begins - 1 - after, 0))
+
+
+async def fetched(connection: Connection, seqs: Sequence[int]) -> list[Raw]:
+    """Those of these that are archived. Raises Unavailable, Damaged."""
+    found: list[Raw] = []
+    left = tuple(seqs) if connection.settings.archive else ()
+    while left:
+        try:
+            page = await _page(connection, ReadArchive(seqs=left))
+        except Lost as error:
+            raise Unavailable(str(error)) from error
+        _check(connection, page, may_lack=False)
+        found += [Raw(one.seq, one.subject, one.data) for one in page.messages]
+        left = tuple(seq for seq in left if min(left) <= page.upto < seq)
+    return found
+
+
+def _check(connection: Connection, page: ArchivePage, *, may_lack: bool) -> None:
+    if page.lacks:
+        lost = [range(first, last + 1) for first, last in page.lacks]
+        _complain(connection, lost, page.damage, may_lack=may_lack)
+
+
+def _complain(connection: Connection, lost: Sequence[range], damage: str, *, may_lack: bool) -> None:
+    """Raises Damaged, unless facts may lack."""
+    said = f"the archive lacks facts {ranges_text(lost)}{f' ({damage})' if damage else ''}"
+    connection.counts.facts_lost += sum(map(len, lost))
+    if not may_lack:
+        raise Damaged(f"{said}. {REMEDY}")
+    connection.log.error("facts are lost", reason=said)
+
+
+async def _page(connection: Connection, question: ReadArchive) -> ArchivePage:
+    try:
+        reply = await JetStreamQuestions(connection).ask(question, TIMEOUT_S)
+    except Unavailable as error:
+        raise Lost(f"the archive: {error}") from error
+    if not isinstance(reply, ArchivePage):
+        raise Lost(f"the archive: {reply}")
+    return reply
+
+
+async def _of_node(connection: Connection, after: int, first: int) -> ArchivedFacts:
+    """An agent asks a service, which asks the archive."""
+    try:
+        older = await older_after(connection, connection.node, after)
+    except (Error, OSError) as error:
+        raise Lost(repr(error)) from error
+    found = [Raw(row.seq, row.subject, row.data) for row in older.rows]
+    if older.upto <= after:
+        return ArchivedFacts(first - 1, found, first - 1 - after)
+    return ArchivedFacts(older.upto, found, 0)
+
+
+async def first_of(connection: Connection) -> int:
+    """Sequence of the oldest fact that the stream has. Raises what NATS raises."""
+    if connection.of_agents:
+        return (await place_of(connection, connection.node)).first
+    state = (await connection.js.stream_info(FACTS_STREAM)).state
+    return state.first_seq if state.messages else state.last_seq + 1

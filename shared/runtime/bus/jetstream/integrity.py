@@ -1,0 +1,201 @@
+"""Checks the streams for damage before any service relies on them.
+
+A server that comes up on damaged files says so in numbers alone: it goes on with what it can read.
+"""
+
+from collections.abc import AsyncIterator, Collection
+from typing import NamedTuple
+
+import msgspec
+from nats.js.errors import APIError, NotFoundError
+
+from schemas.subjects import ALL_FACTS, DEAD_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, STATE_SUBJECT
+from shared.runtime.bus.contract import DamagedBlob, Unavailable
+from shared.runtime.bus.jetstream import blobs
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
+from shared.runtime.bus.jetstream.consumer import Consumer, Lost
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
+from shared.runtime.damage import joined, ranges_text
+
+STREAMS = (FACTS_STREAM, STATE_STREAM, SNAPSHOT_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
+SPARED = (OBSERVATIONS_STREAM, DEAD_STREAM)
+"""no service comes back from these"""
+LIMIT_S = 10.0
+NO_STREAM = 10059
+"""JetStream's code"""
+
+
+class Flaw(NamedTuple):
+    text: str
+    """what is damaged, and what is lost by it"""
+    grave: bool = True
+    """false: nothing is lost that does not come back by itself"""
+
+
+class _Lost(msgspec.Struct, frozen=True):
+    msgs: list[int] | None = None
+    bytes: int = 0
+
+
+class _State(msgspec.Struct, frozen=True):
+    messages: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    num_deleted: int = 0
+    deleted: list[int] | None = None
+    lost: _Lost | None = None
+    subjects: dict[str, int] | None = None
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    err_code: int = 0
+    description: str = ""
+
+
+class _Info(msgspec.Struct, frozen=True):
+    state: _State | None = None
+    error: _Problem | None = None
+
+
+async def flaws(
+    connection: Connection, on_disk: Collection[str], services: Collection[str], archived: range = range(1, 1)
+) -> list[Flaw]:
+    """`on_disk`: streams whose folders are there; `services`: whose snapshots are looked at.
+
+    `archived`: facts that are in the archive, whatever the stream has dropped. Raises Unavailable.
+    """
+    with unavailable("a look at the streams"):
+        reached = await _cursors(connection)  # before the ends of streams, which services move on meanwhile
+        states = {name: await _state(connection, name) for name in STREAMS}
+        found = [
+            Flaw(f"NATS cannot read what its stream {name} is: all in it is lost", name not in SPARED)
+            for name, state in states.items()
+            if state is None and name in on_disk
+        ]
+        facts, kept = states[FACTS_STREAM], states[STATE_STREAM]
+        if facts is None and kept is not None and not found:
+            found.append(Flaw(f"NATS has no stream {FACTS_STREAM} any more: all facts are lost"))
+        if facts is not None:
+            found += _of_facts(facts, await _deleted(connection, facts), reached)
+        if kept is not None and (kept.lost or (kept.last_seq and not kept.messages)):
+            found.append(
+                Flaw(f"NATS has lost values of {STATE_STREAM}: cursors, claims and leases of services")
+            )
+        whole = facts is not None and _begins(facts, archived) <= 1 and not found
+        found += await _of_snapshots(connection, states[SNAPSHOT_STREAM], services, whole=whole)
+    return found
+
+
+async def lacking(connection: Connection) -> list[range]:
+    """Facts that are missing between others, by reading all of them. Raises Unavailable."""
+    with unavailable("a look at all facts"):
+        state = await _state(connection, FACTS_STREAM)
+        if state is None or not state.messages:
+            return []
+        end = (await connection.js.get_last_msg(FACTS_STREAM, ALL_FACTS)).seq or 0
+        consumer, last = Consumer(connection), state.first_seq - 1
+        found: list[range] = []
+        try:
+            await consumer.open(last, [ALL_FACTS])
+            while last < end:
+                last, _, skipped = await consumer.take()
+                found += skipped
+        except Lost as error:
+            raise Unavailable(f"the facts could not all be read: {error}") from None
+        finally:
+            await consumer.close()
+    return found
+
+
+async def messages(connection: Connection, stream: str, subject: str) -> AsyncIterator[bytes]:
+    """What a stream has on a subject, in its order. Raises Unavailable."""
+    with unavailable(f"reading {stream}"):
+        state = await _state(connection, stream)
+        if state is None or not state.messages:
+            return
+        end = (await connection.js.get_last_msg(stream, subject)).seq or 0
+        reader = await connection.js.subscribe(subject, stream=stream, ordered_consumer=True)
+        try:
+            while True:
+                message = await reader.next_msg(timeout=LIMIT_S)
+                yield message.data
+                if message.metadata.sequence.stream >= end:
+                    return
+        finally:
+            await reader.unsubscribe()
+
+
+async def _state(connection: Connection, name: str, asked: bytes = b"") -> _State | None:
+    reply = await connection.nats.request(f"$JS.API.STREAM.INFO.{name}", asked, timeout=LIMIT_S)
+    info = msgspec.json.decode(reply.data, type=_Info)
+    if info.error is not None and info.error.err_code != NO_STREAM:
+        raise OSError(info.error.description)
+    return info.state
+
+
+def _begins(facts: _State, archived: range) -> int:
+    """Sequence of the first fact that stream and archive have together."""
+    return archived.start if facts.first_seq <= archived.stop else facts.first_seq
+
+
+async def _deleted(connection: Connection, facts: _State) -> list[int]:
+    """Nothing deletes single facts, so none ought to be missing behind the first."""
+    if not facts.num_deleted:
+        return []
+    state = await _state(connection, FACTS_STREAM, b'{"deleted_details":true}')
+    return [seq for seq in (state.deleted or [] if state else []) if seq >= max(facts.first_seq, 1)]
+
+
+def _of_facts(facts: _State, deleted: list[int], reached: dict[str, int]) -> list[Flaw]:
+    furthest = max(reached, key=lambda name: reached[name], default="")
+    if furthest and reached[furthest] > facts.last_seq:
+        ends = f"NATS' stream {FACTS_STREAM} ends at fact {facts.last_seq}"
+        return [
+            Flaw(f"{ends}, and {furthest} has handled fact {reached[furthest]}: what was between is lost")
+        ]
+    if not facts.messages and facts.last_seq:
+        return [Flaw(f"NATS' stream {FACTS_STREAM} has lost all of its {facts.last_seq} facts")]
+    if deleted:
+        seqs = ranges_text(joined(deleted))
+        return [Flaw(f"NATS' stream {FACTS_STREAM} has lost facts {seqs}, of {facts.last_seq}")]
+    if facts.lost is not None:
+        return [Flaw(f"NATS' stream {FACTS_STREAM} cannot read {facts.lost.bytes} bytes of its facts")]
+    return []
+
+
+async def _cursors(connection: Connection) -> dict[str, int]:
+    """How far services had come, by name."""
+    asked = msgspec.json.encode({"subjects_filter": f"{STATE_SUBJECT}.>"})
+    state = await _state(connection, STATE_STREAM, asked)
+    found = {}
+    for subject in state.subjects or {} if state else {}:
+        kind, _, name = subject.removeprefix(f"{STATE_SUBJECT}.").partition("/")
+        if kind != "cursor":
+            continue
+        try:
+            value = (await connection.js.get_last_msg(STATE_STREAM, subject)).data or b""
+        except (NotFoundError, APIError):
+            continue
+        if value.isdigit() and len(value) < len(str(2**63)):
+            found[name] = int(value)
+    return found
+
+
+async def _of_snapshots(
+    connection: Connection, state: _State | None, services: Collection[str], *, whole: bool
+) -> list[Flaw]:
+    """`whole`: the log has its beginning and no gap, so its replay comes to the same state."""
+    if state is None:
+        return []
+    damaged = []
+    for name in services:
+        try:
+            await blobs.read(connection.js, name)
+        except DamagedBlob:
+            damaged.append(name)
+    then = "they replay the whole log" if whole else "the log to replay in their place has lost its beginning"
+    if damaged:
+        return [Flaw(f"snapshots of {', '.join(damaged)} at NATS are damaged: {then}", not whole)]
+    if state.lost is not None:
+        return [Flaw(f"NATS has lost {state.lost.bytes} bytes of snapshots: {then}", not whole)]
+    return []

@@ -1,0 +1,143 @@
+"""Error messages about values that users wrote: from msgspec's complaint and the type to plain words."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import inspect
+
+STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+")
+"""of a path such as `$.gpus[1]`, without its `$`"""
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
+_NONE_OF = re.compile(r"Invalid (?:enum )?value (?P<value>'.*'|[^ ]+)")
+_MATCHING = re.compile(r"Expected `str` matching regex")
+_EXPECTED = re.compile(r"Expected `(?P<kinds>[^`]*)`(?P<bound>[^,]*)(?:, got `(?P<got>[^`]*)`)?")
+
+WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
+PLAIN = frozenset({"int", "float", "bool", "null"})
+"""what a YAML parser may take a text for"""
+QUOTED = "; in quotes it is text"
+LISTED_AT_MOST = 40
+QUOTE = "'"
+
+
+def worded(reason: str, kind: object, path: str) -> str:
+    """`reason`: of msgspec, without its place; `path`: that place, as `$.gpus[1]`; `kind`: of the whole."""
+    types = _at(kind, path)
+    if found := _UNKNOWN.match(reason):
+        known = list(dict.fromkeys(_fields(types)))
+        return f"there is no such field{hint(found['name'], known)}; there are {listed(known)}"
+    if found := _MISSING.match(reason):
+        return "this field is missing"
+    if found := _NONE_OF.match(reason):
+        known = list(dict.fromkeys(_values(types)))
+        return f"{found['value']} is none of {listed(known)}{hint(found['value'].strip(QUOTE), known)}"
+    if _MATCHING.match(reason):
+        return f"it may be {' or '.join(_described(types)) or 'text of another form'}"
+    if found := _EXPECTED.match(reason):
+        kinds = [WORDS.get(each, each) for each in found["kinds"].split(" | ")]
+        got = f", and is {WORDS.get(found['got'], found['got'])}" if found["got"] else ""
+        quoted = QUOTED if kinds == [WORDS["str"]] and found["got"] in PLAIN else ""
+        return f"it may be {_either(kinds)}{found['bound']}{got}{quoted}"
+    return reason
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    """What may have been meant; nothing where nothing is like it."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED_AT_MOST
+    return ", ".join(names[:LISTED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+# ---- types
+
+
+def _at(kind: object, path: str) -> list[inspect.Type]:
+    """The types that a value at the path may have."""
+    types = list(_plain(inspect.type_info(kind)))
+    for step in STEP.findall(path.removeprefix("$")):
+        types = [inner for each in types for inner in _within(each, step)]
+    return types
+
+
+def _plain(kind: Any) -> Iterator[inspect.Type]:  # noqa: ANN401 - of msgspec's classes
+    """Without unions; metadata stays."""
+    if isinstance(kind, inspect.UnionType):
+        for each in kind.types:
+            yield from _plain(each)
+    else:
+        yield kind
+
+
+def _bare(kind: Any) -> inspect.Type:  # noqa: ANN401 - as above
+    return _bare(kind.type) if isinstance(kind, inspect.Metadata) else kind
+
+
+def _within(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
+    match _bare(kind):
+        case inspect.UnionType() as union:
+            for each in _plain(union):
+                yield from _within(each, step)
+        case inspect.StructType(fields=fields, tag_field=tag_field, tag=tag):
+            if tag_field == step and tag is not None:
+                yield inspect.LiteralType((tag,))
+            for field in fields:
+                if field.encode_name == step:
+                    yield from _plain(field.type)
+        case inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner):
+            if step.startswith("["):
+                yield from _plain(inner)
+        case inspect.DictType(value_type=inner):
+            yield from _plain(inner)
+        case _:
+            return
+
+
+def _fields(types: Iterable[inspect.Type]) -> Iterator[str]:
+    for kind in types:
+        match _bare(kind):
+            case inspect.StructType(fields=fields):
+                yield from (field.encode_name for field in fields)
+            case inspect.UnionType() as union:
+                yield from _fields(_plain(union))
+            case _:
+                pass
+
+
+def _values(types: Iterable[inspect.Type]) -> Iterator[str]:
+    """Of a `Literal`, an enum, or the tag that tells structs apart."""
+    for kind in types:
+        match _bare(kind):
+            case inspect.LiteralType(values=values):
+                yield from map(str, values)
+            case inspect.EnumType(cls=cls):
+                yield from (str(each.value) for each in cls)
+            case _:
+                pass
+
+
+def _described(types: Iterable[inspect.Type]) -> Iterator[str]:
+    """What the types say of themselves (`Meta.description`)."""
+    for kind in types:
+        if isinstance(kind, inspect.Metadata):
+            if text := (kind.extra_json_schema or {}).get("description"):
+                yield str(text)
+            yield from _described([kind.type])

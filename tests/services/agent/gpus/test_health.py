@@ -1,0 +1,66 @@
+"""What readings and errors mean."""
+
+from services.agent.gpus.health import broken, busy, twice
+from services.agent.gpus.nvml import Reading, Xid
+from services.agent.gpus.xids import FATAL, fatal
+
+UUIDS = ("GPU-a", "GPU-b")
+
+
+def who(pid: int) -> str:
+    return " (python3 of ann)" if pid == 7 else ""
+
+
+def test_a_gpu_that_nobody_uses_is_not_busy() -> None:
+    assert busy([Reading(), Reading(memory_used=2**30, utilisation=10)], who) == {}
+
+
+def test_who_uses_a_gpu_is_named() -> None:
+    found = busy([Reading(processes=(9, 7)), Reading(processes=tuple(range(10, 15)))], who)
+    assert found == {
+        0: "in use by process 7 (python3 of ann), process 9",
+        1: "in use by process 10, process 11, process 12, 2 more",
+    }
+
+
+def test_ghosts_are_busy() -> None:
+    found = busy([Reading(memory_used=2**30 + 1), Reading(utilisation=11), Reading(partitioned=True)], who)
+    assert found == {
+        0: "its memory is in use by no process that can be seen",
+        1: "it computes for no process that can be seen",
+        2: "it is cut into instances (MIG)",
+    }
+
+
+def test_errors_of_jobs_break_no_gpu() -> None:
+    own = (13, 31, 43, 45, 94, 63, 12_345)
+    assert broken([Reading()] * 2, [Xid(uuid="GPU-a", code=code) for code in own], UUIDS) == {}
+    assert not any(map(fatal, own))
+
+
+def test_fatal_errors_break_their_gpu() -> None:
+    for code in FATAL:
+        assert list(broken([], [Xid(uuid="GPU-b", code=code)], UUIDS)) == [1]
+    assert broken([], [Xid(uuid="GPU-b", code=79)], UUIDS) == {1: "has fallen off the bus (Xid 79)"}
+
+
+def test_a_fatal_error_of_a_gpu_that_cannot_be_named_may_be_anybodys() -> None:
+    assert list(broken([], [Xid(uuid="", code=79)], UUIDS)) == [0, 1]
+    assert broken([], [Xid(uuid="GPU-of-another-node", code=79)], UUIDS) == {}
+
+
+def test_what_only_a_reset_mends_breaks_a_gpu() -> None:
+    readings = [
+        Reading(remap_pending=True),
+        Reading(remap_failed=True, remap_pending=True),
+        Reading(lost=True),
+    ]
+    assert broken(readings, [], ("a", "b", "c")) == {
+        0: "memory rows are to be replaced: reset it",
+        1: "memory rows cannot be replaced",
+        2: "the driver cannot reach it",
+    }
+
+
+def test_what_two_looks_show_counts() -> None:
+    assert twice({0: "now", 1: "new"}, {0: "before", 2: "gone"}) == {0: "now"}
