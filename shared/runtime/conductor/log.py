@@ -16,11 +16,11 @@ Sink = Callable[[Record], None]
 NOTHING_KEPT = "this run keeps no facts to be read again"
 
 
-class Follower(Protocol):
+class LogReader(Protocol):
     def deliver(self, record: Record) -> None: ...
 
 
-NOBODY: Sequence[Follower] = ()
+NOBODY: Sequence[LogReader] = ()
 
 
 class ConductedLog:
@@ -33,13 +33,13 @@ class ConductedLog:
         self.sinks: list[Sink] = []
         self._kept: list[Record] | None = []
         self._ids = RecentIds(REMEMBERED_IDS)
-        self._routes: Routes[Follower] = Routes()
+        self._routes: Routes[LogReader] = Routes()
         """of patterns that name neither a kind of entity nor one entity"""
-        self._of_all: dict[tuple[str, str], list[Follower]] = {}
+        self._of_all: dict[tuple[str, str], list[LogReader]] = {}
         """by the kind of entity and the fact, `*` for all: who reads it about every entity"""
-        self._of_type: dict[type[Event], list[Follower]] = {}
+        self._of_type: dict[type[Event], list[LogReader]] = {}
         """what `_of_all` comes to, each reader once"""
-        self._of_one: dict[tuple[str, str, str], list[Follower]] = {}
+        self._of_one: dict[tuple[str, str, str], list[LogReader]] = {}
         """by kind, id and fact, `*` for all: who reads it about that entity"""
         self._kinds_of_one: set[str] = set()
         """the kinds that were ever among those"""
@@ -100,7 +100,7 @@ class ConductedLog:
         """Wake when the next one is stored."""
         self._waiting.append(wake)
 
-    def follow(self, reader: Follower, subjects: Sequence[str]) -> None:
+    def follow(self, reader: LogReader, subjects: Sequence[str]) -> None:
         self._of_type.clear()
         for subject in dict.fromkeys(subjects):
             match subject.split("."):
@@ -113,7 +113,7 @@ class ConductedLog:
                     self._routes.add(subject, reader)
                     self._others += 1
 
-    def forget(self, reader: Follower, subjects: Sequence[str]) -> None:
+    def forget(self, reader: LogReader, subjects: Sequence[str]) -> None:
         self._of_type.clear()
         for subject in dict.fromkeys(subjects):
             match subject.split("."):
@@ -125,7 +125,7 @@ class ConductedLog:
                     self._routes.remove(subject, reader)
                     self._others -= 1
 
-    def _readers(self, event: Event) -> Sequence[Follower]:
+    def _readers(self, event: Event) -> Sequence[LogReader]:
         """Each once."""
         kind, fact = _about(type(event))
         readers = self._of_type.get(type(event))
