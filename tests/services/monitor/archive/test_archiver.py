@@ -267,13 +267,13 @@ def test_an_emptied_archive_is_said_and_not_begun_anew(tmp_path: Path) -> None:
         stage.streams.store(100)
         await stage.came_to(195, led=195, snapshot=195)
         await stage.look()
-        assert "is empty, and facts 1 to 72 are not in the stream" in stage.keeper.troubles()[0]
-        assert [one.value for one in stage.keeper.gauges() if one.name == "archive_failing"] == [1.0, 0.0]
+        assert "is empty, and facts 1 to 72 are not in the stream" in stage.archiver.troubles()[0]
+        assert [one.value for one in stage.archiver.gauges() if one.name == "archive_failing"] == [1.0, 0.0]
         assert stage.streams.dropped == 72
         assert not archive.exists()
         elsewhere.rename(archive)
         await stage.look()
-        assert stage.keeper.troubles() == ()
+        assert stage.archiver.troubles() == ()
         assert coverage(files.names_in(archive), ArchiveKind.FACTS).begins == 1
 
     staged(tmp_path / "archive", story)
@@ -284,10 +284,10 @@ def test_who_may_lack_facts_begins_an_archive_where_the_stream_does(tmp_path: Pa
         stage.streams.store(95)
         stage.streams.dropped = 50
         await stage.look()
-        assert "is empty" in stage.keeper.troubles()[0]
+        assert "is empty" in stage.archiver.troubles()[0]
         other = Stage(tmp_path, stage.streams, facts_may_lack=True)
         await other.look()
-        assert other.keeper.troubles() == ()
+        assert other.archiver.troubles() == ()
         assert coverage(files.names_in(tmp_path), ArchiveKind.FACTS).begins == 51
 
     staged(tmp_path, story)
