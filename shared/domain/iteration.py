@@ -77,12 +77,10 @@ def unhidden_share(parameters: float, bucket_bytes: float) -> float:
     have few buckets; for large ones the paper's share stays, and with buckets of 0 bytes for all.
     """
     size = BYTES_PER_PARAMETER * parameters
-    return min(max(bucket_bytes / size, UNHIDDEN), 1.0) if size > 0 else UNHIDDEN
+    return min(max(bucket_bytes / size, UNHIDDEN), 1.0) if size else UNHIDDEN
 
 
-def busy_s(
-    *, backward_s: Numbers, update_s: Numbers, communication_s: Numbers = 0.0, unhidden: Numbers = UNHIDDEN
-) -> Column:
+def busy_s(*, backward_s: Numbers, update_s: Numbers, communication_s: Numbers, unhidden: Numbers) -> Column:
     """What pattern 1 hides data loading behind: max(T_b + T̃_c, T_c) + T_u, seconds."""
     exchanged = np.maximum(np.add(backward_s, np.multiply(unhidden, communication_s)), communication_s)
     return np.asarray(exchanged + update_s, dtype=np.float64)

@@ -179,7 +179,8 @@ def latency_ratio(record: JobRecord, now: float) -> float | None:
 
 def latency_ratios(records: Iterable[JobRecord]) -> list[float]:
     """Of ended jobs, those without an age left out."""
-    ratios = (latency_ratio(record, 0.0) for record in records if record.ended)
+    ends = ((record, record.ended_at) for record in records)
+    ratios = (latency_ratio(record, end) for record, end in ends if end is not None)
     return [ratio for ratio in ratios if ratio is not None]
 
 

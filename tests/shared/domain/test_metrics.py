@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
+from schemas.events import PreemptReason
 from schemas.ids import JobId
 from schemas.plans import Stage
-from shared.domain.ledger import Ledger, ledger_of
+from shared.domain.ledger import Ledger, forget, ledger_of
 from shared.domain.metrics import (
     expected_wait_s,
     fragments_mean,
@@ -112,8 +113,17 @@ def test_makespan_runs_from_the_first_submission_to_the_last_completion() -> Non
     assert figures(*two_jobs())["makespan_s"] == 150
 
 
+def test_what_was_before_the_first_submission_is_not_part_of_the_makespan() -> None:
+    assert figures(*finished("a", sub=100, start=110, end=160))["makespan_s"] == 60
+
+
 def test_the_total_time_of_a_batch_is_its_makespan() -> None:
     batch = [*in_queue("a"), *in_queue("b"), started("a", at=5), completed("a", at=80)]
+    assert figures(*batch)["ttd_s"] == 80
+
+
+def test_a_job_that_is_submitted_as_the_first_starts_is_of_the_batch() -> None:
+    batch = [*in_queue("a"), *in_queue("b", at=5), started("a", at=5), completed("a", at=80)]
     assert figures(*batch)["ttd_s"] == 80
 
 
@@ -126,6 +136,16 @@ def test_jct_and_waiting_are_means_over_completed_jobs() -> None:
     assert found["jct_s_mean"] == (60 + 130) / 2
     assert found["jct_s_max"] == 130
     assert found["wt_s_mean"] == (10 + 30) / 2
+
+
+def test_percentiles_of_jct_lie_between_the_jobs() -> None:
+    found = figures(*two_jobs())  # 60 and 130 s
+    assert [found[f"jct_s_p{rank}"] for rank in (50, 95, 99)] == pytest.approx([95, 126.5, 129.3])
+
+
+def test_a_job_whose_end_is_dated_before_its_submission_took_no_time() -> None:
+    facts = [*in_queue("a", at=10), started("a", at=10), completed("a", at=9)]
+    assert figures(*facts)["jct_s_max"] == 0
 
 
 def test_the_latency_ratio_is_waiting_over_age() -> None:
@@ -150,6 +170,13 @@ def test_raqlr_looks_at_the_jobs_that_ended_lately() -> None:
     assert raqlr(ledger, now=160, window_s=5) is None
 
 
+@pytest.mark.parametrize(("hours_after_a", "lately"), [(4, [0.1, 0.3]), (4.01, [0.3]), (4.03, [])])
+def test_by_default_raqlr_looks_back_four_hours(hours_after_a: float, lately: list[float]) -> None:
+    """a ended at 60 s, b 90 s later: 0.025 h."""
+    found = summary(ledger_of(two_jobs()), now=60 + hours_after_a * 3600)["raqlr"]
+    assert found == (pytest.approx(sum(lately) / len(lately)) if lately else None)
+
+
 def test_raqlr_counts_jobs_however_they_ended() -> None:
     ledger = ledger_of([*two_jobs(), *in_queue("c", at=60), cancelled("c", at=150)])  # waited 90 s in vain
     assert raqlr(ledger, now=160, window_s=50) == pytest.approx((0.3 + 0.9) / 2)
@@ -169,15 +196,26 @@ def test_fragments_are_a_mean_over_rounds_of_the_mean_over_plans() -> None:
         [
             *in_queue("a"),
             plan(at=1, round=0, left_out=waits, idle_gpus=6),
-            plan(at=2, round=0, left_out=waits, idle_gpus=2),
+            plan(at=2, round=0, left_out=waits, idle_gpus=3),
             plan(at=3, round=1, idle_gpus=8),
         ]
     )
-    assert fragments_mean(ledger) == (4 + 0) / 2
+    assert fragments_mean(ledger) == (4.5 + 0) / 2
+
+
+def test_fragments_are_of_the_plans_from_the_first_submission_to_the_last_end() -> None:
+    idle = {9: 6, 10: 2, 60: 4, 61: 8}
+    plans = [
+        plan(at=at, round=at, left_out=(left_out("b"),), idle_gpus=gpus, plan_id=f"plan-{at}")
+        for at, gpus in idle.items()
+    ]
+    assert fragments_mean(ledger_of([*finished("a", sub=10, start=20, end=60), *plans])) == (2 + 4) / 2
 
 
 def test_gaps_of_plans_by_order_alone_do_not_count() -> None:
-    assert gaps(ledger_of([plan(gap=0.9, stage=Stage.QUEUE), plan(gap=0.01)])) == [0.01]
+    made = {stage: gaps(ledger_of([plan(gap=0.01, stage=stage)])) for stage in Stage}
+    assert made.pop(Stage.QUEUE) == []
+    assert list(made.values()) == [[0.01]] * len(made)
 
 
 def test_a_job_alone_all_the_time_and_without_waiting_is_treated_fairly() -> None:
@@ -210,11 +248,12 @@ def test_fairness_counts_the_jobs_that_shared_the_cluster() -> None:
 
 
 def test_equal_shares_are_not_limited_by_what_a_job_asks_for() -> None:
-    """On half of four GPUs each takes 50 s; they took 100 and 200 s on one."""
+    """On half of four GPUs each takes 50 s, on the one that it asks for 100 s; they took 100 and 200 s."""
     jobs = [*in_queue("a", demand=(1,)), *in_queue("b", demand=(1,))]
     runs = [started("a", at=0), started("b", at=0, place="pl-2"), completed("a", at=100)]
     found = figures(joined(gpus=4), *jobs, *runs, completed("b", at=200, place="pl-2"))
     assert found["jain_equal"] == pytest.approx(jain([100 / 50, 200 / 50]))
+    assert (found["ftf_rho_mean"], found["ftf_unfair_share"]) == (1.5, 0.5)
     assert found["merges"] == 0
     assert found["copy_share_max"] is None
 
@@ -337,15 +376,29 @@ def test_cluster_throughput_now_is_what_the_running_jobs_were_placed_for() -> No
 
 
 def test_restarts_and_lost_work_are_summed_over_jobs() -> None:
-    facts = [*in_queue("a"), started("a", at=0), preempted("a", at=10)]
-    assert figures(*facts)["restarts"] == 1
+    """a loses 30 s on 4 GPUs, b 20 s on one."""
+    facts = [
+        *in_queue("a"),
+        *in_queue("b"),
+        started("a", at=0, on=config(node_1=4)),
+        started("b", at=10, place="pl-2"),
+        preempted("a", at=30, reason=PreemptReason.NODE_LOST),
+        preempted("b", at=30, place="pl-2", reason=PreemptReason.NODE_LOST),
+    ]
+    found = figures(*facts)
+    assert (found["restarts"], found["lost_work_gpu_s"]) == (2, 4 * 30 + 20)
 
 
 def test_plans_are_counted_by_the_stage_that_made_them() -> None:
     greedy = [plan(decision_s=seconds, stage=Stage.GREEDY, gap=0.2) for seconds in (3, 4, 5)]
-    found = plan_figures(ledger_of([plan(decision_s=1), *greedy]))
-    assert (found.plans, found.stages, found.decision_s_p50) == (4, {"greedy": 3, "optimal": 1}, 3.5)
-    assert found.gap_max == 0.2
+    ledger = ledger_of([plan(decision_s=1), *greedy])
+    found = plan_figures(ledger)
+    assert (found.plans, found.stages) == (4, {"greedy": 3, "optimal": 1})
+    every = summary(ledger)
+    for of in (found.decision_s_p50, found.decision_s_p99, found.gap_max), (
+        every["decision_s_p50"], every["decision_s_p99"], every["gap_max"],
+    ):  # fmt: skip
+        assert of == pytest.approx((3.5, 4.97, 0.2))
 
 
 def test_jobs_are_counted_in_all_and_by_state() -> None:
@@ -354,6 +407,13 @@ def test_jobs_are_counted_in_all_and_by_state() -> None:
         "profiling": 1,
         "completed": 2,
     }
+
+
+def test_jobs_that_were_forgotten_are_counted_still() -> None:
+    ledger = ledger_of([*two_jobs(), submitted("c")])
+    forget(ledger, keep_jobs=1, keep_plans=1)
+    assert list(ledger.jobs) == ["b", "c"]
+    assert job_counts(ledger) == {"submitted": 3, "profiling": 1, "completed": 2}
 
 
 def test_the_curve_of_busy_gpus_steps_with_the_runs() -> None:
@@ -377,7 +437,9 @@ def test_an_empty_ledger_has_empty_curves() -> None:
 
 
 def test_percentiles_lie_between_the_closest_ranks() -> None:
-    assert percentile([1, 2, 3, 4], 0.5) == 2.5
+    four = [8, 1, 4, 2]
+    shares = {0.0: 1, 0.1: 1.3, 0.5: 3, 0.9: 6.8, 1.0: 8}
+    assert {share: percentile(four, share) for share in shares} == pytest.approx(shares)
     assert percentile([7], 0.99) == 7
     assert percentile([], 0.5) is None
 
