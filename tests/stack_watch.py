@@ -10,8 +10,10 @@ from schemas.base import Event
 from schemas.views import StatusView
 
 LIMIT_S = 240.0
-LOOK_EVERY_S = 0.3
-"""each look is answered by two services, which have other work"""
+LOOK_AFTER_S = 0.2
+LOOK_AFTER_MOST_S = 2.0
+LATER_BY = 0.1
+"""of what was waited for so far is the time until the next look: each is two dozen reads at NATS"""
 
 
 class Seconds:
@@ -25,12 +27,13 @@ class Seconds:
 
 
 async def until(client: Client, fine: Callable[[StatusView], bool], limit_s: float = LIMIT_S) -> StatusView:
+    """All services may begin anew meanwhile, and a crowded machine takes its time."""
+    began = time.monotonic()
     async with asyncio.timeout(limit_s):
-        while True:
-            status = await patiently(client.status)
-            if fine(status):
-                return status
-            await asyncio.sleep(LOOK_EVERY_S)
+        while not fine(status := await patiently(client.status, limit_s)):
+            waited_s = time.monotonic() - began
+            await asyncio.sleep(min(max(LOOK_AFTER_S, LATER_BY * waited_s), LOOK_AFTER_MOST_S))
+    return status
 
 
 def busy(status: StatusView) -> bool:

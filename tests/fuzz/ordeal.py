@@ -36,7 +36,7 @@ from shared.domain.audit import Violation, audit
 from shared.domain.states import ENDED, JobState
 from shared.runtime.bus.accounts import OPERATOR, inbox_of
 from tests.fuzz.speakers import Letter, Speakers
-from tests.live.live_builders import stack_and_client
+from tests.live.live_builders import QUICK, stack_and_client
 from tests.stack_watch import until
 
 AT_ONCE = 10
@@ -77,7 +77,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 async def endure(data: Path, ordeal: Ordeal) -> Outcome:
     outcome = Outcome()
-    async with stack_and_client(data) as (stack, client):
+    async with stack_and_client(data, speed=QUICK) as (stack, client):
         nodes = sorted(view.node.node_id for view in (await client.nodes()).nodes)
         rogue = "" if ordeal.lying else nodes[-1]
         storm = _Storm(stack, client, ordeal, rogue)

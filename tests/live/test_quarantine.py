@@ -26,7 +26,7 @@ from schemas.quarantine import Death
 from schemas.views import Readiness
 from shared.domain.audit import audit
 from shared.runtime.bus.jetstream.connection import Connection
-from tests.live.live_builders import stack_and_client
+from tests.live.live_builders import QUICK, stack_and_client
 from tests.stack_watch import LIMIT_S, Seconds, log_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,7 +60,7 @@ async def raising(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rai
     changes.setenv("PYTHONPATH", str(Path(__file__).parent / "raising"))
     changes.setenv("RAISING", str(folder))
     data = tmp_path_factory.mktemp("stack")
-    async with stack_and_client(data, start_timeout_real_s=START_TIMEOUT_S) as (stack, client):
+    async with stack_and_client(data, speed=QUICK, start_timeout_real_s=START_TIMEOUT_S) as (stack, client):
         changes.undo()
         yield Raising(stack, client, folder, {})
 

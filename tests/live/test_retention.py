@@ -23,8 +23,9 @@ from services.monitor.archive import files
 from services.monitor.archive.plan import coverage
 from shared.domain.audit import audit
 from shared.runtime.bus.jetstream import JetStreamBus
-from tests.live.live_builders import stack_and_client
-from tests.live.trimmed import Trimmed, until
+from tests.live.live_builders import QUICK, stack_and_client
+from tests.live.trimmed import Trimmed
+from tests.stack_watch import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -38,6 +39,7 @@ async def trimmed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Tri
     data = tmp_path_factory.mktemp("trimmed") / "data"
     async with stack_and_client(
         data,
+        speed=QUICK,
         stream_max_bytes=KEPT_BYTES,
         archive_file_messages=FILE_MESSAGES,
         archive_every_real_s=0.3,

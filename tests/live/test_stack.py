@@ -19,7 +19,7 @@ from schemas.base import Event
 from schemas.events import JobCompleted, PlanPublished, PolicyChosen
 from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import audit
-from tests.live.live_builders import all_ended, stack_and_client, submit_all
+from tests.live.live_builders import QUICK, all_ended, stack_and_client, submit_all
 from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
 
@@ -71,7 +71,7 @@ def open_to_others(data: Path) -> list[str]:
 
 async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_policy(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    async with stack_and_client(data) as (_, client):
+    async with stack_and_client(data, speed=QUICK) as (_, client):
         count = await submit_all(client)
         await until(client, busy)
         await client.set_policy(PolicyChoice(policy="fifo"))
@@ -94,7 +94,7 @@ def busy_or(ended: Callable[[StatusView], bool]) -> Callable[[StatusView], bool]
 
 
 async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(tmp_path: Path) -> None:
-    async with stack_and_client(tmp_path) as (stack, client):
+    async with stack_and_client(tmp_path, speed=QUICK) as (stack, client):
         count = await submit_all(client)
         agent = next(name for name in stack.ports if name.startswith("agent-"))
         victims: list[tuple[str, Callable[[], Awaitable[None]]]] = [

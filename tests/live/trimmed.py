@@ -4,32 +4,23 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from hopyard.actions.backup import BackedUp, BesideNats, back_up
 from hopyard.api.client import Client
-from hopyard.api.connect import patiently
 from hopyard.local.credentials import account_of
 from hopyard.local.stack import Stack
 from schemas.base import Event
 from schemas.subjects import FACTS_STREAM
-from schemas.views import ServiceState, StatusView
+from schemas.views import ServiceState
 from shared.runtime.bus.contract import Extent
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
 from tests.live.live_builders import all_ended, submit_all
-from tests.stack_watch import LIMIT_S
-
-
-async def until(client: Client, fine: Callable[[StatusView], bool]) -> None:
-    """Six services begin anew at once here, and a crowded machine takes its time."""
-    async with asyncio.timeout(LIMIT_S):
-        while not fine(await patiently(client.status, LIMIT_S)):
-            await asyncio.sleep(0.3)
+from tests.stack_watch import LIMIT_S, until
 
 
 class Trimmed:

@@ -28,7 +28,7 @@ from tests.paths import ROOT
 from tests.stack_watch import busy, until
 from tests.upgrade.installed import Installed
 
-SCENARIO, SPEED = "tiny", "60"
+SCENARIO, SPEED = "tiny", "240"
 START_LIMIT_S = 240.0
 RESTART_LIMIT_S = 600.0
 SUBMIT_EVERY_S = 3.0
