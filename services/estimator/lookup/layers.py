@@ -89,13 +89,12 @@ def estimate(
     there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
     known = (cells.workload < len(fingerprints)) & there[cells.node]
     theory = theory_of(fingerprints, wanted.nodes, store, law)
-    asked = _Asked(fingerprints, wanted.nodes, store, theory, known)
+    asked = _Asked(fingerprints, wanted.nodes, store, enough, theory, known)
     if any(node is not None and node.node_id for node in wanted.nodes):
-        _from_evidence(found, cells, asked, ENTITY, enough)
-    _from_like_servers(found, cells, asked, enough)
-    _from_evidence(found, cells, asked, TYPE, enough)
+        _from_evidence(found, cells, asked, ENTITY)
+    _from_like_servers(found, cells, asked)
     computed = computed or Computed()
-    _from_theory(found, cells, asked, computed, residuals or Residuals())
+    _from_types(found, cells, asked, computed, residuals or Residuals())
     answer = _per_configuration(wanted, gpus, found, which)
     if not len(shared(wanted)):
         return answer
@@ -117,6 +116,7 @@ class _Asked(msgspec.Struct, frozen=True):
     fingerprints: list[Fingerprint]
     nodes: Sequence[Node | None]
     store: Store
+    enough: Enough
     theory: Known
     known: npt.NDArray[np.bool_]
     """by cell: its workload and its node are"""
@@ -168,7 +168,7 @@ def _open(found: _Found, asked: _Asked) -> Whole:
 # ---- evidence
 
 
-def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int, enough: Enough) -> None:
+def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int) -> None:
     todo = _open(found, asked)
     if not len(todo):
         return
@@ -181,10 +181,10 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int, enou
         distributed=cells.distributed[todo],
         size=cells.size[todo],
     )
-    _fill(found, todo, asked.store.find(keys), layer, enough)
+    _fill(found, todo, asked.store.find(keys), layer, asked.enough)
 
 
-def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked, enough: Enough) -> None:
+def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
     """Each question once, though many servers of a model have it."""
     hosts = hosts_of(asked.nodes)
     todo = _open(found, asked)
@@ -206,7 +206,7 @@ def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked, enough: Enou
     )
     evidence = together(asked.store.find(keys), np.cumsum(widths) - widths)
     of_each = Evidence(*(getattr(evidence, name)[of_cell] for name in Evidence.__struct_fields__))
-    _fill(found, todo, of_each, TYPE, enough)
+    _fill(found, todo, of_each, TYPE, asked.enough)
 
 
 def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, enough: Enough) -> None:
@@ -230,29 +230,45 @@ def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
     return np.asarray(many | (evidence.seconds >= enough.seconds), dtype=np.bool_)
 
 
-# ---- theory
+# ---- types
+
+
+def _from_types(
+    found: _Found, cells: _Cells, asked: _Asked, computed: Computed, residuals: Residuals
+) -> None:
+    """What is the same on all nodes of a type, each thing once: what the type showed, else theory."""
+    todo = _open(found, asked)
+    if not len(todo):
+        return
+    kind = asked.theory.kind[cells.node[todo]]
+    first, of_cell = distinct((cells.workload[todo], kind, cells.nodes[todo], cells.gpus[todo]))
+    rows = todo[first]
+    alike = _Cells(*(getattr(cells, name)[rows] for name in _Cells.__struct_fields__))
+    one = msgspec.structs.replace(asked, known=np.ones(len(rows), dtype=np.bool_))
+    own = _nothing(len(rows))
+    _from_evidence(own, alike, one, TYPE)
+    _from_theory(own, alike, one, computed, residuals)
+    for name in _Found.__struct_fields__:
+        getattr(found, name)[todo] = getattr(own, name)[of_cell]
 
 
 def _from_theory(
     found: _Found, cells: _Cells, asked: _Asked, computed: Computed, residuals: Residuals
 ) -> None:
+    """No two cells are alike."""
     about = asked.theory
     todo = _open(found, asked)
-    todo = (
-        todo[about.index[cells.workload[todo], about.kind[cells.node[todo]]] >= 0]
-        if about.modules
-        else todo[:0]
-    )
-    if not len(todo):
+    workload, kind = cells.workload[todo], about.kind[cells.node[todo]]
+    answers = about.index[workload, kind] >= 0
+    if not answers.any():
         return
-    columns = cells.workload[todo], about.kind[cells.node[todo]], cells.nodes[todo], cells.gpus[todo]
-    first, of_cell = distinct(columns)
-    workload, kind, nodes, gpus = (column[first] for column in columns)
+    todo, workload, kind = todo[answers], workload[answers], kind[answers]
+    nodes, gpus = cells.nodes[todo], cells.gpus[todo]
     throughput = computed.per_gpu_throughput(gangs_of(about, workload, kind, nodes=nodes, gpus=gpus))
     if about.law.learns:
         learnt = residuals.factors(asked.store, computed, about, asked.fingerprints)
         throughput *= learnt.of(workload, [about.gpu_types[one] for one in kind.tolist()], nodes, gpus)
-    found.mean[todo] = throughput[of_cell]
+    found.mean[todo] = throughput
 
 
 # ---- configurations
