@@ -10,6 +10,7 @@ Which configurations a job has on the idle GPUs of a type is in `pools`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -19,12 +20,12 @@ from schemas.placement import Configuration
 from services.planner.policies.contract.pools import (
     NO_INTS,
     OURS,
-    IdlePool,
     Menu,
     PlaceBlock,
     PlaceRules,
+    Supply,
     Wishes,
-    pools_of,
+    supply_of,
 )
 from services.planner.policies.contract.view import ViewJob, ViewNode
 from shared.domain.arrays import Ints
@@ -81,37 +82,32 @@ def configurations_for(
     With `stay`, a job's present configuration is among them even if it is one that nothing above
     generates.
     """
-    pools = pools_of(nodes)
+    supply = supply_of(nodes)
     position = {node.node_id: index for index, node in enumerate(nodes)} if stay else {}
     served: list[_Served] = []
-    apart = 0
-    """blocks that are no pool's"""
     for index, job in enumerate(jobs):
-        wishes = Wishes(job.demand, job.sensitivity > threshold, rules)
-        own = [(pool, pool.menu(wishes)) for one in job.gpu_types if (pool := pools.get(one)) is not None]
+        menu = supply.menu(_wishes(job, threshold, rules))
         held_now = _present(job, nodes, position) if stay else None
-        if held_now is not None and not any(_offers(menu, held_now) for _, menu in own):
-            served.append((index, None, Menu.of([(apart, held_now)])))
-            apart += 1
-        served += [(index, pool, menu) for pool, menu in own]
-    return _joined(jobs, nodes, pools.values(), served)
+        if held_now is not None and not _offers(menu, held_now):
+            served.append((index, held_now))
+        served.append((index, menu))
+    return _joined(jobs, nodes, supply, served)
 
 
-_Served = tuple[int, IdlePool | None, Menu]
-"""position of a job, what it may choose from, and whose that is"""
+_Served = tuple[int, Menu | PlaceBlock]
+"""position of a job, and what it may choose from; a block that is nobody else's is a menu by itself"""
 
 
 def placeable(
     jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float, rules: PlaceRules = OURS
 ) -> list[ViewJob]:
     """Those that have a configuration on the idle GPUs, in the order given."""
-    pools = pools_of(nodes)
+    supply = supply_of(nodes)
+    return [job for job in jobs if supply.fits(_wishes(job, threshold, rules))]
 
-    def fits(job: ViewJob) -> bool:
-        wishes = Wishes(job.demand, job.sensitivity > threshold, rules)
-        return any(one in pools and pools[one].fits(wishes) for one in job.gpu_types)
 
-    return [job for job in jobs if fits(job)]
+def _wishes(job: ViewJob, threshold: float, rules: PlaceRules) -> Wishes:
+    return Wishes(job.gpu_types, job.demand, job.sensitivity > threshold, rules)
 
 
 def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[ViewNode]) -> Configurations:
@@ -190,26 +186,19 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _joined(
-    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], pools: Iterable[IdlePool], served: Sequence[_Served]
+    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], supply: Supply, served: Sequence[_Served]
 ) -> Configurations:
-    before, numbers = dict[IdlePool | None, int](), 0
-    for pool in pools:
-        before[pool] = numbers
-        numbers += pool.blocks
-    before[None] = numbers
-    menus = [menu for _, _, menu in served]
-    shift = [before[pool] for _, pool, _ in served]
+    apart = count(supply.blocks)
+    menus = [menu if isinstance(menu, Menu) else Menu.of([(next(apart), menu)]) for _, menu in served]
     return Configurations(
         jobs=tuple([job.job_id for job in jobs]),
         nodes=tuple([node.node_id for node in nodes]),
-        job=np.repeat(_ints([index for index, _, _ in served]), [len(menu.columns.cells) for menu in menus]),
+        job=np.repeat(_ints([index for index, _ in served]), [len(menu.columns.cells) for menu in menus]),
         start=_starts(_chained([menu.columns.cells for menu in menus])),
         node=_chained([menu.columns.node for menu in menus]),
         gpus=_chained([menu.columns.gpus for menu in menus]),
         pieces=Pieces(
-            _starts(_chained([menu.rows for menu in menus])),
-            _chained([menu.number for menu in menus])
-            + np.repeat(_ints(shift), [len(menu.number) for menu in menus]),
+            _starts(_chained([menu.rows for menu in menus])), _chained([menu.number for menu in menus])
         ),
     )
 

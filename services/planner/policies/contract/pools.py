@@ -1,4 +1,4 @@
-"""What jobs may choose from on the idle GPUs of one GPU type. Pure.
+"""What jobs may choose from on idle GPUs, type by type. Pure.
 
 Per type and per R_k (Hops section 3.6):
 
@@ -11,12 +11,13 @@ Per type and per R_k (Hops section 3.6):
 - distributed, sensitive jobs: the same, only for an R_k larger than the largest node of the type. The
   paper prints "less than", which would spread just the jobs that fit one node.
 
-All of it follows from where the nodes of the type are in the list, how many of their GPUs are idle and how
-large the largest is. A pool is found by these three and by nothing else, so what was laid out on it is used
-again in every plan that finds the same GPUs idle: in most first plans that is all but what profiling has.
+All of it follows from where the nodes of a type are in the list, how many of their GPUs are idle and how
+large the largest is. A pool is found by these three, a supply by its pools, and by nothing else: so what was
+laid out is used again in every plan that finds the same GPUs idle. In most first plans that is all but what
+profiling has.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,10 +31,11 @@ from shared.domain.arrays import Ints
 
 NO_INTS = np.empty(0, dtype=np.int32)
 
-POOLS_KEPT = 32
+POOLS_KEPT = 64
+SUPPLIES_KEPT = 16
 """from plan to plan"""
 ROWS_KEPT = 100_000
-"""of the menus of one pool"""
+"""of the menus of one supply"""
 
 
 class PlaceRules(msgspec.Struct, frozen=True):
@@ -58,8 +60,9 @@ OURS = PlaceRules()
 
 
 class Wishes(NamedTuple):
-    """What a job asks of any type."""
+    """What a job asks for."""
 
+    gpu_types: tuple[GpuType, ...]
     demand: tuple[int, ...]
     sensitive: bool
     """it is spread only where no node has room for it"""
@@ -78,7 +81,7 @@ class Menu(msgspec.Struct, frozen=True):
     """Blocks that one job may choose from, one after another."""
 
     number: Ints
-    """of each block in its pool"""
+    """of each block in its supply"""
     rows: Ints
     """of each block"""
     columns: PlaceBlock
@@ -108,64 +111,95 @@ class IdlePool:
         self._largest = largest
         self._most = int(idle.max())
         self._total = int(idle.sum())
-        self._blocks: dict[tuple[int, int], tuple[int, PlaceBlock]] = {}
-        """by GPUs and room, numbered"""
+        self._blocks: dict[tuple[int, int], PlaceBlock] = {}
+        """by GPUs and room"""
+
+    def within(self, wishes: Wishes) -> Iterator[tuple[int, int]]:
+        """Counts that there are enough idle GPUs for, on one node or spread.
+
+        With the idle GPUs that the one node has that gives them all; 0: they are spread.
+        """
+        rules = wishes.rules
+        for gpus in wishes.demand:
+            if gpus > self._total:  # and so are all that follow
+                break
+            if (room := rules.room(gpus)) <= self._most:
+                yield gpus, room
+            if not wishes.sensitive or rules.spreads(wishes.demand, gpus, self._largest):
+                yield gpus, 0
+
+    def block(self, gpus: int, room: int) -> PlaceBlock:
+        known = self._blocks.get((gpus, room))
+        if known is None:
+            block = _aggregated(self._idle, gpus, room) if room else _distributed(self._idle, gpus)
+            known = PlaceBlock(self._position[block.node], block.gpus, block.cells)
+            self._blocks[gpus, room] = known
+        return known
+
+
+class Supply:
+    """All that is idle. Jobs that ask for the same have the same menu."""
+
+    def __init__(self, pools: Mapping[GpuType, IdlePool]) -> None:
+        self._pools = pools
+        self._numbers: dict[tuple[GpuType, int, int], int] = {}
+        """of blocks, by type, GPUs and room"""
         self._menus: dict[Wishes, Menu] = {}
         self._rows = 0
 
     @property
     def blocks(self) -> int:
         """Numbers below this are in use."""
-        return len(self._blocks)
+        return len(self._numbers)
 
     def fits(self, wishes: Wishes) -> bool:
-        """Whether idle GPUs are enough for one of them."""
-        return any(room <= self._most for _, room in self._within(wishes))
+        """Whether some type has idle GPUs enough."""
+        return any(True for _ in self._offered(wishes))
 
     def menu(self, wishes: Wishes) -> Menu:
         known = self._menus.get(wishes)
         if known is None:
-            blocks = [self._block(gpus, room) for gpus, room in self._within(wishes) if room <= self._most]
-            known = Menu.of([(number, block) for number, block in blocks if len(block.cells)])
-            self._rows += len(known.columns.cells)
-            if self._rows <= ROWS_KEPT:
-                self._menus[wishes] = known
+            found = [(one, self._pools[one[0]].block(*one[1:])) for one in self._offered(wishes)]
+            known = Menu.of([(self._number(one), block) for one, block in found if len(block.cells)])
+            self._keep(wishes, known)
         return known
 
-    def _within(self, wishes: Wishes) -> Iterator[tuple[int, int]]:
-        """Counts that there are enough idle GPUs for, be they on one node or not.
+    def _keep(self, wishes: Wishes, menu: Menu) -> None:
+        self._rows += len(menu.columns.cells)
+        if self._rows > ROWS_KEPT:  # most are of jobs that ended
+            self._menus.clear()
+            self._rows = len(menu.columns.cells)
+        self._menus[wishes] = menu
 
-        With the idle GPUs of the one node that shall give them all; 0: they are spread.
-        """
-        rules = wishes.rules
-        for gpus in wishes.demand:
-            if gpus > self._total:  # and so are all that follow
-                break
-            yield gpus, rules.room(gpus)
-            if not wishes.sensitive or rules.spreads(wishes.demand, gpus, self._largest):
-                yield gpus, 0
+    def _offered(self, wishes: Wishes) -> Iterator[tuple[GpuType, int, int]]:
+        for gpu_type in wishes.gpu_types:
+            pool = self._pools.get(gpu_type)
+            if pool is not None:
+                for gpus, room in pool.within(wishes):
+                    yield gpu_type, gpus, room
 
-    def _block(self, gpus: int, room: int) -> tuple[int, PlaceBlock]:
-        known = self._blocks.get((gpus, room))
-        if known is None:
-            block = _aggregated(self._idle, gpus, room) if room else _distributed(self._idle, gpus)
-            placed = PlaceBlock(self._position[block.node], block.gpus, block.cells)
-            known = self._blocks[gpus, room] = len(self._blocks), placed
-        return known
+    def _number(self, block: tuple[GpuType, int, int]) -> int:
+        return self._numbers.setdefault(block, len(self._numbers))
 
 
-def pools_of(nodes: Sequence[ViewNode]) -> dict[GpuType, IdlePool]:
+def supply_of(nodes: Sequence[ViewNode]) -> Supply:
     positions: dict[GpuType, list[int]] = {}
     for index, node in enumerate(nodes):
         positions.setdefault(node.gpu_type, []).append(index)
-    return {
-        gpu_type: _pool(
-            np.array(found, dtype=np.int32).tobytes(),
-            np.array([nodes[index].idle for index in found], dtype=np.int32).tobytes(),
-            max([nodes[index].gpus for index in found]),
-        )
-        for gpu_type, found in positions.items()
-    }
+    return _supply(tuple([(gpu_type, _pool_at(nodes, found)) for gpu_type, found in positions.items()]))
+
+
+@lru_cache(maxsize=SUPPLIES_KEPT)
+def _supply(pools: tuple[tuple[GpuType, IdlePool], ...]) -> Supply:
+    return Supply(dict(pools))
+
+
+def _pool_at(nodes: Sequence[ViewNode], positions: list[int]) -> IdlePool:
+    return _pool(
+        np.array(positions, dtype=np.int32).tobytes(),
+        np.array([nodes[index].idle for index in positions], dtype=np.int32).tobytes(),
+        max([nodes[index].gpus for index in positions]),
+    )
 
 
 @lru_cache(maxsize=POOLS_KEPT)

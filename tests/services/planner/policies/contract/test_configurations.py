@@ -10,7 +10,7 @@ from services.planner.policies.contract.configurations import (
     listed,
     placeable,
 )
-from services.planner.policies.contract.pools import OURS, ROWS_KEPT, PlaceRules, _pool
+from services.planner.policies.contract.pools import OURS, ROWS_KEPT, PlaceRules, _pool, _supply
 from services.planner.policies.contract.view import ViewJob, ViewNode
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present, view
 
@@ -212,6 +212,11 @@ def test_what_was_laid_out_before_makes_no_difference() -> None:
         (jobs, (node("a0", idle=4, gpus=4), *others), OURS),
         (jobs, others, OURS),
         (jobs, (node("b0", 3, gpu_type=SLOW), here, *others), OURS),
+        (
+            [job("x", (2, 4, 6), sensitivity=LOW, gpu_types=(FAST, SLOW)), jobs[1]],
+            (node("b0", 3, gpu_type=SLOW), here, *others),
+            OURS,
+        ),
         (jobs, (here, *others), PRINTED),
         (jobs, (here, *others), PlaceRules(wider=False)),
         ([job("x", (2, 4), sensitivity=LOW), jobs[1]], (here, *others), OURS),
@@ -221,6 +226,7 @@ def test_what_was_laid_out_before_makes_no_difference() -> None:
     def rows(cold: bool, of: list[ViewJob], cluster: tuple[ViewNode, ...], rules: PlaceRules) -> object:  # noqa: FBT001
         if cold:
             _pool.cache_clear()
+            _supply.cache_clear()
         columns = configurations_for(of, cluster, 1.4, rules=rules)
         return [(columns.jobs[columns.job[row]], columns.cells(row)) for row in range(len(columns))]
 
