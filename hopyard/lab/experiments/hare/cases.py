@@ -46,6 +46,7 @@ MIXES = {
     "more language": "15 GPUs, half of the jobs are of language",
     "more recommendation": "15 GPUs, half of the jobs are of recommendation",
 }
+BEFOREHAND = "15 GPUs, all workloads profiled beforehand"
 COME = "160 GPUs, 200 jobs that come"
 GROUPS = "160 GPUs, 200 jobs that come, by number of groups"
 QUEUES = "160 GPUs, 200 jobs that come, by length of the first queue"
@@ -72,6 +73,10 @@ DOMAINS: Mapping[str, Sequence[str]] = {
     "more language": ("bert-base", "transformer"),
     "more recommendation": ("fastgcn", "graphsage"),
 }
+PROFILED_IN_S = 300.0
+"""five rounds, after which all workloads are profiled and what that took is over"""
+FIRST = "beforehand-"
+"""how the names of jobs begin that only bring a workload, and are in no figure"""
 HALF = 3.0
 """times as many of a domain's jobs make half of all of what was a quarter"""
 
@@ -106,6 +111,8 @@ def _conditions(options: Options) -> Iterator[Case]:
         yield from _runs(NETWORK, _with_network(options.scenario, gbit), few, options, at=gbit)
     for name, group in MIXES.items():
         yield from _runs(group, _with_more(options.scenario, DOMAINS[name]), few, options)
+    for seed in options.seeds:
+        yield from _runs(BEFOREHAND, _profiled(options.scenario, seed), few, options, only=seed)
     for factor in BATCHES_OF:
         for seed in options.seeds:
             larger = _with_batches(options.scenario, factor, seed)
@@ -206,6 +213,23 @@ def _with_batches(scenario: ScenarioFile, factor: float, seed: int) -> ScenarioF
     listed = [
         ArrivingJob(at_s=one.at_s, job=msgspec.structs.replace(one.job, workload=_scaled(one, factor)))
         for one in arrivals(scenario, seed=seed)
+    ]
+    return msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=listed))
+
+
+def _profiled(scenario: ScenarioFile, seed: int) -> ScenarioFile:
+    """The same jobs on a cluster that knows their workloads: one batch of each was trained before."""
+    own = arrivals(scenario, seed=seed)
+    each = {one.job.workload.fingerprint: one.job for one in own}.values()
+    first = [
+        msgspec.structs.replace(
+            job, name=f"{FIRST}{number}", samples=float(job.workload.batch_size), epochs=None
+        )
+        for number, job in enumerate(each)
+    ]
+    listed = [
+        *[ArrivingJob(at_s=0.0, job=job) for job in first],
+        *[ArrivingJob(at_s=one.at_s + PROFILED_IN_S, job=one.job) for one in own],
     ]
     return msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=listed))
 

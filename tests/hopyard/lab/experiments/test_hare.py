@@ -1,5 +1,6 @@
 """Hare's experiment: which runs it makes, scenarios that differ in one thing, and what the report says."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from hopyard.lab.report.document import Picture, Table
 from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import GpuTime, Simulation
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
+from loadgen.simulation import simulate
+from schemas.events import JobProfiled
 from schemas.ids import GpuType
 from schemas.scenarios import ScenarioFile
 from services.planner.work.registry import Registry
@@ -97,6 +100,25 @@ def test_batches_are_larger_and_the_samples_the_same() -> None:
     assert by_factor[1.0] == arrivals(load_scenario(cases.SCENARIO), seed=2)
 
 
+def test_workloads_are_all_profiled_before_the_jobs_come() -> None:
+    """Nobody who counts is profiled, and those who bring a workload are gone by then."""
+    own = arrivals(load_scenario(cases.SCENARIO), seed=1)
+    [case] = [case for case in made(seeds=(1,), policies=("allox",)) if case.group == cases.BEFOREHAND]
+    scenario = scenario_of(case)
+    listed = arrivals(scenario, seed=1)
+    first, late = listed[: -len(own)], listed[-len(own) :]
+    assert [one.job for one in late] == [one.job for one in own]
+    assert {one.at_s for one in late} == {cases.PROFILED_IN_S}
+    ran = simulate(scenario, policy="allox", seed=1, overrides=cases.WHOLE_ROUNDS)
+    names = {one.job_id: one.name for one in ran.result.job_results}
+    ends = [one.ended_at or math.inf for one in ran.result.job_results if one.name.startswith(cases.FIRST)]
+    assert (len(ends), max(ends) < cases.PROFILED_IN_S) == (len(first), True)
+    known = {names[one.job_id]: one.known for one in ran.events if isinstance(one, JobProfiled)}
+    assert all(known[one.job.name] for one in late)
+    waits = [one.wait_s for one in ran.result.job_results if not one.name.startswith(cases.FIRST)]
+    assert min(waits) == pytest.approx(10.0, abs=0.1), "somebody starts at once, which takes 10 s"
+
+
 @pytest.mark.parametrize("domain", cases.MIXES)
 def test_half_of_the_jobs_are_of_the_domain(domain: str) -> None:
     [case] = [case for case in made(seeds=(1,), policies=("srtf",)) if case.group == cases.MIXES[domain]]
@@ -128,6 +150,18 @@ def test_measures_of_one_run() -> None:
     assert MEASURES["within 25 min, %"](one) == pytest.approx(200 / 3)
     assert MEASURES["starts after the first, s"](one) == 2.0
     assert MEASURES["computing of GPU time held, %"](one) == 75.0
+
+
+def test_jobs_that_came_beforehand_are_in_no_measure_of_time() -> None:
+    jobs = (
+        job("a", name=f"{cases.FIRST}0", jct_s=9e9, ended_at=9e9),
+        *(job(name, jct_s=end_s, ended_at=end_s) for name, end_s in (("b", 3600.0), ("c", 7200.0))),
+    )
+    one = outcome("fifo", 1, weighted_jct_s=9e9, jct_s_mean=9e9, makespan_s=9e9)
+    one = msgspec.structs.replace(one, result=msgspec.structs.replace(one.result, job_results=jobs))
+    found = [MEASURES[name](one) for name in ("Σ w · JCT, h", "mean JCT, min", "makespan, min")]
+    assert found == [3.0, 90.0, 120.0]
+    assert MEASURES["within 25 min, %"](one) == 0.0
 
 
 def ran(policy: str, group: str, seed: int = 1, at: float | None = None, **metrics: float) -> Finished:
