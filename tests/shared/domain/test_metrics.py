@@ -304,6 +304,8 @@ def test_use_counts_what_still_runs_up_to_now() -> None:
     ]
     found = summary(ledger_of(facts), now=110.0, round_s=100.0)
     assert (found["gru"], found["cru"], found["cru_slots"]) == (180 / 800, 90 / 200, 90 / 200)
+    early = summary(ledger_of(facts), now=15.0)
+    assert (early["gru"], early["cru"]) == (0, 0), "by a clock that is behind the facts"
 
 
 def test_use_is_never_above_one_though_workers_end_after_their_job() -> None:
@@ -361,17 +363,18 @@ def test_gpus_of_a_lost_node_are_not_available() -> None:
 
 
 def test_cluster_throughput_is_in_units_of_single_gpus() -> None:
-    # 1000 samples at 10/s a GPU
-    facts = [*in_queue("a", at=100), started("a", at=100), completed("a", at=150)]
-    assert figures(*facts)["cluster_throughput_mean"] == pytest.approx(1000 / 10 / 50)
+    # 1005 samples at 10/s a GPU
+    facts = [*in_queue("a", at=100), started("a", at=100), completed("a", at=150, samples_done=1005)]
+    assert figures(*facts)["cluster_throughput_mean"] == pytest.approx(1005 / 10 / 50)
 
 
 def test_cluster_throughput_now_is_what_the_running_jobs_were_placed_for() -> None:
     speeds = {V100: 10.0, K80: 2.0}  # 6 on the mean
     facts = [submitted("a"), *in_queue("a")[1:2], queued("a", single_gpu=speeds), *in_queue("b")]
-    fast = msgspec.structs.replace(placement("a"), throughput=30.0)
+    fast = msgspec.structs.replace(placement("a"), throughput=33.0)
     running = [*facts, plan(fast), started("a", at=5)]
-    assert cluster_throughput_now(ledger_of(running)) == pytest.approx(30 / 6)
+    assert cluster_throughput_now(ledger_of(running)) == pytest.approx(33 / 6)
+    assert cluster_throughput_now(ledger_of([*facts, started("a", at=5)])) == 0, "its plan is not known"
     assert cluster_throughput_now(ledger_of([*running, completed("a", at=9)])) == 0
 
 

@@ -1,3 +1,6 @@
+from itertools import pairwise
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -117,6 +120,47 @@ def test_columns_of_several_jobs_stand_one_after_another() -> None:
         place_on(a0=1), place_on(a1=1), place_on(a1=2), place_on(a0=1, a1=1),
     ]  # fmt: skip
     assert columns.start.dtype == columns.node.dtype == columns.gpus.dtype == np.int32
+
+
+def test_pieces_of_one_shape_have_the_same_cells() -> None:
+    """x and y may both have 2 GPUs of a0 or a1; nothing else is offered twice."""
+    cluster = (*nodes(4, 4), node("b0", 4, gpu_type=SLOW))
+    jobs = [
+        job("x", (2, 6), sensitivity=LOW, gpu_types=(FAST, SLOW)),
+        job("y", (2,), sensitivity=LOW),
+        job("z", (4,), sensitivity=SENSITIVE, present=present(a0=2, a1=2)),
+    ]
+    columns = configurations_for(jobs, cluster, 1.4, stay=True)
+    pieces = columns.pieces
+    assert pieces is not None
+    rows = [range(begin, end) for begin, end in pairwise(pieces.start.tolist())]
+    assert [
+        ({columns.jobs[columns.job[row]] for row in own}, list(map(columns.at, own))) for own in rows
+    ] == [
+        ({"x"}, [place_on(a0=2), place_on(a1=2)]),
+        ({"x"}, [place_on(a0=4, a1=2)]),
+        ({"x"}, [place_on(b0=2)]),
+        ({"y"}, [place_on(a0=2), place_on(a1=2)]),
+        ({"z"}, [place_on(a0=2, a1=2)]),
+        ({"z"}, [place_on(a0=4), place_on(a1=4)]),
+    ]
+    *_, again, _, _ = shapes = pieces.shape.tolist()
+    assert again == shapes[0]
+    assert len(set(shapes)) == len(shapes) - 1
+
+
+def test_each_place_that_only_its_job_has_is_a_shape_of_its_own() -> None:
+    places = (present(a0=2, a1=2), present(a0=1, a1=3))
+    jobs = [job(f"j{n}", (4,), sensitivity=SENSITIVE, present=place) for n, place in enumerate(places)]
+    pieces = configurations_for(jobs, nodes(3, 3), 1.4, stay=True).pieces
+    assert pieces is not None
+    assert len(set(pieces.shape.tolist())) == len(pieces.shape) == 2
+
+
+def test_a_row_that_names_a_node_twice_is_of_all_those_gpus() -> None:
+    columns = explicit([(job("x").job_id, place_on(a0=4, a1=3))], nodes(8, 8))
+    alike = msgspec.structs.replace(columns, node=np.array([1, 1], dtype=np.int32))
+    assert alike.at(0) == place_on(a1=7)
 
 
 def test_no_nodes_or_no_jobs_give_no_configurations() -> None:
