@@ -38,7 +38,6 @@ WITHOUT_SEEDS = {
     "hadar",
     "hadare",
     "hare",
-    "jps",
     "priorities",
     "table3",
     "table4",
