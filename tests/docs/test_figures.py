@@ -36,7 +36,6 @@ SEEDLESS = {"catalogue"}
 WITHOUT_SEEDS = {
     "accuracy",
     "hadar",
-    "hadare",
     "hare",
     "priorities",
     "table3",
