@@ -169,11 +169,12 @@ class Estimator:
 
     def _calibrate(self, now: float) -> Effects:
         """Have the types measured that have joined since the last time."""
-        alive = self._alive()
-        new = {node.gpu_type for node in alive} - self._measured if self._calibrates else set()
+        new = self._nodes().gpus.keys() - self._measured if self._calibrates else None
+        if not new:
+            return []
         self._measured |= new
-        nodes = tuple(node for node in alive if node.gpu_type in new)
-        return [Work(MeasurePaths(ticket=None, nodes=nodes, now=now))] if nodes else []
+        nodes = tuple(node for node in self._alive() if node.gpu_type in new)
+        return [Work(MeasurePaths(ticket=None, nodes=nodes, now=now))]
 
     def _refine(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Effects:
         node = self._nodes().typical.get(gpu_type)

@@ -112,6 +112,8 @@ def _expect(state: State, fact: ProfilingPlanned | ProfilingAdded) -> None:
 
 
 def _count_away(state: State) -> None:
+    if not state.jobs:
+        return
     types = types_of(state)
     for job in state.jobs.values():
         away = (gpu_type for gpu_type in allowed_types(job, types) if gpu_type not in types.open)
