@@ -50,6 +50,8 @@ class Room:
         self._type_of = {node: gpu_type for gpu_type, pool in pools.items() for node in pool.nodes}
         self._free_sums = free_by_type(pools, self.free)
         self._spare_sums = dict(self._free_sums)
+        self._most = max(self._free_sums.values(), default=0)
+        """free GPUs of the type that has most"""
         self._full: set[tuple[int, tuple[GpuType, ...], Style]] = set()
         for held in kept.values():
             self._shift(self.spare, self._spare_sums, held, -1)
@@ -71,11 +73,12 @@ class Room:
         assert self.has(place), "GPUs are given once"
         self._shift(self.free, self._free_sums, place, -1)
         self._shift(self.spare, self._spare_sums, place, -1)
+        self._most = max(self._free_sums.values())
 
     def find(self, client: QueuedJob) -> Configuration | None:
         """A place for a job, best one that disturbs nobody. Room only shrinks: what failed will fail."""
         wish = (client.gpus, client.types, client.style)
-        if not client.gpus or wish in self._full:
+        if not 0 < client.gpus <= self._most or wish in self._full:
             return None
         rooms = ((self.spare, self._spare_sums), (self.free, self._free_sums))
         for gpus, sums in rooms if self._kept else rooms[1:]:
