@@ -33,7 +33,7 @@ def ignored(_: Record) -> None:
     """A sink that takes no notice."""
 
 
-YOUNG_OBJECTS = 100_000
+YOUNG_OBJECTS = 1_000_000
 """after so many new ones the garbage collector looks at them"""
 
 

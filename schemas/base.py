@@ -55,10 +55,8 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
 @cache
 def _naming(kind: type[Event]) -> Callable[[Event], str]:
     """What makes the id of a fact: its tag, and the fields that distinguish one occurrence from another."""
-    tag, values = kind.tag(), attrgetter(*kind.identity)
-    if len(kind.identity) == 1:
-        return lambda event: f"{tag}/{values(event)}"
-    return lambda event: "/".join([tag, *map(str, values(event))])
+    form, values = kind.tag() + "/%s" * len(kind.identity), attrgetter(*kind.identity)
+    return lambda event: form % values(event)
 
 
 class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):

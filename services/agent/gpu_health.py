@@ -44,8 +44,10 @@ class GpuHealth:
 
     def judged(self, worker: Worker, report: Report) -> Report:
         """A job that fails on a broken GPU does so by no fault of its own."""
+        if not isinstance(report, Failed):
+            return report
         broken = {index: why for index, why in self._seen.broken.items() if index in worker.gpu_indices}
-        if not broken or not isinstance(report, Failed):
+        if not broken:
             return report
         return Interrupted(
             report.placement_id,

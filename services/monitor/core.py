@@ -158,7 +158,7 @@ class Monitor:
             self._stopped(fact.job_id)
         elif isinstance(fact, JobStarted):
             self._set_deadline(self.state.ledger.jobs.get(fact.job_id))
-        return [Publish(end) for end in ends]
+        return [Publish(end) for end in ends] if ends else []
 
     def _node(self, fact: NodeEvent, now: float) -> None:
         self._returning.discard(fact.node_id)

@@ -84,7 +84,9 @@ class Tally(msgspec.Struct, kw_only=True):
         leader = self.leaders.get(node)
         if leader is None:
             return False
-        more, leader.done, leader.at = samples > leader.done, max(leader.done, samples), at
+        leader.at, more = at, samples > leader.done
+        if more:
+            leader.done = samples
         return more
 
     def end(self, node: NodeId, *, saved: bool) -> Leader | None:
@@ -112,7 +114,7 @@ class Tally(msgspec.Struct, kw_only=True):
         """
         if len(self.leaders) == 1 and not self.copies:  # a copy's whole batches may exceed the job
             ((node, leader),) = self.leaders.items()
-            return leader.with_heard(heard.get(node, 0.0))
+            return leader.with_heard(heard[node]) if node in heard else leader.done
         done = {node: leader.with_heard(heard.get(node, 0.0)) for node, leader in self.leaders.items()}
         base = min([leader.began for leader in self.leaders.values()], default=0.0)
         counts = [base + (done[node] - leader.began) for node, leader in self.leaders.items()]
