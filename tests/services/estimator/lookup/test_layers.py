@@ -89,9 +89,16 @@ def test_to_the_letter_distributed_evidence_goes_by_the_number_of_nodes() -> Non
     assert layers(found) == ["entity", "theory"]
 
 
+def test_to_the_letter_evidence_of_one_node_goes_by_its_gpus_still() -> None:
+    store = MemoryStore(half_life_s=1e6, counts=False)
+    asked = wanted({"a0": 4}, {"a0": 2}, nodes=NODES)
+    seen = [observed("a0", configuration={"a0": 4}, throughput=40.0)] * 3
+    assert layers(answer(asked, *seen, store=store, law=law_of("evidence"))) == ["entity", "theory"]
+
+
 @pytest.mark.parametrize(
     ("observations", "seconds", "layer"),
-    [(2, 20.0, "theory"), (3, 1.0, "entity"), (1, 60.0, "entity"), (1, 59.0, "theory")],
+    [(2, 20.0, "theory"), (3, 1.0, "entity"), (4, 1.0, "entity"), (1, 60.0, "entity"), (1, 59.0, "theory")],
 )
 def test_a_layer_answers_with_enough_observations_or_enough_time(
     observations: int, seconds: float, layer: str
@@ -174,8 +181,8 @@ HOSTED = (hosted("a0", "old"), hosted("a1", "old"), hosted("a2", "new"), hosted(
 
 
 def test_of_a_type_servers_of_the_same_model_are_asked_first() -> None:
-    seen = [observed(name, throughput=rate) for name, rate in (("a0", 60.0), ("a2", 90.0)) for _ in range(3)]
-    found = answer(wanted({"a1": 1}, {"a3": 1}, nodes=HOSTED), *seen)
+    seen = [observed(name, throughput=rate) for name, rate in (("a1", 60.0), ("a2", 90.0)) for _ in range(3)]
+    found = answer(wanted({"a0": 1}, {"a3": 1}, nodes=HOSTED), *seen)
     assert list(found.throughput) == pytest.approx([60.0, 90.0])
     assert layers(found) == ["type", "type"]
     assert list(found.count) == [3, 3]
