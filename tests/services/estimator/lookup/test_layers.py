@@ -156,6 +156,20 @@ def test_unknown_jobs_and_nodes_are_not_numbers() -> None:
         assert np.isnan(answer(unknown).throughput).all()
 
 
+def test_a_workload_that_was_never_profiled_has_no_theory() -> None:
+    found = estimate(wanted({"a0": 1}, {"a0": 2}, nodes=NODES), MemoryStore(half_life_s=1e6), Enough(3, 60.0))
+    assert np.isnan(found.throughput).all()
+
+
+def test_to_the_letter_theory_learns_nothing_from_gangs_of_other_shapes() -> None:
+    """One GPU is half as fast as it should be."""
+    asked, slow = wanted({"a0": 2}, nodes=NODES), [observed("a0", throughput=50.0)] * 3
+    [theory], [learnt] = answer(asked).throughput, answer(asked, *slow).throughput
+    [printed] = answer(asked, *slow, law=law_of("residuals")).throughput
+    assert learnt < 0.9 * theory
+    assert printed == theory
+
+
 def test_an_empty_question_has_an_empty_answer() -> None:
     assert len(answer(wanted(nodes=NODES)).throughput) == 0
 
