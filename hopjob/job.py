@@ -52,6 +52,8 @@ def attach(
     own = state.rate.now
     state.look()
     process.announce(state.progress)
+    if process.profile is not None:
+        process.profile.looks_at(model)
     device = _device(process.order.local_rank)
     model.to(device)
     if process.order.ranks > 1:

@@ -53,7 +53,7 @@ class Process:
             raise RuntimeError("hopjob.attach: a process trains one model")
         self.attached = True
         if self.profile is not None:
-            self.profile.divides = True
+            self.profile.attached()
         self.stop_on_signal()
         if self.order.managed and not self.launched:
             atexit.register(self._ended_by_itself)

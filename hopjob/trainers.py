@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from hopjob.batches import COPIED, NotDivisible, Source
+from hopjob.measure.profile import OF_A_TRAINER
 from hopjob.process import this_process
 from hopjob.state.samples import Progress, Share
 from hopjob.steps import Steps
@@ -124,7 +125,10 @@ class Inside:
 
 def measuring() -> bool:
     """A profile run: the trainer is measured as it is."""
-    return this_process(attached=True).order.profile is not None
+    profile = this_process(attached=True).profile
+    if profile is not None:
+        profile.modes = OF_A_TRAINER
+    return profile is not None
 
 
 def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one

@@ -194,6 +194,8 @@ class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.meas
     parameters: Amount
     memory_share: Fraction | None = None
     """of the GPU's memory that the process took; null: not known"""
+    modes: tuple[str, ...] = ()
+    """of synchronisation in which the script can train; empty: any, or not known"""
 
 
 class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed", omit_defaults=True):

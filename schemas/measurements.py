@@ -28,6 +28,8 @@ class Measured(Message, frozen=True, kw_only=True):
     """of the model"""
     memory_share: float | None = None
     """of the GPU's memory that the process took; null: not known"""
+    modes: tuple[str, ...] = ()
+    """of synchronisation in which the script can train; empty: any, or not known"""
 
 
 class DataMode(Message, frozen=True, kw_only=True):
@@ -56,3 +58,5 @@ class TimeModules(Message, frozen=True, kw_only=True):
     """how many were measured"""
     memory_share: Fraction | None = None
     """of the GPU's memory that the process took; null: not known"""
+    modes: tuple[str, ...] = ()
+    """of synchronisation in which the script can train; empty: any, or not known"""

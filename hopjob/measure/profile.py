@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import torch
+
 from hopjob.agent.connection import Connection
 from hopjob.agent.ending import FAILED, Ending
 from hopjob.measure.memory import memory_share
@@ -12,6 +14,13 @@ from hopjob.measure.timing import WARM, Watch, measured
 AT_LEAST = 3
 DIVIDES = "HOPJOB_DIVIDES"
 """in a job's environment: its script, without `attach`, divides a batch as `HOPJOB_SHARES` says"""
+ANY: tuple[str, ...] = ()
+"""modes in which a script with `attach` trains"""
+BY_ITSELF = ("lockstep",)
+DIVIDING = ("lockstep", "proportional")
+OF_A_TRAINER = ("forked", "lockstep")
+SYNCED = ("forked", "lockstep", "proportional")
+"""of a model with layers that talk to other ranks in every forward pass: all have as many of these"""
 
 
 class Profile:
@@ -19,7 +28,16 @@ class Profile:
         self._iterations, self._line, self._ending = iterations, line, ending
         self.divides = bool(os.environ.get(DIVIDES))
         """ranks can have unlike parts of a batch; else nobody needs to know whether more of it would fit"""
+        self.modes: tuple[str, ...] = DIVIDING if self.divides else BY_ITSELF
+        """in which the script can train on several GPUs; none: in any"""
         self.watch = Watch(self._one_more)
+
+    def attached(self) -> None:
+        self.divides, self.modes = True, ANY
+
+    def looks_at(self, model: torch.nn.Module) -> None:
+        if any(isinstance(layer, torch.nn.SyncBatchNorm) for layer in model.modules()):
+            self.modes = SYNCED
 
     def begin(self) -> None:
         self.watch.install()
@@ -43,5 +61,5 @@ class Profile:
         groups = self.watch.optimizer.param_groups
         count = sum(parameter.numel() for group in groups for parameter in group["params"])
         times = measured(self.watch.rows[warm:])
-        share = memory_share() if self.divides else None
-        self._ending.leave("profiled", {**times, "parameters": count, "memory_share": share})
+        said = {"memory_share": memory_share() if self.divides else None, "modes": self.modes}
+        self._ending.leave("profiled", {**times, "parameters": count, **said})

@@ -143,6 +143,7 @@ def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMea
         iteration_s=measured.iteration_s,
         parameters=measured.parameters,
         memory_share=measured.memory_share,
+        modes=measured.modes,
     )
 
 

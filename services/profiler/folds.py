@@ -150,6 +150,7 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
         iteration_s=fact.iteration_s,
         parameters=fact.parameters,
         memory_share=fact.memory_share,
+        modes=fact.modes,
     )
     wrong = objection(measurement)
     if wrong is not None:

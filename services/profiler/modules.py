@@ -27,6 +27,7 @@ def fitted(measured: Measured, data: Sequence[DataMode], law: Law = OURS) -> Tim
         pattern=overlap_pattern(measured, law),
         iterations=len(measured.iteration_s),
         memory_share=None if measured.memory_share is None else rounded(measured.memory_share),
+        modes=measured.modes,
     )
 
 

@@ -14,6 +14,12 @@ pytestmark = pytest.mark.torch
 
 EXAMPLES = ROOT / "docs" / "examples" / "jobs"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+MODES_OF = {
+    **{name: [] for name in NAMES},
+    "huggingface": ["forked", "lockstep"],
+    "lightning_module": ["forked", "lockstep"],
+}
+"""found in profiling; none: any"""
 LOSS = re.compile(r"loss\W+(\d+\.\d+)")
 
 
@@ -52,4 +58,5 @@ def test_an_example_is_profiled(tmp_path: Path, name: str) -> None:
         assert rank.end() == 0, rank.output()
         profiled = rank.said("profiled")[0]
         assert len(profiled["iteration_s"]) == 10
+        assert profiled["modes"] == MODES_OF[name]
         assert min(map(min, (profiled["forward_s"], profiled["backward_s"], profiled["iteration_s"]))) > 0

@@ -11,7 +11,7 @@ from tests.hopjob.agent import SCRIPTS, Agent, kill, stop
 
 pytestmark = pytest.mark.torch
 
-PLAIN, LEDGER = SCRIPTS / "plain.py", SCRIPTS / "ledger.py"
+PLAIN, LEDGER, WEIGHED = SCRIPTS / "plain.py", SCRIPTS / "ledger.py", SCRIPTS / "weighed.py"
 PARTS = ("data_s", "forward_s", "backward_s", "update_s")
 LOAD_S, COMPUTE_S, ACCUMULATE = 0.004, 0.006, 2
 SLACK = 3.0
@@ -26,6 +26,7 @@ def test_an_unchanged_script_is_profiled(tmp_path: Path) -> None:
         own = [float(text) for text in re.findall(r"^iteration (\S+)$", rank.output(), re.MULTILINE)]
     assert profiled["parameters"] == 9
     assert profiled["memory_share"] is None, "its ranks have equal batches, so none gets more"
+    assert profiled["modes"] == ["lockstep"]
     assert {len(profiled[part]) for part in (*PARTS, "iteration_s")} == {20}
     assert rank.said("up") == [{"port": None, "samples": 0.0, "elastic": False}]
     assert ACCUMULATE * LOAD_S < median(profiled["data_s"]) < SLACK * ACCUMULATE * LOAD_S
@@ -46,6 +47,7 @@ def test_an_attached_script_is_profiled_by_one_rank_without_checkpoints(tmp_path
         assert mean(profiled["iteration_s"]) > 0.005
         assert profiled["parameters"] == 8 * 64 + 64 + 64 + 1
         assert 0.0 < profiled["memory_share"] < 1.0
+        assert profiled["modes"] == [], "any"
         assert not (tmp_path / "checkpoints").exists()
 
 
@@ -54,6 +56,14 @@ def test_an_unchanged_script_that_divides_batches_by_itself_says_so(tmp_path: Pa
         [rank] = agent.start(PLAIN, HOPJOB_PROFILE=20, HOPJOB_CHECKPOINTS="", HOPJOB_DIVIDES=1)
         assert rank.end() == 0, rank.output()
         assert 0.0 < rank.last_word()["profiled"]["memory_share"] < 1.0
+        assert rank.last_word()["profiled"]["modes"] == ["lockstep", "proportional"]
+
+
+def test_a_model_whose_layers_talk_to_other_ranks_trains_in_no_waves_and_no_turns(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.start(WEIGHED, HOPJOB_PROFILE=5, BATCH=4, NORM="synced", HOPJOB_CHECKPOINTS="")
+        assert rank.end() == 0, rank.output()
+        assert rank.last_word()["profiled"]["modes"] == ["forked", "lockstep", "proportional"]
 
 
 def test_a_script_too_short_to_measure_says_so(tmp_path: Path) -> None:

@@ -112,6 +112,9 @@ def _profiled(state: State, fact: JobProfiled) -> None:
         job.batch_most = {
             gpu_type: gangs.batch_most(job.batch_size, share) for gpu_type, share in job.memory_share.items()
         }
+        found = [set(modules.modes) for modules in fact.modules.values() if modules.modes]
+        if found and not job.modes:  # what its file says goes before what was found
+            job.modes = tuple(sorted(set.intersection(*found)))
 
 
 def _queued(state: State, fact: JobQueued) -> None:

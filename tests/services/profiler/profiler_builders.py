@@ -105,6 +105,7 @@ def measurement(
     backward_s: float = 0.2,
     update_s: float = 0.05,
     iteration_s: float = 0.35,
+    modes: tuple[str, ...] = (),
 ) -> Measured:
     count = len(data_s)
     return Measured(
@@ -114,6 +115,7 @@ def measurement(
         update_s=(update_s,) * count,
         iteration_s=(iteration_s,) * count,
         parameters=1e7,
+        modes=modes,
     )
 
 
@@ -131,6 +133,7 @@ def measured(run: ProfileRun, numbers: Measured | None = None) -> ProfileMeasure
         update_s=numbers.update_s,
         iteration_s=numbers.iteration_s,
         parameters=numbers.parameters,
+        modes=numbers.modes,
     )
 
 

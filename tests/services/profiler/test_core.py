@@ -73,6 +73,17 @@ def test_a_job_is_profiled_once_its_last_type_is_measured() -> None:
     assert profiled.unusable == {}
 
 
+def test_in_which_modes_a_script_trains_is_found_once_for_all_jobs_of_its_workload() -> None:
+    driver = Driver().tell(joined(), submitted("j1"))
+    [run] = driver.next_round()
+    driver.tell(measured(run, measurement(modes=("lockstep",))), submitted("j2"))
+    profiles = driver.all(JobProfiled)
+    assert [(fact.known, fact.modules[GpuType("A")].modes) for fact in profiles] == [
+        (False, ("lockstep",)),
+        (True, ("lockstep",)),
+    ]
+
+
 def test_only_the_types_a_job_names_are_measured() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted(gpu_types=["B"]))
     assert [run.gpu_type for run in driver.next_round()] == ["B"]

@@ -48,6 +48,8 @@ class Times(msgspec.Struct, frozen=True):
     parameters: float
     memory_share: float | None = None
     """of the GPU's memory that was taken"""
+    modes: tuple[str, ...] = ()
+    """in which the script can train; empty: any"""
 
 
 class Ran(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from services.agent.process.gang.messages import (
     Times,
 )
 from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Profiled, Stopped
+from shared.domain import gangs
 
 FATAL_OF_SHELLS = {128 + signal.SIGKILL: signal.SIGKILL, 128 + signal.SIGTERM: signal.SIGTERM}
 """exit codes by which shells and containers say that their process was ended by a signal"""
@@ -121,6 +122,7 @@ def _measured(times: Times) -> Measured:
         iteration_s=times.iteration_s,
         parameters=times.parameters,
         memory_share=times.memory_share,
+        modes=tuple(name for name in gangs.NAMES if name in times.modes),
     )
 
 

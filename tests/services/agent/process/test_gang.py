@@ -216,10 +216,13 @@ def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
     gang.begin()
     assert gang.heard(0, messages.Up(samples=0.0)) == [Say(Started(P1, "", None))]
     two = (0.1, 0.2)
-    gang.heard(0, messages.Times(two, two, two, two, two, 9.0))
+    gang.heard(
+        0, messages.Times(two, two, two, two, two, 9.0, modes=("proportional", "lockstep", "unheard-of"))
+    )
     last = last_of(gang.ended(0, CLEAN))
     assert isinstance(last, Profiled)
     assert last.measured.parameters == 9.0
+    assert last.measured.modes == ("lockstep", "proportional"), "those that there are"
 
 
 def test_a_rigid_script_that_ends_well_is_complete() -> None:
