@@ -6,6 +6,7 @@ The tests share one stack and run in their order; the last one looks at the whol
 import asyncio
 import contextlib
 import resource
+import struct
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -46,6 +47,8 @@ MIB = 2**20
 MORE_MIB = 150
 """what a service may take more while it is flooded"""
 JOB = "{name: a, workload: {model: resnet18, dataset: cifar10, batch_size: 256}, gpus: 1, samples: 1e9}"
+GZIP = b"\x1f\x8b\x08" + bytes(7)
+"""how a file of it begins"""
 BILLION_LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{this}: &{this} [{','.join([f'*{last}'] * 9)}]\n"
     for last, this in zip("abcdefgh", "bcdefghi", strict=True)
@@ -222,10 +225,13 @@ async def test_what_unfolds_is_refused_and_costs_megabytes(running: Running, bom
 
 
 def packed_gigabyte() -> bytes:
-    """A megabyte."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    zeros = bytes(MIB)
-    return b"".join([*(packer.compress(zeros) for _ in range(1024)), packer.flush()])
+    """Less than a megabyte, as gzip makes it; each block stands for itself and is packed but once."""
+    zeros, blocks, check = bytes(16 * MIB), 64, 0
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    block = packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)
+    for _ in range(blocks):
+        check = zlib.crc32(zeros, check)
+    return b"".join([GZIP, block * blocks, packer.flush(), struct.pack("<II", check, blocks * len(zeros))])
 
 
 async def test_an_agent_that_floods_the_bus_with_garbage_harms_no_other(running: Running) -> None:
