@@ -12,26 +12,32 @@ from tests.services.planner.planner_builders import FAST, SLOW, job, node, view
 
 ALL_MODES = tuple(mode.tag() for mode in (Lockstep, Proportional, Relaxed, Forked))
 
+TYPES = st.sampled_from([FAST, SLOW])
+NODES, JOBS, IDLE = st.integers(0, 5), st.integers(0, 6), st.integers(0, 4)
+MODES, KINDS = st.sampled_from([ONLY_LOCKSTEP, ALL_MODES]), st.sampled_from(list(PlanKind))
+DEMANDS = st.sets(st.integers(1, 8), min_size=1, max_size=4)
+TYPE_SETS, EITHER, PROJECTS = st.sets(TYPES), st.booleans(), st.sampled_from(["default", "other"])
+UP_TO_3, UP_TO_1000 = st.floats(1.0, 3.0), st.floats(0.0, 1000.0)
+AGES, ATTAINED = st.floats(1.0, 1000.0), st.floats(0.0, 10_000.0)
+"""each is made once: to make and check a strategy takes longer than to draw from it"""
+
 
 @st.composite
 def views(draw: st.DrawFn) -> View:
-    cluster = [
-        node(f"n{index}", draw(st.integers(0, 4)), gpus=4, gpu_type=draw(st.sampled_from([FAST, SLOW])))
-        for index in range(draw(st.integers(0, 5)))
-    ]
-    modes = draw(st.sampled_from([ONLY_LOCKSTEP, ALL_MODES]))
+    cluster = [node(f"n{index}", draw(IDLE), gpus=4, gpu_type=draw(TYPES)) for index in range(draw(NODES))]
+    modes = draw(MODES)
     cluster = [msgspec.structs.replace(one, modes=modes) for one in cluster]
-    kind = draw(st.sampled_from(list(PlanKind)))
-    jobs = [_job(draw, index, cluster, kind) for index in range(draw(st.integers(0, 6)))]
+    kind = draw(KINDS)
+    jobs = [_job(draw, index, cluster, kind) for index in range(draw(JOBS))]
     return view(jobs, cluster, kind=kind)
 
 
 def _job(draw: st.DrawFn, index: int, cluster: list[ViewNode], kind: PlanKind) -> ViewJob:
-    demand = sorted(draw(st.sets(st.integers(1, 8), min_size=1, max_size=4)))
-    types = tuple(sorted(draw(st.sets(st.sampled_from([FAST, SLOW])))))
+    demand = sorted(draw(DEMANDS))
+    types = tuple(sorted(draw(TYPE_SETS)))
     own = [member for member in cluster if member.gpu_type in types]
     here = None
-    if kind == PlanKind.FIRST and own and draw(st.booleans()):
+    if kind == PlanKind.FIRST and own and draw(EITHER):
         here = Present(
             placement_id=PlacementId(f"p{index}"),
             gang=_gang(draw, demand, own),
@@ -42,12 +48,12 @@ def _job(draw: st.DrawFn, index: int, cluster: list[ViewNode], kind: PlanKind) -
         f"j{index}",
         demand,
         gpu_types=types,
-        sensitivity=draw(st.floats(1.0, 3.0)),
-        wait_s=draw(st.floats(0.0, 1000.0)),
-        age_s=draw(st.floats(1.0, 1000.0)),
-        attained_gpu_s=draw(st.floats(0.0, 10_000.0)),
-        samples_done=draw(st.floats(0.0, 1000.0)),
-        project=draw(st.sampled_from(["default", "other"])),
+        sensitivity=draw(UP_TO_3),
+        wait_s=draw(UP_TO_1000),
+        age_s=draw(AGES),
+        attained_gpu_s=draw(ATTAINED),
+        samples_done=draw(UP_TO_1000),
+        project=draw(PROJECTS),
         submitted_at=float(index),
         present=here,
     )
@@ -57,7 +63,7 @@ def _gang(draw: st.DrawFn, demand: list[int], own: list[ViewNode]) -> Gang:
     """In lockstep; or relaxed on nodes that run such, a task for each GPU and some more for the first."""
     place = _place(draw, demand, own)
     runs = all(Relaxed.tag() in one.modes for one in own)
-    if not runs or draw(st.booleans()):
+    if not runs or draw(EITHER):
         return Gang.of(place)
     tasks = [[1] * place[node_id] for node_id in sorted(place)]
     larger = [scale for scale in demand if scale >= sum(place.values())]
