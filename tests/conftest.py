@@ -71,6 +71,7 @@ WAITING = (
     "live/test_doors.py",
     "live/test_three_servers.py",
     "live/test_full_disk.py",
+    "live/test_lost_disk.py",
     "live/test_monitored.py",
     "live/test_metrics.py",
     "live/test_handoff.py",

@@ -1,7 +1,7 @@
-"""Keeps a stack's NATS running: starts it again when it ended, and when a full disk has room again.
+"""Keeps a stack's NATS running: starts it again when it ended, and when a disk is well that was full or gone.
 
 A server of NATS (2.15) whose write has failed answers no publication to that stream again, room or not,
-until it starts anew.
+until it starts anew. Of a disk that is gone it says nothing, as its log is there too: so the disk is asked.
 """
 
 import asyncio
@@ -16,9 +16,13 @@ LOOK_EVERY_S = 0.5
 
 LEAST_BYTES = 4 * 1024 * 1024
 """free, for the disk to count as full"""
+STORE = "jetstream"
+"""what a server makes in its folder"""
 ROOM_BYTES = 16 * 1024 * 1024
 """free, for a server to begin anew"""
 FULL = "the disk of {} is full: jobs run on, nothing new is taken until there is room"
+GONE = "the disk of {} takes nothing ({}): jobs run on, nothing new is taken until it does"
+BACK = "that disk is back: nats-server starts anew, since it stores nothing after a failed write"
 ROOM = "there is room again: nats-server starts anew, since it stores nothing after a failed write"
 
 
@@ -30,13 +34,13 @@ async def start_nats(nats: NatsServers) -> None:
         raise NotReady(str(error)) from None
 
 
-async def keep_nats(nats: NatsServers, data: Path, restarts: Restarts, say: Say) -> None:
+async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
     """As `keep`: the services wait for the server and reconnect, and its store is on the disk."""
-    allowed, disk = Allowance(restarts), NatsDisk(nats, data)
+    allowed, disk = Allowance(restarts), NatsDisk(nats)
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         if nats.running():
-            if disk.to_begin_anew(say):
+            if await asyncio.to_thread(disk.to_begin_anew, say):  # on a disk that hangs this waits
                 await nats.stop()
                 await start_nats(nats)
             continue
@@ -49,22 +53,39 @@ async def keep_nats(nats: NatsServers, data: Path, restarts: Restarts, say: Say)
 
 
 class NatsDisk:
-    def __init__(self, nats: NatsServers, data: Path) -> None:
+    def __init__(self, nats: NatsServers) -> None:
         self._nats = nats
-        self._data = data
         self._full = False
+        self._gone = False
 
     def to_begin_anew(self, say: Say) -> bool:
-        """Whether the server stores nothing although there is room. Says once that there is none."""
-        free = _free(self._data)
+        """Whether the server stores nothing although it could. Says once that it cannot."""
+        was_gone, self._gone = self._gone, self._is_gone(say)
+        if self._gone:
+            return False
+        if was_gone:
+            say(BACK)
+            return True
+        free = min(_free(server.folder) for server in self._nats.each)
         if free < LEAST_BYTES and not self._full:
-            say(FULL.format(self._data))
+            say(FULL.format(self._nats.each[0].folder))
         self._full = free < ROOM_BYTES and (self._full or free < LEAST_BYTES)
         vain = [server for server in self._nats.each if server.stores_nothing()]
         anew = bool(vain) and free >= ROOM_BYTES
         if anew:
             say(ROOM)
         return anew
+
+    def _is_gone(self, say: Say) -> bool:
+        """Until what it holds is there again and can be written to."""
+        for server in self._nats.each:
+            try:
+                os.utime(server.folder / STORE)
+            except OSError as error:
+                if not self._gone:
+                    say(GONE.format(server.folder, error.strerror))
+                return True
+        return False
 
 
 def _free(folder: Path) -> int:

@@ -258,7 +258,7 @@ async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> Async
     try:
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(keep(running, restarts, say)) for running in stack.running]
-            keepers.append(group.create_task(keep_nats(stack.nats, stack.data, restarts, say)))
+            keepers.append(group.create_task(keep_nats(stack.nats, restarts, say)))
             keepers.append(group.create_task(keep_accounts(stack, say, known)))
             yield
             for keeper in keepers:

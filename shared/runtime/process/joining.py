@@ -29,10 +29,16 @@ Shared = dict[str, str | int | float]
 
 
 async def announce(bus: State, name: str, settings: Settings) -> None:
-    """Raises Unavailable."""
-    if name == ANNOUNCER:
-        shared = {field: getattr(settings, field) for field in SHARED}
-        await bus.put(KEY, msgspec.json.encode({NUMBERED: PROTOCOL, **shared}))
+    """What stands there is not written again: a NATS that stores nothing keeps nobody from starting.
+
+    Raises Unavailable.
+    """
+    if name != ANNOUNCER:
+        return
+    said = msgspec.json.encode({NUMBERED: PROTOCOL, **{field: getattr(settings, field) for field in SHARED}})
+    found = await bus.get(KEY)
+    if found is None or found[0] != said:
+        await bus.put(KEY, said)
 
 
 async def check_protocol(bus: State) -> None:

@@ -15,6 +15,7 @@ import structlog
 
 from schemas.settings import Settings
 from shared.domain.conflicting_settings import check_together
+from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Fenced, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock, unix_by
@@ -82,8 +83,8 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
             beside(keep_right(clock, bus)),
             reported(bus, name, settings.instance, clock.unix, settings.instances) as reporter,
         ):
-            await check_protocol(bus)
-            await announce(bus, name, settings)
+            await _once_it_answers(lambda: check_protocol(bus))
+            await _once_it_answers(lambda: announce(bus, name, settings))
             ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ), streams=bus)
             if name not in NAMES:
                 await _serve(build, settings, ports, Life(name))
@@ -96,6 +97,18 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
                 await candidate.release()
     finally:
         await bus.close()
+
+
+async def _once_it_answers(ask: Callable[[], Awaitable[None]]) -> None:
+    """However long NATS stores or reads nothing: its disk may be full, or gone for a while."""
+    for pause in pauses():
+        try:
+            await ask()
+        except Unavailable as error:
+            structlog.get_logger().warning("waits for NATS", reason=str(error))
+        else:
+            return
+        await asyncio.sleep(pause)
 
 
 @contextlib.asynccontextmanager

@@ -1,9 +1,11 @@
 """What a process that joins takes over from the stack."""
 
+from msgspec.structs import replace
+
 from schemas.settings import Settings
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.process.joining import SHARED, announce, announced, variables
+from shared.runtime.process.joining import KEY, SHARED, announce, announced, variables
 from shared.runtime.settings import load_settings, sources_of
 from shared.runtime.shell.virtual import run
 
@@ -45,3 +47,19 @@ def test_what_an_agent_sets_itself_stays() -> None:
 
 def test_only_admission_speaks_for_the_stack() -> None:
     assert handed_on("planner") is None
+
+
+def test_an_announcement_that_stands_is_not_written_again() -> None:
+    """So a NATS that stores nothing, on a full disk, keeps admission from starting no longer."""
+
+    async def main() -> list[int]:
+        bus, revisions = MemoryBus(LoopClock()), []
+        for settings in (STACK, STACK, replace(STACK, speed=1.0)):
+            await announce(bus, "admission", settings)
+            found = await bus.get(KEY)
+            assert found is not None
+            revisions.append(found[1])
+        return revisions
+
+    first, again, changed = run(main)
+    assert first == again < changed

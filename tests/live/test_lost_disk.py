@@ -1,0 +1,107 @@
+"""A disk below NATS, or below the estimator's store, that hangs, or is gone and comes back. Needs a mount."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hopyard.api.client import Client
+from hopyard.local.stack import Stack
+from schemas.events import JobSubmitted
+from services.estimator.store.contract import StoreUnavailable
+from services.estimator.store.duckdb_store import DuckDbStore
+from shared.domain.audit import audit
+from tests.live.ext4_disk import Disk, disk_at
+from tests.live.live_builders import all_ended, stack_and_client, submit_all
+from tests.live.test_full_disk import HALF_LIFE_S, LIMITS, accepted, refused
+from tests.services.estimator.estimator_builders import observed
+from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
+
+
+@pytest.fixture
+def nats_disk(tmp_path: Path) -> Iterator[Disk]:
+    """Below what NATS stores of the stack on `data`."""
+    folder = tmp_path / "data" / "nats"
+    folder.mkdir(parents=True)
+    folder.parent.chmod(0o700)
+    with disk_at(folder, tmp_path / "image") as disk:
+        yield disk
+
+
+class Struck(NamedTuple):
+    stack: Stack
+    client: Client
+    said: list[str]
+
+
+@asynccontextmanager
+async def busy_stack(data: Path) -> AsyncIterator[Struck]:
+    """At its end all jobs have ended, nothing was started again, and what was acknowledged is there."""
+    said: list[str] = []
+    async with stack_and_client(data, say=said.append, **LIMITS) as (stack, client):
+        count = await submit_all(client)
+        await until(client, busy)
+        restarts = [running.restarts for running in stack.running]
+        yield Struck(stack, client, said)
+        last = await accepted(stack)
+        await until(client, all_ended(count + 1))
+        facts = await log_of(client)
+        assert [running.restarts for running in stack.running] == restarts
+    assert audit(facts) == []
+    assert last in [fact.job_id for fact in facts if isinstance(fact, JobSubmitted)]
+
+
+async def test_while_the_disk_of_nats_hangs_nothing_is_taken_and_then_all_goes_on(nats_disk: Disk) -> None:
+    async with busy_stack(nats_disk.folder.parent) as struck:
+        with nats_disk.hanging():
+            await refused(struck.stack)
+        well = Seconds()
+        await accepted(struck.stack)
+        well.say("NATS' disk hangs no more: accepted")
+
+
+async def test_when_the_disk_of_nats_is_gone_that_is_said_and_nats_starts_anew_once_it_is_back(
+    nats_disk: Disk,
+) -> None:
+    async with busy_stack(nats_disk.folder.parent) as struck:
+        with nats_disk.gone():
+            await said(struck, "takes nothing (Input/output error)")
+        back = Seconds()
+        await said(struck, "that disk is back")
+        await accepted(struck.stack)
+        back.say("NATS' disk is back: accepted")
+
+
+async def said(struck: Struck, words: str) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not any(words in line for line in struck.said):
+            await asyncio.sleep(0.1)
+
+
+def test_what_the_estimator_could_not_write_to_a_lost_disk_is_not_taken_for_written(tmp_path: Path) -> None:
+    (folder := tmp_path / "disk").mkdir()
+    known, seen = [[observed(at=float(n)) for n in range(first, first + 100)] for first in (0, 1_000)]
+    path = str(folder / "store.duckdb")
+    with disk_at(folder, tmp_path / "image") as disk:
+        store = DuckDbStore(path, HALF_LIFE_S)
+        store.add(known)
+        with disk.gone():
+            with pytest.raises(StoreUnavailable):
+                store.add(seen)
+            store.close()
+        assert observations(path) == known
+        again = DuckDbStore(path, HALF_LIFE_S)
+        again.add(seen)
+        again.close()
+        assert observations(path) == [*known, *seen]
+
+
+def observations(path: str) -> Sequence[object]:
+    store = DuckDbStore(path, HALF_LIFE_S)
+    try:
+        return store.observations(0, 10_000)
+    finally:
+        store.close()
