@@ -59,8 +59,10 @@ class Restored(Message, frozen=True, kw_only=True):
 def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
     """All or nothing. `checkpoints`: what the backup has of them, too.
 
-    Raises Invalid for a damaged file or a folder that holds something, Failure.
+    Where `data` is a link, what it leads to is the folder. Raises Invalid for a damaged file or a folder that
+    holds something, Failure.
     """
+    data = data.resolve()
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Invalid(f"{data} is there and not empty: choose another --data")
     with backup_file.opened(source) as backup, owner_only.alone():
@@ -68,7 +70,7 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
             with _draft(data) as draft:
                 files = restore_all(backup, draft / JOBS) if checkpoints else 0
                 own = (*ITS_OWN, "jobs_folder") if files else ITS_OWN
-                lines = _fill(backup, draft, data.absolute(), own)
+                lines = _fill(backup, draft, data, own)
                 if data.exists():
                     data.rmdir()
                 draft.replace(data)

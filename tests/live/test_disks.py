@@ -4,6 +4,7 @@ The tests share one stack, which ran for a while and was stopped.
 """
 
 import asyncio
+import os
 import random
 import shutil
 import stat
@@ -110,6 +111,44 @@ async def test_a_restored_stack_is_the_same_and_its_jobs_end(ran: Ran, tmp_path:
     ended = [fact.job_id for fact in events if isinstance(fact, JobCompleted)]
     assert len(ended) == len(set(ended)) == ran.jobs
     assert sum(isinstance(fact, JobSubmitted) for fact in events) == ran.jobs
+
+
+# ---- links, and who may read
+
+
+def open_to_others(folder: Path) -> list[str]:
+    return [str(each) for each in (folder, *folder.rglob("*")) if each.lstat().st_mode & 0o077]
+
+
+async def test_a_backup_is_restored_to_where_a_link_leads_and_for_its_owner_alone(
+    ran: Ran, tmp_path: Path
+) -> None:
+    (large := tmp_path / "large-disk").mkdir()
+    (link := tmp_path / "data").symlink_to(large)
+    before = os.umask(0)
+    try:
+        made = await asyncio.to_thread(restore, ran.backup, link)
+        await asyncio.to_thread(rebuild, link, None, HALF_LIFE_S)
+    finally:
+        os.umask(before)
+    assert link.readlink() == large
+    assert made.data == str(large)
+    assert open_to_others(large) == []
+
+
+async def test_what_an_operator_moved_to_another_disk_is_found_there(ran: Ran, tmp_path: Path) -> None:
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    shutil.copytree(ran.data, data)
+    elsewhere.mkdir(mode=0o700)
+    for name in ("nats", "logs", "credentials", store_of(data).name):
+        (data / name).rename(elsewhere / name)
+        (data / name).symlink_to(elsewhere / name)
+    done = await asyncio.to_thread(rebuild, data, None, HALF_LIFE_S)
+    kept = data / f"{store_of(data).name}.damaged-1"
+    assert (done.kept, kept.readlink()) == (str(kept), elsewhere / store_of(data).name)
+    async with _again(data) as (_, client):
+        await until(client, all_ended(ran.jobs))
+    assert (data / "nats").is_symlink()
 
 
 # ---- damage
