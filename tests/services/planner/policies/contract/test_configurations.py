@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from schemas.placement import Configuration
+from services.planner.policies.contract import pools
 from services.planner.policies.contract.checks import misfit
 from services.planner.policies.contract.configurations import (
     configurations_for,
@@ -31,14 +32,14 @@ def test_an_aggregated_one_on_every_node_with_enough_idle_gpus() -> None:
 
 
 def test_as_printed_a_job_leaves_a_node_one_gpu() -> None:
-    columns = configurations_for(
-        [job(demand=(4,), sensitivity=SENSITIVE)], nodes(3, 4, 5), 1.4, rules=PRINTED
-    )
-    assert [columns.at(row) for row in range(len(columns))] == [place_on(a2=4)]
+    for gpus in (3, 4):
+        one = job(demand=(gpus,), sensitivity=SENSITIVE)
+        columns = configurations_for([one], nodes(gpus - 1, gpus, gpus + 1), 1.4, rules=PRINTED)
+        assert [columns.at(row) for row in range(len(columns))] == [place_on(a2=gpus)]
     assert placeable([job(demand=(4,), sensitivity=SENSITIVE)], nodes(4), 1.4, PlaceRules(fills=False)) == []
 
 
-@pytest.mark.parametrize(("demand", "spread"), [((4, 16), [{"a0": 8, "a1": 8}]), ((8, 16), [])])
+@pytest.mark.parametrize(("demand", "spread"), [((4, 16), [{"a0": 8, "a1": 8}]), ((8, 16), []), ((16,), [])])
 def test_as_printed_a_sensitive_job_is_spread_if_its_least_is_less_than_the_largest_node(
     demand: tuple[int, ...], spread: list[dict[str, int]]
 ) -> None:
@@ -67,6 +68,10 @@ def test_the_fewest_nodes_that_satisfy_it_and_none_longer() -> None:
 def test_three_nodes_where_two_are_too_few() -> None:
     one = job(demand=(6,), sensitivity=LOW)
     assert found(one, nodes(2, 2, 2, 2)) == [place_on(a0=2, a1=2, a2=2), place_on(a1=2, a2=2, a3=2)]
+
+
+def test_all_nodes_of_a_type_where_no_fewer_are_enough() -> None:
+    assert found(job(demand=(6,), sensitivity=LOW), nodes(2, 2, 2)) == [place_on(a0=2, a1=2, a2=2)]
 
 
 def test_a_run_whose_first_node_suffices_is_not_distributed() -> None:
@@ -155,6 +160,20 @@ def test_each_place_that_only_its_job_has_is_a_shape_of_its_own() -> None:
     pieces = configurations_for(jobs, nodes(3, 3), 1.4, stay=True).pieces
     assert pieces is not None
     assert len(set(pieces.shape.tolist())) == len(pieces.shape) == 2
+
+
+@pytest.mark.parametrize("limit", [4, 5])
+def test_menus_that_have_more_rows_than_are_kept_are_laid_out_anew(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rows each."""
+    monkeypatch.setattr(pools, "ROWS_KEPT", limit)
+    supply, kept = pools.supply_of(nodes(20, limit)), []  # no other test has such nodes
+    for gpus in (1, 2, 3, 4):
+        rows = supply.menu(pools.Wishes((FAST,), (gpus,), True, pools.OURS)).columns.gpus
+        assert rows.tolist() == [gpus, gpus]
+        kept.append(len(supply._menus))
+    assert kept == [1, 2, 1, 2]
 
 
 def test_a_row_that_names_a_node_twice_is_of_all_those_gpus() -> None:
