@@ -13,7 +13,9 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,9 +145,20 @@ def _rows(path: Path) -> tuple[list[Row], str]:
     return [Row(*row) for row in found], bytes(noted[0]).decode() if noted else ""
 
 
-def _database() -> duckdb.DuckDBPyConnection:
-    """In memory. One thread: what it does can wait."""
-    return duckdb.connect(config={"threads": 1})
+@contextmanager
+def _database() -> Iterator[duckdb.DuckDBPyConnection]:
+    try:
+        with _in_memory().cursor() as table:
+            yield table
+    except duckdb.Error:
+        _in_memory.cache_clear()  # after some errors it answers nothing any more
+        raise
+
+
+@cache
+def _in_memory() -> duckdb.DuckDBPyConnection:
+    """Kept: to open one takes longer than to read a file. One thread: what it does can wait."""
+    return duckdb.connect(config={"threads": 1, "enable_external_file_cache": False})
 
 
 def _as_json(raw: bytes) -> str | None:
