@@ -65,8 +65,8 @@ class Computed:
         """As the function of that name; only rows that are new are computed."""
         if self._count > self._limit:
             self._known, self._count = {}, 0
-        known = [self._known.setdefault(one, {}) for one in gangs.modules]
         which, rests = gangs.which.tolist(), _rests(gangs)
+        known = {one: self._known.setdefault(gangs.modules[one], {}) for one in set(which)}
         new = [row for row, rest in enumerate(rests) if rest not in known[which[row]]]
         if new:
             self._count += len(new)

@@ -25,7 +25,7 @@ Hashes = npt.NDArray[np.uint64]
 CACHED = LAYERS.index("cached")
 REMEMBERED_AT_MOST = 1_000_000
 """rows that were asked about"""
-LAID_BY_AT_MOST = 100_000
+LAID_BY_AT_MOST = 400_000
 """rows"""
 INQUIRIES_LAID_BY = 1_000
 
