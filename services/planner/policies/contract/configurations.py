@@ -84,9 +84,13 @@ def configurations_for(
     """
     supply = supply_of(nodes)
     position = {node.node_id: index for index, node in enumerate(nodes)} if stay else {}
+    menus: dict[Wishes, Menu] = {}
     served: list[_Served] = []
     for index, job in enumerate(jobs):
-        menu = supply.menu(_wishes(job, threshold, rules))
+        wishes = _wishes(job, threshold, rules)
+        menu = menus.get(wishes)
+        if menu is None:  # a supply does not keep all menus of a large cluster
+            menu = menus[wishes] = supply.menu(wishes)
         held_now = _present(job, nodes, position) if stay else None
         if held_now is not None and not _offers(menu, held_now):
             served.append((index, held_now))
