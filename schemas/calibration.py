@@ -44,8 +44,8 @@ class Path(Message, frozen=True, kw_only=True):
     """What a gang's gradients take: T_c = latency + moved / bandwidth, with the bytes that eq. 2 moves."""
 
     distributed: bool
-    gpus: Annotated[int, Meta(ge=1)]
-    """of each node"""
+    gpus: Annotated[int, Meta(ge=0)]
+    """of each node; 0: however many"""
     latency_s: Annotated[float, Meta(ge=0)]
     bandwidth: Annotated[float, Meta(gt=0)]
     """bytes/s"""

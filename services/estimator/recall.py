@@ -64,7 +64,8 @@ class Recall:
             [paths_of(node, self._store.bandwidths().get(node.gpu_type))],
             np.zeros(1, dtype=np.int64),
             np.array([ring.distributed]),
-            np.array([ring.gpus / len(ring.members)]),
+            fewest=np.array([min(gpus for _, gpus in ring.members)]),
+            gpus=np.array([ring.gpus]),
         )
         moved = size if ring.distributed else size * (ring.gpus - 1) / ring.gpus
         return float(latency_s[0] + moved / bandwidth[0])

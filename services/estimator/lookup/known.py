@@ -93,10 +93,22 @@ def _types(kinds: Iterable[_Kind]) -> dict[GpuType, tuple[Path, ...]]:
 
 
 def gangs_of(
-    about: Known, workload: Whole, kind: Whole, *, nodes: Whole, gpus: Whole, share: Column | None = None
+    about: Known,
+    workload: Whole,
+    kind: Whole,
+    *,
+    nodes: Whole,
+    gpus: Whole,
+    fewest: Whole | None = None,
+    share: Column | None = None,
 ) -> Gangs:
-    """A row a gang, each on the path of its kind; `share`: samples of a GPU / batch size."""
-    latency_s, bandwidth = exchange(about.paths, kind, nodes > 1, gpus / nodes)
+    """A row a gang, each on the path of its kind.
+
+    `fewest`: GPUs of the node that has the fewest; None: all have as many. `share`: samples of a GPU / batch
+    size.
+    """
+    fewest = gpus // nodes if fewest is None else fewest
+    latency_s, bandwidth = exchange(about.paths, kind, nodes > 1, fewest=fewest, gpus=gpus)
     return Gangs(
         modules=about.modules,
         which=about.index[workload, kind],

@@ -52,6 +52,8 @@ class _Cells(msgspec.Struct, frozen=True):
     nodes: Whole
     gpus: Whole
     """N of the whole configuration"""
+    fewest: Whole
+    """of the node that has the fewest of them"""
     size: Whole
     """row in the table"""
 
@@ -126,18 +128,21 @@ def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole, law: La
     """The distinct cells, and which of them each node of each configuration is; `gpus`: of all its nodes."""
     widths = wanted.start[1:] - wanted.start[:-1]
     workload = _workloads(wanted, fingerprints)
-    nodes = np.where(widths > 1, widths, 0)
+    nodes, fewest = np.where(widths > 1, widths, 0), gpus
     if len(wanted.node) > len(widths):
-        workload, gpus, nodes = (np.repeat(column, widths) for column in (workload, gpus, nodes))
+        fewest = np.minimum.reduceat(wanted.gpus, wanted.start[:-1])
+        columns = (workload, gpus, nodes, fewest)
+        workload, gpus, nodes, fewest = (np.repeat(column, widths) for column in columns)
     # One node: the whole configuration's GPUs are the node's, so N and `nodes` say all.
-    first, which = distinct((workload, wanted.node, nodes, gpus))
-    workload, nodes, gpus = workload[first], nodes[first], gpus[first]
+    first, which = distinct((workload, wanted.node, nodes, gpus, fewest))
+    workload, nodes, gpus, fewest = (column[first] for column in (workload, nodes, gpus, fewest))
     cells = _Cells(
         workload=workload,
         node=wanted.node[first],
         distributed=nodes > 0,
         nodes=np.maximum(nodes, 1),
         gpus=gpus,
+        fewest=fewest,
         size=np.where(nodes > 0, size_of(nodes, gpus) if law.counts else nodes, gpus),
     )
     return cells, which
@@ -241,7 +246,8 @@ def _from_types(
     if not len(todo):
         return
     kind = asked.theory.kind[cells.node[todo]]
-    first, of_cell = distinct((cells.workload[todo], kind, cells.nodes[todo], cells.gpus[todo]))
+    columns = cells.workload[todo], kind, cells.nodes[todo], cells.gpus[todo], cells.fewest[todo]
+    first, of_cell = distinct(columns)
     rows = todo[first]
     alike = _Cells(*(getattr(cells, name)[rows] for name in _Cells.__struct_fields__))
     one = msgspec.structs.replace(asked, known=np.ones(len(rows), dtype=np.bool_))
@@ -264,7 +270,8 @@ def _from_theory(
         return
     todo, workload, kind = todo[answers], workload[answers], kind[answers]
     nodes, gpus = cells.nodes[todo], cells.gpus[todo]
-    throughput = computed.per_gpu_throughput(gangs_of(about, workload, kind, nodes=nodes, gpus=gpus))
+    gangs = gangs_of(about, workload, kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
+    throughput = computed.per_gpu_throughput(gangs)
     if about.law.learns:
         learnt = residuals.factors(asked.store, computed, about, asked.fingerprints)
         throughput *= learnt.of(workload, [about.gpu_types[one] for one in kind.tolist()], nodes, gpus)

@@ -124,8 +124,16 @@ def _taken_s(wanted: Wanted, rows: _Rows, paces: Paces, beneath: Beneath) -> Col
     if not len(there):
         return taken_s
     gpus = np.add.reduceat(wanted.gpus[cell], rows.begin)[rows.of]
+    fewest = np.minimum.reduceat(wanted.gpus[cell], rows.begin)[rows.of]
     batch_size = about.batch_size[workload[there]]
-    alike = gangs_of(about, workload[there], kind[there], nodes=rows.widths[rows.of[there]], gpus=gpus[there])
+    alike = gangs_of(
+        about,
+        workload[there],
+        kind[there],
+        nodes=rows.widths[rows.of[there]],
+        gpus=gpus[there],
+        fewest=fewest[there],
+    )
     unlike = msgspec.structs.replace(_on_slowest_path(alike, rows.of[there]), share=each[there] / batch_size)
     ideal = beneath.computed.per_gpu_throughput(alike)
     taken_s[there] = each[there] / beneath.computed.per_gpu_throughput(unlike) * (ideal / pace[there])

@@ -4,7 +4,12 @@
 
 Eq. 2 has one B for all gangs of a GPU type. A ring across both sockets of a server, or one that shares a
 network card with fewer others, has another; and for small gradients the latency is most of T_c (Hockney
-1994). So a gang has the path that was measured with the number of GPUs nearest to its own.
+1994). So a gang has the path that was measured with the number of GPUs nearest to its own; over several
+nodes, to that of the node with the fewest, whose card is the slowest. Such a path was measured with a ring
+of M GPUs, two nodes, and one of N takes N − 1 steps where that took M − 1, of an N-th of the bytes each
+(Patarasuk and Yuan 2009; docs/adr/0047):
+
+    T_c = latency · (N − 1) / (M − 1) + bytes / B · ((N − 1) / N) / ((M − 1) / M)
 """
 
 from collections.abc import Sequence
@@ -19,6 +24,11 @@ from services.estimator.store.contract import Bandwidth
 from services.estimator.store.table import Whole
 from shared.domain.iteration import OURS, Column, Law
 
+ANY = 0
+"""GPUs of each node, of a path that stands for all gangs: eq. 2 as it is"""
+PAIR = 2
+"""nodes that a path between them was measured with (`calibration.between`)"""
+
 
 def paths_of(node: Node, measured: Bandwidth | None, law: Law = OURS) -> tuple[Path, ...]:
     """As measured for the node's type, gang by gang or by eq. 2; else as the cluster file has it."""
@@ -26,33 +36,52 @@ def paths_of(node: Node, measured: Bandwidth | None, law: Law = OURS) -> tuple[P
     link = (measured and measured.link) or node.link_bandwidth
     network = (measured and measured.network) or node.network_bandwidth
     plain = (
-        Path(distributed=False, gpus=1, latency_s=0.0, bandwidth=link),
-        Path(distributed=True, gpus=1, latency_s=0.0, bandwidth=network),
+        Path(distributed=False, gpus=ANY, latency_s=0.0, bandwidth=link),
+        Path(distributed=True, gpus=ANY, latency_s=0.0, bandwidth=network),
     )
     there = {path.distributed for path in found}
     return (*found, *(path for path in plain if path.distributed not in there))
 
 
 def exchange(
-    kinds: Sequence[Sequence[Path]], kind: Whole, distributed: npt.NDArray[np.bool_], gpus: Column
+    kinds: Sequence[Sequence[Path]],
+    kind: Whole,
+    distributed: npt.NDArray[np.bool_],
+    *,
+    fewest: Whole,
+    gpus: Whole,
 ) -> tuple[Column, Column]:
-    """Latency, seconds, and B, bytes/s, by row. `kinds`: paths of each; `gpus`: of one node, on average."""
-    known: dict[tuple[int, bool, float], Path] = {}
-    paths = []
-    for row in zip(kind.tolist(), distributed.tolist(), gpus.tolist(), strict=True):
-        path = known.get(row)
-        if path is None:
-            index, spread, each = row
-            path = known[row] = _path([one for one in kinds[index] if one.distributed == spread], each)
-        paths.append(path)
-    return np.array([path.latency_s for path in paths]), np.array([path.bandwidth for path in paths])
+    """Latency, seconds, and B, bytes/s, by row.
+
+    `kinds`: paths of each; `fewest`: GPUs of the node that has the fewest; `gpus`: of all nodes.
+    """
+    known: dict[tuple[int, bool, int, int], tuple[float, float]] = {}
+    lines = []
+    for row in zip(kind.tolist(), distributed.tolist(), fewest.tolist(), gpus.tolist(), strict=True):
+        line = known.get(row)
+        if line is None:
+            index, spread, least, every = row
+            path = _path([one for one in kinds[index] if one.distributed == spread], least)
+            line = known[row] = _line(path, every)
+        lines.append(line)
+    latency_s, bandwidth = np.array(lines, dtype=np.float64).reshape(-1, 2).T
+    return latency_s, bandwidth
 
 
-def _path(paths: Sequence[Path], gpus: float) -> Path:
+def _line(path: Path, gpus: int) -> tuple[float, float]:
+    """Of a ring of so many GPUs; inside a node eq. 2 has them already."""
+    if not path.distributed or path.gpus == ANY:
+        return path.latency_s, path.bandwidth
+    measured = PAIR * path.gpus
+    steps = (gpus - 1) / (measured - 1)
+    return path.latency_s * steps, path.bandwidth / steps * gpus / measured
+
+
+def _path(paths: Sequence[Path], gpus: int) -> Path:
     return paths[_nearest(tuple(path.gpus for path in paths), gpus)] if len(paths) > 1 else paths[0]
 
 
 @lru_cache(maxsize=4_096)
-def _nearest(counts: tuple[int, ...], gpus: float) -> int:
+def _nearest(counts: tuple[int, ...], gpus: int) -> int:
     """Position of the count nearest in ratio to a number of GPUs."""
     return int(np.abs(np.log(gpus) - np.log(counts)).argmin())

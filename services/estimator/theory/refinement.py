@@ -100,17 +100,20 @@ def recorded_waits_s(data: tuple[DataMode, ...], gangs: Sequence[ThroughputObser
 
 def _drawn_s(modules: Modules, seen: Sequence[ThroughputObserved], paths: Sequence[Path]) -> Column:
     """What each would wait by independent draws, seconds; alike ones are looked at once."""
-    shapes = [(one.gang.gpus, len(one.gang.members)) for one in seen]
+    shapes = [
+        (one.gang.gpus, len(one.gang.members), min(member.gpus for member in one.gang.members))
+        for one in seen
+    ]
     row = {shape: index for index, shape in enumerate(dict.fromkeys(shapes))}
     drawn = drawn_wait_s(_gangs(modules, list(row), paths))
     return np.asarray(drawn[[row[shape] for shape in shapes]], dtype=np.float64)
 
 
-def _gangs(modules: Modules, shapes: Sequence[tuple[int, int]], paths: Sequence[Path]) -> Gangs:
-    """`shapes`: GPUs and nodes."""
-    gpus, nodes = np.array(shapes, dtype=np.int64).T
+def _gangs(modules: Modules, shapes: Sequence[tuple[int, int, int]], paths: Sequence[Path]) -> Gangs:
+    """`shapes`: GPUs, nodes, and GPUs of the node that has the fewest."""
+    gpus, nodes, fewest = np.array(shapes, dtype=np.int64).T
     which = np.zeros(len(shapes), dtype=np.int64)
-    latency_s, bandwidth = exchange([paths], which, nodes > 1, gpus / nodes)
+    latency_s, bandwidth = exchange([paths], which, nodes > 1, fewest=fewest, gpus=gpus)
     return Gangs(
         modules=[modules],
         which=which,

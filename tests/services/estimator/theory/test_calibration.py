@@ -142,10 +142,43 @@ def test_a_gang_takes_the_path_nearest_to_its_own_size() -> None:
         [paths_of(stated, measured), paths_of(stated, None)],
         kind=np.array([0, 0, 0, 0, 0, 1]),
         distributed=np.array([False, False, False, False, True, False]),
-        gpus=np.array([1.0, 3.0, 5.0, 16.0, 4.0, 8.0]),
+        fewest=np.array([1, 3, 5, 16, 4, 8]),
+        gpus=np.array([1, 3, 5, 16, 8, 8]),
     )
     assert (bandwidth / GIGA).tolist() == [2, 2, 8, 8, 1, 10]
     assert latency_s.tolist() == pytest.approx([2e-6, 2e-6, 8e-6, 8e-6, 0, 0])
+
+
+def test_over_several_nodes_the_node_with_the_fewest_gpus_decides_and_a_ring_takes_a_step_a_gpu() -> None:
+    """Path of M = 2 · fewest GPUs: latency · (N − 1) / (M − 1), 1 / B · ((N − 1) / N) / ((M − 1) / M)."""
+    paths = tuple(
+        Path(distributed=True, gpus=gpus, latency_s=1e-6, bandwidth=gpus * GIGA) for gpus in (1, 4, 8)
+    )
+    measured = Bandwidth(link=None, network=GIGA, at=0.0, measurements=3, error=0.0, paths=paths)
+    latency_s, bandwidth = exchange(
+        [paths_of(node(), measured)],
+        kind=np.zeros(4, dtype=np.int64),
+        distributed=np.ones(4, dtype=np.bool_),
+        fewest=np.array([4, 1, 4, 8]),
+        gpus=np.array([8, 9, 16, 64]),
+    )
+    assert latency_s.tolist() == pytest.approx([1e-6, 8e-6, 15 / 7 * 1e-6, 63 / 15 * 1e-6])
+    whole = [4, 1 * (1 / 2) / (8 / 9), 4 * (7 / 8) / (15 / 16), 8 * (15 / 16) / (63 / 64)]
+    assert (bandwidth / GIGA).tolist() == pytest.approx(whole)
+
+
+def test_where_nothing_was_measured_or_to_the_letter_a_ring_is_as_equation_2_has_it() -> None:
+    path = Path(distributed=True, gpus=1, latency_s=1e-6, bandwidth=9 * GIGA)
+    measured = Bandwidth(link=None, network=2 * GIGA, at=0.0, measurements=1, error=0.0, paths=(path,))
+    latency_s, bandwidth = exchange(
+        [paths_of(node(), None), paths_of(node(), measured, law_of("bandwidth"))],
+        kind=np.array([0, 0, 1]),
+        distributed=np.array([True, True, True]),
+        fewest=np.array([1, 8, 1]),
+        gpus=np.array([2, 64, 9]),
+    )
+    assert latency_s.tolist() == [0, 0, 0]
+    assert (bandwidth / GIGA).tolist() == [1, 1, 2]
 
 
 # ---- through the bus, on emulated nodes
