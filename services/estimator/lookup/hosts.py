@@ -1,12 +1,13 @@
 """What servers of one model showed, together: evidence of a GPU type but for its unlike hosts. Pure.
 
 A GPU type may stand in servers of unlike models, and what reads or launches much then runs at unlike speeds
-on one type. So the type layer asks first what servers of the node's own model showed, all of them together:
+on one type. So there the type layer asks what servers of the node's own model showed, all of them together:
 
     mean = Σ seconds · mean of a server / Σ seconds
 
 The servers are those of the question, which is about all of a cluster. Types with one model of server have no
-hosts to tell apart, and are not looked at.
+hosts to tell apart, and are not looked at. What the other models showed is for theory's factor to tell
+(`residuals`).
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,12 @@ import msgspec
 import numpy as np
 
 from schemas.cluster import Node
+from schemas.ids import GpuType
 from services.estimator.store.contract import Evidence
 from services.estimator.store.table import Whole
+
+HostModel = tuple[GpuType, str]
+"""a GPU type, and a model of server that it stands in; an empty name: whichever it is"""
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -26,6 +31,8 @@ class Hosts(msgspec.Struct, frozen=True):
     """by node; −1: all of its GPU type are alike"""
     members: Sequence[Whole]
     """by kind: its nodes"""
+    place: Sequence[HostModel]
+    """by kind"""
 
 
 def hosts_of(nodes: Sequence[Node | None]) -> Hosts:
@@ -33,14 +40,14 @@ def hosts_of(nodes: Sequence[Node | None]) -> Hosts:
     for node in nodes:
         if node is not None:
             servers.setdefault(node.gpu_type, set()).add(node.server)
-    kinds: dict[tuple[str, str], list[int]] = {}
+    kinds: dict[HostModel, list[int]] = {}
     for index, node in enumerate(nodes):
         if node is not None and len(servers[node.gpu_type]) > 1:
             kinds.setdefault((node.gpu_type, node.server), []).append(index)
     kind = np.full(len(nodes), -1)
     for number, members in enumerate(kinds.values()):
         kind[members] = number
-    return Hosts(kind, [np.array(members) for members in kinds.values()])
+    return Hosts(kind, [np.array(members) for members in kinds.values()], list(kinds))
 
 
 def together(evidence: Evidence, start: Whole) -> Evidence:

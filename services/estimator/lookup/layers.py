@@ -1,7 +1,7 @@
 """Top-down through the layers, for many configurations at once (Hops section 3.5). Pure but for the store.
 
-Per node of a configuration: what this server showed, else what its GPU type showed (in servers of its model,
-else in any: `hosts`), else theory. Then
+Per node of a configuration: what this server showed, else what its GPU type showed (of a type that stands in
+several models of server, those of this model: `hosts`), else theory. Then
 
     throughput = min over nodes of the per-GPU throughput there · all GPUs
 
@@ -20,10 +20,10 @@ from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
-from services.estimator.lookup.hosts import hosts_of, together
+from services.estimator.lookup.hosts import Hosts, hosts_of, together
 from services.estimator.lookup.known import Known, gangs_of
 from services.estimator.lookup.known import known as theory_of
-from services.estimator.lookup.residuals import Residuals
+from services.estimator.lookup.residuals import Beside, Residuals
 from services.estimator.lookup.shares import Beneath, Paces, shared, with_shares
 from services.estimator.store.contract import Evidence, Keys, Store, size_of
 from services.estimator.store.distinct import distinct
@@ -91,7 +91,7 @@ def estimate(
     there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
     known = (cells.workload < len(fingerprints)) & there[cells.node]
     theory = theory_of(fingerprints, wanted.nodes, store, law)
-    asked = _Asked(fingerprints, wanted.nodes, store, enough, theory, known)
+    asked = _Asked(fingerprints, wanted.nodes, store, enough, theory, known, hosts_of(wanted.nodes))
     if any(node is not None and node.node_id for node in wanted.nodes):
         _from_evidence(found, cells, asked, ENTITY)
     _from_like_servers(found, cells, asked)
@@ -122,6 +122,7 @@ class _Asked(msgspec.Struct, frozen=True):
     theory: Known
     known: npt.NDArray[np.bool_]
     """by cell: its workload and its node are"""
+    hosts: Hosts
 
 
 def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole, law: Law) -> tuple[_Cells, Whole]:
@@ -191,7 +192,7 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int) -> N
 
 def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
     """Each question once, though many servers of a model have it."""
-    hosts = hosts_of(asked.nodes)
+    hosts = asked.hosts
     todo = _open(found, asked)
     todo = todo[hosts.kind[cells.node[todo]] >= 0] if hosts.members else todo[:0]
     if not len(todo):
@@ -212,6 +213,13 @@ def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
     evidence = together(asked.store.find(keys), np.cumsum(widths) - widths)
     of_each = Evidence(*(getattr(evidence, name)[of_cell] for name in Evidence.__struct_fields__))
     _fill(found, todo, of_each, TYPE, asked.enough)
+
+
+def _where_alike(asked: _Asked, cells: _Cells) -> _Asked:
+    """Less nodes of types in unlike servers: theory, where it answers, is nearer than the other models."""
+    if not (asked.hosts.members and asked.theory.law.learns):
+        return asked
+    return msgspec.structs.replace(asked, known=asked.known & (asked.hosts.kind[cells.node] < 0))
 
 
 def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, enough: Enough) -> None:
@@ -241,19 +249,23 @@ def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
 def _from_types(
     found: _Found, cells: _Cells, asked: _Asked, computed: Computed, residuals: Residuals
 ) -> None:
-    """What is the same on all nodes of a type, each thing once: what the type showed, else theory."""
+    """What is the same on all nodes of a type, or on servers of a model, each thing once.
+
+    What the type showed, else theory; where the type stands in unlike servers, theory before other models.
+    """
     todo = _open(found, asked)
     if not len(todo):
         return
     kind = asked.theory.kind[cells.node[todo]]
     columns = cells.workload[todo], kind, cells.nodes[todo], cells.gpus[todo], cells.fewest[todo]
-    first, of_cell = distinct(columns)
+    first, of_cell = distinct((*columns, asked.hosts.kind[cells.node[todo]] + 1))
     rows = todo[first]
     alike = _Cells(*(getattr(cells, name)[rows] for name in _Cells.__struct_fields__))
     one = msgspec.structs.replace(asked, known=np.ones(len(rows), dtype=np.bool_))
     own = _nothing(len(rows))
-    _from_evidence(own, alike, one, TYPE)
+    _from_evidence(own, alike, _where_alike(one, alike), TYPE)
     _from_theory(own, alike, one, computed, residuals)
+    _from_evidence(own, alike, one, TYPE)
     for name in _Found.__struct_fields__:
         getattr(found, name)[todo] = getattr(own, name)[of_cell]
 
@@ -273,8 +285,14 @@ def _from_theory(
     gangs = gangs_of(about, workload, kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
     throughput = computed.per_gpu_throughput(gangs)
     if about.law.learns:
-        learnt = residuals.factors(asked.store, computed, about, asked.fingerprints)
-        throughput *= learnt.of(workload, [about.gpu_types[one] for one in kind.tolist()], nodes, gpus)
+        beside = Beside(asked.store, computed, about, asked.nodes, asked.hosts)
+        learnt = residuals.factors(beside, asked.fingerprints)
+        hosts = asked.hosts.kind[cells.node[todo]]
+        place = [
+            asked.hosts.place[host] if host >= 0 else (about.gpu_types[one], "")
+            for one, host in zip(kind.tolist(), hosts.tolist(), strict=True)
+        ]
+        throughput *= learnt.of(workload, place, nodes, gpus)
     found.mean[todo] = throughput
 
 

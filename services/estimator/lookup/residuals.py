@@ -2,10 +2,11 @@
 
 What a type showed with some shape is compared with what theory says of that shape now. With N GPUs:
 
-    log(measured / theory) = β_w · x + error,    x = (1, over several nodes, log2 N, type)
+    log(measured / theory) = β_w · x + error,    x = (1, over several nodes, log2 N, type, server)
     β_w ~ N(β, SPREAD²),  β ~ N(0, SPREAD²),  error ~ N(0, ERROR²)
 
-so that a workload that has not run yet has what the others have in common, β, one that has run draws away
+A server has a column where its type stands in several models: what reads much runs at unlike speeds on one
+type. So a workload that has not run yet has what the others have in common, β, one that has run draws away
 from it with every shape, and where nothing was seen the factor exp(β_w · x) is 1. A workload w comes in by
 A = XᵀX / ERROR² and b = Xᵀy / ERROR² alone, and with M = (A + 1 / SPREAD²)⁻¹
 
@@ -13,17 +14,19 @@ A = XᵀX / ERROR² and b = Xᵀy / ERROR² alone, and with M = (A + 1 / SPREAD�
     β_w = β + M · (b − A·β)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from schemas.calibration import Path
-from schemas.ids import Fingerprint, GpuType
+from schemas.cluster import Node
+from schemas.ids import Fingerprint, NodeId
+from services.estimator.lookup.hosts import HostModel, Hosts, together
 from services.estimator.lookup.ideals import Ideals
 from services.estimator.lookup.known import Known
-from services.estimator.store.contract import Revision, Shape, Showings, Store
+from services.estimator.store.contract import Evidence, Keys, Revision, Shape, Store, size_of
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Computed
 from shared.domain.iteration import Column
@@ -39,10 +42,10 @@ COMMON = 64
 DIGITS = 9
 """that come out alike on every machine"""
 OF_A_SHAPE = 3
-"""coefficients beside those of types"""
+"""coefficients beside those of types and servers"""
+OF_A_SERVER = 2.0
+"""times SPREAD: standard deviation of a server model's coefficients"""
 
-Types = Mapping[GpuType, tuple[Path, ...]]
-"""of a cluster, and the paths of their gradients"""
 Matrix = npt.NDArray[np.float64]
 
 
@@ -69,13 +72,36 @@ class Seen(msgspec.Struct, frozen=True):
     """b − A·M·b"""
 
 
+class Showing(NamedTuple):
+    """Gangs whose showings are one."""
+
+    shape: Shape
+    server: str
+    """model of those that showed it, where the type stands in several; else empty"""
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What a question is about, beside workloads."""
+
+    store: Store
+    computed: Computed
+    about: Known
+    nodes: Sequence[Node | None]
+    hosts: Hosts
+
+    @property
+    def places(self) -> list[HostModel]:
+        """What columns stand for: types, then servers of types in several models."""
+        return [*((one, "") for one in sorted(self.about.types)), *sorted(self.hosts.place)]
+
+
 class _Design(msgspec.Struct, frozen=True):
     """All but what was measured."""
 
-    shapes: tuple[Shape, ...]
-    rows: Whole
+    rows: tuple[Showing, ...]
+    answered: Whole
     """of those, the ones that theory has an answer for"""
-    own: tuple[Shape, ...]
+    own: tuple[Showing, ...]
     """these"""
     x: Matrix
     terms: Terms
@@ -89,8 +115,8 @@ class _Kept(msgspec.Struct, frozen=True):
     seen: Seen | None
 
 
-class _Place(msgspec.Struct):
-    """What was computed for some types on some paths."""
+class _Remembered(msgspec.Struct):
+    """What was computed for types on some paths, and some servers."""
 
     seen: dict[Fingerprint, _Kept] = {}
     common: Column | None = None
@@ -103,47 +129,100 @@ class Residuals:
     """Factors on theory. What a workload's gangs showed is computed again only once it is other."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], _Place] = {}
+        self._kept: dict[tuple[object, ...], _Remembered] = {}
         self._ideals = Ideals()
 
-    def factors(
-        self, store: Store, computed: Computed, about: Known, fingerprints: Sequence[Fingerprint]
-    ) -> "Factors":
-        """Of these workloads, on the types of a question. Raises StoreUnavailable."""
-        types = sorted(about.types)
-        place = tuple((one, about.types[one]) for one in types)
-        if place not in self._kept:
-            self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), place: _Place()}
-        kept = self._kept[place]
+    def factors(self, beside: Beside, fingerprints: Sequence[Fingerprint]) -> "Factors":
+        """Of these workloads, on the places of a question. Raises StoreUnavailable."""
+        places, store = beside.places, beside.store
+        question = _question(beside)
+        if question not in self._kept:
+            self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), question: _Remembered()}
+        kept = self._kept[question]
 
         def seen(fingerprint: Fingerprint) -> Seen | None:
             revision, before = store.revision(fingerprint), kept.seen.get(fingerprint)
             if before is None or before.revision != revision:
-                before = kept.seen[fingerprint] = self._fresh(fingerprint, store, computed, about, before)
+                before = kept.seen[fingerprint] = self._fresh(fingerprint, beside, places, before)
             return before.seen
 
         if kept.common is None or kept.changes != store.changes():
             ran = [one for name in store.latest(COMMON) if (one := seen(name)) is not None]
-            kept.common = common(ran, OF_A_SHAPE + len(types))
+            kept.common = common(ran, OF_A_SHAPE + len(places))
             kept.changes = store.changes()  # looking may have brought workloads into memory
-        return Factors(types, coefficients(kept.common, [seen(name) for name in fingerprints]))
+        return Factors(places, coefficients(kept.common, [seen(name) for name in fingerprints]))
 
     def _fresh(
-        self, fingerprint: Fingerprint, store: Store, computed: Computed, about: Known, before: _Kept | None
+        self, fingerprint: Fingerprint, beside: Beside, places: Sequence[HostModel], before: _Kept | None
     ) -> _Kept:
-        showings, revision = store.showings(fingerprint), store.revision(fingerprint)
-        if (
-            before is not None
-            and before.design.shapes is showings.shapes
-            and before.revision.theory == revision.theory
-        ):
+        revision = beside.store.revision(fingerprint)
+        rows, mean = _showings(fingerprint, beside)
+        if before is not None and before.design.rows == rows and before.revision.theory == revision.theory:
             design = before.design
         else:
             ideal = self._ideals.of(
-                fingerprint, showings.shapes, revision.theory, store=store, computed=computed, about=about
+                fingerprint,
+                [row.shape for row in rows],
+                revision.theory,
+                store=beside.store,
+                computed=beside.computed,
+                about=beside.about,
             )
-            design = _design(showings.shapes, ideal, sorted(about.types), before.design if before else None)
-        return _Kept(revision, design, _seen(design, showings))
+            design = _design(rows, ideal, places, before.design if before else None)
+        return _Kept(revision, design, _seen(design, mean))
+
+
+def _question(beside: Beside) -> tuple[object, ...]:
+    """What else a workload's showings rest on."""
+    types = tuple((one, beside.about.types[one]) for one in sorted(beside.about.types))
+    servers = [
+        (place, tuple(_names(beside.nodes, members)))
+        for place, members in zip(beside.hosts.place, beside.hosts.members, strict=True)
+    ]
+    return (types, *sorted(servers))
+
+
+def _names(nodes: Sequence[Node | None], members: Whole) -> list[NodeId]:
+    found = (nodes[one] for one in members.tolist())
+    return [node.node_id for node in found if node is not None]
+
+
+def _showings(fingerprint: Fingerprint, beside: Beside) -> tuple[tuple[Showing, ...], Column]:
+    """What was observed by the gang's shape: on a type, or on its servers of each model."""
+    showings, hosts = beside.store.showings(fingerprint), beside.hosts
+    unlike = {gpu_type for gpu_type, _ in hosts.place}
+    shapes, mean = showings.shapes, showings.mean
+    if not unlike:
+        return tuple([Showing(shape, "") for shape in shapes]), mean
+    alike = [index for index, shape in enumerate(shapes) if shape.gpu_type not in unlike]
+    rows, means = [Showing(shapes[index], "") for index in alike], [mean[alike]]
+    for (gpu_type, server), members in zip(hosts.place, hosts.members, strict=True):
+        own = [shape for shape in shapes if shape.gpu_type == gpu_type]
+        if own:
+            shown = _of_servers(fingerprint, own, _names(beside.nodes, members), beside.store)
+            rows += [
+                Showing(shape, server) for shape, one in zip(own, shown.count.tolist(), strict=True) if one
+            ]
+            means.append(shown.mean[shown.count > 0])
+    return tuple(rows), np.concatenate(means)
+
+
+def _of_servers(
+    fingerprint: Fingerprint, shapes: Sequence[Shape], names: Sequence[NodeId], store: Store
+) -> Evidence:
+    """What these showed together, a row a shape."""
+    nodes = np.array([shape.nodes for shape in shapes], dtype=np.int64)
+    gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
+    keys = Keys(
+        layer="entity",
+        fingerprints=[fingerprint],
+        places=names,
+        workload=np.zeros(len(shapes) * len(names), dtype=np.int64),
+        place=np.tile(np.arange(len(names)), len(shapes)),
+        distributed=np.repeat(nodes > 1, len(names)),
+        size=np.repeat(np.where(nodes > 1, size_of(nodes, gpus), gpus), len(names)),
+    )
+    return together(store.find(keys), np.arange(len(shapes)) * len(names))
 
 
 PLACES_KEPT = 8
@@ -151,25 +230,28 @@ PLACES_KEPT = 8
 
 
 class Factors(msgspec.Struct, frozen=True):
-    types: Sequence[GpuType]
+    places: Sequence[HostModel]
     coefficients: Matrix
     """by workload"""
 
-    def of(self, workload: Whole, gpu_type: Sequence[GpuType], nodes: Whole, gpus: Whole) -> Column:
-        """By row; `gpu_type`: of each row."""
+    def of(self, workload: Whole, place: Sequence[HostModel], nodes: Whole, gpus: Whole) -> Column:
+        """By row; `place`: of each row."""
         if not self.coefficients.any():
             return np.ones(len(workload))
-        x = described(self.types, gpu_type, nodes, gpus)
+        x = described(self.places, place, nodes, gpus)
         factor = np.exp((x * self.coefficients[workload]).sum(axis=1))
         return np.asarray(np.round(np.clip(factor, 1.0 / AT_MOST, AT_MOST), DIGITS), dtype=np.float64)
 
 
-def described(types: Sequence[GpuType], gpu_type: Sequence[GpuType], nodes: Whole, gpus: Whole) -> Matrix:
-    """x, a row a gang."""
-    number = {one: OF_A_SHAPE + index for index, one in enumerate(types)}
-    x = np.zeros((len(nodes), OF_A_SHAPE + len(types)))
+def described(places: Sequence[HostModel], place: Sequence[HostModel], nodes: Whole, gpus: Whole) -> Matrix:
+    """x, a row a gang; `place`: of each."""
+    number = {one: OF_A_SHAPE + index for index, one in enumerate(places)}
+    x = np.zeros((len(nodes), OF_A_SHAPE + len(places)))
     x[:, 0], x[:, 1], x[:, 2] = 1.0, nodes > 1, np.log2(gpus)
-    x[np.arange(len(nodes)), [number[one] for one in gpu_type]] = 1.0
+    row = np.arange(len(nodes))
+    x[row, [number[gpu_type, ""] for gpu_type, _ in place]] = 1.0
+    server = np.array([number[one] if one[1] else 0 for one in place], dtype=np.int64)
+    x[row[server > 0], server[server > 0]] = OF_A_SERVER
     return x
 
 
@@ -204,23 +286,26 @@ def coefficients(common: Column, own: Sequence[Seen | None]) -> Matrix:
 
 
 def _design(
-    shapes: tuple[Shape, ...], ideal: Sequence[float | None], types: Sequence[GpuType], before: _Design | None
+    rows: tuple[Showing, ...],
+    ideal: Sequence[float | None],
+    places: Sequence[HostModel],
+    before: _Design | None,
 ) -> _Design:
-    """`before`: the last one of the workload on these types."""
-    answered = [(row, one) for row, one in enumerate(ideal) if one is not None]
-    own = tuple([shapes[row] for row, _ in answered])
+    """`before`: the last one of the workload on these places."""
+    answered = [(index, one) for index, one in enumerate(ideal) if one is not None]
+    own = tuple([rows[index] for index, _ in answered])
     if before is not None and own == before.own:
         x, terms = before.x, before.terms
     else:
-        nodes = np.array([shape.nodes for shape in own], dtype=np.int64)
-        gpus = np.array([shape.gpus for shape in own], dtype=np.int64)
-        x = described(types, [shape.gpu_type for shape in own], nodes, gpus)
+        nodes = np.array([row.shape.nodes for row in own], dtype=np.int64)
+        gpus = np.array([row.shape.gpus for row in own], dtype=np.int64)
+        x = described(places, [(row.shape.gpu_type, row.server) for row in own], nodes, gpus)
         terms = terms_of(x)
-    rows = np.array([row for row, _ in answered], dtype=np.int64)
-    return _Design(shapes, rows, own, x, terms, np.array([one for _, one in answered], dtype=np.float64))
+    index = np.array([index for index, _ in answered], dtype=np.int64)
+    return _Design(rows, index, own, x, terms, np.array([one for _, one in answered], dtype=np.float64))
 
 
-def _seen(design: _Design, showings: Showings) -> Seen | None:
-    if not len(design.rows):
+def _seen(design: _Design, mean: Column) -> Seen | None:
+    if not len(design.answered):
         return None
-    return shown(design.x, design.terms, showings.mean[design.rows] / design.ideal)
+    return shown(design.x, design.terms, mean[design.answered] / design.ideal)

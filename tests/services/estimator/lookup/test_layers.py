@@ -210,6 +210,35 @@ def test_what_several_servers_of_a_model_showed_counts_together_by_its_length() 
     assert list(found.variance) == pytest.approx([200.0])
 
 
-def test_without_evidence_of_its_model_a_server_is_as_its_type() -> None:
-    found = answer(wanted({"a2": 1}, nodes=HOSTED), *[observed("a0", throughput=60.0)] * 3)
+def test_without_evidence_of_its_model_theory_answers_by_what_the_other_showed() -> None:
+    """Theory says 100."""
+    found = answer(wanted({"a2": 1}, {"a1": 2}, nodes=HOSTED), *[observed("a0", throughput=60.0)] * 3)
+    assert layers(found) == ["theory", "theory"]
+    other, own = found.throughput[0], found.throughput[1] / 2
+    ideal = answer(wanted({"a1": 2}, nodes=HOSTED)).throughput[0] / 2
+    assert 60 < other < 100
+    assert own / ideal < other / 100, "a server of the same model is nearer"
+
+
+def test_without_theory_a_server_of_another_model_answers_for_its_type() -> None:
+    store = MemoryStore(half_life_s=1e6)
+    store.add([observed("a0", throughput=60.0)] * 3)
+    found = estimate(wanted({"a2": 1}, nodes=HOSTED), store, Enough(observations=3, seconds=60.0))
     assert (layers(found), list(found.throughput)) == (["type"], [60.0])
+
+
+def test_to_the_letter_a_server_is_as_its_type_whatever_its_model() -> None:
+    seen = [observed("a0", throughput=60.0)] * 3
+    found = answer(wanted({"a2": 1}, nodes=HOSTED), *seen, law=law_of("residuals"))
+    assert (layers(found), list(found.throughput)) == (["type"], [60.0])
+
+
+def test_the_node_with_the_fewest_gpus_slows_an_exchange() -> None:
+    """3 + 1 GPUs are slower than 2 + 2, where a card of few GPUs was measured to be slow."""
+    store = MemoryStore(half_life_s=1e6)
+    path = [Path(distributed=True, gpus=gpus, latency_s=0.0, bandwidth=gpus * GIGA) for gpus in (1, 2)]
+    measured = Bandwidth(link=GIGA, network=GIGA, at=0.0, measurements=2, error=0.0, paths=tuple(path))
+    store.calibrate({node("a0").gpu_type: measured})
+    found = answer(wanted({"a0": 2, "a1": 2}, {"a0": 3, "a1": 1}, nodes=NODES), store=store)
+    even, odd = found.throughput.tolist()
+    assert odd < even

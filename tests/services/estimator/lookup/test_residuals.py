@@ -217,7 +217,7 @@ def test_a_workload_by_itself_is_ridge_regression_on_the_sum_of_both_deviations(
 
     nodes, gpus = np.array([one for one, _, _ in rows]), np.array([one for _, one, _ in rows])
     ratio = np.array([one for _, _, one in rows])
-    x = described([A], [A] * len(rows), nodes, gpus)
+    x = described([(A, "")], [(A, "")] * len(rows), nodes, gpus)
     only = shown(x, terms_of(x), ratio)
     expected = np.linalg.solve(
         x.T @ x / ERROR**2 + np.eye(4) / (2 * SPREAD**2), x.T @ np.log(ratio) / ERROR**2
