@@ -283,6 +283,8 @@ def test_a_job_that_runs_nowhere_has_no_isolated_time() -> None:
 def test_gpu_use_is_busy_over_available_time() -> None:
     facts = [
         joined(at=-500, gpus=4),  # before the first submission nothing is wasted
+        joined("node-2", at=-500, gpus=4),
+        lost("node-2", at=-400),
         *in_queue("a"),
         worker_started("a", at=0, gpu_indices=(0, 1)),
         started("a", at=0),
@@ -362,10 +364,12 @@ def test_gpus_of_a_lost_node_are_not_available() -> None:
     assert figures(*facts)["gru"] == pytest.approx(200 / (200 + 100))
 
 
-def test_cluster_throughput_is_in_units_of_single_gpus() -> None:
-    # 1005 samples at 10/s a GPU
-    facts = [*in_queue("a", at=100), started("a", at=100), completed("a", at=150, samples_done=1005)]
-    assert figures(*facts)["cluster_throughput_mean"] == pytest.approx(1005 / 10 / 50)
+@pytest.mark.parametrize("seconds", [50, 0.5])
+def test_cluster_throughput_is_in_units_of_single_gpus(seconds: float) -> None:
+    """1005 samples at 10/s a GPU."""
+    end = completed("a", at=100 + seconds, samples_done=1005)
+    found = figures(*in_queue("a", at=100), started("a", at=100), end)
+    assert found["cluster_throughput_mean"] == pytest.approx(1005 / 10 / seconds)
 
 
 def test_cluster_throughput_now_is_what_the_running_jobs_were_placed_for() -> None:

@@ -71,7 +71,8 @@ def test_three_nodes_where_two_are_too_few() -> None:
 
 
 def test_all_nodes_of_a_type_where_no_fewer_are_enough() -> None:
-    assert found(job(demand=(6,), sensitivity=LOW), nodes(2, 2, 2)) == [place_on(a0=2, a1=2, a2=2)]
+    one = job(demand=(5, 6), sensitivity=LOW)
+    assert found(one, nodes(2, 2, 2)) == [place_on(a0=2, a1=2, a2=1), place_on(a0=2, a1=2, a2=2)]
 
 
 def test_a_run_whose_first_node_suffices_is_not_distributed() -> None:
