@@ -210,6 +210,11 @@ def test_what_several_servers_of_a_model_showed_counts_together_by_its_length() 
     assert list(found.variance) == pytest.approx([200.0])
 
 
+def test_a_server_that_is_alone_with_its_model_is_not_taken_for_another() -> None:
+    found = answer(wanted({"b0": 1}, nodes=HOSTED), *[observed("a3", throughput=60.0)] * 3)
+    assert np.isnan(found.throughput).all()
+
+
 def test_without_evidence_of_its_model_theory_answers_by_what_the_other_showed() -> None:
     """Theory says 100."""
     found = answer(wanted({"a2": 1}, {"a1": 2}, nodes=HOSTED), *[observed("a0", throughput=60.0)] * 3)
