@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.ordeal import Ordeal, Outcome, endure
+from tests.fuzz.campaign import Campaign, Outcome, run_campaign
 from tests.programs import run
 
 SEEDS = 2**31
@@ -30,9 +30,9 @@ def main() -> int:
     print(f"seed {chosen.seed}", flush=True)
     faults = 0
     for lying in (False, True):
-        ordeal = Ordeal(seed=chosen.seed, seconds=chosen.minutes * 30.0, rate=chosen.rate, lying=lying)
+        campaign = Campaign(seed=chosen.seed, seconds=chosen.minutes * 30.0, rate=chosen.rate, lying=lying)
         with tempfile.TemporaryDirectory(prefix="hopyard-fuzz-") as folder:
-            outcome = asyncio.run(endure(Path(folder) / "data", ordeal))
+            outcome = asyncio.run(run_campaign(Path(folder) / "data", campaign))
         print("services lie:" if lying else "a rogue agent, and what cannot be:")
         _say(outcome)
         faults += len(outcome.faults)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.ordeal import Ordeal, endure
+from tests.fuzz.campaign import Campaign, run_campaign
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
 SEED = os.environ.get("FUZZ_SEED", "1")
@@ -18,8 +18,8 @@ RATE = 120.0
 @pytest.mark.parametrize("lying", [False, True], ids=["of a rogue", "of lying services"])
 async def test_no_message_ends_a_service(tmp_path: Path, *, lying: bool) -> None:
     print(f"FUZZ_SEED={SEED}")
-    ordeal = Ordeal(seed=SEED, seconds=SECONDS, rate=RATE, lying=lying)
-    outcome = await endure(tmp_path / "data", ordeal)
+    campaign = Campaign(seed=SEED, seconds=SECONDS, rate=RATE, lying=lying)
+    outcome = await run_campaign(tmp_path / "data", campaign)
     assert outcome.faults == []
     assert outcome.sent.total() > SECONDS
     assert sum(outcome.dead.values()) > 0

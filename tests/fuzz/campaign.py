@@ -1,7 +1,8 @@
-"""A stack of processes that works while accounts of it say what `speakers` has them say; then a look.
+"""One fuzz campaign: accounts of a running stack send what must not be believed, then the stack is checked.
 
-While they speak no process may end. Afterwards every service is ready, jobs end, the audit finds nothing but
-what the rogue did to its own node; and all processes, killed and started again, come up over the same stream.
+No process may end during the campaign. Afterwards every service must be ready, jobs must end, and the audit may
+find nothing but what the rogue agent did to its own node. Then all processes are killed and started again, and
+must come up over the same stream.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from schemas.views import JobView, StatusView
 from shared.domain.audit import Violation, audit
 from shared.domain.states import ENDED, JobState
 from shared.runtime.bus.accounts import OPERATOR, inbox_of
-from tests.fuzz.speakers import Letter, Speakers
+from tests.fuzz.senders import Letter, Senders
 from tests.live.live_builders import QUICK, stack_and_client
 from tests.stack_watch import until
 
@@ -50,7 +51,7 @@ READY_LIMIT_S = 120.0
 MALFORMED = "hopyard_bus_malformed_total"
 
 
-class Ordeal(msgspec.Struct, frozen=True, kw_only=True):
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     seed: str
     seconds: float
     rate: float
@@ -75,12 +76,12 @@ class Outcome(msgspec.Struct, kw_only=True):
     """rules broken by what the rogue said of its own node"""
 
 
-async def endure(data: Path, ordeal: Ordeal) -> Outcome:
+async def run_campaign(data: Path, campaign: Campaign) -> Outcome:
     outcome = Outcome()
     async with stack_and_client(data, speed=QUICK) as (stack, client):
         nodes = sorted(view.node.node_id for view in (await client.nodes()).nodes)
-        rogue = "" if ordeal.lying else nodes[-1]
-        storm = _Storm(stack, client, ordeal, rogue)
+        rogue = "" if campaign.lying else nodes[-1]
+        storm = _Storm(stack, client, campaign, rogue)
         await storm.rage(outcome)
         outcome.faults += await _unready(stack, rogue)
         outcome.dead, outcome.reasons = await _dead_letters(stack)
@@ -96,13 +97,13 @@ async def endure(data: Path, ordeal: Ordeal) -> Outcome:
 class _Storm:
     """Letters at their rate, and jobs all the while."""
 
-    def __init__(self, stack: Stack, client: Client, ordeal: Ordeal, rogue: str) -> None:
+    def __init__(self, stack: Stack, client: Client, campaign: Campaign, rogue: str) -> None:
         self.submitted = 0
         self._stack = stack
         self._client = client
-        self._speakers = Speakers(ordeal.seed, rogue, lying=ordeal.lying)
+        self._senders = Senders(campaign.seed, rogue, lying=campaign.lying)
         self._rogue = agent_of(rogue) if rogue else ""
-        self._ordeal = ordeal
+        self._campaign = campaign
         self._read = 0
         self._jobs = itertools.cycle([arrival.job for arrival in arrivals(load_scenario("tiny"), seed=1)])
         self._last: deque[Letter] = deque(maxlen=LAST_LETTERS)
@@ -111,21 +112,21 @@ class _Storm:
         pids = _pids(self._stack, self._rogue)
         learning = asyncio.create_task(self._work())
         try:
-            async with _connected(self._stack, {place.user for place in self._speakers.places}) as by:
+            async with _connected(self._stack, {place.user for place in self._senders.places}) as by:
                 await self._speak(by, pids, outcome)
             if learning.done():
                 learning.result()
         finally:
             learning.cancel()
             await asyncio.gather(learning, return_exceptions=True)
-        spoke = self._speakers.spoke
+        spoke = self._senders.spoke
         for place, count in spoke.items():
             outcome.sent[place.group] += count
-        outcome.unspoken = len(self._speakers.places) - len(spoke)
+        outcome.unspoken = len(self._senders.places) - len(spoke)
 
     async def _speak(self, by: dict[str, Nats], pids: dict[str, int], outcome: Outcome) -> None:
         began = time.monotonic()
-        for number, letter in enumerate(self._speakers.letters(), start=1):
+        for number, letter in enumerate(self._senders.letters(), start=1):
             connection = by[letter.user]
             reply = connection.new_inbox() if letter.asks else ""
             self._last.append(letter)
@@ -135,9 +136,9 @@ class _Storm:
             if ended := _ended(self._stack, pids):
                 outcome.faults += [*ended, *(f"  said last: {one}" for one in self._last)]
                 return
-            if time.monotonic() - began > self._ordeal.seconds:
+            if time.monotonic() - began > self._campaign.seconds:
                 return
-            await asyncio.sleep(max(0.0, began + number / self._ordeal.rate - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + number / self._campaign.rate - time.monotonic()))
 
     async def _work(self) -> None:
         """Jobs, so that there are never none; and what happens to them is learnt."""
@@ -150,7 +151,7 @@ class _Storm:
             for line in await patiently(lambda: _lines(self._client, self._read)):
                 self._read = line.seq
                 if (event := _known(line)) is not None:
-                    self._speakers.learn(event)
+                    self._senders.learn(event)
             await asyncio.sleep(LEARN_EVERY_S)
 
 

@@ -1,4 +1,4 @@
-"""What accounts of a stack say that should not be believed, on every subject on which they may publish.
+"""Messages that nobody should believe, from each account of a stack, on every subject it may publish on.
 
 A service tells what no reader may believe: noise, facts that are nearly right and cannot be, facts again and
 out of their order, facts that stand where they do not belong. `lying`: it tells what could be, too. The agent
@@ -91,7 +91,7 @@ def places(users: tuple[str, ...]) -> list[Place]:
     return list(dict.fromkeys(found))  # one may be allowed twice
 
 
-class Speakers:
+class Senders:
     """Letters by a seed. `learn` has them name what is really there."""
 
     def __init__(self, seed: str, rogue: str, *, lying: bool) -> None:
