@@ -1,8 +1,8 @@
-"""One fuzz campaign: accounts of a running stack send what must not be believed, then the stack is checked.
+"""One fuzz campaign: accounts of a running stack send what must not be believed; then the stack is checked.
 
-No process may end during the campaign. Afterwards every service must be ready, jobs must end, and the audit may
-find nothing but what the rogue agent did to its own node. Then all processes are killed and started again, and
-must come up over the same stream.
+No process may end during the campaign. Afterwards every service must be ready, jobs must end, and the audit
+may find nothing but what the rogue agent did to its own node. Then all processes are killed and started
+again, and must come up over the same stream.
 """
 
 import asyncio
