@@ -225,6 +225,20 @@ def test_without_evidence_of_its_model_theory_answers_by_what_the_other_showed()
     assert own / ideal < other / 100, "a server of the same model is nearer"
 
 
+@pytest.mark.parametrize(("showed", "asks"), [("a0", "a2"), ("a2", "a0")])
+def test_of_two_models_of_servers_neither_answers_for_the_other(showed: str, asks: str) -> None:
+    found = answer(wanted({asks: 1}, nodes=HOSTED), *[observed(showed, throughput=60.0)] * 3)
+    assert layers(found) == ["theory"]
+
+
+def test_servers_of_two_models_are_answered_together_as_each_alone() -> None:
+    seen = [observed("a0", throughput=60.0)] * 3
+    places: list[dict[str, int]] = [{"a1": 2}, {"a3": 2}]
+    alone = [answer(wanted(place, nodes=HOSTED), *seen).throughput[0] for place in places]
+    assert answer(wanted(*places, nodes=HOSTED), *seen).throughput.tolist() == alone
+    assert alone[0] < alone[1]
+
+
 def test_without_theory_a_server_of_another_model_answers_for_its_type() -> None:
     store = MemoryStore(half_life_s=1e6)
     store.add([observed("a0", throughput=60.0)] * 3)
