@@ -147,8 +147,9 @@ class DuckDbStore:
 
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         self._load([fingerprint])
-        self._memory.refine(fingerprint, gpu_type, loading)
-        self._write({"loading": [(fingerprint, gpu_type, as_json(loading))]}, [fingerprint])
+        if self._memory.theory([fingerprint]):
+            self._memory.refine(fingerprint, gpu_type, loading)
+            self._write({"loading": [(fingerprint, gpu_type, as_json(loading))]}, [fingerprint])
 
     def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
         self._load([fingerprint])

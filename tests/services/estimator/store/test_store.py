@@ -166,6 +166,14 @@ def test_time_modules_are_kept_by_type(store: Store) -> None:
     assert {gpu_type: one.forward_s for gpu_type, one in theory.modules.items()} == {A: 7.0, B: 9.0}
 
 
+def test_nothing_is_refined_of_a_workload_that_was_not_profiled(store: Store) -> None:
+    store.refine(workload().fingerprint, A, REFINED)
+    store.keep(workload(), {A: modules()})
+    if isinstance(store, DuckDbStore):
+        store._forget([workload().fingerprint])  # the file is read next
+    assert store.theory([workload().fingerprint])[workload().fingerprint].loading == {}
+
+
 def test_refined_loading_stands_beside_what_was_profiled(store: Store) -> None:
     store.keep(workload(), {A: modules()})
     loading = Loading(data=(mode(0.2),), wait_factor=1.0, wait_s=0.5, iterations=64)
