@@ -25,7 +25,7 @@ from services.estimator.lookup.known import Known, gangs_of
 from services.estimator.lookup.known import known as theory_of
 from services.estimator.lookup.residuals import Beside, Residuals
 from services.estimator.lookup.shares import Beneath, Paces, shared, with_shares
-from services.estimator.store.contract import Evidence, Keys, Store, size_of
+from services.estimator.store.contract import Evidence, Keys, Store, entity, size_of
 from services.estimator.store.distinct import distinct
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Computed
@@ -235,7 +235,7 @@ def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, enough: En
 def _place(node: Node | None, layer: int) -> str:
     if node is None:
         return ""
-    return node.node_id if layer == ENTITY else node.gpu_type
+    return entity(node.node_id, node.gpu_type) if layer == ENTITY else node.gpu_type
 
 
 def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from schemas.ids import Fingerprint, NodeId
 from services.estimator.lookup.hosts import HostModel, Hosts, together
 from services.estimator.lookup.ideals import Ideals
 from services.estimator.lookup.known import Known
-from services.estimator.store.contract import Evidence, Keys, Revision, Shape, Store, size_of
+from services.estimator.store.contract import Evidence, Keys, Revision, Shape, Store, entity, size_of
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Computed
 from shared.domain.iteration import Column
@@ -210,13 +210,13 @@ def _showings(fingerprint: Fingerprint, beside: Beside) -> tuple[tuple[Showing, 
 def _of_servers(
     fingerprint: Fingerprint, shapes: Sequence[Shape], names: Sequence[NodeId], store: Store
 ) -> Evidence:
-    """What these showed together, a row a shape."""
+    """What these showed together, a row a shape; all are of one type."""
     nodes = np.array([shape.nodes for shape in shapes], dtype=np.int64)
     gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
     keys = Keys(
         layer="entity",
         fingerprints=[fingerprint],
-        places=names,
+        places=[entity(name, shapes[0].gpu_type) for name in names],
         workload=np.zeros(len(shapes) * len(names), dtype=np.int64),
         place=np.tile(np.arange(len(names)), len(shapes)),
         distributed=np.repeat(nodes > 1, len(names)),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from schemas.accuracy import Execution
 from schemas.calibration import Path
-from schemas.ids import Fingerprint, GpuType
+from schemas.ids import Fingerprint, GpuType, NodeId
 from schemas.jobs import Workload
 from schemas.measurements import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
@@ -30,7 +30,7 @@ class StoreUnavailable(OSError):
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one layer that are asked for; names once, and columns of indices into them.
 
-    A place is a node's id in the entity layer and a GPU type in the type layer. `size` is the number of
+    A place is an `entity` in the layer of that name and a GPU type in the type layer. `size` is the number of
     GPUs in an aggregated table, and what `size_of` makes of nodes and GPUs in a distributed one.
     """
 
@@ -215,7 +215,13 @@ def identity_of(observation: ThroughputObserved) -> Identity:
 
 def places(observation: ThroughputObserved) -> tuple[tuple[str, str], tuple[str, str]]:
     """Layer and place of the two records that every observation is."""
-    return ("entity", observation.node_id), ("type", observation.gpu_type)
+    gpu_type = observation.gpu_type
+    return ("entity", entity(observation.node_id, gpu_type)), ("type", gpu_type)
+
+
+def entity(node_id: NodeId, gpu_type: GpuType) -> str:
+    """Place in the entity layer: a node that comes back with GPUs of another type is another server."""
+    return f"{node_id}/{gpu_type}"
 
 
 SIZE_OF_A_NODE = 2**13

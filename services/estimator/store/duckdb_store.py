@@ -197,6 +197,7 @@ class DuckDbStore:
         elif formats != [(FORMAT,)]:
             raise StoreUnavailable(f"{self._path} has store format {formats[0][0]}, this is {FORMAT}")
         self._read_all()
+        self._connection.execute(_NAME_SERVERS)
         bandwidths = self._connection.execute("SELECT * FROM bandwidths").fetchall()
         self._memory.calibrate({one: msgspec.json.decode(text, type=Bandwidth) for one, text in bandwidths})
         self._memory.observed_at |= dict(self._connection.execute(_OBSERVED_AT).fetchall())
@@ -290,6 +291,14 @@ SELECT * FROM observations WHERE fingerprint = ? AND gpu_type = ? AND data_s <> 
 ORDER BY seen_at DESC, placement_id, node_id LIMIT {RUNNING}
 """  # noqa: S608 - ours
 
+_NAME_SERVERS = """
+UPDATE evidence SET place = place || '/' || seen.gpu_type
+FROM (
+    SELECT node_id, arg_max(gpu_type, seen_at) AS gpu_type FROM observations
+    WHERE node_id IN (SELECT place FROM evidence WHERE layer = 'entity') GROUP BY node_id) AS seen
+WHERE layer = 'entity' AND place = seen.node_id
+"""
+"""of a file in which a server was its node alone: it is taken for one of the GPU type that it had last"""
 _PAGE = "SELECT * FROM observations ORDER BY rowid LIMIT ? OFFSET ?"
 _KNOWN = """
 SELECT placement_id, node_id, seen_at FROM observations WHERE placement_id IN (SELECT unnest(?))

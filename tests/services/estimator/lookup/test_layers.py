@@ -61,6 +61,13 @@ def test_what_a_server_showed_wins() -> None:
     assert (layers(found), list(found.count)) == (["entity"], [3])
 
 
+def test_a_node_that_comes_back_with_other_gpus_is_another_server() -> None:
+    seen = [observed("a0", throughput=60.0)] * 3
+    before, after = (answer(wanted({"a0": 1}, nodes=[node("a0", one)]), *seen) for one in ("A", "B"))
+    assert layers(before) == ["entity"]
+    assert np.isnan(after.throughput).all(), "nobody has seen a B"
+
+
 def test_another_server_of_the_type_is_the_second_best_source() -> None:
     found = answer(wanted({"a1": 1}, nodes=NODES), *[observed("a0", throughput=60.0)] * 3)
     assert (layers(found), list(found.throughput)) == (["type"], [60.0])

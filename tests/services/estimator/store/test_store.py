@@ -44,7 +44,7 @@ def keys(*rows: tuple[str, bool, int], layer: str = "entity", model: str = "resn
     return Keys(
         layer=layer,
         fingerprints=[workload(model).fingerprint],
-        places=[place for place, _, _ in rows],
+        places=[place if layer == "type" else f"{place}/A" for place, _, _ in rows],
         workload=np.zeros(len(rows), dtype=np.int64),
         place=np.arange(len(rows)),
         distributed=np.array([distributed for _, distributed, _ in rows], dtype=np.bool_),
@@ -310,3 +310,18 @@ def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
         other.execute("UPDATE hopyard_store SET format = 99")
     with pytest.raises(StoreUnavailable, match="format 99"):
         DuckDbStore(path, HALF_LIFE_S)
+
+
+def test_a_file_in_which_a_server_was_its_node_alone_has_it_of_the_type_it_had_last(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    store.add([observed("a0", throughput=40.0), observed("a0", "B", throughput=60.0, at=900.0)])
+    store.close()
+    with duckdb.connect(path) as file:
+        file.execute("DELETE FROM evidence WHERE place = 'a0/A'")
+        file.execute("UPDATE evidence SET place = 'a0' WHERE layer = 'entity'")
+    for _ in range(2):
+        again = DuckDbStore(path, HALF_LIFE_S)
+        asked = msgspec.structs.replace(keys(("a0", False, 1)), places=["a0/B"])
+        assert again.find(asked).mean.tolist() == [60.0]
+        again.close()
