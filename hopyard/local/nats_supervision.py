@@ -6,7 +6,6 @@ until it starts anew. Of a disk that is gone it says nothing, as its log is ther
 
 import asyncio
 import os
-from pathlib import Path
 
 from hopyard.failures import Died, NotReady
 from hopyard.local.processes import Allowance, Restarts, Say
@@ -35,21 +34,29 @@ async def start_nats(nats: NatsServers) -> None:
 
 
 async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
-    """As `keep`: the services wait for the server and reconnect, and its store is on the disk."""
+    """As `keep`: the services wait for the server and reconnect, and its store is on the disk.
+
+    Without the disk no server is started: it would end, or begin an empty store where the disk was.
+    """
     allowed, disk = Allowance(restarts), NatsDisk(nats)
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        if nats.running():
-            if await asyncio.to_thread(disk.to_begin_anew, say):  # on a disk that hangs this waits
-                await nats.stop()
-                await start_nats(nats)
+        if await asyncio.to_thread(disk.to_begin_anew, say):  # on a disk that hangs this waits
+            await nats.stop()
+        elif nats.running() or disk.unfit:
             continue
-        delay_s = allowed.take()
-        if delay_s is None:
-            raise Died("nats-server ended")
-        say(f"nats-server ended; starting it again in {delay_s:g} s")
-        await asyncio.sleep(delay_s)
-        await start_nats(nats)
+        else:
+            delay_s = allowed.take()
+            if delay_s is None:
+                raise Died("nats-server ended")
+            say(f"nats-server ended; starting it again in {delay_s:g} s")
+            await asyncio.sleep(delay_s)
+        try:
+            await start_nats(nats)
+        except NotReady:
+            await asyncio.to_thread(disk.to_begin_anew, say)
+            if not disk.unfit:
+                raise
 
 
 class NatsDisk:
@@ -57,37 +64,45 @@ class NatsDisk:
         self._nats = nats
         self._full = False
         self._gone = False
+        self._was_gone = False
+        """since the servers began"""
+
+    @property
+    def unfit(self) -> bool:
+        """Whether no server could begin on it when it was last asked."""
+        return self._gone or self._full
 
     def to_begin_anew(self, say: Say) -> bool:
         """Whether the server stores nothing although it could. Says once that it cannot."""
-        was_gone, self._gone = self._gone, self._is_gone(say)
-        if self._gone:
+        free = self._free(say)
+        if free is None:
             return False
-        if was_gone:
-            say(BACK)
-            return True
-        free = min(_free(server.folder) for server in self._nats.each)
         if free < LEAST_BYTES and not self._full:
             say(FULL.format(self._nats.each[0].folder))
         self._full = free < ROOM_BYTES and (self._full or free < LEAST_BYTES)
-        vain = [server for server in self._nats.each if server.stores_nothing()]
-        anew = bool(vain) and free >= ROOM_BYTES
-        if anew:
-            say(ROOM)
-        return anew
+        full_once = [server for server in self._nats.each if server.stores_nothing()]
+        if free < ROOM_BYTES or not (full_once or self._was_gone):
+            return False
+        say(BACK if self._was_gone else ROOM)
+        self._was_gone = False
+        return True
 
-    def _is_gone(self, say: Say) -> bool:
-        """Until what it holds is there again and can be written to."""
-        for server in self._nats.each:
+    def _free(self, say: Say) -> int | None:
+        """Bytes; None until what the servers hold is there again and can be written to.
+
+        One of several that ended may come back without its disk: those that run hold all.
+        """
+        free = []
+        each = self._nats.each
+        for server in [one for one in each if one.running()] or each:
             try:
                 os.utime(server.folder / STORE)
+                found = os.statvfs(server.folder)
             except OSError as error:
                 if not self._gone:
                     say(GONE.format(server.folder, error.strerror))
-                return True
-        return False
-
-
-def _free(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+                self._gone = self._was_gone = True
+                return None
+            free.append(found.f_bavail * found.f_frsize)
+        self._gone = False
+        return min(free)
