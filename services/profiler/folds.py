@@ -35,6 +35,7 @@ from schemas.measurements import Measured
 from services.profiler.modules import objection
 from services.profiler.needs import allowed_types, types_of
 from services.profiler.state import Out, PendingRun, State, UnprofiledJob
+from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
 RUNS_REMEMBERED = 1_000
@@ -150,7 +151,7 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
         iteration_s=fact.iteration_s,
         parameters=fact.parameters,
         memory_share=fact.memory_share,
-        modes=fact.modes,
+        modes=gangs.known_modes(fact.modes),
     )
     wrong = objection(measurement)
     if wrong is not None:

@@ -250,6 +250,11 @@ NAMES = tuple(sorted(mode.tag() for mode in MEANINGS))
 """of all modes, as jobs and nodes list them"""
 
 
+def known_modes(found: Collection[str]) -> tuple[str, ...]:
+    """Of names that a script or an agent gave, those that there are, and lockstep; of none none, for any."""
+    return tuple([name for name in NAMES if name in found or name == LOCKSTEP.tag()]) if found else ()
+
+
 # ---- what holds in every mode
 
 

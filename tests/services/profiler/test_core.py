@@ -84,6 +84,15 @@ def test_in_which_modes_a_script_trains_is_found_once_for_all_jobs_of_its_worklo
     ]
 
 
+def test_of_modes_that_an_agent_names_those_count_that_there_are_and_lockstep_always() -> None:
+    """Else no policy would ever plan the job, nor any other of its workload."""
+    driver = Driver().tell(joined(), submitted())
+    [run] = driver.next_round()
+    driver.tell(measured(run, measurement(modes=("unheard-of", "relaxed"))))
+    [profiled] = driver.all(JobProfiled)
+    assert profiled.modules[GpuType("A")].modes == ("lockstep", "relaxed")
+
+
 def test_only_the_types_a_job_names_are_measured() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted(gpu_types=["B"]))
     assert [run.gpu_type for run in driver.next_round()] == ["B"]

@@ -122,7 +122,7 @@ def _measured(times: Times) -> Measured:
         iteration_s=times.iteration_s,
         parameters=times.parameters,
         memory_share=times.memory_share,
-        modes=tuple(name for name in gangs.NAMES if name in times.modes),
+        modes=gangs.known_modes(times.modes),
     )
 
 

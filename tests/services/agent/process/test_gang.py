@@ -225,6 +225,17 @@ def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
     assert last.measured.modes == ("lockstep", "proportional"), "those that there are"
 
 
+def test_a_script_of_a_later_plug_in_that_names_no_mode_that_there_is_trains_in_lockstep_alone() -> None:
+    gang = a_gang(order(profile_iterations=2))
+    gang.begin()
+    gang.heard(0, messages.Up(samples=0.0))
+    two = (0.1, 0.2)
+    gang.heard(0, messages.Times(two, two, two, two, two, 9.0, modes=("unheard-of",)))
+    last = last_of(gang.ended(0, CLEAN))
+    assert isinstance(last, Profiled)
+    assert last.measured.modes == ("lockstep",)
+
+
 def test_a_rigid_script_that_ends_well_is_complete() -> None:
     gang = a_gang(order())
     gang.begin()
