@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,21 +94,32 @@ async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
     async with offline_nats(data) as connection:
         streams = JetStreamBus(connection)
         older, lacks = before(archive, ArchiveKind.FACTS, (await streams.extent(FACTS_STREAM)).first)
-        await asyncio.to_thread(_each, _learn, made, older)
+        await _in_thread(_learn, made, older)
         async for raw in messages(connection, FACTS_STREAM, ALL_FACTS):
             _learn(made, raw)
         earlier, _ = before(
             archive, ArchiveKind.OBSERVATIONS, (await streams.extent(OBSERVATIONS_STREAM)).first
         )
-        await asyncio.to_thread(_each, _observe, made, earlier)
+        await _in_thread(_observe, made, earlier)
         async for raw in messages(connection, OBSERVATIONS_STREAM, ">"):
             _observe(made, raw)
     return lacks
 
 
-def _each(take: Callable[[Remake, bytes], None], made: Remake, archived: Iterator[bytes]) -> None:
-    for raw in archived:
-        take(made, raw)
+async def _in_thread(take: Callable[[Remake, bytes], None], made: Remake, archived: Iterator[bytes]) -> None:
+    """Whoever cancels does not wait for all that is archived: the thread ends at the next message."""
+    over = threading.Event()
+
+    def each() -> None:
+        for raw in archived:
+            if over.is_set():
+                return
+            take(made, raw)
+
+    try:
+        await asyncio.to_thread(each)
+    finally:
+        over.set()
 
 
 def _learn(made: Remake, raw: bytes) -> None:

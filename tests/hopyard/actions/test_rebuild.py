@@ -1,9 +1,11 @@
 """The estimator's store made anew, where little of the log is in the stream any more."""
 
 import asyncio
+import itertools
+import time
 from pathlib import Path
 
-from hopyard.actions.rebuild import _learnt
+from hopyard.actions.rebuild import _in_thread, _learnt
 from schemas.base import Event
 from schemas.questions import ArchiveKind
 from schemas.settings import Settings
@@ -16,7 +18,7 @@ from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S
 from tests.fact_builders import failed
 
-FACTS, DROPPED = 20, 15
+FACTS, DROPPED, LONG = 20, 15, 10_000
 TOKEN = "of a server that nobody else knows"
 
 
@@ -60,3 +62,23 @@ async def test_a_long_archive_does_not_hold_up_the_connection_to_nats(tmp_path: 
     finally:
         made.close()
     assert (made.facts, made.holding_up) == (FACTS, FACTS - DROPPED)
+
+
+def test_who_interrupts_it_does_not_wait_for_all_that_is_archived(tmp_path: Path) -> None:
+    """Where a loop ends it waits for its threads."""
+    taken: list[bytes] = []
+
+    def slowly(_: Remake, raw: bytes) -> None:
+        taken.append(raw)
+        time.sleep(0.001)
+
+    async def interrupted() -> None:
+        reading = asyncio.create_task(_in_thread(slowly, made, itertools.repeat(b"a fact", LONG)))
+        while not taken:
+            await asyncio.sleep(0)
+        reading.cancel()
+
+    made = Remake(tmp_path / "store.duckdb", half_life_s=1e6)
+    asyncio.run(interrupted())
+    made.close()
+    assert 0 < len(taken) < LONG
