@@ -7,7 +7,7 @@ until it starts anew. Of a disk that is gone it says nothing, as its log is ther
 import asyncio
 import os
 
-from hopyard.failures import Died, NotReady
+from hopyard.failures import Died, Invalid, NotReady
 from hopyard.local.processes import Allowance, Restarts, Say
 from shared.runtime.process.nats_servers import NatsServers
 
@@ -53,7 +53,7 @@ async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
             await asyncio.sleep(delay_s)
         try:
             await start_nats(nats)
-        except NotReady:
+        except (NotReady, Invalid):  # the accounts that it lets in are on a disk too
             await asyncio.to_thread(disk.to_begin_anew, say)
             if not disk.unfit:
                 raise

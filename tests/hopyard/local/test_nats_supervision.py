@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from hopyard.failures import Invalid
 from hopyard.local import nats_supervision
 from hopyard.local.nats_supervision import BACK, FULL, GONE, NatsDisk, keep_nats
 from hopyard.local.processes import Restarts
+from shared.runtime.bus.accounts import NatsUser
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.nats_servers import NatsServers
 
@@ -36,8 +38,16 @@ class Kept(NamedTuple):
 
 @asynccontextmanager
 async def kept(disk: Path) -> AsyncIterator[Kept]:
+    """The accounts that it lets in are on the same disk."""
     (folder := disk / "nats").mkdir(parents=True)
-    server, said = NatsServer(folder), list[str]()
+    (disk / "accounts").touch()
+
+    def accounts() -> list[NatsUser]:
+        if not (disk / "accounts").exists():
+            raise Invalid("no accounts")
+        return []
+
+    server, said = NatsServer(folder, accounts=accounts), list[str]()
     nats = NatsServers([server])
     await nats.start()
     keeping = asyncio.create_task(keep_nats(nats, Restarts(most=5), said.append))
@@ -56,7 +66,11 @@ def kill(server: NatsServer) -> None:
     os.kill(server.pid, 9)
 
 
-@pytest.mark.parametrize("mounted_on", [Path.mkdir, Path.touch], ids=["a folder", "nothing"])
+MOUNTED_ON = pytest.mark.parametrize("mounted_on", [Path.mkdir, Path.touch], ids=["a folder", "a file"])
+"""what is there in place of the disk"""
+
+
+@MOUNTED_ON
 async def test_a_server_that_ends_while_its_disk_is_gone_is_started_once_that_is_back(
     tmp_path: Path, mounted_on: Callable[[Path], None]
 ) -> None:
@@ -123,8 +137,9 @@ async def test_a_disk_that_goes_while_it_is_asked_counts_as_gone(
     assert (disk.to_begin_anew(lambda _: None), disk.unfit) == (False, True)
 
 
+@MOUNTED_ON
 async def test_a_server_that_does_not_start_again_since_the_disk_went_anew_does_not_end_the_stack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted_on: Callable[[Path], None]
 ) -> None:
     disk, elsewhere = tmp_path / "disk", tmp_path / "elsewhere"
     stop = NatsServers.stop
@@ -133,7 +148,7 @@ async def test_a_server_that_does_not_start_again_since_the_disk_went_anew_does_
         await stop(nats)
         monkeypatch.undo()
         disk.rename(elsewhere)
-        disk.touch()
+        mounted_on(disk)
 
     async with kept(disk) as stage:
         disk.rename(elsewhere)
@@ -141,7 +156,7 @@ async def test_a_server_that_does_not_start_again_since_the_disk_went_anew_does_
         monkeypatch.setattr(NatsServers, "stop", stopped_and_gone)
         elsewhere.rename(disk)
         await stage.until(lambda: len(stage.said) == 3)
-        disk.unlink()
+        shutil.rmtree(disk) if disk.is_dir() else disk.unlink()
         elsewhere.rename(disk)
         await stage.until(lambda: len(stage.said) == 4 and stage.server.pid is not None)
         assert [line.partition(" ")[0] for line in stage.said] == ["the", "that", "the", "that"]
