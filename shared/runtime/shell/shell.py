@@ -209,21 +209,24 @@ class Shell:
             yield batch
 
     async def _stored_cursor(self) -> int:
-        """Where the last life left it. What is no place in the stream counts as its end.
+        """Where the last life left it; none where it cannot be read.
 
-        So nothing is done a second time, and `resume` begins anew what may be undone.
+        Then what followed from the facts since the snapshot goes out again, which by its ids changes nothing.
+        A place beyond the end is of a stream that has lost its last facts: all that are there were handled.
         """
         stored = await self._bus.get(f"cursor/{self._service.name}")
         if stored is None:
             return 0
         newest = max(await self._bus.newest(self._service.facts), await self._bus.dropped())
         value = stored[0].decode("ascii", "replace")
-        if value.isdecimal() and len(value) <= DIGITS_MAX and int(value) <= newest:
+        readable = value.isdecimal() and len(value) <= DIGITS_MAX
+        if readable and int(value) <= newest:
             return int(value)
+        taken = newest if readable else 0
         log.error(
-            "cursor is no place in the stream", service=self._service.name, cursor=value[:80], taken=newest
+            "cursor is no place in the stream", service=self._service.name, cursor=value[:80], taken=taken
         )
-        return newest
+        return taken
 
     async def _follow(self, facts: AsyncIterator[Batch], candidate: Candidate) -> AsyncIterator[Batch]:
         """Keep up with whoever leads until it is us; the facts that are still to be handled.

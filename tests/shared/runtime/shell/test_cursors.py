@@ -1,4 +1,4 @@
-"""A cursor that is no place in the stream keeps no service from starting, and has nothing done twice."""
+"""A cursor that is no place in the stream keeps no service from starting; nothing is lost or done twice."""
 
 import asyncio
 
@@ -6,14 +6,27 @@ import pytest
 
 from schemas.base import Event
 from schemas.codec import encode
-from schemas.events import NodeRestored
+from schemas.events import NodeDrained, NodeRestored
 from schemas.settings import Settings
+from shared.domain.core import Effects, Input, Publish
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
-from tests.shared.runtime.shell.stages import FACTS, NAME, Restorer, Set, drained
+from tests.shared.runtime.shell.stages import FACTS, NAME, Restorer, Set, drained, restored
+
+
+class AtOnce(Restorer):
+    """Restores every drained node at once, and knows nothing of it when it begins again."""
+
+    def handle(self, message: Input, now: float) -> Effects:
+        if isinstance(message, NodeDrained):
+            return [Publish(restored(message.node_id, message.at))]
+        return super().handle(message, now)
+
+    def resume(self, now: float) -> Effects:  # noqa: ARG002 - as the contract has it
+        return []
 
 
 async def restored_by_a_life(bus: MemoryBus, core: Restorer) -> list[Event]:
@@ -44,6 +57,22 @@ def test_a_service_starts_with_any_cursor(cursor: bytes) -> None:
         found = await restored_by_a_life(bus, core)
         assert [fact.node_id for fact in found] == ["a", "b"]  # type: ignore[attr-defined]
         assert (await bus.get(f"cursor/{NAME}") or (b"", 0))[0] == b"4"
+
+    run(story)
+
+
+@pytest.mark.parametrize(("cursor", "done"), [(b"x", ["a", "b"]), (b"99999", [])])
+def test_what_was_not_done_yet_is_done_where_the_cursor_cannot_be_read(
+    cursor: bytes, done: list[str]
+) -> None:
+    """Beyond the end stands the cursor of a stream that has lost its last facts: those before were handled."""
+
+    async def story() -> None:
+        bus, core = MemoryBus(LoopClock()), AtOnce()
+        await bus.publish([drained("a"), drained("b")])
+        await bus.put(f"cursor/{NAME}", cursor)
+        found = await restored_by_a_life(bus, core)
+        assert [fact.node_id for fact in found] == done  # type: ignore[attr-defined]
 
     run(story)
 
