@@ -62,10 +62,8 @@ def test_a_service_starts_with_any_cursor(cursor: bytes) -> None:
 
 
 @pytest.mark.parametrize(("cursor", "done"), [(b"x", ["a", "b"]), (b"99999", [])])
-def test_what_was_not_done_yet_is_done_where_the_cursor_cannot_be_read(
-    cursor: bytes, done: list[str]
-) -> None:
-    """Beyond the end stands the cursor of a stream that has lost its last facts: those before were handled."""
+def test_what_was_not_done_is_done_where_the_cursor_cannot_be_read(cursor: bytes, done: list[str]) -> None:
+    """A cursor beyond the end is of a stream that has lost its last facts: those before were handled."""
 
     async def story() -> None:
         bus, core = MemoryBus(LoopClock()), AtOnce()
