@@ -18,6 +18,7 @@ from tests.paths import ROOT
 from tests.torch_python import torch_python
 
 PATIENCE_S = 240.0
+LAST_WORDS_S = 10.0
 SCRIPTS = Path(__file__).parent / "scripts"
 RankMessage = dict[str, Any]
 
@@ -30,6 +31,8 @@ class Rank:
     last: Path
     words: list[RankMessage] = field(default_factory=list)
     line: socket.socket | None = None
+    silent: threading.Event = field(default_factory=threading.Event)
+    """all that it said on its line was heard"""
 
     def said(self, key: str) -> list[Any]:
         return [word[key] for word in list(self.words) if key in word]
@@ -45,8 +48,11 @@ class Rank:
         return self.said(key)[-1]
 
     def end(self) -> int:
-        """Its exit code."""
-        return self.process.wait(PATIENCE_S)
+        """Its exit code, once its last words were heard too, unless others of its processes hold its line."""
+        code = self.process.wait(PATIENCE_S)
+        if self.line is not None:
+            self.silent.wait(LAST_WORDS_S)
+        return code
 
     def last_word(self) -> RankMessage:
         word: RankMessage = json.loads(self.last.read_text("utf-8"))
@@ -181,6 +187,9 @@ class Agent:
                         rank.tell(turn={"round": word["ready"]["round"]})
         except OSError:
             pass
+        finally:
+            if rank is not None:
+                rank.silent.set()
 
     def _rank(self, placement: str, number: int) -> Rank:
         until(lambda: (placement, number) in self.ranks)
