@@ -1,7 +1,7 @@
 """The small web server of every service: health, readiness, metrics, and the service's own routes.
 
 Errors leave as `application/problem+json` (RFC 9457). Bodies are bounded, and the time to send a request is
-too (`patience`). A handler refuses with `Refusal`.
+too (`client_timeouts`). A handler refuses with `Refusal`.
 """
 
 import asyncio
@@ -105,8 +105,8 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
 
 async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> Site:
     """Serve an application; port 0 takes any free one."""
-    patience = ClientTimeouts()
-    app.middlewares.insert(0, patience.middleware())
+    timeouts = ClientTimeouts()
+    app.middlewares.insert(0, timeouts.middleware())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     try:
@@ -115,7 +115,7 @@ async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext
         await runner.cleanup()
         raise
     assert runner.server is not None, "it is set up"
-    watch = asyncio.create_task(patience.watch(runner.server))
+    watch = asyncio.create_task(timeouts.watch(runner.server))
 
     async def close() -> None:
         watch.cancel()
