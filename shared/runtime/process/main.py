@@ -26,7 +26,6 @@ from shared.runtime.process.clock_sync import keep_right, set_right
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
-from shared.runtime.process.waiting import wait_rightly
 from shared.runtime.process.watchdog import watch
 from shared.runtime.process.web import serve
 from shared.runtime.service import Ports, Service
@@ -48,7 +47,6 @@ def run(name: str, build: Build) -> None:
     except ValueError as error:
         sys.exit(f"hopyard {name}: {error}")
     configure_logs(settings, service=name)
-    wait_rightly()
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         try:
             asyncio.run(_run(name, build, settings))

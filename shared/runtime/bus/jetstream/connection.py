@@ -29,6 +29,7 @@ from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
 from shared.runtime.bus.backoff import LONGEST_OF_SEVERAL_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
+from shared.runtime.bus.jetstream.cancellation import mend_wait_for
 from shared.runtime.bus.limits import REASON_CHARS
 from shared.runtime.owner_only import Exposed, read_secret
 
@@ -105,6 +106,7 @@ class Connection:
         """where the server is that was lost last"""
         self._changed = asyncio.Event()
         """set while connected, and once closed"""
+        mend_wait_for()
         self._attach(Client())
 
     # ---- opening

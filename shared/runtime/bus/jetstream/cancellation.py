@@ -1,0 +1,27 @@
+"""A cancellation at the instant of an answer is not lost.
+
+`asyncio.wait_for` of Python 3.11 then returns the answer, and the cancelled task goes on as if nobody had
+cancelled it. NATS' client waits by it at every question, so about one in ten cancellations of a busy task was
+lost: a service ran on after SIGTERM. Python 3.12 mended it.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MENDED_IN = (3, 12)
+
+
+async def wait_for(awaitable: Awaitable[T], timeout: float | None) -> T:  # noqa: ASYNC109 - as the library has it
+    """Raises TimeoutError."""
+    async with asyncio.timeout(timeout):
+        return await awaitable
+
+
+def mend_wait_for() -> None:
+    """For all libraries of this process."""
+    if sys.version_info < MENDED_IN:
+        asyncio.wait_for = wait_for  # type: ignore[assignment]
