@@ -175,7 +175,7 @@ class ProfilingAdded(Event, frozen=True, kw_only=True, tag="round.profiling-adde
 
 class ProfileEvent(Event, frozen=True, kw_only=True):
     entity_field: ClassVar[str] = "node_id"
-    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
+    identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id")
 
     job_id: JobId
     placement_id: PlacementId

@@ -42,6 +42,8 @@ RECENT = 80
 """facts whose work it speaks of"""
 POLICIES = ("hops", "hadare")
 """of one the gangs are copies"""
+ROOM = 100
+"""sequences that a fact of the story has before it for what the rogue says first"""
 TYPES = (GpuType("titan-xp"), GpuType("rtx-3090"))
 SAID: set[type[Event]] = {WorkerStarted, WorkerCheckpointed, WorkerStopped, ProfileMeasured, ProfileFailed}
 NOT_OF_WORK = {"node.joined", "node.drained", "node.gpus-withheld"}
@@ -103,6 +105,43 @@ def _without(plain: Any) -> Any:  # noqa: ANN401 - any part of a state
 
 def _is_of_rogue(plain: object) -> bool:
     return isinstance(plain, dict) and plain.get("node_id") == ROGUE
+
+
+@pytest.mark.parametrize("name", [name for name in CORES if name != "agent"])
+def test_what_an_agent_says_first_of_others_work_hides_no_true_word(name: str) -> None:
+    """Whoever reads knows a fact again by its id: a lie must not have the id of the truth."""
+    facts = story("hops")
+    alone, lied_to = (
+        Handling(Service(name=name, core=CORES[name](), facts=()), Settings().remembered_ids)
+        for _ in range(2)
+    )
+    said: list[str] = []
+    for place, fact in enumerate(facts, start=1):
+        seq = place * ROOM
+        for before, lie in enumerate(said_first(fact), start=1):
+            lied_to.turn([Record(seq - ROOM + before, lie)], fact.at)
+            said.append(lie.event_id)
+        for handling in (alone, lied_to):
+            handling.turn([Record(seq, fact)], fact.at)
+    assert state_of(lied_to) == state_of(alone)
+    assert lied_to.counts.repeated - alone.counts.repeated == len(said) - len(set(said)), "of lies alone"
+    assert len(set(said)) > 100
+
+
+def said_first(fact: Event) -> Iterator[Event]:
+    """What the rogue says before an agent says this."""
+    match fact:
+        case WorkerStarted() | WorkerCheckpointed() | WorkerStopped() | ProfileMeasured() | ProfileFailed():
+            yield from lies(fact.job_id, fact.placement_id, fact.at)
+        case _:
+            pass
+
+
+def test_the_id_of_what_an_agent_may_say_names_its_node() -> None:
+    for entry in OF_NODE:
+        for kind in entry.publishes:
+            assert kind.entity_field == "node_id", kind
+            assert "node_id" in kind.identity, kind
 
 
 def test_all_that_an_agent_may_say_of_work_is_said() -> None:

@@ -13,6 +13,7 @@ from schemas.events import (
     PolicyChosen,
     ProfileFailed,
     ProfileMeasured,
+    ProfileRun,
     ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
@@ -190,11 +191,19 @@ def _submitted_still(ledger: Ledger, job_id: JobId) -> bool:
 
 
 def measure(ledger: Ledger, fact: ProfileMeasured | ProfileFailed) -> None:
+    run = ledger.measuring.get(fact.placement_id)
+    if not (has_orders(ledger, fact) if run is None else _is_of(fact, run)):
+        return
     ledger.measuring.pop(fact.placement_id, None)
     record = ledger.jobs.get(fact.job_id)
     if record is not None:
         place = f"on {fact.gpu_type} ({fact.node_id})"
         record.unmeasured = f"{place}: {fact.reason}" if isinstance(fact, ProfileFailed) else ""
+
+
+def _is_of(fact: ProfileMeasured | ProfileFailed | WorkerStopped, run: ProfileRun) -> bool:
+    """Of a measurement on another node an agent has nothing to say."""
+    return (fact.job_id, fact.node_id) == (run.job_id, run.node_id)
 
 
 # ---- nodes
@@ -296,7 +305,7 @@ def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
         _save(ledger, fact)
 
 
-def has_orders(ledger: Ledger, fact: WorkerEvent) -> bool:
+def has_orders(ledger: Ledger, fact: WorkerEvent | ProfileMeasured | ProfileFailed) -> bool:
     """Whether the node was ever ordered to start processes of the job: of those that were, no other speaks.
 
     Where more were than are remembered, any does.
@@ -309,7 +318,9 @@ def has_orders(ledger: Ledger, fact: WorkerEvent) -> bool:
 def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     if not has_orders(ledger, fact):
         return
-    ledger.measuring.pop(fact.placement_id, None)
+    measured = ledger.measuring.get(fact.placement_id)
+    if measured is not None and _is_of(fact, measured):
+        del ledger.measuring[fact.placement_id]
     if fact.leads and fact.outcome in WELL:
         _save(ledger, fact)
     if (stopped := ledger.jobs.get(fact.job_id)) is not None and is_present(stopped, fact.placement_id):
