@@ -125,7 +125,7 @@ def test_what_an_agent_says_first_of_others_work_hides_no_true_word(name: str) -
             handling.turn([Record(seq, fact)], fact.at)
     assert state_of(lied_to) == state_of(alone)
     assert lied_to.counts.repeated - alone.counts.repeated == len(said) - len(set(said)), "of lies alone"
-    assert len(set(said)) > 100
+    assert len(said) > 100
 
 
 def said_first(fact: Event) -> Iterator[Event]:
