@@ -139,7 +139,7 @@ def _print_version(*, wanted: bool) -> None:
 
 
 Version = Annotated[
-    bool, typer.Option(VERSION, is_eager=True, callback=_print_version, help="Print the version, and end.")
+    bool, typer.Option(VERSION, is_eager=True, callback=_print_version, help="Print the version and exit.")
 ]
 
 

@@ -35,13 +35,14 @@ KINDS = {
 
 NOT_INSTALLED = os.EX_UNAVAILABLE
 """exit code of a service that lacks a library, and would the next time too"""
-WHERE_FROM = {
-    **dict.fromkeys(("duckdb", "highspy", "nats", "numpy", "ortools", "prometheus_client"), "hopyard"),
-    **dict.fromkeys(("aiohttp", "structlog", "yaml"), "hopyard"),
-    **dict.fromkeys(("markdown_it", "matplotlib"), '"hopyard[lab]"'),
-    "selenium": "selenium",
+PACKAGES = {
+    **{name: name for name in ("aiohttp", "duckdb", "highspy", "numpy", "ortools", "selenium", "structlog")},
+    **dict.fromkeys(("markdown_it", "matplotlib"), "markdown-it-py matplotlib"),
+    "nats": "nats-py",
+    "prometheus_client": "prometheus-client",
+    "yaml": "pyyaml",
 }
-"""what brings a library that is imported when it is needed, by the name of its module"""
+"""what to install for a library that is imported when it is needed, by the name of its module"""
 
 
 class Failure(Exception):
@@ -101,7 +102,7 @@ def not_installed(error: BaseException) -> NotInstalled | None:
     came_from: BaseException | None = leaf_of(error)
     while came_from is not None:
         library = (getattr(came_from, "name", None) or "").partition(".")[0]
-        if isinstance(came_from, ModuleNotFoundError) and library in WHERE_FROM:
-            return NotInstalled(f"{library} is not installed: pip install {WHERE_FROM[library]}")
+        if isinstance(came_from, ModuleNotFoundError) and library in PACKAGES:
+            return NotInstalled(f"{library} is not installed: pip install {PACKAGES[library]}")
         came_from = came_from.__cause__
     return None

@@ -71,4 +71,4 @@ def test_a_scenario_is_simulated(folder: Path) -> None:
 def test_what_it_lacks_is_one_line(folder: Path) -> None:
     done = ran(folder, "hopyard", "compare", "--scenario", "tiny")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == 'hopyard: matplotlib is not installed: pip install "hopyard[lab]"\n'
+    assert done.stderr == "hopyard: matplotlib is not installed: pip install markdown-it-py matplotlib\n"

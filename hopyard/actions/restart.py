@@ -54,7 +54,7 @@ def named(chosen: Sequence[str], there: Iterable[str]) -> list[str]:
     names = list(there)
     wrong = [one for one in chosen if not any(_is(name, one) for name in names)]
     if wrong:
-        raise Invalid(f"{', '.join(wrong)}: the stack runs {', '.join(names)}")
+        raise Invalid(f"there is no process {', '.join(wrong)}; there are {', '.join(names)}")
     return [name for name in names if not chosen or any(_is(name, one) for one in chosen)]
 
 

@@ -29,7 +29,7 @@ PARTS = (
     "aiohttp",
 )
 
-config = typer.Typer(help="The settings of the services.", no_args_is_help=True)
+config = typer.Typer(help="Show the settings of the services.", no_args_is_help=True)
 
 
 def versions() -> dict[str, str]:
@@ -46,7 +46,7 @@ def versions() -> dict[str, str]:
 
 
 def show_version(*, as_json: AsJson = False, out: Out = None) -> None:
-    """Print the version, and those of the parts it works with.
+    """Print the versions of hopyard, Python and the main libraries.
 
     $ hopyard version --json
     """
@@ -58,19 +58,22 @@ def show_version(*, as_json: AsJson = False, out: Out = None) -> None:
 def show_config(
     *,
     file: Annotated[
-        Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A settings file, as YAML.")
+        Path | None,
+        typer.Option("--file", exists=True, dir_okay=False, help="Show the settings of this YAML file."),
     ] = None,
-    shell: Annotated[bool, typer.Option("--shell", help="Of this shell, though a stack runs.")] = False,
+    shell: Annotated[
+        bool, typer.Option("--shell", help="Show the settings of this shell, even if a stack runs.")
+    ] = False,
     api: Api = None,
     as_json: AsJson = False,
     out: Out = None,
 ) -> None:
-    """Show every setting in force, who set it and what it means; what differs from its default stands out.
+    """Show every setting: its value, who set it, what it means. Those not at their default stand out.
 
-    Of the stack that runs; without one, or with --shell or --file, of this
-    shell: what a service or a simulation that it starts goes by. Each can be
+    Those of the running stack; without one, or with --shell or --file, those
+    that a service or simulation started from this shell would have. Each can be
     set in the environment as HOPYARD_NAME, or in a file that HOPYARD_SETTINGS
-    names. A token or password shows as stars.
+    names. Tokens and passwords are shown as stars.
 
     $ hopyard config show
     $ HOPYARD_ROUND_S=60 hopyard config show --shell --json

@@ -24,18 +24,19 @@ TIMEOUT_S = 30.0
 def accuracy(
     *,
     by: Annotated[
-        str, typer.Option("--by", metavar="KEYS", help=f"Of {', '.join(KEYS)}; several with commas.")
+        str,
+        typer.Option("--by", metavar="KEYS", help=f"Group by these: {', '.join(KEYS)}; several with commas."),
     ] = "layer",
     shortest: Annotated[
-        float, typer.Option("--shortest", min=0, help="Leave out what ran for less, seconds.")
+        float, typer.Option("--shortest", min=0, help="Leave out runs shorter than this, in seconds.")
     ] = SHORTEST_S,
     as_json: AsJson = False,
     out: Out = None,
 ) -> None:
-    """Say how near estimates came to what then ran.
+    """Compare estimated with measured throughput.
 
-    Every placement is in the log: what it was expected to do when it was
-    placed, and what was measured until it was stopped or done.
+    The log has every placement: the throughput that was expected when it was
+    placed, and the one that was measured until it ended.
 
     $ hopyard accuracy
     $ hopyard accuracy --by model,place
@@ -47,9 +48,9 @@ def accuracy(
         raise Invalid(f"--by: not a key: {', '.join(unknown)}; there are {', '.join(KEYS)}")
     report = ask(ShowAccuracy(by=keys, shortest_s=shortest), AccuracyReport, TIMEOUT_S)
     times = Times(clock_here()) if "hour" in keys else None
-    show(report, accuracy_table(report, times or Times(None)), as_json=as_json, out=out, times=times)
     if report.overall is None and not as_json:
-        say("nothing has run for so long yet")
+        say(f"no placement has run for {shortest:g} s of cluster time yet (--shortest)")
+    show(report, accuracy_table(report, times or Times(None)), as_json=as_json, out=out, times=times)
 
 
 def accuracy_table(report: AccuracyReport, times: Times) -> Listing[Sequence[str]]:

@@ -20,16 +20,18 @@ def agent(
         typer.Option(
             "--gpus",
             metavar="TYPE:COUNT",
-            help="Instead of what the driver names; cpu:4: slots of the CPU.",
+            help="Use these in place of the driver's list; cpu:4 is four CPU slots.",
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NODE", help="Id of the node. Default: the host's name.")
+        str | None, typer.Option("--name", metavar="NODE", help="Id of the node. Default: the host name.")
     ] = None,
     address: Annotated[
         str | None,
         typer.Option(
-            "--address", metavar="HOST", help="At which other nodes reach it. Default: as it reaches NATS."
+            "--address",
+            metavar="HOST",
+            help="Address for other nodes. Default: the one that NATS is reached from.",
         ),
     ] = None,
     node_file: Annotated[
@@ -38,23 +40,23 @@ def agent(
             "--node-file",
             metavar="FILE",
             dir_okay=False,
-            help="All of it, as `hopyard node discover` writes it.",
+            help="Description of the node, as `hopyard node discover` writes it.",
         ),
     ] = None,
     credentials: Annotated[
         Path | None,
         typer.Option(
-            "--credentials", metavar="FILE", dir_okay=False, help="By which NATS lets this node in."
+            "--credentials", metavar="FILE", dir_okay=False, help="Credentials from `hopyard node admit`."
         ),
     ] = None,
 ) -> None:
-    """Have this machine run jobs of a stack, until Ctrl-C or SIGTERM.
+    """Run a stack's jobs on this machine, until Ctrl-C or SIGTERM.
 
-    Its GPUs are found by NVIDIA's driver; those that others use are left alone.
-    A machine without GPUs can stand in with slots of its CPU. --credentials is
-    the file that `hopyard node admit` has made where the stack runs; a stack of
-    your own on this machine needs none. Other settings are read from
-    HOPYARD_SETTINGS. Waits for a stack that is not there yet.
+    NVIDIA's driver lists the GPUs; those that other programs use are left alone.
+    On a machine without GPUs, slots of the CPU can stand for them. --credentials
+    is the file that `hopyard node admit` wrote where the stack runs; your own
+    stack on this machine needs none. Other settings are read from
+    HOPYARD_SETTINGS. If the stack is not up yet, the agent waits for it.
 
     $ hopyard agent --join nats://head:4222 --credentials /etc/hopyard/nats.json
     $ hopyard agent --join nats://127.0.0.1:4222 --gpus cpu:4 --name laptop

@@ -24,29 +24,31 @@ def backup(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", dir_okay=False, callback=writable, help="Written anew, for its owner alone."
+            metavar="FILE",
+            dir_okay=False,
+            callback=writable,
+            help="File to write, readable by its owner alone.",
         ),
     ],
     *,
     checkpoints: Annotated[
         bool,
-        typer.Option(
-            "--checkpoints", help="The newest whole checkpoint of each job that has not ended, too."
-        ),
+        typer.Option("--checkpoints", help="Include the newest complete checkpoint of each unfinished job."),
     ] = False,
     checkpoints_max: Annotated[
-        str, typer.Option("--checkpoints-max", metavar="SIZE", help="Refuse to take more than this.")
+        str,
+        typer.Option("--checkpoints-max", metavar="SIZE", help="Stop if checkpoints take more than this."),
     ] = "20GiB",
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a whole stack into one file, while it runs.
 
-    Facts and their archive, snapshots, cursors and claims, what the estimator
-    knows, the cluster, the settings that somebody chose, users' tokens as
-    digests. Neither a token nor a password that opens anything is in it.
-    Checkpoints are in it with --checkpoints only, which needs `jobs_folder` to
-    be readable from here. Without it, back that folder up as other data.
+    The file has the facts and their archive, snapshots, cursors and claims,
+    what the estimator knows, the cluster, the settings that were changed, and
+    digests of users' tokens; no token or password itself. It has checkpoints
+    only with --checkpoints, which needs `jobs_folder` to be readable from
+    here; without it, back that folder up as you do other data.
 
     $ hopyard backup lab-monday.tar
     $ hopyard backup lab-monday.tar --checkpoints --checkpoints-max 500GiB
@@ -97,27 +99,31 @@ def _wanted(url: str, settings: "SettingsView", bytes_max: str) -> "Wanted":
 
 def restore(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Of `hopyard backup`.")
+        Path,
+        typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="File that `hopyard backup` wrote."),
     ],
     *,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", file_okay=False, help="A folder that is not there yet.")
+        Path,
+        typer.Option(
+            "--data", metavar="DIR", file_okay=False, help="Data folder to make; must not exist yet."
+        ),
     ] = Path(".hopyard"),
     checkpoints: Annotated[
         bool,
         typer.Option(
             "--checkpoints/--no-checkpoints",
-            help="Checkpoints that are in the backup, into its folder `jobs`.",
+            help="Also restore the checkpoints, into the folder `jobs`.",
         ),
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Make the data folder of a stack anew from a backup, on this or another machine.
+    """Restore a stack's data folder from a backup, on this or another machine.
 
-    The file is looked through before anything is written, and the folder
-    is there whole or not at all. Prints the command by which the stack goes
-    on. The stack of the backup must not run any more: two of them would
-    have the same jobs. Agents of other machines are admitted again.
+    The whole file is checked before anything is written, and the folder is
+    made complete or not at all. Prints the command that starts the stack. The
+    stack that was backed up must not run any more: both would run the same
+    jobs. Agents of other machines have to be admitted again.
 
     $ hopyard restore lab-monday.tar --data /var/lib/hopyard
     """

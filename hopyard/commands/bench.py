@@ -40,7 +40,9 @@ SHORT = tuple(subject for subject in Subject if subject not in APART)
 
 Figures = Annotated[
     list[Subject] | None,
-    typer.Argument(metavar="FIGURE", help=f"Of {', '.join(Subject)}. Default: {', '.join(SHORT)}."),
+    typer.Argument(
+        metavar="FIGURE", help=f"What to measure: {', '.join(Subject)}. Default: {', '.join(SHORT)}."
+    ),
 ]
 Data = Annotated[
     Path | None,
@@ -48,12 +50,14 @@ Data = Annotated[
         "--data",
         metavar="DIR",
         file_okay=False,
-        help="Write below this folder, on the disk that shall be measured. Default: a temporary one.",
+        help="Write in this folder, on the disk to be measured. Default: a temporary folder.",
     ),
 ]
 Scale = Annotated[
     float,
-    typer.Option("--scale", min=0.001, max=100, help="Times as many jobs and facts. Not the simulation."),
+    typer.Option(
+        "--scale", min=0.001, max=100, help="Multiply the number of jobs and facts. Not for the simulation."
+    ),
 ]
 
 BOTH = "Solver and policies"
@@ -62,7 +66,7 @@ Sizes = Annotated[
     typer.Option(
         "--gpus",
         metavar="N,N,...",
-        help="Sizes of cluster. Default: 64 to 8192; policies, 64,512,2048.",
+        help="Cluster sizes. Default: 64 to 8192; for policies 64,512,2048.",
         rich_help_panel=BOTH,
     ),
 ]
@@ -79,22 +83,27 @@ Instances = Annotated[
 SOLVER = "Solver"
 Deadline = Annotated[
     float,
-    typer.Option("--deadline", metavar="SECONDS", min=0, help="CPU, for each solve.", rich_help_panel=SOLVER),
+    typer.Option(
+        "--deadline", metavar="SECONDS", min=0, help="CPU seconds of each solve.", rich_help_panel=SOLVER
+    ),
 ]
-Gap = Annotated[float, typer.Option("--gap", min=0, max=1, help="Stop at this gap.", rich_help_panel=SOLVER)]
+Gap = Annotated[
+    float,
+    typer.Option("--gap", min=0, max=1, help="Stop at this proven relative gap.", rich_help_panel=SOLVER),
+]
 Problems = Annotated[
     Path | None,
     typer.Option(
         "--problems",
         exists=True,
         file_okay=False,
-        help="The largest saved problems from here.",
+        help="Solve the largest saved problems of this folder.",
         rich_help_panel=SOLVER,
     ),
 ]
 EVERY_BACKEND = ",".join(Backend)
 Backends = Annotated[
-    str, typer.Option("--backends", metavar="NAME,...", help="Which.", rich_help_panel=SOLVER)
+    str, typer.Option("--backends", metavar="NAME,...", help="Back ends to compare.", rich_help_panel=SOLVER)
 ]
 EVERY_CLASS = "all"
 ClassNames = Annotated[
@@ -102,13 +111,17 @@ ClassNames = Annotated[
     typer.Option(
         "--classes",
         metavar="NAME,...",
-        help="Classes of unlike problems instead, ours against the fastest of the others; or: all.",
+        help="Solve these classes of problems instead, ours against the fastest other; or: all.",
         rich_help_panel=SOLVER,
     ),
 ]
 Quick = Annotated[
     bool,
-    typer.Option("--quick", help="One problem of each class, less time for others.", rich_help_panel=SOLVER),
+    typer.Option(
+        "--quick",
+        help="One problem of each class, and less time for the other back ends.",
+        rich_help_panel=SOLVER,
+    ),
 ]
 
 SIMULATION = "Simulation"
@@ -117,13 +130,13 @@ GrownScenario = Annotated[
     typer.Option(
         "--scenario",
         metavar="NAME|FILE",
-        help="How its cost grows with the jobs of this scenario, under its own policy. Needs --jobs.",
+        help="Show how the cost grows with the number of jobs of this scenario. Needs --jobs.",
         rich_help_panel=SIMULATION,
     ),
 ]
 Counts = Annotated[
     str | None,
-    typer.Option("--jobs", metavar="N,N,...", help="How many of them.", rich_help_panel=SIMULATION),
+    typer.Option("--jobs", metavar="N,N,...", help="Numbers of jobs.", rich_help_panel=SIMULATION),
 ]
 
 Repetitions = Annotated[
@@ -131,7 +144,7 @@ Repetitions = Annotated[
     typer.Option(
         "--times",
         min=1,
-        help="Runs of each; the cheapest counts. Of the doors: eight slices each.",
+        help="Runs of each; the cheapest counts. Of doors: eight slices each.",
         rich_help_panel=SIMULATION,
     ),
 ]
@@ -141,7 +154,7 @@ TorchPython = Annotated[
     typer.Option(
         "--python",
         metavar="PYTHON",
-        help="An interpreter that has torch. Default: one that is found.",
+        help="A Python interpreter that has torch. Default: one that is found.",
         rich_help_panel="Switching",
     ),
 ]

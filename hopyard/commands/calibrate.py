@@ -24,17 +24,17 @@ GIGA = 1e9
 def calibrate(
     *,
     only_show: Annotated[
-        bool, typer.Option("--show", help="Measure nothing; show what was measured before.")
+        bool, typer.Option("--show", help="Measure nothing; show what was last measured.")
     ] = False,
     as_json: AsJson = False,
     out: Out = None,
 ) -> None:
-    """Measure the paths of gradients, and predict with them from then on.
+    """Measure the bandwidths between GPUs, and estimate with them from then on.
 
     The first idle nodes of every GPU type time all-reduces of several sizes,
     alone and in pairs; from these follow a latency and a bandwidth for each
-    shape of gang. The table shows the bandwidths of Hops eq. 2. Nodes that
-    are in use are left out: drain them first if it shall be these.
+    shape of gang. The table shows the bandwidths of Hops eq. 2. Nodes in use
+    are left out: to measure a certain node, drain it first.
 
     $ hopyard calibrate
     $ hopyard calibrate --show --json

@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 def catalogue(
     kind: Annotated[
-        Kind | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}; left out: all.")
+        Kind | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}. Default: all.")
     ] = None,
     *,
     scenario: Annotated[
@@ -29,24 +29,24 @@ def catalogue(
         typer.Option(
             "--scenario",
             metavar="NAME|FILE",
-            help="With the entries of this scenario.",
+            help="Add the entries of this scenario.",
             autocompletion=completion.scenarios,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models, data sets, GPUs and servers of the emulated world, and mixes.
+    """List the models, data sets, GPUs, servers and mixes of the emulated world.
 
     A mix says which models the jobs of a scenario are drawn from.
 
-    measured compares speeds on one GPU with those that others measured: the ratio
-    of ours to theirs, the factor by which ours are off, and that factor where no
-    figure of the catalogue was fitted to what was measured (held).
+    measured compares our speeds on one GPU with published measurements: the ratio
+    of ours to theirs, the factor by which ours are off, and that factor over the
+    measurements that nothing was fitted to (held).
 
-    Emulated nodes train these models and no others; a job of another is refused
-    when it is submitted. Entries of your own are listed too: those of a scenario,
-    and those of the file that the setting catalogue names. With --json every
-    figure, and where it is from.
+    Emulated nodes train these models and no others; a job of another model is
+    refused when it is submitted. Your own entries are listed too: those of a
+    scenario, and those of the file that the setting catalogue names. --json has
+    every figure with its source.
 
     $ hopyard catalogue models
     $ hopyard catalogue gpus --json

@@ -14,7 +14,7 @@ from hopyard.show.terminal import show
 
 
 def diag(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
-    """Look at everything one would look at when it does not work. Changes nothing.
+    """Check whether the stack is well. Changes nothing.
 
     The API, NATS and each service (of a stack that `hopyard up` started
     here), the nodes, the policy, and an audit of the whole event log.

@@ -13,6 +13,7 @@ from hopyard.show.events import fact_line, plain_line
 from hopyard.show.terminal import put_line, say, show_line
 from hopyard.show.times import Times, dated
 from schemas.codec import Malformed
+from schemas.ids import JobId
 from schemas.views import ClockView
 
 TAIL_MAX = 10_000
@@ -36,22 +37,22 @@ def events(
     ] = None,
     *,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, max=TAIL_MAX, help="Only the newest so many.")
+        int | None, typer.Option("--tail", "-n", min=0, max=TAIL_MAX, help="Only the newest N.")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="From so long ago on (30m, 2h), or from a date."),
+        typer.Option("--since", metavar="TIME", help="Begin this long ago (30m, 2h), or at a date."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as facts come in.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing as facts come in.")] = False,
     after: Annotated[int, typer.Option("--after", min=0, help="Begin after this sequence number.")] = 0,
     api: Api = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line.")] = False,
 ) -> None:
-    """Print what happened, in the order in which it counts.
+    """Print the log of the cluster: what happened, a line a fact, in order.
 
-    A line: when, the job, node or plan it is about, what happened. What a
-    job itself prints is in `hopyard logs JOB`. Where the cluster's clock is
-    the wall's, times have their zone, and JSON has dates (`at_iso`) besides.
+    A line says when, which job, node or plan, and what happened. What a job
+    itself prints is in `hopyard logs JOB`. Where the cluster runs at the
+    speed of the wall clock, times have a zone, and JSON has dates (`at_iso`).
 
     $ hopyard events --tail 20
     $ hopyard events job-17 --since 2h
@@ -60,11 +61,15 @@ def events(
 
     async def print_all(client: Client) -> None:
         first = None if since is None else await _first(client, since)
+        found = False
         async for line in client.events(after=after, job=job, follow=follow, tail=tail, since=first):
+            found = True
             if as_json:
                 show_line(dated({"seq": line.seq, "event": line.fields()}, Times(client.clock)))
             else:
                 put_line(readable(line, Times(client.clock)))
+        if job is not None and not found:
+            await client.job(JobId(job))  # refused if there is none
         if (note := Times(client.clock).note()) and not as_json:
             say(note)
 

@@ -67,7 +67,7 @@ ReportFolder = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP, show_default=OUT_DEFAULT),
 ]
-Events = Annotated[bool, typer.Option("--events", help="Keep each run's event log beside its outcome.")]
+Events = Annotated[bool, typer.Option("--events", help="Keep the event log of each run beside its outcome.")]
 
 
 def experiment(
@@ -86,11 +86,11 @@ def experiment(
     out: ReportFolder = None,
     jobs: Jobs = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The scenario tiny and two seeds: does it all work?")
+        bool, typer.Option("--quick", help="Use the scenario tiny and two seeds, to see that it works.")
     ] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", help="With the sweeps that cost most; only hare has any."),
+        typer.Option("--full", help="Include the costliest sweeps; only hare has any."),
     ] = False,
     events: Events = False,
     as_json: AsJson = False,
@@ -143,10 +143,10 @@ def compare(
     events: Events = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare policies on one workload: the same jobs, costs and seeds; a table, a verdict, plots, data.
+    """Compare policies on the same jobs, costs and seeds: a table, a verdict in words, plots, data.
 
-    What is named runs, and nothing else. Policies of your own are compared by their entry point, or as
-    FILE.py:CLASS; `+` gives one options and settings of its own.
+    Only the named policies run. Name your own by its entry point or as FILE.py:CLASS. After `+` come options
+    of a policy, and settings for its runs alone.
 
     $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
     $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace jobs.csv

@@ -46,7 +46,7 @@ def submit(
         list[Path],
         typer.Argument(
             metavar="FILE",
-            help="A job each, as YAML or JSON; - is stdin.",
+            help="A job file, YAML or JSON; - is stdin.",
             show_default=False,
         ),
     ],
@@ -55,15 +55,15 @@ def submit(
         str | None,
         typer.Option(
             "--key",
-            help="Idempotency key: the same key again gives the same job, and no other.",
+            help="Idempotency key: the same key again gives the same job, not a second one.",
             metavar="TEXT",
         ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Go on until the jobs have ended, and end as they did.")
+        bool, typer.Option("--wait", help="Wait until the jobs have ended; the exit code says how.")
     ] = False,
     with_logs: Annotated[
-        bool, typer.Option("--logs", help="With --wait: print what they print; with -q or --json on stderr.")
+        bool, typer.Option("--logs", help="With --wait: print their output; with -q or --json, on stderr.")
     ] = False,
     quiet: Quiet = False,
     api: Api = None,
@@ -71,12 +71,12 @@ def submit(
 ) -> None:
     """Submit jobs.
 
-    Prints the job's id. Every file is read before any job is sent: one that
-    is not valid stops all, with its line and field. A job that the cluster
-    refuses stops no other; the exit code is 1.
+    Prints the ids of the jobs. Every file is read before any job is sent: if
+    one is not valid, none is submitted, and its line and field are printed. If
+    the cluster refuses a job, the others are submitted; the exit code is 1.
 
-    A job with a command runs in the folder that it names, else in this one;
-    nothing of this shell's environment goes with it.
+    A job with a command runs in the folder that it names, else in this one. It
+    gets none of this shell's environment.
 
     With --wait the exit code says how the job ended: 0 completed, 4 failed,
     5 cancelled, 6 rejected; of several jobs the lowest that is not 0. Ctrl-C
@@ -118,8 +118,10 @@ def ps(
         JobSorting,
         typer.Option("--sort", metavar="ORDER", help=f"One of {', '.join(JobSorting)}."),
     ] = JobSorting.ACTIVE,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 200,
-    after: Annotated[str | None, typer.Option("--after", help="Go on where a page ended.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most N jobs.")] = 200,
+    after: Annotated[
+        str | None, typer.Option("--after", help="Continue after this job, where the last page ended.")
+    ] = None,
     columns: ListColumns = None,
     quiet: Quiet = False,
     watching: Watching = False,
@@ -127,7 +129,7 @@ def ps(
     as_json: AsJson = False,
     out: Out = None,
 ) -> None:
-    """List jobs: those that have not ended first, the newest of them at the top.
+    """List jobs: first those that have not ended, newest first.
 
     States: submitted, profiled, queued, running, preempted, completed,
     failed, cancelled, rejected.
@@ -173,8 +175,8 @@ def ps(
 def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     """Show one job: where it runs, how far it is, how long it waited, why it failed.
 
-    Then where it has run: when, on which GPUs, from which sample to which,
-    how fast beside what was expected; and why it was stopped there.
+    Then a line for each of its runs: when, on which GPUs, from which sample to
+    which, its throughput beside the estimate, and why it ended.
 
     $ hopyard show job-17
     $ hopyard show job-17 --json | jq '.runs[].measured_throughput'
@@ -203,11 +205,11 @@ async def runs_of(client: Client, job_id: JobId) -> tuple[RunView, ...]:
 
 
 def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
-    """Say why a job is not running, or runs where it does.
+    """Explain why a job waits, or why it runs where it does.
 
-    One reason; its place in the queue; who holds what it could use, and what
-    put them first; which plan decided it; where it ran before, and for whom
-    it was stopped.
+    The reason; its place in the queue; which jobs hold the GPUs that it could
+    use, and why they came first; the plan that decided; where it ran before,
+    and for which jobs it was stopped.
 
     $ hopyard why job-17
     $ hopyard why job-17 --json | jq '.holders[].job_id'
@@ -218,7 +220,7 @@ def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out 
 
 
 def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Withdraw a job. If it runs, it is stopped.
+    """Cancel a job. If it runs, it is stopped.
 
     $ hopyard cancel job-17
     """

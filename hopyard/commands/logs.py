@@ -15,7 +15,9 @@ from schemas.ids import JobId
 
 NEWEST = 1_000
 NEWEST_MAX = 10_000
-NO_JOB = "whose? `hopyard logs JOB` is what a job prints; what happened in the cluster is in `hopyard events`"
+NO_JOB = (
+    "JOB is missing: `hopyard logs JOB` prints a job's output, `hopyard events` what happened in the cluster"
+)
 
 
 def logs(
@@ -31,19 +33,21 @@ def logs(
     ] = None,
     *,
     tail: Annotated[
-        int, typer.Option("--tail", "-n", min=0, max=NEWEST_MAX, help="Only the newest so many lines.")
+        int, typer.Option("--tail", "-n", min=0, max=NEWEST_MAX, help="Only the newest N lines.")
     ] = NEWEST,
     rank: Annotated[
         int | None, typer.Option("--rank", min=0, help="Only the process of this rank.", show_default=False)
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Without node and rank before each line.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing until the job has ended.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Leave out node and rank before each line.")] = False,
     api: Api = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON document a line.")] = False,
 ) -> None:
-    """Print what a job's processes print, wherever they ran.
+    """Print the output of a job's processes, from every node on which they ran.
 
-    Agents keep the newest lines of every process. What happened to the job is
+    Agents keep the newest lines of each process. What happened to the job is
     in `hopyard events JOB`.
 
     $ hopyard logs job-17

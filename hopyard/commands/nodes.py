@@ -38,7 +38,7 @@ NodeArgument = Annotated[
 STATES = ("alive", "draining", "lost")
 
 node = typer.Typer(
-    help="Take one node out of use, or back into it; describe this machine as one.", no_args_is_help=True
+    help="Drain, restore, admit or expel a node; describe this machine as one.", no_args_is_help=True
 )
 
 
@@ -65,7 +65,7 @@ def nodes(
     as_json: AsJson = False,
     out: Out = None,
 ) -> None:
-    """List the nodes, what is free on them, and who holds the rest.
+    """List the nodes, which GPUs are free, and which jobs hold the others.
 
     States: alive, draining, lost.
 
@@ -101,7 +101,7 @@ def nodes(
 
 @node.command()
 def drain(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Start nothing new on a node; what runs there leaves it at the next round.
+    """Start nothing new on a node; jobs that run there are moved at the next round.
 
     $ hopyard node drain titan-xp-2
     """
@@ -123,24 +123,24 @@ def discover(
     gpus: Annotated[
         str | None,
         typer.Option(
-            "--gpus", metavar="TYPE:COUNT", help="Instead of what the driver names, as v100:8 or cpu:4."
+            "--gpus",
+            metavar="TYPE:COUNT",
+            help="Use these in place of the driver's list, as v100:8 or cpu:4.",
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NODE", help="Its id. Default: the host's name.")
+        str | None, typer.Option("--name", metavar="NODE", help="Id of the node. Default: the host name.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE", dir_okay=False, callback=writable, help="Write it into this file."
-        ),
+        typer.Option("--out", metavar="FILE", dir_okay=False, callback=writable, help="Write to this file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe this machine as a node: its GPUs, and guesses of how fast they exchange gradients.
+    """Describe this machine as a node: its GPUs, and a guess of the bandwidths between them.
 
-    The file is for you to look over; `hopyard agent --node-file FILE` joins with
-    it. A file that is there is not written over.
+    Check the file, then join with `hopyard agent --node-file FILE`. An existing
+    file is not overwritten.
 
     $ hopyard node discover --out node.yaml
     """
@@ -166,18 +166,18 @@ def admit(
     ] = None,
     *,
     whichever: Annotated[
-        bool, typer.Option("--any", help="For agents of any node, as in jobs of Slurm: they share it.")
+        bool, typer.Option("--any", help="For agents of any node, as in Slurm jobs, which share one account.")
     ] = False,
     file: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", dir_okay=False, callback=writable, help="Put it there."),
+        typer.Option("--out", metavar="FILE", dir_okay=False, callback=writable, help="Write to this file."),
     ] = None,
 ) -> None:
-    """Let the agent of a node into your own stack: print the credentials by which NATS knows it.
+    """Admit a node to your stack: print the NATS credentials for its agent.
 
-    With them it tells the facts of that node, and of no other. Bring them there
-    as a file that its owner alone can read, for `hopyard agent --credentials`.
-    They count from now on, and are the same when asked for again.
+    With them the agent publishes facts of that node, and of no other. Copy them
+    to the node, into a file that only its owner can read, for `hopyard agent
+    --credentials`. They are valid at once; asked again, they are the same.
 
     $ hopyard node admit gpu-1 | ssh gpu-1 'umask 077; cat > /etc/hopyard/nats.json'
     $ hopyard node admit --any --out ~/.hopyard-agents.json
@@ -197,7 +197,7 @@ def admit(
 
 @node.command()
 def expel(node: NodeArgument) -> None:
-    """Let the agent of a node in no more. What runs there is lost once its lease is over.
+    """Expel a node: its credentials are invalid from now on. What runs there is lost when its lease ends.
 
     $ hopyard node expel gpu-1
     """

@@ -70,7 +70,7 @@ SecretOut = Annotated[
         metavar="FILE",
         dir_okay=False,
         callback=writable,
-        help="Put it there, for its owner alone to read.",
+        help="Write it to this file, readable by its owner alone.",
     ),
 ]
 
@@ -81,7 +81,7 @@ Api = Annotated[
         envvar="HOPYARD_API_URL",
         metavar="URL",
         callback=_url,
-        help="Where the API is. Default: your own stack, of this folder or else the only one.",
+        help="Address of the API. Default: the stack of this folder, else the only one of yours.",
         show_default=False,
     ),
 ]
@@ -95,7 +95,7 @@ Out = Annotated[
         metavar="FILE",
         dir_okay=False,
         callback=writable,
-        help="Write the JSON into this file as well.",
+        help="Also write the JSON to this file.",
     ),
 ]
 JobArgument = Annotated[
@@ -107,7 +107,7 @@ Scenario = Annotated[
     typer.Option(
         "--scenario",
         metavar="NAME|FILE",
-        help="A scenario; `hopyard scenarios` lists them.",
+        help="A name that `hopyard scenarios` lists, or a file.",
         autocompletion=completion.scenarios,
     ),
 ]
@@ -127,11 +127,11 @@ PoliciesAt = Annotated[
     typer.Option(
         "--policy-at",
         metavar="SECONDS:NAME[+OPTION=VALUE…]",
-        help="Choose another policy when so many seconds have passed; may be given several times.",
+        help="Switch to another policy after so many seconds; may be given several times.",
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Root of all randomness.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
 Trace = Annotated[
     Path | None,
     typer.Option(
@@ -143,8 +143,8 @@ Columns = Annotated[
     typer.Option(
         "--columns",
         metavar="WHAT=COLUMN,…",
-        help="Of a --trace of any other form: its columns for submit, gpus and perhaps seconds, model, user; "
-        "COLUMN:us for microseconds.",
+        help="For a --trace in another format: its columns for submit and gpus, optionally seconds, model, "
+        "user; COLUMN:us if in microseconds.",
     ),
 ]
 Speed = Annotated[float, typer.Option("--speed", min=0.001, max=100_000, help="Cluster seconds per second.")]
@@ -152,8 +152,8 @@ ListColumns = Annotated[
     str | None,
     typer.Option("-o", "--columns", metavar="NAME,…", help="Only these columns, in this order."),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print ids alone, one a line.")]
-Watching = Annotated[bool, typer.Option("-w", "--watch", help="Look again every two seconds, until Ctrl-C.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only ids, one a line.")]
+Watching = Annotated[bool, typer.Option("-w", "--watch", help="Refresh every two seconds, until Ctrl-C.")]
 
 
 def chosen(text: str | None, there: Mapping[str, T], usual: Sequence[str]) -> list[T]:

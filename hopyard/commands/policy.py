@@ -6,10 +6,11 @@ import typer
 from rich.text import Text
 
 from hopyard.actions import completion
+from hopyard.api.client import ApiRefusal
 from hopyard.api.connect import call
 from hopyard.commands.changing import change
 from hopyard.commands.options import Api, AsJson, located
-from hopyard.failures import Invalid, Unreachable
+from hopyard.failures import Failure, Invalid, Unreachable
 from hopyard.show.tables import options_table, policies_table
 from hopyard.show.terminal import put, say, show, show_json
 from schemas.views import PolicyChoice
@@ -38,9 +39,9 @@ def chosen(
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the policy that was asked for, and the one that makes the plans where that is another.
+    """Show the policy that was chosen, and the one that makes the plans if it is another.
 
-    With a name: what can be chosen about that policy, as it is installed here.
+    With a name: the options of that policy, as it is installed here.
 
     $ hopyard policy
     $ hopyard policy show --json
@@ -77,7 +78,7 @@ def choose(
         str,
         typer.Argument(
             metavar="NAME[+OPTION=VALUE…]",
-            help="One that `policy list` names.",
+            help="A name that `hopyard policy list` shows.",
             autocompletion=completion.policies,
         ),
     ],
@@ -85,24 +86,25 @@ def choose(
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have the next plan made by another policy. What runs goes on running.
+    """Choose the policy that makes the next plans. Running jobs run on.
 
-    A policy that cannot plan, or not with these options, is refused; the
-    cluster's planner says why.
+    The stack refuses a policy that it does not have, and options that the
+    policy does not take.
 
     $ hopyard policy set fifo
     $ hopyard policy set hops+moving_cost_s=15
     """
     name = located(name)
-    choice = change(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
+    try:
+        choice = change(api, lambda client: client.set_policy(PolicyChoice(policy=name)))
+    except ApiRefusal as refusal:  # the field is that of a body which the user never saw
+        raise Failure(refusal.problem.detail) from None
     show(choice, Text(choice.policy), as_json=as_json)
 
 
 @policy.command("list")
 def choices(*, api: Api = None, as_json: AsJson = False) -> None:
-    """List the policies that the stack can be set to; without a stack, those installed here.
-
-    What each is, as it says itself where it is installed.
+    """List the policies that the stack accepts, with what each does; without a stack, those installed here.
 
     $ hopyard policy list
     $ hopyard policy list --json | jq -r '.[].name'

@@ -13,12 +13,12 @@ from schemas.base import Message
 from schemas.quarantine import Death
 
 quarantine = typer.Typer(
-    help="Facts that a service passes over since it ended by them.", no_args_is_help=True
+    help="List and release facts that a service skips because they made it fail.", no_args_is_help=True
 )
 
 Services = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SERVICE", help="Left out: all but agents. An agent is agent-NODE."),
+    typer.Argument(metavar="SERVICE", help="A service, or agent-NODE. Default: all services, no agents."),
 ]
 
 
@@ -33,7 +33,7 @@ class Released(Message, frozen=True, kw_only=True):
 
 @quarantine.command("list")
 def list_quarantined(services: Services = None, *, as_json: AsJson = False) -> None:
-    """Facts by which a service ended twice, with their sequence in the log and the error.
+    """List the facts that made a service fail twice, with their sequence numbers and errors.
 
     $ hopyard quarantine list
     $ hopyard quarantine list agent-gpu-1
@@ -47,14 +47,14 @@ def list_quarantined(services: Services = None, *, as_json: AsJson = False) -> N
 
 @quarantine.command("release")
 def release_fact(
-    service: Annotated[str, typer.Argument(metavar="SERVICE", help="planner, say, or agent-NODE.")],
-    seq: Annotated[int, typer.Argument(metavar="SEQUENCE", min=1, help="Of the fact in the log.")],
+    service: Annotated[str, typer.Argument(metavar="SERVICE", help="A service, as planner, or agent-NODE.")],
+    seq: Annotated[int, typer.Argument(metavar="SEQUENCE", min=1, help="Sequence number of the fact.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Have a service handle a fact after all, in its place, at the next start of the service.
+    """Have a service handle a fact after all, in its place in the log, when the service next starts.
 
-    That start replays the whole log, so the log must have its beginning.
+    That start replays the log from its beginning, so nothing of it may be missing.
 
     $ hopyard quarantine release placer 4711
     """

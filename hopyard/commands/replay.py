@@ -18,16 +18,15 @@ def replay(
     trace: Trace = None,
     columns: Columns = None,
     seed: Seed = 1,
-    wait: Annotated[bool, typer.Option("--wait", help="Until every job has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until every job has ended.")] = False,
     api: Api = None,
     as_json: AsJson = False,
     out: Out = None,
 ) -> None:
     """Submit a scenario's jobs to a running stack, each at its time by the stack's clock.
 
-    The cluster and the settings are the stack's own. A line a job goes to
-    stderr. Exit code 1 when a job was refused or, with --wait, did not
-    complete.
+    Cluster and settings of the scenario are ignored. Each job is a line on
+    stderr. Exit code 1 if a job was refused or, with --wait, did not complete.
 
     $ hopyard up --scenario tiny --speed 60
     $ hopyard replay --scenario tiny --wait

@@ -13,22 +13,25 @@ def restart(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SERVICE", help="As `planner`, or `planner-2` for one instance; none: all, agents too."
+            metavar="SERVICE",
+            help="As `planner`, or `planner-2` for one instance. Default: all, and the agents.",
         ),
     ] = None,
     *,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", file_okay=False, help="Of the stack; left out: yours."),
+        typer.Option(
+            "--data", metavar="DIR", file_okay=False, help="Data folder of the stack. Default: yours."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Restart processes of a running stack, one after the other, while jobs run on.
 
-    Each ends in good order and `hopyard up` starts it again, with the code
-    that is installed then: after an upgrade this is the new version. The
-    next one waits until it is ready; admission is the last. `hopyard up`
-    itself and NATS go on as they are.
+    Each shuts down cleanly, and `hopyard up` starts it again with the code
+    that is installed then: after an upgrade, the new version. The next one is
+    restarted when it is ready; admission is the last. `hopyard up` itself and
+    NATS are not restarted.
 
     $ hopyard restart
     $ hopyard restart planner placer --data /var/lib/hopyard

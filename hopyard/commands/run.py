@@ -31,33 +31,35 @@ def demo(
     out: Out = None,
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", metavar="DIR", file_okay=False, help="Keep logs and event log here."),
+        typer.Option(
+            "--keep", metavar="DIR", file_okay=False, help="Keep the logs and the event log in this folder."
+        ),
     ] = None,
     limit: Annotated[
-        float, typer.Option("--limit", min=1, help="Give up after so many real seconds.")
+        float, typer.Option("--limit", min=1, help="Give up after this many real seconds.")
     ] = 3600,
     real: Annotated[
-        bool, typer.Option("--real", help="Train four small models instead, with PyTorch.")
+        bool, typer.Option("--real", help="Train four small models with PyTorch instead.")
     ] = False,
     python: Annotated[
         Path | None,
         typer.Option(
             "--python",
             metavar="FILE",
-            help="With --real: an interpreter that has torch.",
+            help="With --real: a Python interpreter that has torch.",
             show_default="the environment's, else python3",
         ),
     ] = None,
 ) -> None:
-    """Run a whole workload through a real stack on this machine, faster than time, and print its metrics.
+    """Run a whole workload through a real stack on this machine, faster than real time; print its metrics.
 
     Starts NATS, the six services and an agent for every node of the scenario;
-    needs nothing else. Exit code 1 when a job did not complete, or when the
-    event log breaks a rule of the system.
+    needs nothing else. Exit code 1 if a job did not complete, or if the event
+    log breaks a rule of the system.
 
-    With --real nothing is emulated but what GPUs are: four models train with
-    PyTorch on CPU slots of this machine, for some two minutes. They are
-    measured, placed, moved with their checkpoints, and end.
+    With --real only the GPUs are emulated, as CPU slots of this machine: four
+    models train with PyTorch for some two minutes. They are measured, placed,
+    moved with their checkpoints, and complete.
 
     $ hopyard demo
     $ hopyard demo --real --python ~/torch/bin/python
@@ -108,18 +110,18 @@ def _real_demo(
 
 OnlyCluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME|FILE", help="Only a cluster, with the default settings."),
+    typer.Option("--cluster", metavar="NAME|FILE", help="A cluster alone, with default settings."),
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the API; 0: any free one.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the API; 0: any free one.")]
 StackData = Annotated[
-    Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where everything is stored.")
+    Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Data folder of the stack.")
 ]
 Listening = Annotated[
     str | None,
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="No emulated nodes: have `hopyard agent` join here; 0.0.0.0:4222 is open to all machines.",
+        help="No emulated nodes: agents join at this address; 0.0.0.0:4222 is open to all machines.",
     ),
 ]
 InstancesOfEach = Annotated[
@@ -127,11 +129,11 @@ InstancesOfEach = Annotated[
     typer.Option(
         "--instances",
         metavar="N|SERVICE=N,…",
-        help="Run each service, or some, so often: one leads, the others take over in seconds.",
+        help="Instances of each service, or of some: one leads, another takes over within seconds.",
     ),
 ]
 ServersOfNats = Annotated[
-    int, typer.Option("--nats", min=1, max=5, help="Servers of NATS; of three, one may be lost.")
+    int, typer.Option("--nats", min=1, max=5, help="Number of NATS servers; of three, one may be lost.")
 ]
 
 
@@ -149,9 +151,10 @@ def up(
 ) -> None:
     """Run a stack on this machine until Ctrl-C. Its nodes are emulated, or join with --listen.
 
-    The other commands find it by the folder .hopyard, here or further up; with
-    another folder, by the two variables it prints. Started again on the same
-    folder it goes on where it was. A service that dies is started again.
+    Other commands find it by the folder .hopyard, here or further up; with
+    another data folder, by the two variables that it prints. Started again on
+    the same folder, it goes on where it stopped. A service that dies is
+    restarted.
 
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard

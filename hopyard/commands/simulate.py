@@ -55,22 +55,26 @@ def simulate(
             "--events",
             dir_okay=False,
             callback=writable,
-            help="Write the event log here, a JSON document a line.",
+            help="Write the event log to this file, one JSON document a line.",
         ),
     ] = None,
     audited: Annotated[
         bool,
         typer.Option(
             "--audit/--no-audit",
-            help="Check the log against the rules, as it is made.",
+            help="Check the event log against the rules of the system.",
         ),
     ] = True,
     dump_problems: Annotated[
         Path | None,
-        typer.Option("--dump-problems", file_okay=False, help="Save every plan's problem in this folder."),
+        typer.Option(
+            "--dump-problems", file_okay=False, help="Save the problem of every plan in this folder."
+        ),
     ] = None,
 ) -> None:
-    """Run a workload through the services in virtual time: hours in seconds, the same twice.
+    """Simulate a workload in virtual time: hours in seconds, the same result every time.
+
+    The services decide as they do in a running stack.
 
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
     $ hopyard simulate --scenario hops-64 --policy fifo --out fifo.json --events fifo.ndjson

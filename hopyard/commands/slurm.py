@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from hopyard.actions.slurm.queue import SlurmJob
 
 slurm = typer.Typer(
-    help="Run the agents of a stack as long jobs of a Slurm cluster, one a node.", no_args_is_help=True
+    help="Run the agents of a stack as jobs of a Slurm cluster, one a node.", no_args_is_help=True
 )
 Called = Annotated[
     str,
-    typer.Option("--name", metavar="NAME", help="What the jobs are called; a second stack needs another."),
+    typer.Option("--name", metavar="NAME", help="Name of the Slurm jobs; a second stack needs another."),
 ]
 Where = Annotated[
     Path | None,
@@ -26,7 +26,7 @@ Where = Annotated[
         "--folder",
         metavar="DIR",
         file_okay=False,
-        help="Where script, settings and logs are; all nodes must share it.",
+        help="Folder of script, settings and logs, on a file system that all nodes share.",
         show_default="~/.local/state/hopyard/slurm/NAME",
     ),
 ]
@@ -36,7 +36,7 @@ OWN = "hopyard"
 @slurm.command()
 def up(
     *,
-    partition: Annotated[str, typer.Option("--partition", "-p", metavar="P", help="Whose nodes.")],
+    partition: Annotated[str, typer.Option("--partition", "-p", metavar="P", help="Partition of the nodes.")],
     nodes: Annotated[int, typer.Option("--nodes", "-N", min=1, max=10_000, help="How many agents.")],
     time: Annotated[
         str,
@@ -44,11 +44,13 @@ def up(
             "--time",
             "-t",
             metavar="TIME",
-            help="Limit of a job, as sbatch has it.",
+            help="Time limit of a job, as sbatch writes it.",
             show_default="the partition's",
         ),
     ] = "",
-    account: Annotated[str, typer.Option("--account", "-A", metavar="NAME", help="Who is charged.")] = "",
+    account: Annotated[
+        str, typer.Option("--account", "-A", metavar="NAME", help="Account that is charged.")
+    ] = "",
     gres: Annotated[
         str, typer.Option("--gres", metavar="LIST", help="What each node must have, as gpu:a100:8.")
     ] = "",
@@ -71,10 +73,10 @@ def up(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have agents on so many nodes: submit what lacks, each a job with a whole node for itself.
+    """Have agents on N nodes: submit as many jobs as are missing, each for a whole node.
 
     Each job submits its successor before its time ends, until `slurm down`.
-    What else sbatch takes can be said by its variables, as SBATCH_QOS.
+    Other options of sbatch are set by its variables, as SBATCH_QOS.
 
     $ hopyard slurm up --partition gpu --nodes 4 --time 1-00:00:00
     $ hopyard slurm up -p gpu -N 4 --gres gpu:a100:8 --dry-run
@@ -104,7 +106,7 @@ def up(
 
 @slurm.command()
 def status(*, name: Called = OWN, as_json: AsJson = False, out: Out = None) -> None:
-    """List the jobs of the agents, where they run and until when.
+    """List the agents' Slurm jobs, where they run and until when.
 
     $ hopyard slurm status
     """
@@ -119,9 +121,9 @@ def status(*, name: Called = OWN, as_json: AsJson = False, out: Out = None) -> N
 
 @slurm.command()
 def down(*, name: Called = OWN, folder: Where = None) -> None:
-    """Cancel the jobs of the agents, waiting or running, and wait until they are gone.
+    """Cancel the agents' Slurm jobs, waiting or running, and wait until they are gone.
 
-    Jobs that train save a checkpoint first, and go on wherever there are agents.
+    Training jobs save a checkpoint first, and go on where agents are left.
 
     $ hopyard slurm down
     """

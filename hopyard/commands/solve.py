@@ -34,13 +34,15 @@ def solve(
         ),
     ],
     *,
-    backend: Annotated[Backend, typer.Option("--backend", help="Who solves.")] = Backend.HOPYARD,
+    backend: Annotated[Backend, typer.Option("--backend", help="Solver to use.")] = Backend.HOPYARD,
     gap: Annotated[
         float, typer.Option("--gap", min=0, max=1, help="Stop at this proven relative gap.")
     ] = 0.01,
     deadline_s: Annotated[
         float,
-        typer.Option("--deadline", metavar="SECONDS", min=0, max=86_400, help="Stop after so many seconds."),
+        typer.Option(
+            "--deadline", metavar="SECONDS", min=0, max=86_400, help="Stop after this many seconds."
+        ),
     ] = 10.0,
     as_json: AsJson = False,
     out: Out = None,

@@ -21,9 +21,7 @@ from schemas.questions import ExportStore, Imported, ImportStore, StorePage
 TIMEOUT_S = 120.0
 LINES_AT_ONCE = 10_000
 
-store = typer.Typer(
-    help="Take what the estimator has learnt out, or into another stack.", no_args_is_help=True
-)
+store = typer.Typer(help="Export, import or rebuild what the estimator has learnt.", no_args_is_help=True)
 
 
 class Exported(Message, frozen=True, kw_only=True):
@@ -33,11 +31,11 @@ class Exported(Message, frozen=True, kw_only=True):
 
 @store.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(dir_okay=False, metavar="FILE", help="Written anew.")],
+    file: Annotated[Path, typer.Argument(dir_okay=False, metavar="FILE", help="File to write.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Write all that a running estimator knows into a file, as JSON lines.
+    """Write everything that a running estimator knows to a file, as JSON lines.
 
     Observations, time modules, refined loading, bandwidths, and the
     prediction log.
@@ -63,15 +61,18 @@ def export(
 
 @store.command("import")
 def import_file(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="An export.")],
+    file: Annotated[
+        Path,
+        typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="File that `store export` wrote."),
+    ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Let a running estimator learn from an exported file.
+    """Have a running estimator take in an exported file.
 
-    What it has already is skipped, so a second import changes nothing. A
-    file that is damaged anywhere is refused before any of it is taken in.
-    Times are those of the stack that the file came from.
+    Entries that it has are skipped, so a second import changes nothing. A file
+    that is damaged anywhere is refused as a whole. Times stay those of the stack
+    that wrote the file.
 
     $ hopyard store import lab.jsonl
     """
@@ -92,22 +93,28 @@ def import_file(
 def rebuild_file(
     *,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Of the stack, which must not run.")
+        Path,
+        typer.Option(
+            "--data", metavar="DIR", file_okay=False, help="Data folder of the stack, which must not run."
+        ),
     ] = Path(".hopyard"),
     export: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", exists=True, dir_okay=False, help="An export to begin with."),
+        typer.Option("--from", metavar="FILE", exists=True, dir_okay=False, help="Begin with this export."),
     ] = None,
     instance: Annotated[
-        int, typer.Option("--instance", min=1, max=INSTANCES_MAX, help="Of the estimator, whose file it is.")
+        int,
+        typer.Option(
+            "--instance", min=1, max=INSTANCES_MAX, help="Instance of the estimator whose file is made."
+        ),
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Make the estimator's file anew from the log of facts and samples, where it is damaged or gone.
+    """Rebuild the estimator's file from the log of facts and samples, if it is damaged or gone.
 
     Time modules, observations and the prediction log follow from the log.
-    Bandwidths do not: `hopyard calibrate` measures them again. What NATS has
-    dropped comes from the archive. The old file is kept.
+    Bandwidths do not: `hopyard calibrate` measures them again. Facts that NATS
+    no longer has are read from the archive. The old file is kept.
 
     $ hopyard store rebuild --data /var/lib/hopyard
     $ hopyard store rebuild --from lab.jsonl

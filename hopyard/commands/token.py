@@ -21,7 +21,7 @@ from schemas.tokens import Role
 if TYPE_CHECKING:
     from hopyard.actions.tokens import MadeToken
 
-token = typer.Typer(help="Who may do what through the API.", no_args_is_help=True)
+token = typer.Typer(help="Create, list and revoke tokens of the API.", no_args_is_help=True)
 
 File = Annotated[
     Path | None,
@@ -29,7 +29,7 @@ File = Annotated[
         "--file",
         metavar="FILE",
         dir_okay=False,
-        help="Of an admission elsewhere, as its setting api_tokens has it.",
+        help="Token file of another stack's admission (its setting api_tokens).",
         show_default="your own stack's",
     ),
 ]
@@ -39,24 +39,21 @@ File = Annotated[
 def create_token(
     *,
     role: Annotated[Role, typer.Option("--role", help="What its holder may do.")] = Role.SUBMITTER,
-    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Whose it is.")] = "",
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="User whose token it is.")] = "",
     project: Annotated[
-        str, typer.Option("--project", metavar="NAME", help="Jobs submitted by it are of this project.")
+        str, typer.Option("--project", metavar="NAME", help="Project of the jobs that are submitted with it.")
     ] = "",
-    days: Annotated[
-        float, typer.Option("--days", min=0, help="How long it counts; 0: until it is revoked.")
-    ] = 90,
+    days: Annotated[float, typer.Option("--days", min=0, help="Days until it expires; 0: never.")] = 90,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for.")] = "",
     out: SecretOut = None,
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token, and print it: it is shown this one time, only a digest is kept.
+    """Create a token and print it, this one time: only its digest is stored.
 
-    A viewer reads. A submitter submits jobs besides, which are his own, and
-    cancels those; agents that are root run them as the account of that name.
-    An operator may everything, for everybody. It counts from now on; nothing
-    is started again.
+    A viewer reads. A submitter also submits jobs, and cancels their own; agents
+    that are root run them as the account of that name. An operator may do
+    everything, to anybody's jobs. The token is valid at once, without a restart.
 
     $ hopyard token create --user ada --out ada.token
     $ hopyard token create --role operator --user bob --days 7
@@ -79,7 +76,7 @@ def create_token(
 
 @token.command("list")
 def list_tokens(*, file: File = None, as_json: AsJson = False) -> None:
-    """List the tokens that count, or have expired; none of them can be read any more.
+    """List the tokens that are valid or have expired: ids, roles and users, never the tokens themselves.
 
     $ hopyard token list --json
     """
@@ -100,12 +97,12 @@ def list_tokens(*, file: File = None, as_json: AsJson = False) -> None:
 
 @token.command("revoke")
 def revoke_token(
-    token_id: Annotated[str, typer.Argument(metavar="TOKEN", callback=named, help="Its id.")],
+    token_id: Annotated[str, typer.Argument(metavar="TOKEN", callback=named, help="Id of the token.")],
     *,
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a token count no more, from the next request on. What was submitted by it stays.
+    """Revoke a token, from the next request on. Jobs that were submitted with it stay.
 
     $ hopyard token revoke 3f2a9c01
     """
@@ -118,13 +115,13 @@ def revoke_token(
 
 def page(
     *,
-    opened: Annotated[bool, typer.Option("--open", help="Have the browser of this machine show it.")] = False,
+    opened: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
 ) -> None:
-    """Print the address of your own stack's page, with a token by which it shows all and changes nothing.
+    """Print the address of your stack's page, with a viewer's token.
 
-    Whoever has this address can read the cluster. With --open the browser takes
-    it from a file that its owner alone can read: what stands on a command line,
-    all accounts of the machine see.
+    Whoever has this address can read everything, and change nothing. With --open
+    the browser gets it from a file that only its owner can read, since every
+    account of the machine sees command lines.
 
     $ hopyard page --open
     """
@@ -140,13 +137,13 @@ def page(
 
 
 def credentials(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where they go.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Folder to write them to.")],
 ) -> None:
-    """Make all that opens a stack whose services and NATS others start, as in Kubernetes.
+    """Write credentials for a stack that `hopyard up` does not start, as in Kubernetes.
 
-    DIR/credentials gets an account for each service, one for agents, the part of
-    NATS's configuration that knows them, and two tokens with the file of their
-    digests. What is there stays as it is.
+    DIR/credentials gets a NATS account for each service, one for agents, the part
+    of NATS' configuration that lists them, and two API tokens with the file of
+    their digests. Existing files are left as they are.
 
     $ hopyard credentials ~/lab
     """

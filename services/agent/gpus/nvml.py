@@ -65,7 +65,7 @@ class Nvml:
         try:
             self._lib = import_module("pynvml")
         except ModuleNotFoundError:
-            raise NoNvml("nvidia-ml-py is not installed (pip install 'hopyard[gpu]')") from None
+            raise NoNvml("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
         try:
             self._lib.nvmlInit()
         except self._lib.NVMLError as error:

@@ -123,13 +123,15 @@ def file_of(problem: Problem, jobs: Sequence[str]) -> SavedProblem:
 
 
 def _decoded(path: Path) -> SavedProblem:
+    text = _text(path)
+    if not text.strip():
+        raise InvalidFile(str(path), None, None, "is empty")
     try:
-        return msgspec.json.decode(_text(path), type=SavedProblem)
+        return msgspec.json.decode(text, type=SavedProblem)
     except msgspec.ValidationError as error:
-        text = str(error)
-        place = _PLACE.search(text)
+        place = _PLACE.search(str(error))
         field = place["field"] if place else None
-        raise InvalidFile(str(path), None, field, _PLACE.sub("", text)) from None
+        raise InvalidFile(str(path), None, field, _PLACE.sub("", str(error))) from None
     except msgspec.DecodeError as error:
         raise InvalidFile(str(path), None, None, str(error)) from None
 

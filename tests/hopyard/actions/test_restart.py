@@ -25,7 +25,9 @@ def test_a_service_is_all_of_its_instances_and_an_instance_is_itself() -> None:
 
 
 def test_a_name_that_no_process_has_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Invalid, match="planer: the stack runs admission, admission-2, planner"):
+    with pytest.raises(
+        Invalid, match="there is no process planer; there are admission, admission-2, planner"
+    ):
         named(["planer", "profiler"], THERE)
 
 

@@ -76,7 +76,7 @@ def test_an_option_that_the_policy_has_not_is_refused_in_the_cluster_s_words(
     api.refuses("PUT /v1/policy", 422, "policy hops has no option speed; it has priority_rule", "$.policy")
     refused = hopyard("policy", "set", "hops+speed=1", "--api", api.url)
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err == "hopyard: $.policy: policy hops has no option speed; it has priority_rule\n"
+    assert refused.err == "hopyard: policy hops has no option speed; it has priority_rule\n"
 
 
 def test_policy_is_shown_and_set(hopyard: Hopyard, api: CannedApi) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+from schemas.views import Problem
 from tests.hopyard.cli_builders import status_view
 from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi
@@ -18,6 +19,17 @@ def test_events_prints_a_line_a_fact(hopyard: Hopyard, api: CannedApi) -> None:
     assert first.split() == ["00:00:03.2", "job-1", "cancelled"]
     assert second.split() == ["00:00:40.0", "job-1", "job.praised", "job_id=job-1", "by=everybody"]
     assert api.requests[0][1]["job"] == "job-1"
+
+
+def test_events_of_a_job_that_there_is_not_is_refused(hopyard: Hopyard, api: CannedApi) -> None:
+    api.says_bytes("GET /v1/events", b"")
+    api.says(
+        "GET /v1/jobs/job-9",
+        Problem(title="Not found", status=404, detail="there is no job job-9"),
+        status=404,
+    )
+    ran = hopyard("events", "job-9", "--api", api.url)
+    assert (ran.code, ran.out, ran.err) == (1, "", "hopyard: there is no job job-9\n")
 
 
 def test_events_as_json_is_a_document_a_line(hopyard: Hopyard, api: CannedApi) -> None:

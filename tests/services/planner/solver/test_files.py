@@ -155,3 +155,10 @@ async def test_a_folder_that_cannot_be_written_costs_no_plan(tmp_path: Path) -> 
     blocked.write_text("")
     decision = await policy_process(Settings(dump_problems=str(blocked)), INLINE).call(step(), 1.0)
     assert isinstance(decision, Decision)
+
+
+def test_a_file_with_nothing_in_it_is_called_empty(tmp_path: Path) -> None:
+    file = tmp_path / "problem.json"
+    file.write_bytes(b"\n")
+    with pytest.raises(InvalidFile, match="problem.json: is empty"):
+        read_problem(file)
