@@ -9,16 +9,16 @@ class Execution(Message, frozen=True, kw_only=True):
     """A placement, or a copy, that ran: what it was expected to do when it was placed, and what it did."""
 
     placement_id: PlacementId
-    """of one of several copies, with its node: `PLACEMENT/NODE`"""
+    """the placement's id; of one copy of several, `PLACEMENT/NODE`"""
     job_id: JobId
     fingerprint: Fingerprint
     model: str
     gpu_type: str
-    """where the configuration has several: all, joined by `+`"""
+    """the type of its GPUs; several types are joined by `+`"""
     gpus: int
     nodes: int
     layer: Layer
-    """that the estimate came from"""
+    """the layer that gave the estimate"""
     estimated: float
     """samples/s of the whole configuration"""
     measured: float
@@ -42,7 +42,7 @@ class Execution(Message, frozen=True, kw_only=True):
 
     @property
     def bias(self) -> float:
-        """(estimated − measured) / measured: above 0, too hopeful."""
+        """(estimated − measured) / measured; above 0 the estimate was too high."""
         return (self.estimated - self.measured) / self.measured
 
 

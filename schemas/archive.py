@@ -14,7 +14,7 @@ from schemas.upgrades import upgraded
 
 VERSION = 2
 READABLE = range(1, VERSION + 1)
-"""of 1 are the exports of 0.1.0: their observations have GPUs by node in place of gangs"""
+"""format versions; version 1 was written by 0.1.0, with GPUs by node in place of gangs"""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ def encoded(line: Line) -> bytes:
 
 
 def header_of(line: bytes) -> Header:
-    """Raises ValueError for a file of something else, or of another version."""
+    """The header of an export. Raises ValueError for another kind of file, or another version."""
     try:
         header = _header.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 def written(default: V) -> V:
-    """The default of a field that is written even where it holds it, though its struct omits defaults."""
+    """A default that is always written, although its struct omits fields that hold their default."""
     field: V = msgspec.field(default_factory=lambda: default)
     return field
 
@@ -54,7 +54,7 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
 
 @cache
 def _naming(kind: type[Event]) -> Callable[[Event], str]:
-    """What makes the id of a fact: its tag, and the fields that distinguish one occurrence from another."""
+    """The parts of a fact's id: its tag, and the fields that distinguish one occurrence from another."""
     form, values = kind.tag() + "/%s" * len(kind.identity), attrgetter(*kind.identity)
     return lambda event: form % values(event)
 

@@ -16,18 +16,18 @@ class AllReduceTimes(Message, frozen=True, kw_only=True):
     seconds: tuple[tuple[float, ...], ...]
     """by size, in the order asked, or that of `sizes`; empty: by a node that is not the first"""
     sizes: tuple[float, ...] = ()
-    """bytes, where others were timed than those asked: a CPU stands for the GPUs, say"""
+    """bytes that were timed, if not those that were asked for (where CPU slots stand for GPUs)"""
 
 
 class AllReduceMeeting(Message, frozen=True, kw_only=True):
     meeting: str
     """`host:port` where all nodes meet if the one asked is the first"""
     sizes: tuple[float, ...]
-    """bytes, that it can time in place of those asked"""
+    """bytes that the node can time, in place of those asked for"""
 
 
 class Ring(Message, frozen=True, kw_only=True):
-    """Nodes with the GPUs that take part, the leader first."""
+    """The nodes and GPUs of one timed all-reduce, the leader first."""
 
     members: Annotated[tuple[tuple[Node, GpuCount], ...], Meta(min_length=1)]
 
@@ -70,6 +70,6 @@ class BandwidthRow(Message, frozen=True, kw_only=True):
 
 class Calibration(Message, frozen=True, kw_only=True):
     rows: tuple[BandwidthRow, ...]
-    """all types that were ever measured, in alphabetical order"""
+    """a row for each type that was ever measured, in alphabetical order"""
     left_out: dict[NodeId, str] = {}
     """nodes that did not measure this time, and why"""

@@ -51,7 +51,7 @@ def encode(message: Message) -> bytes:
 
 
 def encode_plain(message: Message) -> bytes:
-    """Never compressed: for questions and replies, whose columns are large and for which somebody waits."""
+    """Encode without compression: for questions and replies, which are large and waited for."""
     return _encoder.encode(message)
 
 

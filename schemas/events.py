@@ -29,7 +29,7 @@ from schemas.placement import ONLY_LOCKSTEP, Gang
 from schemas.plans import Cause, LeftOut, Measures, Placement, PlanKind, Stage, Standing
 
 _NO_TOKEN = re.compile(r"[^\w:+=,-]", re.ASCII)
-"""what a subject's parts are not made of here"""
+"""characters that no part of a subject may have"""
 
 # ---- jobs -------------------------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job.submitted", omi
     key: PlainLine
     """the submitter's idempotency key"""
     by: PlainLine = ""
-    """by whose token, as `USER/TOKEN`; empty: nobody was asked for one"""
+    """the token that it was submitted with, as `USER/TOKEN`; empty: the API asks for none"""
 
 
 class JobProfiled(JobEvent, frozen=True, kw_only=True, tag="job.profiled"):
@@ -59,7 +59,7 @@ class JobProfiled(JobEvent, frozen=True, kw_only=True, tag="job.profiled"):
     known: bool
     """true: an earlier job of the same workload was measured, this one was not"""
     unusable: dict[GpuType, str] = {}
-    """why a type is out"""
+    """GPU types that it cannot run on, with the reason"""
 
 
 class JobQueued(JobEvent, frozen=True, kw_only=True, tag="job.queued"):
@@ -106,7 +106,7 @@ class PreemptReason(StrEnum):
 
 
 class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
-    """The job holds GPUs no more and is back in the queue."""
+    """The job no longer holds GPUs and is back in the queue."""
 
     identity: ClassVar[tuple[str, ...]] = ("placement_id",)
 
@@ -132,7 +132,7 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag="job.failed"):
 
 
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omit_defaults=True):
-    """The user withdrew the job. If it was running, its workers are stopped next."""
+    """A user cancelled the job. If it was running, its workers are stopped next."""
 
     by: PlainLine = ""
     """as in `JobSubmitted`"""
@@ -169,7 +169,7 @@ class ProfilingAdded(Event, frozen=True, kw_only=True, tag="round.profiling-adde
 
     round: WholeNumber
     number: WholeNumber
-    """of such facts before this one"""
+    """how many such facts came before this one in the round"""
     runs: tuple[ProfileRun, ...]
 
 
@@ -193,9 +193,9 @@ class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.meas
     iteration_s: tuple[Amount, ...]
     parameters: Amount
     memory_share: Fraction | None = None
-    """of the GPU's memory that the process took; null: not known"""
+    """share of the GPU's memory that the process took; null: not known"""
     modes: tuple[str, ...] = ()
-    """of synchronisation in which the script can train; empty: any, or not known"""
+    """modes of synchronisation in which the script can train; empty: any, or not known"""
 
 
 class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed", omit_defaults=True):
@@ -205,7 +205,7 @@ class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed
     final: bool
     """true: this type is out for the job; false: try again in the next round"""
     absent: bool = False
-    """its program, folder or image is not on the node, which says nothing of the type"""
+    """its program, folder or image is missing on the node; another node of the type may have it"""
 
 
 # ---- plans ------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     made_from: WholeNumber
     """stream sequence of the last fact the plan takes into account"""
     placements: tuple[Placement, ...]
-    """a first plan: all that shall run. A fragment plan: what shall start besides"""
+    """a first plan: everything that shall run; a fragment plan: what shall start in addition"""
     left_out: tuple[LeftOut, ...]
     """in the order of the queue"""
     idle_gpus: WholeNumber
@@ -341,7 +341,7 @@ class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit
 
 
 class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored", omit_defaults=True):
-    """The drain is over."""
+    """The drain has ended."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
@@ -373,7 +373,7 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
 
 
 class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ordered", omit_defaults=True):
-    """The placer wants these processes on this node."""
+    """An order: start these processes on this node."""
 
     spec: JobSpec
     gang: Gang
@@ -414,12 +414,12 @@ class TurnsOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.turns-ord
 
 
 class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-ordered"):
-    """The processes shall checkpoint and end. Harmless when they are already gone."""
+    """An order: the processes write a checkpoint and end. Without effect if they are gone already."""
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started", omit_defaults=True):
     gpu_indices: tuple[Index, ...]
-    """the GPUs it owns on the node"""
+    """the GPUs that it owns on the node"""
     meeting: str = ""
     """`host:port` where the gang's processes meet; from the node of rank 0 alone"""
     samples_restored: Amount | None = None
@@ -465,7 +465,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
     signal: Code | None = None
     """that ended that process"""
     final: bool = False
-    """it would end so every time on such a GPU: out of memory"""
+    """true: it would fail every time on this GPU type, as when out of memory"""
 
 
 # ---- services ---------------------------------------------------------------------------------------
@@ -482,7 +482,7 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led"):
     token: WholeNumber
     """fencing token of its lease: larger than that of every leader before"""
     again: WholeNumber = 0
-    """how often it has said so since: the log may lose its beginning, and this it needs"""
+    """how often it has published this before; repeated, since the log may lose its oldest facts"""
 
 
 # ---- the tables ---------------------------------------------------------------------------------------

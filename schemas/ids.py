@@ -1,4 +1,4 @@
-"""The names things go by. Each is a plain string that the type checker keeps apart from the others.
+"""The kinds of id. Each is a plain string that the type checker keeps apart from the others.
 
 Names of jobs, nodes, placements and plans are parts of subjects, of keys and of folders. So one that has a
 dot, a wildcard, a space or the beginning of a path in it is refused wherever it is read.

@@ -1,14 +1,14 @@
-"""How instances of a service are named: processes, reports and logs go by it."""
+"""Names of a service's instances, as processes, reports and logs use them."""
 
 INSTANCES_MAX = 5
-"""of a service"""
+"""largest number of instances of one service"""
 
 
 def instance_name(service: str, instance: int) -> str:
-    """The first is named as the service."""
+    """The name of an instance; the first has the name of the service."""
     return service if instance == 1 else f"{service}-{instance}"
 
 
 def instances_of(service: str) -> list[str]:
-    """Names of all that there may be."""
+    """The names of all instances that a service may have."""
     return [instance_name(service, number) for number in range(1, INSTANCES_MAX + 1)]

@@ -6,7 +6,7 @@ from schemas.ids import NodeId
 
 class PrintedLine(Message, frozen=True, array_like=True):
     at: float
-    """when the agent got it"""
+    """cluster time at which the agent read the line"""
     text: str
 
 
@@ -23,7 +23,7 @@ class RankOutput(Message, frozen=True, kw_only=True):
 
 
 class OutputPage(Message, frozen=True, kw_only=True):
-    """Of all processes that a job has or had on a node."""
+    """The output of all processes that a job has or had on a node."""
 
     ranks: tuple[RankOutput, ...]
 
@@ -37,4 +37,4 @@ class OutputLine(Message, frozen=True, kw_only=True, omit_defaults=True):
     rank: int | None = None
     text: str = ""
     problem: str = ""
-    """instead of a line: why lines of this node are missing"""
+    """in place of a line, why lines of this node are missing"""

@@ -37,7 +37,7 @@ class Mode(Message, frozen=True, kw_only=True, tag_field="mode"):
         return str(cls.__struct_config__.tag)
 
     def misfit(self, members: Members) -> str:  # noqa: ARG002 - most modes look at them
-        """Why it cannot be said of these members; empty: it can."""
+        """Why the mode does not fit these members; empty if it does."""
         return ""
 
 
@@ -104,7 +104,7 @@ Sync = Lockstep | Proportional | Forked | Relaxed
 
 LOCKSTEP = Lockstep()
 ONLY_LOCKSTEP = (Lockstep.tag(),)
-"""the modes of whoever says nothing about modes"""
+"""the modes of a node, policy or job that lists none"""
 
 
 class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
@@ -161,7 +161,7 @@ class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
         return len(self.members) > 1
 
     def on(self, node: NodeId) -> int:
-        """GPUs on a node; 0: it is no member."""
+        """The gang's GPUs on a node; 0 if the node is no member."""
         for one in self.members:
             if one.node == node:
                 return one.gpus

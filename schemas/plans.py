@@ -26,7 +26,7 @@ class PlanKind(StrEnum):
 
 
 class Stage(StrEnum):
-    """What produced the choice."""
+    """The stage of planning that produced the choice."""
 
     OPTIMAL = "optimal"
     """the solver, within the tolerated gap"""

@@ -4,9 +4,9 @@ from schemas.base import Message
 from schemas.numbers import WholeNumber
 
 DEATHS_MAX = 2
-"""on one fact; then the service passes it over"""
+"""failures on one fact after which the service skips it"""
 KEPT = 100
-"""facts remembered of one service, the newest"""
+"""how many facts are remembered for each service, the newest"""
 
 
 class Death(Message, frozen=True, kw_only=True):
@@ -45,5 +45,5 @@ class Quarantine(Message, frozen=True, kw_only=True):
 
 
 def key_of(service: str) -> str:
-    """In the state bucket."""
+    """The service's key in the state bucket."""
     return f"quarantine/{service}"

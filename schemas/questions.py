@@ -24,16 +24,16 @@ AGENTS = "hopyard.ask.agent"
 ARCHIVE = "hopyard.ask.archive"
 
 Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
-"""of what is listed"""
+"""the largest number of entries in a reply"""
 
 
 def agent_of(node_id: NodeId) -> str:
-    """Where the agent of a node answers."""
+    """The subject on which the agent of a node answers."""
     return f"{AGENTS}.{node_id}"
 
 
 def node_asked(subject: str) -> str:
-    """Of the agent that answers there; empty: no agent does."""
+    """The node whose agent answers on a subject; empty if no agent does."""
     _, asked, node_id = subject.partition(f"{AGENTS}.")
     return node_id if asked else ""
 
@@ -42,7 +42,7 @@ def node_asked(subject: str) -> str:
 
 
 class HandedOn(Question, frozen=True, kw_only=True, tag="handed-on"):
-    """What an admission that does not lead was asked over HTTP, for the one that does."""
+    """A request that came over HTTP to an admission that does not lead, passed to the one that leads."""
 
     subject: ClassVar[str] = ADMISSION
 
@@ -53,7 +53,7 @@ class HandedOn(Question, frozen=True, kw_only=True, tag="handed-on"):
 class HandedBack(Message, frozen=True, kw_only=True):
     said: bytes
     problem: bool
-    """it is a refusal"""
+    """the refusal, if the request was refused"""
 
 
 # ---- the estimator
@@ -98,7 +98,7 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
 
 
 class ShowAccuracy(Question, frozen=True, kw_only=True, tag="accuracy"):
-    """How near estimates came to what then ran."""
+    """Compare estimated with measured throughput."""
 
     subject: ClassVar[str] = ESTIMATOR
 
@@ -109,7 +109,7 @@ class ShowAccuracy(Question, frozen=True, kw_only=True, tag="accuracy"):
 
 
 class Calibrate(Question, frozen=True, kw_only=True, tag="calibrate"):
-    """Measure the paths of gradients on nodes that are idle, or show what was measured before."""
+    """Measure the paths of gradients on idle nodes, or show what was measured before."""
 
     subject: ClassVar[str] = ESTIMATOR
 
@@ -152,7 +152,7 @@ class Imported(Message, frozen=True, kw_only=True):
 
 
 class JudgePolicy(Question, frozen=True, kw_only=True, tag="judge-policy"):
-    """Whether a policy could plan with these options: only where its code may run can that be said."""
+    """Ask whether a policy can plan with these options; only the process that may run its code knows."""
 
     subject: ClassVar[str] = PLANNER
 
@@ -162,7 +162,7 @@ class JudgePolicy(Question, frozen=True, kw_only=True, tag="judge-policy"):
 
 class PolicyVerdict(Message, frozen=True, kw_only=True):
     unfit: str
-    """why it could not; empty: it could"""
+    """why it cannot; empty if it can"""
 
 
 # ---- the profiler
@@ -287,7 +287,7 @@ class ListRuns(Question, frozen=True, kw_only=True, tag="runs"):
 
 
 class FindFacts(Question, frozen=True, kw_only=True, tag="facts"):
-    """Where in the stream the facts about a job stand."""
+    """Find the sequence numbers of the facts about a job."""
 
     subject: ClassVar[str] = MONITOR
 
@@ -333,7 +333,7 @@ class ReadArchive(Question, frozen=True, kw_only=True, tag="archive"):
     kind: ArchiveKind = ArchiveKind.FACTS
     after: WholeNumber = 0
     seqs: tuple[WholeNumber, ...] = ()
-    """those alone; empty: all after `after`"""
+    """only these sequence numbers; empty: all after `after`"""
     node: str = ""
     """facts about this node alone"""
 
@@ -355,7 +355,7 @@ class ArchivePage(Message, frozen=True, kw_only=True):
     lacks: tuple[tuple[int, int], ...] = ()
     """first and last of stretches that the archive ought to have here, and has not"""
     damage: str = ""
-    """which file cannot be read, and why: what it had is in `lacks`"""
+    """which file cannot be read, and why; the facts that it had are in `lacks`"""
 
 
 class ListArchive(Question, frozen=True, kw_only=True, tag="archive-files"):
@@ -378,7 +378,7 @@ class ArchiveFiles(Message, frozen=True, kw_only=True):
 
 
 class CopyArchive(Question, frozen=True, kw_only=True, tag="archive-file"):
-    """A file as it is, a part at a time."""
+    """Copy a file of the archive, a part at a time."""
 
     subject: ClassVar[str] = ARCHIVE
 

@@ -1,4 +1,4 @@
-"""What a run of a scenario came to: the JSON that demo and simulate write."""
+"""The result of a scenario's run: the JSON that demo and simulate write."""
 
 from schemas.base import Message
 
@@ -12,7 +12,7 @@ class PlanFigures(Message, frozen=True, kw_only=True):
 
 
 class JobResult(Message, frozen=True, kw_only=True):
-    """One job from its submission to its end. Times are cluster seconds; None: it did not come to that."""
+    """One job from its submission to its end. Times are cluster seconds; None if it did not get that far."""
 
     job_id: str
     name: str
@@ -70,5 +70,5 @@ class RunResult(Message, frozen=True, kw_only=True):
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Jobs that had not ended when nothing happened any more: the policy never places them."""
+        """Jobs that had not ended when the run stopped making progress: the policy never places them."""
         return tuple(job.job_id for job in self.job_results if job.ended_at is None)

@@ -1,4 +1,4 @@
-"""Samples: many, lossy, worth little one by one."""
+"""Samples: frequent measurements, any of which may be lost."""
 
 from schemas.base import Sample
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
@@ -7,7 +7,7 @@ from schemas.placement import Gang
 
 
 class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
-    """The agent lives, and this is what runs on its node."""
+    """A sign of life of an agent, with what runs on its node."""
 
     life: PlainLine
     workers: tuple[PlacementId, ...]

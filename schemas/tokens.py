@@ -9,7 +9,7 @@ from schemas.base import File, Message
 
 
 class Role(StrEnum):
-    """Each may what those before it may."""
+    """What the holder of a token may do; each role may also do what the roles before it may."""
 
     VIEWER = "viewer"
     """reads"""
@@ -28,7 +28,7 @@ TokenUser = Annotated[str, Meta(max_length=100)]
 
 
 class TokenEntry(File, frozen=True, kw_only=True):
-    """A token without its secret. Times are Unix seconds."""
+    """What is stored of a token: everything but its secret. Times are Unix seconds."""
 
     token_id: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}$(?!\n)")]
     digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
@@ -51,7 +51,7 @@ class TokensFile(File, frozen=True, kw_only=True):
 
 
 class Identity(Message, frozen=True, kw_only=True):
-    """Who asks."""
+    """The user and role behind a request."""
 
     role: Role
     user: str = ""
@@ -60,7 +60,7 @@ class Identity(Message, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As facts have it: the user, and by which token."""
+        """The user and the id of the token, as facts record them."""
         return "/".join(part for part in (self.user, self.token_id) if part)
 
 

@@ -1,4 +1,4 @@
-"""What earlier versions wrote, in the form of this one: raw messages in, raw messages out.
+"""Upgrades messages of earlier versions to the form of this one: raw messages in, raw messages out.
 
 Only forms change here, never meanings. Of version 0.1.0: a placement was GPUs by node (`configuration`), all
 of them in lockstep, and an order to start had each node of its gang together with its GPUs.

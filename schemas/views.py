@@ -1,4 +1,4 @@
-"""What users look at: jobs, nodes and rounds as the monitor sees them. Also the bodies of the HTTP API."""
+"""Views for users: jobs, nodes and rounds as the monitor sees them. Also the bodies of the HTTP API."""
 
 from enum import StrEnum
 
@@ -57,14 +57,14 @@ class JobView(Message, frozen=True, kw_only=True):
 
 
 class MoveView(Message, frozen=True, kw_only=True):
-    """The end of a run that was not the job's."""
+    """A preemption: the end of a run after which the job goes on."""
 
     at: float
     started_at: float
     gang: Gang
     reason: PreemptReason
     cause: Cause | None = None
-    """in logs of earlier versions nobody knows"""
+    """null in logs of earlier versions"""
     samples_done: float = 0.0
     """in the checkpoint"""
     detail: str = ""
@@ -236,7 +236,7 @@ class StatusView(Message, frozen=True, kw_only=True):
 
 
 class Readiness(Message, frozen=True, kw_only=True):
-    """What a service that is ready answers at `/readyz`: the state of all services, without their words."""
+    """The answer at `/readyz` of a service that is ready: the state of all services, without texts."""
 
     status: str = "ready"
     services: tuple[ServiceView, ...] = ()

@@ -49,7 +49,7 @@ from shared.domain.states import ENDED, JobState
 ONLY_HOPS = Accepted(("hops",))
 
 QUESTIONS_WAITING_MAX = 10_000
-"""while the core catches up"""
+"""questions that may wait while the core catches up"""
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class CaughtUp(msgspec.Struct, frozen=True):
 
 
 class KnownCluster(msgspec.Struct, frozen=True):
-    """What jobs are judged by."""
+    """What is known of the cluster when a job is judged."""
 
     gpus: dict[GpuType, int]
     """of each type"""
@@ -72,7 +72,7 @@ class KnownCluster(msgspec.Struct, frozen=True):
 
 
 Answer = tuple[Message, list[Event]]
-"""what to reply, and the facts to store before"""
+"""the reply, and the facts to store before it is sent"""
 
 
 class Admission:
@@ -112,7 +112,7 @@ class Admission:
         return []
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract's
-        """Nothing is outstanding: the askers from before the restart are gone."""
+        """Nothing to repeat: whoever asked before the restart is gone."""
         return []
 
     # ---- facts
@@ -205,12 +205,12 @@ class Admission:
         return Submitted(job_id=fact.job_id, created=True), [fact]
 
     def _checkpoint_folders(self) -> dict[JobId, str]:
-        """Those that unfinished jobs name."""
+        """The checkpoint folders that unfinished jobs name."""
         named = {job_id: job.checkpoint_folder for job_id, job in self.state.open.items()}
         return named | {fact.job_id: fact.spec.checkpoint_folder for fact in self._in_flight.values()}
 
     def _cluster(self) -> KnownCluster:
-        """Of the cluster file, and every node that ever joined: a lost one may return."""
+        """The cluster file's nodes and every node that ever joined, since a lost one may return."""
         if self._known is None:
             nodes = self._nodes | {node_id: known.whole for node_id, known in self.state.nodes.items()}
             self._known = KnownCluster(gpus_by_type(nodes.values()), self._workloads(), self._commanded())
@@ -255,7 +255,7 @@ class Admission:
         return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id, by=caller.name)]
 
     def _owner(self, job_id: JobId) -> tuple[str, str]:
-        """User and project of one that has not ended."""
+        """User and project of a job that has not ended."""
         pending = next((fact.spec for fact in self._in_flight.values() if fact.job_id == job_id), None)
         job = pending or self.state.open[job_id]
         return job.user, job.project
@@ -297,7 +297,7 @@ class Admission:
 
 
 def _not_theirs(asked: Submit) -> Problem | None:
-    """What a job says of itself that its submitter may not say; an operator may submit for others."""
+    """The fields that this submitter may not set; an operator may submit for others."""
     job, caller = asked.job, asked.caller
     if caller.role is not Role.OPERATOR and job.user not in ("", caller.user):
         return problems.forbidden(f"the token is {caller.user or 'nobody'}'s, the job {job.user}'s", "$.user")
@@ -307,7 +307,7 @@ def _not_theirs(asked: Submit) -> Problem | None:
 
 
 def _again(asked: Submit, known: Keyed) -> Message:
-    """The job that came with the key before; a problem, if another one is asked for now."""
+    """The job that came with this key before; a problem if the new one differs."""
     try:
         same = digest_of(job_spec(asked.job)) == known.digest
     except InvalidJob:

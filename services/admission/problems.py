@@ -1,4 +1,4 @@
-"""Every refusal, in the form of RFC 9457: title, status, reason, and the field where one is wrong."""
+"""Every refusal, in the form of RFC 9457: title, status, reason, and the wrong field if there is one."""
 
 from schemas.ids import JobId
 from schemas.views import Problem

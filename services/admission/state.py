@@ -1,4 +1,4 @@
-"""What admission remembers: the state of every job, under which key it came, and the nodes that ever joined.
+"""Admission's state: the state and key of every job, and the nodes that ever joined.
 
 Of an ended job only its state, its key and a digest of its spec are kept, so that tens of thousands are a
 small snapshot.
@@ -54,7 +54,7 @@ class AdmissionState(msgspec.Struct):
 
 
 def own_key(key: str, by: str) -> str:
-    """The key among those of everybody: what users choose is theirs alone. `by`: as facts have it.
+    """A key that no other user's can equal, although users choose theirs freely. `by`: as facts have it.
 
     A user may have several tokens, one after the other. Who has no name chooses among all that have none.
     """

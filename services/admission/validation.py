@@ -1,4 +1,4 @@
-"""Which jobs are taken: within the limits, and within what the known nodes can ever give."""
+"""Which jobs are accepted: within the limits, and within what the known nodes can ever give."""
 
 import difflib
 import posixpath
@@ -89,7 +89,7 @@ def _check_cluster(job: JobFile, spec: JobSpec, known: Mapping[GpuType, int]) ->
 
 
 def _largest(job: JobFile) -> str:
-    """The field that holds the largest GPU count."""
+    """The field with the largest GPU count."""
     match job.gpus:
         case GpuRange():
             return "$.gpus.max"

@@ -1,1 +1,1 @@
-"""On every node: starts and stops jobs, checkpoints them, reports how they do."""
+"""The agent of a node: starts, stops and checkpoints jobs there, and reports on them."""

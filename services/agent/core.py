@@ -44,7 +44,7 @@ from shared.domain.core import Asked, Effect, Effects, Input, MustEnd, Publish, 
 
 
 class Superseded(MustEnd):
-    """Another agent began a life on the node, so this one must end, and all it runs with it."""
+    """Another agent began a life on the node, so this one must end, with all that it runs."""
 
 
 class Agent:
@@ -78,7 +78,7 @@ class Agent:
         self._life = life
         self._adopted = adopted
         self._leave_at = None if node.until is None else node.until - leave_s
-        """None: not at all, or it is published"""
+        """when it leaves; None: never, or its leave is published already"""
         self._early: list[Report | GpusSeen] = []
         """reports and looks from before the life began: what they are about is not known yet"""
         self._gpus = GpuHealth(node.node_id, seen)
@@ -143,7 +143,7 @@ class Agent:
     # ---- questions
 
     def _asked(self, asked: Asked) -> Effect:
-        """Times only free GPUs: a job must not be slowed down, nor the measurement by a job."""
+        """Answer a question about all-reduces: only free GPUs are timed, so that no job is disturbed."""
         match asked.question:
             case OpenAllReduce() | JoinAllReduce() as question if question.node_id == self._node.node_id:
                 return self._timed(asked.ticket, question)

@@ -53,7 +53,7 @@ def _withheld(state: State, fact: GpusWithheld, _: int) -> bool:
 
 
 def _drained(state: State, drained: NodeDrained, _: int) -> bool:
-    """A drain that an operator ordered is for those who plan."""
+    """Note that the node leaves; a drain by an operator concerns the planner, not the agent."""
     if state.leaving or drained.life != state.life:
         return False
     state.leaving = True

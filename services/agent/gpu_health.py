@@ -15,19 +15,19 @@ from shared.domain.core import Effects, Publish
 
 
 class GpuHealth:
-    """What this life of the agent has seen of its GPUs, and has said about them."""
+    """What this life of the agent has seen and published about its GPUs."""
 
     def __init__(self, node_id: NodeId, seen: GpusSeen) -> None:
         self._node_id = node_id
         self._seen = seen
         self._strangers = frozenset[int]()
-        """busy at the last look, and not by us"""
+        """GPUs that were busy at the last look, but not with our workers"""
         self._withheld: dict[int, str] = {}
         """as published last"""
         self._drained_for: set[int] = set()
 
     def first(self, state: State, adopted: Iterable[PlacementId]) -> dict[int, str]:
-        """GPUs that are withheld from the beginning of the life: here one look must do."""
+        """GPUs that are withheld from the start of the life, judged by a single look."""
         workers = [state.workers[placement_id] for placement_id in adopted if placement_id in state.workers]
         held = {index for worker in workers for index in worker.gpu_indices}
         self._withheld = _without(self._seen.busy, held) | self._seen.broken
@@ -43,7 +43,7 @@ class GpuHealth:
         return [*self._withhold(lasting | seen.broken, now), *self._drain(now)]
 
     def judged(self, worker: Worker, report: Report) -> Report:
-        """A job that fails on a broken GPU does so by no fault of its own."""
+        """The report about a worker; a failure on a broken GPU becomes an interruption."""
         if not isinstance(report, Failed):
             return report
         broken = {index: why for index, why in self._seen.broken.items() if index in worker.gpu_indices}
@@ -63,7 +63,7 @@ class GpuHealth:
         return [Publish(GpusWithheld(at=now, node_id=self._node_id, gpus=self._withheld))]
 
     def _drain(self, now: float) -> Effects:
-        """Once for each broken GPU: whoever restores the node in spite of it has a reason."""
+        """Drain the node, once for each broken GPU: an operator may restore it all the same."""
         new = _without(self._seen.broken, self._drained_for)
         self._drained_for |= new.keys()
         return [Publish(NodeDrained(at=now, node_id=self._node_id, reason=_words(new)))] if new else []

@@ -91,7 +91,7 @@ def _checkpointed(order: StartOrdered, samples_done: float, now: float) -> Worke
 
 
 def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
-    """A measurement fails no job: whatever came of it, its worker's end is an ordinary one."""
+    """The end of a measurement's worker, which is ordinary whatever came of it: it fails no job."""
     order = worker.order
     end = WorkerStopped(
         at=now,
@@ -119,7 +119,7 @@ def _outcome(worker: Worker, report: LastReport) -> Outcome:
 
 
 def _samples_done(worker: Worker, report: LastReport) -> float:
-    """In its last checkpoint, as far as it is known."""
+    """The samples in its last checkpoint, as far as known."""
     match report:
         case Stopped(samples_done=samples) | Completed(samples_done=samples):
             return samples

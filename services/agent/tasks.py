@@ -26,7 +26,7 @@ class TrainWorker(msgspec.Struct, frozen=True):
 
 
 class TurnWorker(msgspec.Struct, frozen=True):
-    """The gang takes other turns in its rota."""
+    """Other turns of the gang in its rota."""
 
     placement_id: PlacementId
     gang: Gang
@@ -59,7 +59,7 @@ class LinesRead(msgspec.Struct, frozen=True):
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """What came of a `TimePaths`."""
+    """The result of a `TimePaths`."""
 
     ticket: int
     answer: AllReduceMeeting | AllReduceTimes

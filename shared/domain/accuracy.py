@@ -1,8 +1,8 @@
-"""How near estimates come to what then runs: executions out of facts, and figures over them. Pure.
+"""Estimated against measured throughput: executions from facts, and figures over them. Pure.
 
 An execution is a placement from the forming of its gang to the order that stops it, or to its end; of copies,
-each is one. The estimate is that of the plan that placed it, or the copy's part of it; measured is what the
-leader had done, over the time it took.
+each is one. The estimate is that of the plan that placed it, or the copy's part of it; the measured
+throughput is the samples that the leader had done, divided by that time.
 Restoring and checkpointing are no part of it. The estimator keeps its prediction log with this fold, and
 an experiment reads the log of a run with it, so both mean the same by "measured".
 """
@@ -132,12 +132,12 @@ def _end(known: Executions, fact: WorkerStopped) -> Execution | None:
 
 
 def _drop(known: Executions, fact: JobPreempted | JobCompleted | JobFailed) -> None:
-    """Its node is lost, or it never came up: nothing was measured."""
+    """Forget a placement whose node was lost or that never came up: nothing was measured."""
     known.running.pop(fact.placement_id, None)
 
 
 def _withdraw(known: Executions, fact: JobCancelled) -> None:
-    """A placement whose gang never formed reports no end."""
+    """Forget a placement whose gang never formed: it reports no end."""
     for placement_id in [one for one, own in known.running.items() if _idle(own.values(), fact)]:
         del known.running[placement_id]
 
@@ -176,7 +176,7 @@ def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped)
 
 
 def _name(order: StartOrdered) -> PlacementId:
-    """Copies of one placement are executions of their own."""
+    """The name of an execution: each copy of a placement is one of its own."""
     return order.placement_id if order.until is None else PlacementId(f"{order.placement_id}/{order.node_id}")
 
 

@@ -1,4 +1,4 @@
-"""The array types that mathematics is written with, so that each stands once."""
+"""The array types of the mathematics, each defined once."""
 
 import numpy as np
 import numpy.typing as npt

@@ -61,7 +61,7 @@ Input = Event | Sample | Asked | WorkFailed | msgspec.Struct
 
 
 class MustEnd(Exception):
-    """A core's word that its service has to end; no fault of the fact that it was handed."""
+    """Raised by a core whose service has to end, through no fault of the fact being handled."""
 
 
 class Core(Protocol):

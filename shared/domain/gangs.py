@@ -43,7 +43,7 @@ Batches = tuple[tuple[int, ...], ...]
 
 
 class Meaning:
-    """Of `Lockstep`; the other modes say where they differ."""
+    """What `Lockstep` means; the other modes override what differs."""
 
     unit = "GPUs"
     """what its scale counts"""
@@ -251,7 +251,7 @@ NAMES = tuple(sorted(mode.tag() for mode in MEANINGS))
 
 
 def known_modes(found: Collection[str]) -> tuple[str, ...]:
-    """Of names that a script or an agent gave, those that there are, and lockstep; of none none, for any."""
+    """Those of the given names that are modes, and lockstep; no names, which means any mode, give none."""
     return tuple([name for name in NAMES if name in found or name == LOCKSTEP.tag()]) if found else ()
 
 
@@ -292,12 +292,12 @@ def batches(gang: Gang, batch_size: int) -> Batches:
 
 
 def tasks(gang: Gang) -> Batches:
-    """In how many parts each GPU takes its samples of an iteration, one part after another."""
+    """The number of parts in which each GPU takes its samples of an iteration, one after another."""
     return tuple(each for part in parts(gang) for each in MEANINGS[type(part.sync)].tasks(part))
 
 
 def computing(gang: Gang) -> Gang:
-    """Those of its GPUs that take samples at all."""
+    """The number of its GPUs that take samples."""
     return MEANINGS[type(gang.sync)].computing(gang)
 
 
@@ -421,7 +421,7 @@ def throughput(gang: Gang, rates: Sequence[float], batch_size: int, exchange_s: 
 
 
 def share(gang: Gang, node: NodeId) -> float:
-    """Of the gang's throughput, what the part of a node makes."""
+    """The share of the gang's throughput that the part of a node makes."""
     return MEANINGS[type(gang.sync)].share(gang, node)
 
 

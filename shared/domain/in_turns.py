@@ -21,9 +21,9 @@ def with_turns(gang: Gang, of: Gang) -> Gang:
 
 
 def holder(of: str, gang: Gang) -> str:
-    """Who holds its GPUs: itself, by the id `of` its placement or job, or all gangs of its rota together.
+    """The holder of its GPUs: the gang itself, by the id `of` its placement or job, or its whole rota.
 
-    A rota that is formed anew on other GPUs is another one.
+    A rota that moves to other GPUs is another rota.
     """
     own = rota(gang)
     return f"{own} {','.join(f'{one.node}={one.gpus}' for one in gang.members)}" if own else of

@@ -1,4 +1,4 @@
-"""What is wrong with a job file that is well-formed."""
+"""The error for a job file that is well-formed and cannot be right."""
 
 
 class InvalidJob(ValueError):

@@ -33,12 +33,12 @@ def read_fact(data: bytes) -> Event | None:
 
 
 def read_sample(data: bytes) -> Sample:
-    """Raises Malformed, for an impossible one too."""
+    """The sample. Raises Malformed, also for one that is impossible."""
     return _possible(decode_sample(data))
 
 
 def impossible(message: Message) -> str:
-    """Why nobody can have said it; empty: somebody can."""
+    """Why the message cannot be true; empty if it can."""
     look = LOOKS.get(type(message))
     return look(message) if look is not None else ""
 

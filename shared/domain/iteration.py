@@ -34,11 +34,11 @@ DEPARTURES: Mapping[str, str] = {
     "evidence": "a distributed gang's throughput is found by its number of nodes alone",
     "residuals": "where nothing was observed, equations 1 to 5 are the answer",
 }
-"""where the equations are not the paper's here, by a word: what the paper prints"""
+"""by name, each departure of these equations from the paper, with what the paper prints"""
 
 
 class Law(msgspec.Struct, frozen=True):
-    """The equations, ours or to the letter."""
+    """Which form of each equation is used: ours, or the paper's as printed."""
 
     updates: bool = True
     """T_u is part of pattern 2 too"""
@@ -81,7 +81,7 @@ def unhidden_share(parameters: float, bucket_bytes: float) -> float:
 
 
 def busy_s(*, backward_s: Numbers, update_s: Numbers, communication_s: Numbers, unhidden: Numbers) -> Column:
-    """What pattern 1 hides data loading behind: max(T_b + T̃_c, T_c) + T_u, seconds."""
+    """The time behind which pattern 1 hides data loading: max(T_b + T̃_c, T_c) + T_u, seconds."""
     exchanged = np.maximum(np.add(backward_s, np.multiply(unhidden, communication_s)), communication_s)
     return np.asarray(exchanged + update_s, dtype=np.float64)
 

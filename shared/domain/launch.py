@@ -13,7 +13,7 @@ ENVIRONMENT_BYTES_MAX = 65_536
 """names and values together: they travel with the job in every order, and are kept with it"""
 TIME_LIMIT_S = (1.0, 1e8)
 MEMORY_BYTES = (1e6, 1e15)
-"""what is less was meant otherwise"""
+"""smallest limit that makes sense; less is taken for a mistake of unit"""
 OF_THE_AGENT = frozenset(
     {
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
@@ -26,13 +26,13 @@ NO_NAME = "is no name of a variable: letters, digits and _, no digit first"
 KEPT = "the agent sets this variable, or keeps it from jobs"
 LINES = "holds a control character; what has lines goes into a file"
 SHOWN = 40
-"""characters of a text that is refused"""
+"""how many characters of a refused text an error shows"""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def command_words(command: str | list[str]) -> tuple[str, ...]:
-    """Words; of a line, those with which the shell runs it. Raises InvalidJob."""
+    """The command as words; a line becomes `sh -c` and the line. Raises InvalidJob."""
     words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
     if isinstance(command, str) and not command.strip():
         raise InvalidJob("$.command", "is empty")

@@ -1,4 +1,4 @@
-"""What facts say of a node, for all who keep nodes: where it is in its life, as one struct and one table.
+"""The state of a node as facts tell it: one struct and one fold, used by every service that keeps nodes.
 
     joined → alive ⇄ lost
 
@@ -28,7 +28,7 @@ from schemas.placement import ONLY_LOCKSTEP
 
 
 class KnownNode(msgspec.Struct, kw_only=True, dict=True):
-    """A node that joined once. Whoever keeps more about nodes extends it, or keeps it beside."""
+    """A node that has joined at least once. Services that keep more about nodes extend it."""
 
     whole: Node
     """with all its GPUs: one that has none left could not be read from a snapshot"""
@@ -53,7 +53,7 @@ class KnownNode(msgspec.Struct, kw_only=True, dict=True):
 
     @property
     def emptied(self) -> bool:
-        """Whether what runs there is to go."""
+        """Whether what runs there has to move away."""
         return self.draining or self.leaving
 
     @property
@@ -79,7 +79,7 @@ def known_node(joined: NodeJoined) -> KnownNode:
 
 
 def as_joined(known: N, joined: NodeJoined) -> N:
-    """What a node says of itself when it joins."""
+    """The node as its `NodeJoined` describes it."""
     known.life, known.modes, known.workloads = joined.life, joined.modes, joined.workloads
     known.runs_commands, known.residents_max = joined.runs_commands, joined.residents_max
     known.whole = joined.node

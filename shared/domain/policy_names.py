@@ -26,7 +26,7 @@ class WrittenPolicy(NamedTuple):
 
 
 def parted(text: str) -> WrittenPolicy:
-    """Raises ValueError for what is not so written, with what is wrong with it."""
+    """The name and options of a written policy. Raises ValueError with what is wrong."""
     if len(text) > LENGTH_MAX:
         raise ValueError(f"a policy is written in {LENGTH_MAX} characters at most")
     if not (text.isascii() and text.isprintable()):
@@ -66,7 +66,7 @@ class Accepted(msgspec.Struct, frozen=True):
         return (*sorted(named - {ANY}), *([ANY] if ANY in named else []))
 
     def refusal(self, name: str) -> str | None:
-        """Why not, with the choices; None for one it takes."""
+        """Why a name is refused, with the choices; None for a name that is accepted."""
         names = self.names()
         if name in names or (ANY in names and ":" in name):
             return None

@@ -12,19 +12,19 @@ _AMOUNT = re.compile(r"(?P<count>\d{1,12}(\.\d{1,6})?) ?((?P<prefix>[kKMGT])(?P<
 
 
 def seconds_in(text: str) -> float | None:
-    """Of a length of time such as 90s, 30m, 2h or 1.5d; None for anything else."""
+    """The seconds of a duration such as 90s, 30m, 2h or 1.5d; None for anything else."""
     found = _LENGTH.fullmatch(text.strip())
     return float(found["count"]) * UNITS_S[found["unit"] or "s"] if found else None
 
 
 def seconds_of_clock(text: str) -> float | None:
-    """Of a length of time such as 01:30:00, or 5:00, which is minutes; None for anything else."""
+    """The seconds of a duration such as 01:30:00, or 5:00, which is minutes; None for anything else."""
     found = _CLOCK.fullmatch(text.strip())
     return float(sum(int(found[unit] or 0) * UNITS_S[unit] for unit in "hms")) if found else None
 
 
 def bytes_in(text: str) -> float | None:
-    """Of an amount such as 500MB, 8 GB or 8GiB; None for anything else."""
+    """The bytes of an amount such as 500MB, 8 GB or 8GiB; None for anything else."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
         return None

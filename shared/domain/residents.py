@@ -1,6 +1,6 @@
-"""Jobs whose processes stand by on a node between their placements, state in its memory. Pure.
+"""Which jobs' processes stand by on a node between placements, with their state in its memory. Pure.
 
-The emulated runner keeps them by this rule, and the planner knows by it who is warm where.
+The emulated runner follows this rule, and so the planner knows which job is warm where.
 """
 
 import msgspec

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 CYCLES = 12
-"""that are gone through"""
+"""how many cycles are computed"""
 SETTLED = 6
-"""the last of them, over which the period is measured"""
+"""how many of these, the last, the period is measured over"""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

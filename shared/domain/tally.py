@@ -1,4 +1,4 @@
-"""How far a placement is: what each of its leaders has counted, and what that makes for the job. Pure.
+"""The progress of a placement: the samples that each of its leaders has counted, and the job's sum. Pure.
 
 A gang has one leader, or one for each of its copies (`gangs.leaders`). Placer, ledger and planner keep a
 tally of the same facts, and so they agree on the samples of a job, and on which of its copies are gone.
@@ -18,7 +18,7 @@ ROUNDING = 1e-6
 """relative: what adding up samples in floats may lose"""
 
 WELL = frozenset({Outcome.CHECKPOINTED, Outcome.COMPLETED, Outcome.QUOTA})
-"""outcomes of a worker that saved on its way out"""
+"""outcomes of a worker that saved before it ended"""
 NOTHING: Mapping[NodeId, float] = {}
 
 
@@ -54,7 +54,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, gang: Gang, samples: float, at: float) -> "Tally":
-        """Of a gang all of which begins with so many samples."""
+        """The tally of a gang that begins with so many samples."""
         leaders = {
             gangs.leader(part): Leader(gpus=part.gpus, began=samples, done=samples, at=at)
             for part in gangs.parts(gang)
@@ -69,7 +69,7 @@ class Tally(msgspec.Struct, kw_only=True):
             self.copies = order.until is not None
 
     def restore(self, node: NodeId, samples: float) -> bool:
-        """What is on disk counts, and not what was hoped to be there; whether the node leads."""
+        """Count from the checkpoint found on disk, not the expected one; whether the node leads."""
         if leader := self.leaders.get(node):
             leader.began = leader.done = samples
         return leader is not None
@@ -103,7 +103,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
     @property
     def wasted(self) -> bool:
-        """There were some, and all are gone, none of them with its work saved."""
+        """Whether all leaders are gone and none of them saved its work."""
         return bool(self.leaders) and all(leader.course is Course.LOST for leader in self.leaders.values())
 
     def merged(self, samples: float, heard: Mapping[NodeId, float] = NOTHING) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def pattern_of(words: Iterable[str]) -> str:
-    """What such a text matches."""
+    """The regular expression of such a text."""
     return rf"^(({'|'.join((*words, 'all'))})( +|$(?!\n)))*$(?!\n)"
 
 

@@ -2,5 +2,5 @@
 
 
 def loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether the address can be reached from this machine alone."""
     return host in {"localhost", "::1"} or host.startswith("127.")

@@ -14,7 +14,7 @@ class Alarm(Protocol):
 
 
 class Clock(Protocol):
-    """Where every time in the system comes from. Cluster seconds are floats."""
+    """The source of every time in the system. Cluster seconds are floats."""
 
     def now(self) -> float:
         """Cluster time, seconds."""
@@ -29,7 +29,7 @@ class Clock(Protocol):
         ...
 
     def within(self, real_s: float) -> AbstractAsyncContextManager[object]:
-        """Raises TimeoutError in a block that takes longer than some real seconds."""
+        """A context that raises TimeoutError if its block takes longer than some real seconds."""
         ...
 
     def cluster_s(self, real_s: float) -> float:
@@ -61,7 +61,7 @@ class ScaledClock:
         return self._began + _since_boot()
 
     def set_right(self, ahead_s: float) -> None:
-        """It was found to be `ahead_s` real seconds ahead."""
+        """Correct the clock, which was found to be `ahead_s` real seconds ahead."""
         self._began -= ahead_s
 
     def now(self) -> float:

@@ -1,10 +1,10 @@
-"""Damage to what is stored: who finds it ends with one sentence, and is not started again."""
+"""Damage to stored data: a process that finds it ends with one sentence, and is not restarted."""
 
 import os
 from collections.abc import Iterable
 
 EXIT_CODE = os.EX_DATAERR
-"""of a process that ended by it, and would the next time too"""
+"""exit code of a process that found damage, and would find it again"""
 RANGES_SHOWN = 5
 REMEDY = (
     "Restore a backup into a new folder (`hopyard restore FILE --data DIR`), or go on without what is lost "
@@ -17,12 +17,12 @@ class Damaged(Exception):
 
 
 def leaf_of(error: BaseException) -> BaseException:
-    """The first of the errors in groups in groups."""
+    """The first single error in nested exception groups."""
     return leaf_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def ranges_text(ranges: Iterable[range]) -> str:
-    """77, 90 to 165."""
+    """Ranges as text: 77, 90 to 165."""
     all_of_them = list(ranges)
     shown = [str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in all_of_them[:RANGES_SHOWN]]
     more = len(all_of_them) - len(shown)

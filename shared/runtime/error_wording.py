@@ -53,7 +53,7 @@ def worded(reason: str, kind: object, path: str) -> str:
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    """What may have been meant; nothing where nothing is like it."""
+    """A hint at what may have been meant; empty if no name is similar."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -71,7 +71,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def _at(kind: object, path: str) -> list[inspect.Type]:
-    """The types that a value at the path may have."""
+    """The types that a value at this path may have."""
     types = list(_plain(inspect.type_info(kind)))
     for step in STEP.findall(path.removeprefix("$")):
         types = [inner for each in types for inner in _within(each, step)]
@@ -79,7 +79,7 @@ def _at(kind: object, path: str) -> list[inspect.Type]:
 
 
 def _plain(kind: Any) -> Iterator[inspect.Type]:  # noqa: ANN401 - of msgspec's classes
-    """Without unions; metadata stays."""
+    """The members of a union type, each with its metadata."""
     if isinstance(kind, inspect.UnionType):
         for each in kind.types:
             yield from _plain(each)
@@ -135,7 +135,7 @@ def _values(types: Iterable[inspect.Type]) -> Iterator[str]:
 
 
 def _described(types: Iterable[inspect.Type]) -> Iterator[str]:
-    """What the types say of themselves (`Meta.description`)."""
+    """The types' own descriptions (`Meta.description`)."""
     for kind in types:
         if isinstance(kind, inspect.Metadata):
             if text := (kind.extra_json_schema or {}).get("description"):

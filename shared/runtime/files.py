@@ -37,7 +37,7 @@ class _Loader(yaml.CSafeLoader):
     """YAML as people write it: `1e9` is a number here, as everywhere but in YAML 1.1, and a date is text."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 - as in yaml
-        """Where `!!int x` and its like stand is known here alone, and they raise all sorts of things."""
+        """Give errors of tags such as `!!int x` their line, which is known only here."""
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError) as error:
@@ -101,7 +101,7 @@ def parse(text: str, path: str, kind: type[T]) -> T:
 
 
 def _readable(text: str, path: str) -> str:
-    """In JSON a tab can only be space between values, and the YAML parser would refuse it there."""
+    """The text with JSON's tabs as spaces, since the YAML parser would refuse them."""
     return text.replace("\t", " ") if path.endswith(".json") else text
 
 
@@ -172,7 +172,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _located(error: msgspec.ValidationError, path: str, root: yaml.Node, kind: type) -> InvalidFile:
-    """The complaint, with the field it is about and the line where that stands."""
+    """The error, with its field and the line of that field."""
     text = str(error)
     place = _PLACE.search(text)
     field = place["path"] if place else "$"

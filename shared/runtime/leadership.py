@@ -1,4 +1,4 @@
-"""Of the instances of a service one leads: it holds the lease, and the stream takes facts from it alone.
+"""Election of a leader among a service's instances: it holds the lease, and the stream takes only its facts.
 
     stands ──stand──→ leads ──renewed in time──→ leads ──another leads──→ Deposed
                         └──not renewed in time──→ in doubt ──renewed──→ leads
@@ -27,17 +27,17 @@ from shared.runtime.lease import Lease
 RENEWALS = 4
 """within one lease"""
 AGAIN = 4
-"""times as soon a renewal that failed is tried again: until it succeeds the leader does nothing"""
+"""how many times sooner a failed renewal is tried again: until it succeeds the leader does nothing"""
 
 log = structlog.get_logger()
 
 
 class Deposed(Exception):
-    """Another instance of the service leads: what this life of ours knows and has begun is worth nothing."""
+    """Another instance of the service leads: this life has to end, and what it has begun is void."""
 
 
 class Stage(State, Protocol):
-    """What standing for a service needs of the bus."""
+    """The part of the bus that an election needs."""
 
     async def led_last(self, service: str) -> int: ...
 
@@ -49,7 +49,7 @@ class Stage(State, Protocol):
 
 
 class Candidate:
-    """One life of one instance of a service, which leads or would like to."""
+    """One life of an instance of a service, as leader or as candidate."""
 
     def __init__(self, bus: Stage, clock: Clock, settings: Settings, service: str, *, first: bool) -> None:
         """`first`: of its process. It takes the lease over from the process before it, which is gone."""
@@ -81,7 +81,7 @@ class Candidate:
         return self._token
 
     async def stand(self) -> bool:
-        """Try to lead; whether it does."""
+        """Try to become the leader; true on success."""
         before, self._before = self._before, b""
         try:
             async with self._clock.within(self._lease_s):
@@ -126,7 +126,7 @@ class Candidate:
         await asyncio.Future()
 
     async def say_on(self) -> None:
-        """Say again and again that it leads, so that the stream may drop where it said so. Raises Fenced."""
+        """Publish at intervals that it leads, so that the stream may drop older such facts. Raises Fenced."""
         while self._led is not None:
             await asyncio.sleep(self._lease_s)
             again = msgspec.structs.replace(self._led, at=self._clock.now(), again=self._led.again + 1)
@@ -137,18 +137,18 @@ class Candidate:
                 log.debug("not said that it leads", service=self._service, reason=str(error))
 
     async def sure(self) -> None:
-        """Return while it certainly leads: a process that slept, or was cut off, first finds out."""
+        """Return once it certainly leads: a process that slept or was cut off has to find out first."""
         while time.monotonic() >= self._sure_until:
             self._renewed.clear()
             await self._renewed.wait()
 
     def give_up(self) -> None:
-        """Do nothing more: another is to lead."""
+        """Stop acting, so that another instance can lead."""
         self.leads, self._gave_up = False, True
         self._sure_until = 0.0
 
     async def release(self) -> None:
-        """Let the next leader in at once."""
+        """Release the lease, so that the next leader need not wait for its end."""
         self.leads = False
         try:
             async with self._clock.within(self.step_s):

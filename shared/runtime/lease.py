@@ -25,7 +25,7 @@ class Lease:
         return self._revision is not None
 
     async def win(self, gone: bytes = b"") -> int | None:
-        """The fencing token; None: somebody else has the lease. Raises Unavailable.
+        """Try to win the lease: its fencing token, or None if another holder has it. Raises Unavailable.
 
         `gone`: how holders begin that are known to be no more; empty: none is.
         """
@@ -43,7 +43,7 @@ class Lease:
         return holder in (b"", self._holder) or (gone != b"" and holder.startswith(gone))
 
     async def renew(self) -> bool:
-        """False: the lease is lost. Raises Unavailable; then it is held for the rest of its time."""
+        """Renew it; false if it is lost. Raises Unavailable; then it is held for the rest of its time."""
         if self._revision is None:
             return False
         try:
@@ -53,7 +53,7 @@ class Lease:
         return True
 
     async def _recognised(self) -> bool:
-        """A write of ours that seemed to fail may be stored: then the lease never was another's."""
+        """Whether the stored value is our own: a write that seemed to fail may have been stored."""
         found = await self._store.get(self._key)
         try:
             if found is not None and found[0] == self._holder:
@@ -69,9 +69,9 @@ class Lease:
         self._revision = None
 
     async def release(self) -> None:
-        """Let the next holder in at once. Raises Unavailable, Conflict; then the lease runs out by itself.
+        """Release the lease at once. Raises Unavailable, Conflict; then it runs out by itself.
 
-        What remains is the name of nobody: who may purge a value may purge all.
+        It writes an empty holder in place of purging: who may purge one value may purge all.
         """
         revision, self._revision = self._revision, None
         if revision is not None:

@@ -10,10 +10,10 @@ from typing import BinaryIO
 
 FOLDER, FILE = 0o700, 0o600
 PASSED = 0o711
-"""of a folder that other accounts pass through, and in which they see nothing"""
+"""mode of a folder that other accounts may pass through but not list"""
 OTHERS = 0o077
 UMASK = OTHERS
-"""of a process that writes nothing for anybody else"""
+"""umask of a process whose files are for its owner alone"""
 
 
 class Exposed(OSError):
@@ -21,7 +21,7 @@ class Exposed(OSError):
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
-    """Make the folder, or take it from everybody else. Raises Exposed for one of another account."""
+    """Make the folder, or close it to other accounts. Raises Exposed if another account owns it."""
     folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.geteuid():
@@ -31,7 +31,7 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """All or nothing: a reader never sees half a file, and never one that others can read."""
+    """Write a file atomically: a reader sees all of it or nothing, and it is never open to others."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     try:
@@ -45,7 +45,7 @@ def write(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Within, whatever this process makes is its owner's alone, also by libraries that know no mode."""
+    """A context in which every file that this process makes, in any library, is its owner's alone."""
     before = os.umask(UMASK)
     try:
         yield
@@ -54,7 +54,7 @@ def alone() -> Iterator[None]:
 
 
 def appended(path: Path) -> BinaryIO:
-    """Open to append; a new one is its owner's alone."""
+    """Open a file to append; if it is new, it is its owner's alone."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE), "ab")
 
 

@@ -50,7 +50,7 @@ class Group(msgspec.Struct, frozen=True):
         return ", ".join(self.names()) or f"none installed in {self.entry_points} (does `uv sync` help?)"
 
     def load(self, name: str) -> Any:  # noqa: ANN401 - the caller knows what its group holds
-        """What the name stands for. Raises UnknownPlugin."""
+        """Import the object that a name stands for. Raises UnknownPlugin."""
         module, _, attribute = self.target(name).partition(":")
         try:
             found: object = of_file(Path(module)) if is_file(module) else importlib.import_module(module)

@@ -13,7 +13,7 @@ from shared.runtime.offload import INLINE, Offload
 from shared.runtime.tasks import LOOP_TASKS, Tasks
 
 Worker = Callable[[Any], Awaitable[Any]]
-"""does one kind of outside work: task in, answer out (None: no input for the core)"""
+"""does one kind of work outside the core: task in, answer out (None: nothing to handle)"""
 
 
 Task = Callable[["Inbox"], Awaitable[None]]
@@ -21,12 +21,12 @@ Task = Callable[["Inbox"], Awaitable[None]]
 
 
 def the_only_one() -> int:
-    """The term of one that nobody can take the place of."""
+    """The term of a service without other instances."""
     return 1
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """The outside, handed in; no service imports an implementation of it (an import contract)."""
+    """The ports that a service may use; it imports none of their implementations (an import contract)."""
 
     bus: Bus
     clock: Clock
@@ -41,7 +41,7 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of a service's own for the metrics endpoint."""
+    """A metric of a service's own."""
 
     name: str
     help: str
@@ -86,7 +86,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inbox(msgspec.Struct, frozen=True):
-    """The way in for a service's own tasks."""
+    """How a service's own tasks reach its core."""
 
     put: Callable[[Any], None]
     """put an input before the core"""

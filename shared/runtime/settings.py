@@ -22,7 +22,7 @@ FILE_VARIABLE = "HOPYARD_SETTINGS"
 SOURCES_VARIABLE = "HOPYARD_SOURCES"
 """who set what stands in the environment of a stack's processes, a JSON object: whoever starts them knows"""
 NO_SETTINGS = {FILE_VARIABLE, SOURCES_VARIABLE, PREFIX + "SERVICE", PREFIX + "SCENARIO", PREFIX + "PORT"}
-"""not settings either: what the image and the compose file choose by"""
+"""variables of the image and the compose file that are not settings"""
 ENVIRONMENT, DEFAULT = "environment", "default"
 _WHO = re.compile(r"//[^@/]+@")
 """user and password in an address"""
@@ -49,13 +49,13 @@ def load_settings(environ: Mapping[str, str], path: Path | str | None = None) ->
 
 
 def in_file(environ: Mapping[str, str], path: Path | str | None = None) -> dict[str, Value]:
-    """What the settings file says and nothing else. Raises as `load_settings` does."""
+    """Only the settings of the file. Raises as `load_settings` does."""
     path = path or environ.get(FILE_VARIABLE) or None
     return _checked(_from_file(Path(path)), f"{path}: ") if path else {}
 
 
 def in_environment(environ: Mapping[str, str]) -> dict[str, Value]:
-    """What the environment says and nothing else. Raises as `load_settings` does."""
+    """Only the settings of the environment. Raises as `load_settings` does."""
     return _checked(_from_environment(environ), PREFIX)
 
 

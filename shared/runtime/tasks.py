@@ -1,4 +1,4 @@
-"""Coroutines beside each other: a service awaits its ports and nothing else, so it can run without a loop."""
+"""Runs coroutines concurrently. A service awaits only its ports, so it can run without an event loop."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable

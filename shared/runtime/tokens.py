@@ -1,4 +1,4 @@
-"""Tokens of the HTTP API: how they are made, how they are stored, and whose one is that somebody shows.
+"""Tokens of the HTTP API: how they are issued, stored, and looked up when a request shows one.
 
 A token is `hop_ID_SECRET`. The file holds its digest alone; a change of it counts from the next request.
 """
@@ -29,7 +29,7 @@ Stamp = tuple[int, ...] | None
 def issued(
     role: Role, *, user: str, now: float, project: str = "", expires_at: float | None = None, note: str = ""
 ) -> tuple[str, TokenEntry]:
-    """A new token, which nobody sees again, and what is stored of it."""
+    """A new token, shown this one time, and its entry to store."""
     token_id = secrets.token_hex(4)
     token = f"{MARK}_{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
     entry = TokenEntry(
@@ -46,7 +46,7 @@ def issued(
 
 
 class Keyring:
-    """The tokens that count. `single`: one more, an operator's."""
+    """The valid tokens. `single`: one more, an operator's."""
 
     def __init__(self, path: str, single: str = "") -> None:
         self._path = Path(path) if path else None
@@ -56,12 +56,12 @@ class Keyring:
         self._said = ""
 
     def empty(self) -> bool:
-        """Whether no token at all would do."""
+        """Whether there is no valid token at all."""
         self._refresh()
         return not (self._single or self._entries)
 
     def holder(self, shown: str, now: float) -> Identity | None:
-        """Whose the token is at a Unix time; None for one that does not count."""
+        """The holder of a token at a Unix time; None if it is not valid."""
         self._refresh()
         if len(shown) > TOKEN_CHARS_MAX:
             return None
@@ -91,7 +91,7 @@ class Keyring:
             self._said = ""
 
     def _say(self, reason: str) -> None:
-        """Once, not at every request."""
+        """Log a problem once, not at every request."""
         if reason != self._said:
             import structlog  # noqa: PLC0415 - a command that shows its token need not wait for it
 

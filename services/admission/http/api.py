@@ -1,4 +1,4 @@
-"""The HTTP API: what changes something goes to the core, what only reads goes to the monitor."""
+"""The HTTP API: requests that change something go to the core, requests that read go to the monitor."""
 
 import asyncio
 import contextlib
@@ -478,7 +478,7 @@ def _asked_for(record: Record, wanted: EventsQuery) -> bool:
 
 
 def _has_its_own_say(policy: str) -> bool:
-    """Only its code knows its options, and whether it is a policy at all; the rest admission knows."""
+    """Whether the policy's own code has to be asked: it knows its options, and whether it is a policy."""
     try:
         name, options = parted(policy)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who may call the HTTP API: a token, its role, and the role that each operation requires."""
+"""Authorization of the HTTP API: a token, its role, and the role that each operation requires."""
 
 import time
 from collections import OrderedDict, deque
@@ -19,12 +19,12 @@ FAILURES_MAX = 20
 """wrong tokens from one address within `WITHIN_S`; more are answered 429"""
 WITHIN_S = 60.0
 ADDRESSES_MAX = 1_024
-"""whose failures are remembered"""
+"""how many addresses are remembered"""
 BEARER = "bearer"
 
 
 class Authorization:
-    """Counts what it refuses, and logs it without what was shown."""
+    """Admits requests by their token; counts refusals, and logs them without the token."""
 
     def __init__(self, settings: Settings) -> None:
         self._keyring = Keyring(settings.api_tokens, settings.api_token)
@@ -33,7 +33,7 @@ class Authorization:
         self._counts = {"unknown": 0, "forbidden": 0}
 
     def admit(self, shown: str, address: str, needed: Role, operation: str) -> Identity:
-        """Who shows this in the header Authorization. Raises Refusal."""
+        """The identity behind a header Authorization. Raises Refusal."""
         caller = self._holder(shown)
         if caller is None:
             raise self._unknown(shown, address, operation)
@@ -45,7 +45,7 @@ class Authorization:
         return caller
 
     def still(self, shown: str, caller: Identity) -> bool:
-        """Whether it counts as it did when it came in: not expired, revoked or changed since."""
+        """Whether a token is still valid as it was at first: not expired, revoked or changed since."""
         return self._holder(shown) == caller
 
     def gauges(self) -> Sequence[Gauge]:
@@ -78,18 +78,18 @@ class Authorization:
 
 
 def shown_in(headers: CIMultiDictProxy[str]) -> str:
-    """What stands in the header Authorization. Of several none counts: a proxy may have gone by another."""
+    """The value of the header Authorization. Several are refused, since a proxy may have used another one."""
     return ", ".join(headers.getall("Authorization", ()))
 
 
 class Failures:
-    """How often each address failed lately."""
+    """Counts recent failures by address."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def too_many(self, address: str, now: float) -> bool:
-        """Counts one more failure."""
+        """Count one more failure; whether there were too many."""
         times = self._times.setdefault(address, deque(maxlen=FAILURES_MAX + 1))
         self._times.move_to_end(address)
         while len(self._times) > ADDRESSES_MAX:

@@ -1,4 +1,4 @@
-"""From the bytes of a request to the struct they stand for, or a refusal that names the field."""
+"""Decodes the body or query of a request into a struct, or refuses it and names the field."""
 
 import json
 import re
@@ -66,7 +66,7 @@ def _from_yaml(kind: type[T], body: bytes) -> T:
 
 
 def _lenient(body: bytes) -> object:
-    """What the standard library makes of the bytes: it also takes NaN and Infinity."""
+    """The bytes as the standard library decodes them: it also accepts NaN and Infinity."""
     content: object = json.loads(body)
     return content
 
@@ -82,7 +82,7 @@ def _decode(kind: type[T], read: Callable[[], T]) -> T:
 
 
 def placed(text: str, kind: type) -> tuple[str, str]:
-    """Field and reason from a message such as ``Expected `int` >= 1 - at `$.gpus[1]` ``."""
+    """The field and the reason in a message such as ``Expected `int` >= 1 - at `$.gpus[1]` ``."""
     found = _PLACE.search(text)
     place, reason = (found["place"], text[: found.start()]) if found else ("$", text)
     member = _MEMBER.match(reason)

@@ -32,7 +32,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Outside(Facts, Questions, State, Protocol):
-    """What the API needs of the bus."""
+    """The part of the bus that the API needs."""
 
 
 class Forwarding:
@@ -68,7 +68,7 @@ class Forwarding:
         return reply
 
     async def _reply(self, question: OwnQuestion, kind: type[M]) -> Message:
-        """Who leads may change while it is asked: a submission has a key by which it is known again."""
+        """Ask the leader, which may change meanwhile: a submission is recognised by its key."""
         while True:
             inbox = self._inbox
             try:
@@ -88,7 +88,7 @@ class Forwarding:
         return msgspec.msgpack.decode(handed.said, type=kind)
 
     async def attach(self, inbox: Inbox) -> None:
-        """A task of the service: open until cancelled."""
+        """A task of the service: forwards requests until cancelled."""
         self._inbox = inbox
         try:
             await self._catch_up()
@@ -104,7 +104,7 @@ class Forwarding:
             await self._clock.sleep(self._clock.cluster_s(CATCH_UP_POLL_REAL_S))
 
     async def _submitted_since(self, seq: int, last: int) -> list[JobId]:
-        """By facts after `seq` and up to `last`."""
+        """The submissions among the facts after `seq`, up to `last`."""
         submitted: list[JobId] = []
         stored = self._bus.read(seq, FACT_SUBJECTS)
         try:

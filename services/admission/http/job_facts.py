@@ -8,7 +8,7 @@ from shared.runtime.bus.contract import Facts, Questions, Record, Unavailable
 
 
 class FactsAndQuestions(Facts, Questions, Protocol):
-    """What is needed of the bus."""
+    """The part of the bus that is needed."""
 
 
 class Wanted(NamedTuple):

@@ -1,4 +1,4 @@
-"""The stream of facts as lines of JSON: what is stored so far and, when followed, what comes."""
+"""The stream of facts as lines of JSON: those stored so far and, if followed, new ones."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -61,7 +61,7 @@ async def _close(source: AsyncIterator[Batch], pending: asyncio.Future[Batch | N
 
 
 def problem_line(text: str) -> bytes:
-    """In place of what is missing."""
+    """The line in place of what is missing."""
     return msgspec.json.encode({"problem": text}) + b"\n"
 
 

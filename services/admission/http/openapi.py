@@ -17,7 +17,7 @@ KEY_LENGTH_MAX = 200
 CLOCK = "Hopyard-Clock"
 
 Json = dict[str, Any]
-"""any JSON object: a document is data, not a structure of ours"""
+"""any JSON object"""
 
 _PATH_PARAMETER = re.compile(r"{(\w+)}")
 

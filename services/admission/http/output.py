@@ -1,4 +1,4 @@
-"""What a job prints, gathered from the agents of its nodes: what is kept and, when followed, what comes."""
+"""The output of a job, gathered from the agents of its nodes: what is kept and, if followed, what comes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -14,13 +14,13 @@ from shared.runtime.bus.contract import Questions, Unavailable
 
 POLL_REAL_S = 1.0
 ASKED_AT_ONCE = 32
-"""agents"""
+"""agents that are asked at the same time"""
 
 Look = Callable[[], Awaitable[JobView]]
 
 
 class Reader:
-    """Asks the agents for what was not read before. `rank`: of one process alone."""
+    """Asks the agents for output that was not read before. `rank`: of one process alone."""
 
     def __init__(
         self, bus: Questions, job_id: JobId, *, rank: int | None, newest: int, limit_real_s: float

@@ -34,7 +34,7 @@ def refuse(problem: Problem) -> web.Response:
 
 
 def token_of(position: str | None) -> str | None:
-    """What a user passes on to get the next page, and must not look into."""
+    """An opaque token with which a user gets the next page."""
     return None if position is None else base64.urlsafe_b64encode(position.encode()).decode()
 
 

@@ -1,4 +1,4 @@
-"""What gradients can be taken to pass at between GPUs until it is measured (`hopyard calibrate`).
+"""Assumed bandwidths between GPUs, used until they are measured (`hopyard calibrate`).
 
 Bytes/s of an all-reduce in the sense of Hops eq. 2: the bus bandwidth of a ring / 2, the bus being what the
 maker gives for one direction, of which a ring reaches about 0.6 over PCIe and 0.85 over NVLink.
@@ -56,7 +56,7 @@ def network_bandwidth(interfaces: Path = NETWORKS) -> tuple[float, str]:
 
 
 def _megabits(interface: Path) -> int:
-    """0: it is down, or no hardware of this machine."""
+    """The interface's speed; 0 if it is down or no hardware."""
     try:
         if (interface / "operstate").read_text().strip() != "up" or not (interface / "device").exists():
             return 0

@@ -1,4 +1,4 @@
-"""Which GPUs are busy with others' work and which are broken, from what the driver reports. Pure.
+"""Which GPUs are busy with other work and which are broken, from what the driver reports. Pure.
 
 A GPU that is used is busy until it is free; one that is broken stays so for the rest of the agent's life,
 since only a reset mends it. Whether a worker of ours is what uses a GPU is for the agent's core to say, which
@@ -21,7 +21,7 @@ Faults = dict[int, str]
 
 
 def busy(readings: Sequence[Reading], who: Callable[[int], str]) -> Faults:
-    """GPUs in use, with by whom; `who`: the name of a process by its id, as far as it can be known."""
+    """GPUs in use, with the users; `who`: the name of a process by its id, as far as it can be known."""
     found = {index: _use(reading, who) for index, reading in enumerate(readings)}
     return {index: words for index, words in found.items() if words}
 
@@ -56,7 +56,7 @@ def broken(readings: Sequence[Reading], xids: Sequence[Xid], uuids: Sequence[str
 
 
 def _meant(xid: Xid, uuids: Sequence[str]) -> Sequence[int]:
-    """A GPU that is gone may not say its name any more: then any of them may be meant."""
+    """The GPUs that an Xid is about: one that is gone has no name any more, so then it may be any."""
     return [uuids.index(xid.uuid)] if xid.uuid in uuids else [] if xid.uuid else range(len(uuids))
 
 
@@ -71,5 +71,5 @@ def _fault(reading: Reading) -> str:
 
 
 def twice(now: Mapping[int, str], before: Mapping[int, str]) -> Faults:
-    """Those of two looks in a row: what one look alone shows may pass."""
+    """The GPUs that two looks in a row show: what a single look shows may pass."""
     return {index: words for index, words in now.items() if index in before}

@@ -1,4 +1,4 @@
-"""What a machine brings into a cluster: GPUs, by a node file, by the settings, or as its driver has them."""
+"""The GPUs of a machine, from a node file, from the settings, or from its driver."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ class UnfitMachine(LookupError):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine as its agent announces it, and what only the agent needs to know."""
+    """A machine as its agent announces it, with what only the agent needs to know."""
 
     file: NodeFile
     uuids: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def _name(settings: Settings) -> str:
 
 
 def _devices() -> tuple[tuple[Device, ...], str]:
-    """Those that the driver names; where there are none, why."""
+    """The GPUs that the driver lists, or why there are none."""
     try:
         nvml = Nvml()
         try:
@@ -120,7 +120,7 @@ def _of_file(path: str, devices: Sequence[Device], why_not: str) -> Machine:
 
 
 def _of_count(file: NodeFile, devices: Sequence[Device]) -> Machine:
-    """The first so many; where the driver cannot be asked it is taken on trust."""
+    """The first N GPUs; if the driver cannot be asked, the number is trusted."""
     assert isinstance(file.gpus, int), "a list names its GPUs"
     if is_cpu(file.gpu_type) or not devices:
         return Machine(file=file)
@@ -132,7 +132,7 @@ def _of_count(file: NodeFile, devices: Sequence[Device]) -> Machine:
 
 
 def _of_devices(settings: Settings, devices: Sequence[Device]) -> Machine:
-    """All of the most frequent type, the first of those: a node has GPUs of one type."""
+    """The GPUs of the most frequent type, since a node has GPUs of one type."""
     types = [gpu_type_of(device.name) for device in devices]
     chosen = max(types, key=types.count)
     ours = [device for device, gpu_type in zip(devices, types, strict=True) if gpu_type == chosen]

@@ -5,9 +5,9 @@ import re
 from schemas.ids import GpuType
 
 CPU = "cpu"
-"""a type that begins so has no GPUs: each is a slot of the machine's CPU"""
+"""a type that begins with this has CPU slots in place of GPUs"""
 MAKERS = frozenset({"nvidia", "tesla", "geforce", "gpu", "generation", "graphics"})
-"""words that distinguish no type"""
+"""names of makers, which say nothing about the type"""
 FORMS = re.compile(r"^(sxm\d*|pcie|nvl|dgxs|\d+gb|hbm\d*e?)$")
 """words for a board or a memory size: one type, unless a node file names another"""
 LENGTH_AT_MOST = 63
@@ -25,5 +25,5 @@ def is_cpu(gpu_type: str) -> bool:
 
 
 def node_name_of(host: str) -> str:
-    """A host's name as a node's: without its domain, in the letters that names are made of."""
+    """A node's name from a host's: without its domain, in the characters that names may have."""
     return re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower())[:LENGTH_AT_MOST].strip("-") or "node"

@@ -15,7 +15,7 @@ import msgspec
 A = TypeVar("A")
 
 DRIVER = Path("/proc/driver/nvidia/version")
-"""there while the kernel module is loaded"""
+"""path that exists while the kernel module is loaded"""
 EVENTS_AT_MOST = 100
 """read in one go"""
 

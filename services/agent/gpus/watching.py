@@ -47,7 +47,7 @@ class GpuWatch:
         """so far"""
 
     async def first(self) -> GpusSeen:
-        """How it is before the agent joins."""
+        """The state of the GPUs before the agent joins."""
         return await self._look()
 
     async def run(self, inbox: Inbox) -> None:
@@ -66,7 +66,7 @@ class GpuWatch:
         return self._concluded(readings, xids)
 
     def _concluded(self, readings: tuple[Reading, ...], xids: tuple[Xid, ...]) -> GpusSeen:
-        """What a GPU reads as at one look alone may pass; an Xid does not."""
+        """The conclusion from a look: a reading may pass until the next look, an Xid does not."""
         for xid in xids:
             log.warning("error of a GPU", gpu=xid.uuid, xid=xid.code, fatal=bool(fatal(xid.code)))
         unwell = broken(readings, (), self._uuids)

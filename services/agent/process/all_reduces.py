@@ -26,7 +26,7 @@ class NotTimed(OSError):
 
 
 def check_interpreter(host: Host) -> str:
-    """That which has torch. Raises NotTimed."""
+    """Check that the interpreter has torch. Raises NotTimed."""
     found = host.interpreter()
     if not found:
         raise NotTimed(

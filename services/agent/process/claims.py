@@ -1,4 +1,4 @@
-"""What an agent writes down about a worker, for the agent that comes after it.
+"""What an agent writes down about a worker, for its next life.
 
 A worker without a claim was never started; one whose claim is taken away is gone, and was reported.
 """

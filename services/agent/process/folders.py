@@ -1,4 +1,4 @@
-"""Where things are: the folder of a node, those of its workers in it, and the checkpoints of a job."""
+"""The folders of a node, of its workers and of a job's checkpoints."""
 
 import hashlib
 import importlib.util
@@ -23,7 +23,7 @@ CLOSED, PASSED = 0o700, 0o711
 
 
 class RankFiles(msgspec.Struct, frozen=True):
-    """What a rank leaves behind."""
+    """The files of a rank."""
 
     folder: Path
     rank: int
@@ -34,17 +34,17 @@ class RankFiles(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> Path:
-        """How far the log was read."""
+        """The file that holds how far the log was read."""
         return self.folder / f"rank-{self.rank}.position"
 
     @property
     def environment(self) -> Path:
-        """For the engine of its container; no job's account reads it."""
+        """Environment file for the container engine; jobs' accounts cannot read it."""
         return self.folder / f"rank-{self.rank}.environment"
 
     @property
     def last(self) -> Path:
-        """Its last word, in a folder where the job's account may write."""
+        """File for the rank's last message, in a folder where the job's account may write."""
         return self.folder / "last" / f"{self.rank}.json"
 
 
@@ -57,7 +57,7 @@ class Folders(msgspec.Struct, frozen=True):
     """of the plug-in, which is copied; None: the installed one"""
 
     def turns(self, gpu: int) -> Path:
-        """The log of a GPU's executor."""
+        """The file of a GPU's executor log."""
         return self.run / "turns" / f"gpu-{gpu}.jsonl"
 
     @property
@@ -77,12 +77,12 @@ class Folders(msgspec.Struct, frozen=True):
 
     @property
     def interpreter(self) -> Path:
-        """Holds the path of the one that the last script had which ran under the agent's account."""
+        """The file with the path of the interpreter that the last script under the agent's account used."""
         return self.run / "interpreter"
 
     @property
     def groups(self) -> str:
-        """Name of the folder of its control groups, and of none of another node."""
+        """Name of the folder of this node's control groups, unlike that of any other node."""
         return f"hopyard-{hashlib.blake2b(bytes(self.run), digest_size=6).hexdigest()}"
 
     @property
@@ -153,7 +153,7 @@ class Folders(msgspec.Struct, frozen=True):
         shutil.rmtree(old, ignore_errors=True)
 
     def full(self, order: StartOrdered) -> str:
-        """A folder that has no space left; empty: none."""
+        """A folder that has no space left; empty if there is none."""
         return next((str(each) for each in (self.run, self.checkpoints(order)) if _full(each)), "")
 
 
@@ -175,7 +175,7 @@ def make_worker(folder: Path, ranks: Iterable[int], account: Account | None) -> 
 
 
 def _installed_plugin() -> Path | None:
-    """Found without being imported: it needs torch, which the agent has not."""
+    """The folder of the installed plug-in, found without importing it, since that would need torch."""
     spec = importlib.util.find_spec(PLUGIN)
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 

@@ -20,7 +20,7 @@ from services.agent.tasks import Report
 from services.agent.work.runner import Write
 
 LOCALHOST = "127.0.0.1"
-"""where a node is whose cluster file gives it no address: all are on one machine"""
+"""address of nodes whose cluster file gives none: all are on one machine"""
 Members = Group | ProcessScan
 """all processes of a worker"""
 
@@ -86,5 +86,5 @@ class Host(msgspec.Struct, kw_only=True):
         return {controller: str(folder) for controller, folder in folders.items()}
 
     def variable(self, order: StartOrdered) -> str:
-        """How a variable begins that all processes of a worker have, and those of no other node's."""
+        """The beginning of a variable that all processes of a worker have, and no other node's processes."""
         return f"{MARK}={self.folders.worker(order.placement_id)}/"

@@ -1,4 +1,4 @@
-"""What is started for a rank: command, environment, folder. Pure.
+"""The command, environment and folder that a rank is started with. Pure.
 
 A Python script is started under the plug-in (`python -m hopjob script.py`), which says what it does; any
 other command as it is.
@@ -25,13 +25,13 @@ READ_AT_START = ("LD_", "PYTHON", "LANG", "LC_", "OMP_", "MKL_", "KMP_", "OPENBL
 """begin the names of variables that a process, or a library in it, reads once: a fork's come too late"""
 READ_BY_FORKS = {"PYTHONPATH", "PYTHONUNBUFFERED"}
 MARK = "HOPJOB_LAST"
-"""by this variable the processes of a worker are known"""
+"""environment variable that marks the processes of a worker"""
 OURS = ("HOPYARD_", "HOPJOB_")
 """begin the names of variables that no job takes over: settings and tokens of the agent"""
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker stands on: of the node, and of the worker itself."""
+    """What the node gives a worker: folders, GPUs, variables."""
 
     socket: str
     plugin: str
@@ -75,7 +75,7 @@ def command_of(order: StartOrdered, checkpoints: str) -> tuple[str, ...]:
 
 
 def script_of(command: Sequence[str]) -> Script | None:
-    """None: it is no Python script."""
+    """The command as a Python script; None if it is none."""
     if not command or not _PYTHON.fullmatch(PurePath(command[0]).name):
         return None
     rest = list(command[1:])
@@ -89,7 +89,7 @@ def script_of(command: Sequence[str]) -> Script | None:
 
 
 def forked_of(script: Script, spec: JobSpec) -> str | None:
-    """The interpreter of whose template ranks can be forks; None: started alone they would run otherwise."""
+    """The interpreter whose template can fork the ranks; None if a forked rank would behave differently."""
     read = {name for name in spec.environment if name.startswith(READ_AT_START)} - READ_BY_FORKS
     if read or script.flags or spec.image:
         return None
@@ -137,7 +137,7 @@ def environment(
 
 
 def ranks_of(order: StartOrdered, gpu_indices: tuple[int, ...]) -> tuple[StartOrdered, tuple[int, ...]]:
-    """Without the GPUs that compute nothing for the job: each of the others has a rank."""
+    """The ranks: one for each GPU that computes something for the job."""
     [tasks] = [
         tasks
         for one, tasks in zip(order.gang.members, gangs.tasks(order.gang), strict=True)
@@ -198,7 +198,7 @@ def interfaces(name: str) -> dict[str, str]:
 
 
 def _words(command: Sequence[str]) -> Sequence[str]:
-    """A line for the shell is as many words, where they are all that is in it."""
+    """The words of a shell line that holds nothing but words."""
     match tuple(command):
         case ("sh", "-c", line) if _PLAIN_LINE.fullmatch(line):
             try:

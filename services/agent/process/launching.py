@@ -59,11 +59,11 @@ class Launcher:
 
     @property
     def port(self) -> int | None:
-        """Where rank 0 is met of a command that is no script."""
+        """Port of rank 0 for a command that is no Python script."""
         return None if self.speaks else self._claim.port
 
     def found(self) -> dict[int, RankProcess]:
-        """Its ranks, where an earlier life started them."""
+        """The ranks that an earlier life started."""
         return {rank.rank: found(rank.process) for rank in self._claim.ranks} if self._found else {}
 
     async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
@@ -104,7 +104,7 @@ class Launcher:
         return Memory.OVER_LIMIT if limited else Memory.NODE_FULL
 
     async def kill(self) -> None:
-        """All that came of it."""
+        """Kill all processes of the worker."""
         engine = containers.engine() if self._order.spec.image else None
         if engine:
             names = [self._container_name(claim.rank) for claim in self._claim.ranks]
@@ -190,7 +190,7 @@ class Launcher:
             reach(Path(self._order.spec.working_directory), account)
 
     def _shared(self) -> list[str]:
-        """The folders that a container is given."""
+        """The folders that are mounted into a container."""
         ground = self.ground
         folders = [
             str(self._host.folders.socket.parent),

@@ -1,4 +1,4 @@
-"""The agent's socket: ranks say who they are, and the kernel says which process that really is."""
+"""The agent's socket: ranks name themselves, and the kernel tells which process each really is."""
 
 import asyncio
 import contextlib
@@ -22,21 +22,21 @@ log = structlog.get_logger()
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """Who is at the other end, as the kernel numbers it for us, whatever container it is in."""
+    """The process at the other end, by its id outside of any container."""
 
     pid: int
     uid: int
 
 
 class Connection:
-    """To one rank."""
+    """A connection to one rank."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.closed = asyncio.Event()
 
     def tell(self, line: bytes) -> None:
-        """A rank that is gone hears nothing; its end comes another way."""
+        """Send a message; if the rank is gone, nothing happens: its end is noticed elsewhere."""
         if not self._writer.is_closing():
             self._writer.write(line)
 
@@ -48,14 +48,14 @@ class Listening(Protocol):
     """A worker that knows its ranks."""
 
     def connected(self, hello: Hello, peer: Peer, connection: Connection) -> bool:
-        """False: the process is none of its."""
+        """A rank has connected; false if the process is none of this worker's."""
         ...
 
     def heard(self, rank: int, message: RankMessage) -> None: ...
 
 
 Find = Callable[[str], Listening | None]
-"""the worker of a placement"""
+"""finds the worker of a placement"""
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""A rank as a process: started by us, forked by a template, or found; and how it ended."""
+"""A rank as a process: started by us, forked from a template, or found; and how it ended."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ def of_child(process: "subprocess.Popen[bytes]") -> RankProcess:
 
 
 def found(identity: Identity | None) -> RankProcess:
-    """Of an earlier life: its end is seen, but not how."""
+    """A rank of an earlier life: that it ends can be seen, but not how."""
 
     async def code() -> int | None:
         return None

@@ -131,7 +131,7 @@ class ProcessRunner:
     # ---- workers
 
     def _when_ready(self, do: Callable[[], None]) -> None:
-        """Orders may come before `run` has made its host."""
+        """The host, once `run` has made it: orders may come before."""
         do() if self._ready else self._early.append(do)
 
     def _take_over(self) -> None:
@@ -214,7 +214,7 @@ class ProcessRunner:
             await asyncio.sleep(READ_EVERY_S)
 
     async def _end_all(self) -> None:
-        """Let all save and end, each within its grace."""
+        """Have all workers save and end, each within its grace."""
         for placement_id in list(self._idle):
             self._stop(placement_id)
         for worker in self._workers.values():

@@ -28,7 +28,7 @@ class Tail:
         self._freed = 0
 
     def lines(self) -> list[str]:
-        """Whole lines that are new. What came of a read is only taken for read with the next one."""
+        """New complete lines. They count as read only when the next ones are asked for."""
         self._remember()
         data = _stretch(self._files.log, self._position, READ_MAX_BYTES)
         size = max((found.end() for found in _ENDS.finditer(data)), default=0)
@@ -38,7 +38,7 @@ class Tail:
         return _words(data[:size])
 
     def rest(self) -> Iterator[list[str]]:
-        """All that is left, once nobody prints any more."""
+        """The rest, once no process prints any more."""
         before = -1
         while self._position != before:
             before = self._position

@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class NoTemplate(OSError):
-    """It cannot be had for this interpreter."""
+    """There is no template for this interpreter."""
 
 
 class Template:
@@ -130,7 +130,7 @@ class Template:
 
 
 def _end_fork(pid: int) -> None:
-    """It came too late: its rank was started as any process is, or is wanted no more."""
+    """End a fork that came too late: its rank was started otherwise, or is no longer wanted."""
     identity = identity_of(pid)
     if identity is not None:
         send(identity, signal.SIGKILL)
@@ -150,7 +150,7 @@ class Templates:
         self._made: dict[str, asyncio.Task[Template | None]] = {}
 
     async def of(self, interpreter: str) -> Template | None:
-        """That of an interpreter, once it is ready; None: there is none. A path is absolute."""
+        """The template of an interpreter (an absolute path), once it is ready; None if there is none."""
         made = self._made.get(interpreter)
         if made is None or (made.done() and (was := made.result()) and was.ended):
             self._made[interpreter] = asyncio.create_task(self._open(interpreter))

@@ -84,7 +84,7 @@ class LiveWorker:
         self._inputs.put_nowait(happened)
 
     def kill(self) -> None:
-        """It was ordered to stop, and its grace is over."""
+        """Kill a worker whose grace after the order to stop is over."""
         self.put(partial(self.gang.rang, effects.Due.LEAVING))
 
     def connected(self, hello: messages.Hello, peer: Peer, connection: Connection) -> bool:
@@ -106,7 +106,7 @@ class LiveWorker:
         self.put(self.gang.stop)
 
     def turn(self, gang: placement.Gang) -> None:
-        """How often, and when, it has its turn from now on."""
+        """Change how often, and when, it has its turn."""
         if shared := gangs.in_rota(gang):
             for executor in self._executors.values():
                 executor.changes(self.order.placement_id, shared.turns, shared.place)
@@ -213,7 +213,7 @@ class LiveWorker:
         return End(code=code, signal=number, memory=memory, disk_full=full, lines=lines)
 
     async def _hear_out(self, rank: int) -> None:
-        """All that it said, and what it wrote down in case that nobody heard it."""
+        """Read what a rank still said, and what it wrote down in case nobody was connected."""
         connection = self._connections.get(rank)
         if connection is not None:
             try:
@@ -228,7 +228,7 @@ class LiveWorker:
     # ---- its end
 
     async def _clean_up(self) -> None:
-        """What cannot be done is left undone: who waits for its end waits no longer."""
+        """Remove what can be removed; failures are ignored, so that the worker's end is not delayed."""
         launcher = self._launcher
         for step in (launcher.kill, self._hang_up, self._read_out, launcher.remove, self._forget):
             try:

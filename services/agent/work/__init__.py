@@ -1,1 +1,1 @@
-"""What the agent does outside its core: node, claim, heartbeat, and the runner of its node's workers."""
+"""The agent's work outside its core: node, claim, heartbeat, and the runner of its node's workers."""

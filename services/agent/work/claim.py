@@ -1,4 +1,4 @@
-"""Which node an agent stands for where its settings name none: the first that no other agent has claimed.
+"""Claims a node for an agent whose settings name none: the first that no other agent has.
 
 A claim is a lease on the bus; its value names the holder. While the bus is away no other agent
 can take it; an agent ends only when another one has its claim.

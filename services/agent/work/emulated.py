@@ -1,4 +1,4 @@
-"""The runner on an emulated world: what processes would do, as alarms on the clock.
+"""The runner on an emulated world: alarms on the clock in place of processes.
 
 Every worker waits for one alarm at a time: to be up, to have measured, for its next checkpoint or the end
 of its stretch, to have saved. Progress is computed, never stepped: a stretch of running has one rate, and
@@ -72,7 +72,7 @@ class EmulatedRunner:
         self._write: Write | None = None
 
     async def adopt(self) -> tuple[PlacementId, ...]:
-        """None: what is emulated ends with its agent."""
+        """Nothing to adopt: what is emulated ends with its agent."""
         return ()
 
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
@@ -184,7 +184,7 @@ class EmulatedRunner:
         worker.alarm = self._clock.at(then, lambda: do(worker))
 
     def _print(self, worker: Emulated, say: Callable[[StartOrdered, V], str], about: V) -> None:
-        """A line of the job; nothing is put into words where nobody keeps it."""
+        """Print a line of the job, if lines are kept."""
         if self._write is not None:
             self._write(worker.order.job_id, rank(worker.order), say(worker.order, about))
 

@@ -1,4 +1,4 @@
-"""Sends at equal intervals that the agent lives and what runs on its node."""
+"""Sends a heartbeat at equal intervals: the agent lives, and this runs on its node."""
 
 from collections.abc import Awaitable, Callable
 

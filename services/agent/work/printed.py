@@ -1,4 +1,4 @@
-"""The lines that an emulated job prints: what happens to it, and nothing it did not do. Pure.
+"""The lines that an emulated job prints about its progress. Pure.
 
 Progress comes with checkpoints and at the ends of stretches, which grow: a few lines an hour.
 """
@@ -50,7 +50,7 @@ def ended(order: StartOrdered, last: Report) -> str:
 
 
 def _far(order: StartOrdered, samples: float) -> str:
-    """How far the job is, in epochs too where its data set has a size."""
+    """The job's progress as text, in epochs too if its data set has a size."""
     total, epoch = order.spec.samples, order.spec.workload.dataset_samples
     far = f"{samples:.0f} of {total:.0f} samples ({samples / total:.1%})"
     return f"{far}, epoch {samples / epoch:.1f} of {total / epoch:.1f}" if epoch else far

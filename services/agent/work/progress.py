@@ -1,4 +1,4 @@
-"""How far an emulated job is, as a function of time. Pure."""
+"""The progress of an emulated job as a function of time. Pure."""
 
 import math
 

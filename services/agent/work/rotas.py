@@ -37,7 +37,7 @@ class Emulated:
 
     @property
     def holder(self) -> str:
-        """Who holds its GPUs."""
+        """The holder of its GPUs."""
         return in_turns.holder(self.order.placement_id, self.order.gang)
 
 
@@ -68,7 +68,7 @@ class Rota:
         self._world.rota([alone], self._nodes, key=self._holder, index=0)
 
     def join(self, worker: Emulated) -> None:
-        """It trains from now on."""
+        """Add a job, which trains from now on."""
         worker.rota = self
         self._jobs[worker.order.placement_id] = worker
         self.deal()
@@ -106,7 +106,7 @@ class Rota:
 
 
 def rota_of(worker: Emulated, others: Iterable[Emulated]) -> Rota | None:
-    """The one that is under way on its GPUs."""
+    """The rota that runs on these GPUs."""
     if not gangs.rota(worker.order.gang):
         return None
     return next((one.rota for one in others if one.rota is not None and one.holder == worker.holder), None)

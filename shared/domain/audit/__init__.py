@@ -61,7 +61,7 @@ __all__ = ["Audit", "LogHash", "Violation", "audit", "event_log_hash"]
 
 
 class Audit:
-    """Of a log that is read from its first fact on, in its order. It keeps no facts."""
+    """Audits a log, which it is given fact by fact from the first on. It keeps no facts."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._log = Log(kept)
@@ -83,7 +83,7 @@ class Audit:
         self._log.take(seq, fact)
 
     def found(self, *, drained: bool = False) -> list[Violation]:
-        """As `audit`, of what was taken."""
+        """The result of `audit` for the facts taken so far."""
         left = list(jobs.every_job_ended(self._log)) if drained else []
         return [*chain.from_iterable(self._found), *left]
 
@@ -112,7 +112,7 @@ def event_log_hash(events: Iterable[Event]) -> str:
 
 
 class LogHash:
-    """The hash of a log, fact by fact.
+    """Hashes a log fact by fact.
 
     A plan's `solve_s` is left out: it is the one number that the machine decides and not the run.
     """

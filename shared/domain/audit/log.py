@@ -1,4 +1,4 @@
-"""What a log has said so far, as far as the rules of the audit ask for it, and what was broken.
+"""The state that the rules of the audit need of a log read so far, and the violations found.
 
 An audit needs room for nodes, jobs that have not ended, and the id of each that has. The last of these keep
 their placements besides: a fact may cross the end of its job on its way.
@@ -98,7 +98,7 @@ class Planned(msgspec.Struct, frozen=True):
 Standing = dict[PlacementId, Planned]
 
 OVER = AuditedJob(state=JobState.COMPLETED, ended=1)
-"""stands for each job that ended long ago"""
+"""in place of the record of any job that ended long ago"""
 
 
 class Log:
@@ -118,7 +118,7 @@ class Log:
         self._over: set[JobId] = set()
 
     def job(self, job_id: JobId) -> AuditedJob:
-        """Nothing is known of one that nobody spoke of."""
+        """The record of a job; an empty one if no fact has mentioned it."""
         found = self.open.get(job_id) or self._ended.get(job_id)
         return found or (OVER if job_id in self._over else AuditedJob())
 
@@ -238,7 +238,7 @@ class Log:
             self._end(seq, fact.job_id)
 
     def _end(self, seq: int, job_id: JobId) -> None:
-        """What facts may cross stays: its placements, and where in the log each came."""
+        """End a job, but keep its placements and their sequences: later facts may still be about them."""
         job = self.open.pop(job_id)
         job.ended, job.spec, job.last, job.unusable = seq, None, None, ()
         for place in job.places.values():
@@ -248,7 +248,7 @@ class Log:
             self._over.add(self._ended.popitem(last=False)[0])
 
     def _take_away(self, fact: Event) -> None:
-        """What no longer stands, or might not."""
+        """Remove the placements that have ended, or may have."""
         match fact:
             case JobPreempted() | PlacementRefused() | WorkerStopped():
                 self.standing.pop(fact.placement_id, None)

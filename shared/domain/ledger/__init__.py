@@ -1,4 +1,4 @@
-"""The one fold over the facts: from the stream to jobs, nodes and plans with their times.
+"""The ledger: a fold from the stream of facts to jobs, nodes and plans with their times.
 
 The monitor keeps a ledger while the system runs; a simulation's report makes one afterwards. Both use
 this fold, so both get the same figures. A fact that the table of states does not

@@ -46,10 +46,10 @@ from shared.domain.tally import WELL, Tally
 REFUSED = "refused"
 """the reason of a job whose placement the placer refused"""
 NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE})
-"""reasons for waiting that idle GPUs do not remove"""
+"""reasons for waiting that more idle GPUs would not remove"""
 
 NODES_KEPT = 256
-"""of a job"""
+"""how many nodes of a job are remembered"""
 BROKEN = frozenset({Outcome.FAILED, Outcome.INTERRUPTED})
 """outcomes of one that ended by itself before its work was done"""
 
@@ -202,7 +202,7 @@ def measure(ledger: Ledger, fact: ProfileMeasured | ProfileFailed) -> None:
 
 
 def _is_of(fact: ProfileMeasured | ProfileFailed | WorkerStopped, run: ProfileRun) -> bool:
-    """Of a measurement on another node an agent has nothing to say."""
+    """Whether the measurement is on the agent's node; reports about others are ignored."""
     return (fact.job_id, fact.node_id) == (run.job_id, run.node_id)
 
 
@@ -274,7 +274,7 @@ def order_start(ledger: Ledger, fact: StartOrdered) -> None:
 
 
 def _restore(record: JobRecord, node_id: NodeId, samples: float) -> None:
-    """What is on disk counts, and not what was hoped to be there."""
+    """Count the samples in the checkpoint that was found on disk, not those that were expected there."""
     if record.tally.restore(node_id, samples):
         record.samples_done = record.tally.merged(record.spec.samples)
         record.samples_then = min(record.samples_then, record.samples_done)

@@ -19,7 +19,7 @@ from shared.domain.states import IllegalMove, JobState, next_state
 from shared.domain.tally import Leader, Tally
 
 SAVED_ALL = frozenset({PreemptReason.PLAN, PreemptReason.NODE_LEFT, PreemptReason.MERGE})
-"""ends on order, before which a job saves all that it has done"""
+"""reasons for which a job is ordered to stop, and saves all that it has done first"""
 
 
 def submit(ledger: Ledger, fact: JobSubmitted) -> None:
@@ -134,7 +134,7 @@ def broken_as(record: JobRecord, placement_id: PlacementId) -> Broken | None:
 
 
 def lose_work(record: JobRecord, leader: Leader, at: float) -> None:
-    """What its workers did since its last checkpoint is to be done again."""
+    """Count as lost what its workers did since its last checkpoint."""
     share = record.runs[-1].share if record.runs else 1.0
     record.lost_gpu_s += max(at - leader.at, 0.0) * leader.gpus * share
 

@@ -143,7 +143,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
 
 
 class WorkerRecord(msgspec.Struct, kw_only=True):
-    """GPUs of one node in the hands of one placement, perhaps with others in turns."""
+    """GPUs that a placement holds on one node, possibly in turns with others."""
 
     job_id: JobId
     gpu_indices: tuple[int, ...]

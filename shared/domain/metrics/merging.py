@@ -1,4 +1,4 @@
-"""What averaging copies of a model could be judged by: how many merges, how far apart, how unequal. Pure.
+"""Figures about merged copies of a model: how many merges, how far apart, how unequal. Pure.
 
 Averaging after unequal numbers of local steps is known to bias the optimum (FedNova, NeurIPS 2020); these
 figures say how much of that a run had, and nothing about a model's quality.
@@ -12,7 +12,7 @@ from shared.domain.ledger.records import JobRecord, Run
 
 
 class Merging(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one job, or of many. None: nothing was merged."""
+    """The figures of one job, or of many; None where nothing was merged."""
 
     merges: int
     """means taken of the weights of two copies or more"""

@@ -42,18 +42,18 @@ from schemas.subjects import (
 
 INBOXES = "_INBOX"
 MAPPED = "_R_"
-"""where the server has replies to what came from another account"""
+"""prefix of the subjects on which the server returns replies to another account"""
 AGENTS = "agents"
 PLANNER = "planner"
 ARCHIVER = "monitor"
-"""archives what streams have, and drops what is archived"""
+"""the service that archives messages, and drops from the streams what is archived"""
 ARCHIVE = "archive"
-"""where it answers besides"""
+"""the subject on which it answers questions about the archive"""
 OPERATOR = "operator"
 STREAMS_OWNER = "HOPYARD"
 """the account of NATS of all services, which has the streams"""
 ADMISSION = "admission"
-"""makes the streams, for which the others wait, and keeps beside them what they cannot take at the moment"""
+"""the service that makes the streams, and keeps facts that their stream cannot take at the moment"""
 ASKS = {
     ADMISSION: (ADMISSION, "monitor", "planner", "agent.*"),
     "estimator": ("profiler", "agent.*"),
@@ -89,7 +89,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NatsUser(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may come in, and do what."""
+    """A user of the NATS server, with its permissions."""
 
     user: str
     password: str
@@ -97,7 +97,7 @@ class NatsUser(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def node(self) -> str:
-        """Of which it is the agent; `*`: of any; empty: of none."""
+        """The node whose agent this user is; `*`: of any node; empty: no agent."""
         return (
             "*" if self.user == AGENTS else self.user.removeprefix(f"{AGENT}-") if is_agent(self.user) else ""
         )
@@ -112,7 +112,7 @@ def is_agent(user: str) -> bool:
 
 
 def inbox_of(user: str) -> str:
-    """Where replies to an account go: nobody else hears them."""
+    """The prefix of an account's inbox: no other account can subscribe to it."""
     return f"{INBOXES}.{user}"
 
 
@@ -175,7 +175,7 @@ def _archiving() -> Iterator[str]:
 
 
 def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
-    """Of the agent of one node, or (`*`) of any."""
+    """The user for the agent of one node, or (`*`) of any."""
     user = AGENTS if node_id == "*" else f"{AGENT}-{node_id}"
     return Permissions(
         publish=(*published(node_id, facts), f"{MAPPED}.>"),
@@ -184,7 +184,7 @@ def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
 
 
 def published(node_id: str, facts: Iterable[type[Event]]) -> tuple[str, ...]:
-    """Where what an agent publishes comes to the services."""
+    """The subject under which the services see what an agent publishes."""
     return (
         *subjects_of(facts, node_id),
         *(sample_subject(kind, node_id) for kind in (Heartbeat, ThroughputObserved)),
@@ -243,7 +243,7 @@ def _account_of(user: NatsUser) -> str:
 
 
 def _answered(node_id: str) -> tuple[str, ...]:
-    """Where an agent answers."""
+    """The subjects on which an agent answers questions."""
     return f"hopyard.ask.{AGENT}.{node_id}", f"{PARTS_PREFIX}.{node_id}.*"
 
 

@@ -1,4 +1,4 @@
-"""A queue for what may be lost: bounded, and a slow taker loses the oldest."""
+"""A bounded queue of items that may be lost: when it is full, the oldest goes."""
 
 import asyncio
 from collections import deque

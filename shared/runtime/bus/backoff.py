@@ -6,7 +6,7 @@ from collections.abc import Iterator
 FIRST_S = 0.05
 LONGEST_S = 2.0
 LONGEST_OF_SEVERAL_S = 0.25
-"""where another server takes over within seconds"""
+"""the longest pause where another server takes over within seconds"""
 
 
 def pause_s(attempt: int, longest_s: float = LONGEST_S) -> float:

@@ -33,7 +33,7 @@ class Batch(list[Record]):
 
 
 class Unavailable(ConnectionError):
-    """The bus, or whoever should answer, is not there within the time limit."""
+    """The bus, or the service that should answer, does not respond within the time limit."""
 
 
 class DamagedBlob(Exception):
@@ -82,7 +82,7 @@ class Facts(Protocol):
         ...
 
     def in_vain(self) -> str:
-        """Why facts cannot be stored at the moment, as far as this client has noticed; empty: they can."""
+        """Why facts cannot be stored at the moment, as far as this client knows; empty if they can."""
         ...
 
     async def dropped(self) -> int:
@@ -90,7 +90,7 @@ class Facts(Protocol):
         ...
 
     async def newest(self, subjects: Sequence[str]) -> int:
-        """How far a reader of these subjects comes, by what is stored now. Raises Unavailable."""
+        """Sequence of the newest fact on these subjects. Raises Unavailable."""
         ...
 
 
@@ -177,7 +177,7 @@ class Extent(msgspec.Struct, frozen=True):
 
 
 class Streams(Protocol):
-    """The streams themselves, for whoever keeps their past."""
+    """The streams themselves, for the service that archives them."""
 
     async def extent(self, stream: str) -> Extent:
         """Raises Unavailable."""
@@ -191,7 +191,7 @@ class Streams(Protocol):
         ...
 
     async def drop(self, stream: str, upto: int) -> None:
-        """Have it forget all messages up to this one. Raises Unavailable."""
+        """Remove all messages up to this one. Raises Unavailable."""
         ...
 
     async def led_last(self, service: str) -> int:

@@ -1,4 +1,4 @@
-"""What went through one service's bus since it started: plain numbers, for the metrics endpoint."""
+"""Counters of one service's bus since its start, for the metrics endpoint."""
 
 import msgspec
 
@@ -8,10 +8,10 @@ class Counts(msgspec.Struct):
     facts_republished: int = 0
     """published again because no acknowledgement came"""
     facts_kept: int = 0
-    """beside their stream, which had no leader"""
+    """kept in the state bucket while their stream had no leader"""
     facts_read: int = 0
     facts_unknown: int = 0
-    """of a type that a later version brought: skipped"""
+    """skipped, since only a later version knows their type"""
     facts_forgotten: int = 0
     """fell out of the stream's limits before this reader came to them"""
     facts_lost: int = 0
@@ -29,4 +29,4 @@ class Counts(msgspec.Struct):
     questions_refused: int = 0
     reconnects: int = 0
     subjects_refused: int = 0
-    """what the server did not let this account publish or hear"""
+    """subjects on which the server refused this account to publish or subscribe"""

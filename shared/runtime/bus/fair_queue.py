@@ -1,4 +1,4 @@
-"""Requests of many, of which each has its turn: who asks a great deal has only himself wait. Pure."""
+"""A queue of requests by sender, served in turns: a sender of many delays only its own. Pure."""
 
 from collections import Counter, OrderedDict, deque
 from typing import Generic, TypeVar
@@ -7,18 +7,18 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """What waits and what is in work, by who asked."""
+    """Requests that wait and requests in work, by sender."""
 
     def __init__(self, *, at_once: int, at_once_of_one: int, waiting_of_one: int) -> None:
         self._at_once = at_once
         self._at_once_of_one = at_once_of_one
         self._waiting_of_one = waiting_of_one
         self._waiting: OrderedDict[str, deque[T]] = OrderedDict()
-        """who is first has his turn next"""
+        """by sender; the first sender is served next"""
         self._in_work: Counter[str] = Counter()
 
     def put(self, who: str, what: T) -> bool:
-        """False: too much of his waits, and this is dropped."""
+        """Add a request; false if the sender has too many waiting, and this one is dropped."""
         waiting = self._waiting.setdefault(who, deque())
         if len(waiting) >= self._waiting_of_one:
             return False
@@ -26,7 +26,7 @@ class FairQueue(Generic[T]):
         return True
 
     def next(self) -> tuple[str, T] | None:
-        """What is to be worked on now, and for whom."""
+        """The next request to work on, with its sender; None if none can be begun."""
         if self._in_work.total() >= self._at_once:
             return None
         who = next((who for who in self._waiting if self._in_work[who] < self._at_once_of_one), None)
@@ -40,7 +40,7 @@ class FairQueue(Generic[T]):
         return who, what
 
     def done(self, who: str) -> None:
-        """One that was in work."""
+        """A request of this sender is finished."""
         self._in_work[who] -= 1
         if not self._in_work[who]:
             del self._in_work[who]

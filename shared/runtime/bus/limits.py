@@ -23,7 +23,7 @@ _KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
 
 
 def check_size(what: str, data: bytes, limit: int, *, message_id: str = "") -> bytes:
-    """The data. Raises ValueError if it is too large to travel."""
+    """The data, unchanged. Raises ValueError if it is too large to send."""
     size = len(data) + (_ID_HEADER_BYTES + len(message_id.encode()) if message_id else 0)
     if size > limit:
         raise ValueError(f"{what} is {size} bytes, the bus takes at most {limit}")
@@ -31,7 +31,7 @@ def check_size(what: str, data: bytes, limit: int, *, message_id: str = "") -> b
 
 
 def check_key(key: str) -> str:
-    """The key. Raises ValueError if a bucket would not take it."""
+    """The key, unchanged. Raises ValueError if a bucket would not accept it."""
     if not _KEY.fullmatch(key):
         raise ValueError(f"not a key: {key!r}")
     return key

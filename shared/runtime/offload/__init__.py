@@ -1,6 +1,6 @@
 """Where heavy work goes: inline, to a thread, or to a process that can be ended.
 
-A service asks for a lane or a helper process and does not know how it is done. `Beside` is for live services,
+A service asks for a lane or a helper process and does not know how it is run. `Beside` is for live services,
 `Inline` for virtual time, where seconds must not decide, and for tests.
 """
 

@@ -11,10 +11,10 @@ class Crashed(OSError):
 
 
 class Lane(Protocol):
-    """Calls functions one after the other, in the order of the calls of `do`."""
+    """Runs functions one at a time, in the order of the calls of `do`."""
 
     async def do(self, work: Callable[..., A], *arguments: object) -> A:
-        """What `work(*arguments)` returns, or raises."""
+        """Run `work(*arguments)`; returns or raises what it does."""
         ...
 
     def close(self) -> None:
@@ -23,7 +23,7 @@ class Lane(Protocol):
 
 
 class Server(Protocol):
-    """What answers in a helper process. It is made there, from arguments that can be pickled."""
+    """The object that answers in a helper process. It is made there, from arguments that can be pickled."""
 
     def warm(self) -> None:
         """Import and load what the first request needs."""

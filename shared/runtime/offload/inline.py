@@ -13,7 +13,7 @@ class InlineLane:
         return work(*arguments)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to do."""
 
 
 class InlineServer:
@@ -24,7 +24,7 @@ class InlineServer:
         self._server: Server | None = None
 
     async def warm(self) -> None:
-        """Nothing: the server is made at the first call."""
+        """Nothing to do: the server is made at the first call."""
 
     async def call(self, request: Any, deadline_s: float) -> Any:  # noqa: ANN401, ARG002 - the contract's
         if self._server is None:

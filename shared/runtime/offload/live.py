@@ -44,7 +44,7 @@ class ThreadLane:
 class _Said(msgspec.Struct, frozen=True):
     answer: Any
     spent: bool
-    """a thread is still busy: use this process no more"""
+    """a thread is still busy, so this process must not be used again"""
 
 
 class SpawnedProcess:
@@ -128,7 +128,7 @@ class SpawnedProcess:
 
 
 def _how_it_ended(process: multiprocessing.context.SpawnProcess | None) -> str:
-    """A closed pipe is all that is left of a process that has ended, or is about to."""
+    """Describe how the process behind a closed pipe ended."""
     assert process is not None
     process.join(ENDING_REAL_S)
     code = process.exitcode

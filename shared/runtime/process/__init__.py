@@ -1,1 +1,1 @@
-"""What makes a service a process: settings, logs, signals, its web server, its reports, a NATS server."""
+"""Runs a service as a process: settings, logs, signals, web server, reports; and a NATS server."""

@@ -20,7 +20,7 @@ WRITE_LIMIT_S = 60.0
 """until a client has taken what was written to it, but for what its connection holds"""
 MANY = 256
 CROWDED = 0.25
-"""of the file descriptors that the process may have"""
+"""share of the process's file descriptors beyond which connections are closed sooner"""
 HURRIED_S = 1.0
 """instead of `HEAD_LIMIT_S`, while there are more connections than either"""
 LOOK_EVERY_S = 0.5
@@ -61,7 +61,7 @@ class ClientTimeouts:
     def overdue(
         self, connections: Collection[RequestHandler], now: float, most: int = MANY
     ) -> list[RequestHandler]:
-        """Those to be closed. Times are monotonic seconds. `most`: as many as there may be without hurry."""
+        """Connections to close, at a monotonic time. Above `most` connections the limit is shorter."""
         silent = [one for one in connections if one not in self._answering]
         before = self._silent_since
         self._silent_since = {one: before.get(one, now) for one in silent}
@@ -70,7 +70,7 @@ class ClientTimeouts:
 
 
 class TimedResponse(web.StreamResponse):
-    """Raises ConnectionResetError to whoever writes to a client that does not read."""
+    """A response whose writes raise ConnectionResetError if the client does not read."""
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         try:

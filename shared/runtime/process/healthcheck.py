@@ -1,4 +1,4 @@
-"""Exit 0 when the service on this host says that it is ready: the health check of the containers.
+"""The containers' health check: exits with 0 if the service on this host is ready.
 
 It runs every few seconds in every container, so it imports next to nothing.
 """
@@ -21,7 +21,7 @@ def main() -> int:
 
 
 def _secured(connection: socket.socket) -> socket.socket:
-    """To itself it need not prove who it is."""
+    """A TLS context without verification: the service asks itself."""
     if not os.environ.get("HOPYARD_WEB_CERTIFICATE"):
         return connection
     import ssl  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""What a process that joins a stack from elsewhere must have in common with it, handed on by the bus.
+"""Settings that a process which joins a stack from elsewhere must share with it, passed on by the bus.
 
 Admission writes these settings at its start; an agent takes them for all that its own settings leave open.
 With them it writes the number of the protocol that the stack speaks: it is upgraded last.
@@ -23,7 +23,7 @@ SHARED = (
     *("nats_replicas", "stream_max_bytes", "sample_max_age_real_s", "sample_max_bytes"),
     *("duplicate_window_real_s", "heartbeat_real_s", "node_lease_real_s", "observe_every_s"),
 )
-"""no secrets, and nothing about one machine"""
+"""the settings that are passed on: no secrets, and nothing about one machine"""
 
 Shared = dict[str, str | int | float]
 
@@ -78,7 +78,7 @@ async def announced(bus: State) -> Shared | None:
 
 
 def variables(shared: Shared, own: Collection[str]) -> dict[str, str]:
-    """The environment that makes them hold, but for those that the process has set itself."""
+    """The environment variables for these settings, without those that the process has set itself."""
     return {
         PREFIX + name.upper(): str(value) for name, value in shared.items() if name not in own and value != ""
     }

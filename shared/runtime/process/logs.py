@@ -81,7 +81,7 @@ class _Patient(io.StringIO):
 
 
 class _Forward(logging.Handler):
-    """What libraries say through the standard library, as an event."""
+    """Turns records of the standard library's logging into events."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger()

@@ -33,7 +33,7 @@ from shared.runtime.settings import load_settings, sources_of
 from shared.runtime.shell.shell import Shell
 
 AFTER_LIFE_REAL_S = 0.5
-"""until an instance that was deposed stands again"""
+"""seconds after which a deposed instance stands for election again"""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 Build = Callable[[Settings, Ports], Service | Awaitable[Service]]
@@ -98,7 +98,7 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
 
 
 async def _once_it_answers(ask: Callable[[], Awaitable[None]]) -> None:
-    """However long NATS stores or reads nothing: its disk may be full, or gone for a while."""
+    """Wait until NATS answers, however long that takes: its disk may be full, or gone for a while."""
     for pause in pauses():
         try:
             await ask()
@@ -111,7 +111,7 @@ async def _once_it_answers(ask: Callable[[], Awaitable[None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def beside(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Within, the tasks run; one that fails ends the block."""
+    """A context in which the tasks run; one that fails ends the block."""
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(task) for task in tasks]
         try:
@@ -153,7 +153,7 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
 def _lookers(
     shell: Shell, service: Service, settings: Settings, ports: Ports, life: Life
 ) -> Iterator[Coroutine[Any, Any, None]]:
-    """What says how the shell is."""
+    """The functions that report on the shell."""
     if life.reporter is None or life.candidate is None:
         return
     yield life.reporter.renew(
@@ -193,7 +193,7 @@ class _Announced:
 
 @contextlib.contextmanager
 def _starting(name: str) -> Iterator[None]:
-    """Within, what the outside makes impossible ends the process with one line that says what it was."""
+    """A context in which errors of the environment end the process with a line that says what is wrong."""
     try:
         yield
     except Damaged:

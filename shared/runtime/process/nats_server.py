@@ -137,7 +137,7 @@ class NatsServer:
             self._process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
-        """End it in good order; after a while, in any."""
+        """Shut it down cleanly; kill it if that takes too long."""
         if self._process is None:
             return
         self._process.terminate()
@@ -165,7 +165,7 @@ class NatsServer:
         return self._full
 
     def launch(self) -> None:
-        """Start the process, and wait for nothing."""
+        """Start the process without waiting until it is ready."""
         assert not self.running(), "the server runs already"
         owner_only.make_folder(self.folder)
         config = self._write_config()
@@ -182,7 +182,7 @@ class NatsServer:
         )
 
     def _keep_streams(self) -> None:
-        """The streams belong to the account that the services have by now.
+        """Move the streams to the account that the services have now.
 
         With accounts that is one by name, without any (and in earlier versions) the server's own.
         """

@@ -25,16 +25,16 @@ class NatsServers:
 
     @property
     def url(self) -> str:
-        """For clients on this machine: the addresses, between commas."""
+        """The addresses for clients on this machine, with commas."""
         return ",".join(server.url for server in self.each)
 
     @property
     def port(self) -> int:
-        """Of the first."""
+        """The port of the first server."""
         return self.each[0].port
 
     def running(self) -> bool:
-        """Whether all do."""
+        """Whether all servers run."""
         return all(server.running() for server in self.each)
 
     async def start(self) -> None:

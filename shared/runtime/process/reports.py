@@ -61,7 +61,7 @@ class Reporter:
         await self._write(state=ServiceState.STARTING)
 
     async def _forget(self, instances: int) -> None:
-        """What is beyond and no more renewed has ended."""
+        """Delete the reports of instances that the stack no longer has."""
         for name in instances_of(self.report.name)[instances:]:
             with contextlib.suppress(OSError, Conflict):
                 async with asyncio.timeout(WRITE_LIMIT_REAL_S):
@@ -121,7 +121,7 @@ class Reporter:
         )
 
     async def _write(self, **changes: object) -> None:
-        """Changes that cannot be written at the moment are in the next report."""
+        """Write the report; if that fails, the next report has the changes."""
         self.report = msgspec.structs.replace(self.report, at=self._now(), **changes)
         with contextlib.suppress(OSError, Conflict):
             async with asyncio.timeout(WRITE_LIMIT_REAL_S):
@@ -163,7 +163,7 @@ async def reported(
 
 
 async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[ServiceView, ...]:
-    """Of every instance of a service that ever reported; all asked for at once. Raises Unavailable."""
+    """The reports of all instances of all services, asked for at once. Raises Unavailable."""
     keys = [_key(instance) for name in NAMES for instance in instances_of(name)]
     found = await asyncio.gather(*(_read(bus, key) for key in keys))
     judged = [_judged(report, now()) for report in found if report is not None]
@@ -171,14 +171,14 @@ async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[Ser
 
 
 async def forget_reports(bus: State) -> None:
-    """Of processes that ran elsewhere: here they would be gone for ever. Raises Unavailable."""
+    """Delete reports of another machine's processes: they would show as gone. Raises Unavailable."""
     for name in NAMES:
         for instance in instances_of(name):
             await bus.delete(_key(instance))
 
 
 async def report_of_agent(bus: State, name: str) -> tuple[ServiceView, ...]:
-    """It writes none: what it would say of itself. Raises Unavailable."""
+    """A report in place of the one that agents do not write. Raises Unavailable."""
     now = time.time()
     return (await _whole(bus, ServiceView(name=name, state=ServiceState.UP, since=now, at=now)),)
 

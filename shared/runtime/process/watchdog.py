@@ -17,10 +17,10 @@ from shared.runtime.process.reports import Reporter
 from shared.runtime.shell.shell import Shell
 
 LOOKS = 10
-"""within the time that something may be owed"""
+"""checks within the time that work may be outstanding"""
 LOOK_LIMIT_REAL_S = 2.0
 SHOWN_REAL_S = 5.0
-"""how long it goes on saying what is wrong"""
+"""how long it reports what is wrong before it exits"""
 STALLED = 75
 """exit code"""
 
@@ -44,7 +44,7 @@ async def watch(
 
 
 async def _pause(real_s: float) -> float:
-    """How much longer it was."""
+    """Sleep; by how much it took longer than asked for."""
     began = time.monotonic()
     await asyncio.sleep(real_s)
     return time.monotonic() - began - real_s

@@ -39,7 +39,7 @@ TROUBLED = "it has troubles, which status names"
 
 
 class Refusal(Exception):
-    """A handler's no: what is wrong, and in which field."""
+    """Raised by a handler that refuses a request: what is wrong, and in which field."""
 
     def __init__(self, status: int, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
@@ -47,7 +47,7 @@ class Refusal(Exception):
 
 
 class ShellStatus(Protocol):
-    """What the server shows of the shell."""
+    """The shell's state, for the web server."""
 
     @property
     def counts(self) -> msgspec.Struct: ...
@@ -55,12 +55,12 @@ class ShellStatus(Protocol):
     def ready(self) -> bool: ...
 
     def stalled(self) -> str:
-        """What it owes for too long; empty: nothing."""
+        """Work that has been outstanding for too long; empty if none has."""
         ...
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A server that listens."""
+    """A listening web server."""
 
     port: int
     close: Callable[[], Awaitable[None]]
@@ -92,7 +92,7 @@ async def serve(
 
 
 def tls_of(settings: Settings) -> ssl.SSLContext | None:
-    """None: HTTP in the clear. Raises OSError, ValueError for a certificate or key that cannot be used."""
+    """The TLS context; None for plain HTTP. Raises OSError, ValueError for an unusable certificate or key."""
     if not settings.web_certificate:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -146,7 +146,7 @@ def json_response(body: object, status: int = 200, content_type: str = "applicat
 
 
 def _named(cluster: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Every answer says of which cluster it is, where that has a name."""
+    """Middleware: answers carry the cluster's name, if it has one."""
 
     async def name(_: web.Request, response: web.StreamResponse) -> None:
         if cluster:
@@ -176,14 +176,14 @@ def _own_routes(
 
 
 def _outlined(service: ServiceView) -> ServiceView:
-    """For those who showed no token: an exception's words may name a job, a user or a path."""
+    """The reports without texts, for requests without a token: a text may name a job, a user or a path."""
     quarantined = tuple([_kind_of(death) for death in service.quarantined])
     troubles = (TROUBLED,) if service.troubles else ()
     return msgspec.structs.replace(service, last_error="", troubles=troubles, quarantined=quarantined)
 
 
 def _kind_of(death: Death) -> Death:
-    """Without the job or node that the subject names, and the error's words."""
+    """The kind of a trouble, without the job, node or error text that it names."""
     entity, fact = death.fact.split(".")
     error = death.error.partition(":")[0]
     return msgspec.structs.replace(death, subject=f"hopyard.{entity}.*.{fact}", error=error)

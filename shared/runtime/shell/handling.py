@@ -1,4 +1,4 @@
-"""What a core makes of its messages: the half of a shell that needs no I/O, the same in every shell."""
+"""The half of a shell without I/O, the same in every shell: hands messages to a core, collects effects."""
 
 from collections.abc import Collection, Sequence
 
@@ -53,7 +53,7 @@ class Handling:
         """sequences of facts that the core is not handed"""
 
     def turn(self, batch: Sequence[object], now: float) -> list[Effect]:
-        """What follows from some messages, and from a timer that is due."""
+        """The effects of some messages, and of a timer that is due."""
         effects: list[Effect] = []
         for item in batch:
             if type(item) is Record:
@@ -67,7 +67,7 @@ class Handling:
         return effects
 
     def replay(self, record: Record) -> None:
-        """A fact from before the cursor: its effects went out in an earlier life."""
+        """Handle a fact from before the cursor, without effects: they went out in an earlier life."""
         self._fact(record, record.event.at)
 
     def fresh(self, effects: Sequence[Effect]) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Where everything that a core shall handle waits its turn, in one order."""
+"""The queue of everything that a core has to handle, in one order."""
 
 import asyncio
 from collections import deque
@@ -31,15 +31,15 @@ class Mailbox:
         self.put(item)
 
     def ring(self) -> None:
-        """Let `something` return even with nothing in the box."""
+        """Let `something` return although the mailbox is empty."""
         self._ready.set()
 
     async def something(self) -> None:
-        """Wait until something is there, or somebody rings."""
+        """Wait for a message, or until `ring` is called."""
         await self._ready.wait()
 
     def take(self, at_most: int) -> list[Any]:
-        """What is there, oldest first."""
+        """All messages, oldest first."""
         batch = [self._items.popleft() for _ in range(min(at_most, len(self._items)))]
         if not self._items:
             self._ready.clear()

@@ -41,7 +41,7 @@ class Progress:
         self.did = did, self.worked_at
 
     def read(self, seq: int, newest: int) -> None:
-        """It has handled the facts up to `seq`, and `newest` is the last that concerns it."""
+        """Facts up to `seq` are handled; `newest` is the last that concerns the service."""
         if seq > self._read or newest <= seq:
             self._owed.pop("facts", None)
         if newest > seq and "facts" not in self._owed:
@@ -49,14 +49,14 @@ class Progress:
         self._read = seq
 
     def excuse(self) -> None:
-        """Count from now on: until now it could not work, since the bus was away, or this process asleep."""
+        """Count from now on: the service could not work, since the bus was away or this process asleep."""
         now = self._now()
         self._owed = {key: (what, now) for key, (what, _) in self._owed.items()}
         if self._given_up is not None:
             self._given_up = self._given_up[0], now
 
     def stalled(self) -> str:
-        """What is owed for too long, in words; empty: nothing is."""
+        """Work that has been outstanding for too long, in words; empty if none has."""
         owed = [*self._owed.values(), *([self._given_up] if self._given_up else [])]
         if not owed:
             return ""

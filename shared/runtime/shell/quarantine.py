@@ -1,4 +1,4 @@
-"""Facts that a service cannot handle: it ends by one, and again, and then it passes it over.
+"""Quarantine of facts that a service cannot handle: it fails on one twice, and then skips it.
 
 Ended by an exception, a core is in no known state; the next life has it from a replay. A service that has
 published a fact and does not know of it would tell things anew, so its own facts it never passes over.
@@ -33,7 +33,7 @@ async def quarantine_of(state: State, service: str) -> Quarantine:
 
 
 async def note(state: State, service: str, deadly: Deadly, own: tuple[type[Event], ...]) -> None:
-    """Remember that the service ended by the fact."""
+    """Record that the service failed on the fact."""
     event, seq = deadly.record.event, deadly.record.seq
     death = Death(
         seq=seq,
@@ -58,7 +58,7 @@ async def release(state: State, service: str, seq: int) -> bool:
 
 
 async def forget_released(state: State, service: str) -> None:
-    """They were handled in a replay. Raises Unavailable."""
+    """Remove released facts, which a replay has handled. Raises Unavailable."""
     await _change(state, service, lambda known: msgspec.structs.replace(known, released=()))
 
 

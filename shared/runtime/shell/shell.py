@@ -39,13 +39,13 @@ MAILBOX_LIMIT = 2_000
 CURSOR_EVERY_REAL_S = 0.25
 CURSOR_LIMIT_REAL_S = 2.0
 CURSOR_AGAIN_REAL_S = 5.0
-"""after one that could not be moved: meanwhile whoever asks is answered"""
+"""pause after a cursor could not be moved; questions are answered meanwhile"""
 NOTE_LIMIT_REAL_S = 5.0
 RECOVERY_LIMIT_REAL_S = 120.0
-"""then it ends, and says what was not there"""
+"""after this long a recovery fails, and says what was missing"""
 RECOVERY_ATTEMPTS = 100
 DIGITS_MAX = 20
-"""of a sequence of the stream"""
+"""longest sequence number that is accepted"""
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ log = structlog.get_logger()
 
 
 class Shell:
-    """Drives one service. `run` returns only by being cancelled, or by raising."""
+    """Drives one service. `run` ends only when it is cancelled or raises."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Shell:
         return handled if handled < self._newest_read else max(handled, self._read_to)
 
     def leads(self) -> bool:
-        """Whether it acts."""
+        """Whether this instance leads, and so acts."""
         return self._ready
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class Shell:
                     waiting.set_exception(Unavailable(f"{self._service.name} has ended"))
 
     async def _begin(self, facts: AsyncIterator[Batch]) -> None:
-        """Make good what the last life left undone, then open every way in."""
+        """Do what the last life left undone, then accept all kinds of messages."""
         await self._perform(self._core.resume(self._clock.now()))
         self._group.create_task(self._read(facts))
         if self._service.samples:
@@ -149,7 +149,7 @@ class Shell:
         )
 
     async def _note(self, deaths: BaseExceptionGroup[Deadly]) -> None:
-        """Remember by which fact it ended, where the bus is there."""
+        """Record the fact on which the service failed, if the bus is reachable."""
         deadly = next(one for one in _leaves(deaths) if isinstance(one, Deadly))
         with contextlib.suppress(OSError):
             async with asyncio.timeout(NOTE_LIMIT_REAL_S):
@@ -256,7 +256,7 @@ class Shell:
         return coming
 
     async def _hear(self, kept: deque[Sample]) -> None:
-        """Until it is cancelled: one that leads hears for itself."""
+        """Collect samples for an instance that does not lead, until cancelled."""
         async for sample in self._bus.listen(self._service.samples):
             kept.append(sample)
 
@@ -309,7 +309,7 @@ class Shell:
             await self._move_cursor()
 
     def _set_timer(self) -> asyncio.TimerHandle | None:
-        """Ring when the core wants to be woken, or the cursor is due, whichever is first."""
+        """Set a timer for the core's next wakeup or the next move of the cursor, whichever is first."""
         due = self._core.next_wakeup()
         if self._handling.seq != self._cursor:
             cursor_due = self._cursor_due(self._clock.now())
@@ -379,7 +379,7 @@ class Shell:
         raise RuntimeError("the stream of facts ended")
 
     def _note_read(self, batch: Batch) -> None:
-        """Most facts are no concern of a service: those are passed over as they are read."""
+        """Note how far the stream was read: most facts do not concern the service and are skipped."""
         self._newest_read = max((one.seq for one in batch), default=self._newest_read)
         self._read_to = batch.last
 
@@ -407,7 +407,7 @@ class Shell:
             self._cursor, self._cursor_moved = seq, True
 
     def _cursor_due(self, now: float) -> float:
-        """When to move it again; a clock that was ahead and is set right has no say."""
+        """When to move the cursor next; a clock that was ahead and is corrected does not delay it."""
         latest = now + self._clock.cluster_s(CURSOR_AGAIN_REAL_S)
         self._cursor_at = min(self._cursor_at, latest)
         return self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)

@@ -17,7 +17,7 @@ _SHAPES: dict[type, str] = {}
 
 
 class UnreadableSnapshot(Exception):
-    """Of another version, or damaged; the text says why."""
+    """The snapshot is of another version, or damaged; the text says why."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def unpacked(blob: bytes, kind: type[S]) -> tuple[int, S, list[str]]:
 
 
 def seq_in(blob: bytes) -> int:
-    """Of the fact that it is as of. Raises UnreadableSnapshot."""
+    """The sequence number of the last fact in the snapshot. Raises UnreadableSnapshot."""
     try:
         return msgspec.msgpack.decode(zlib.decompress(blob), type=_Snapshot).seq
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Which service acts next, of those that have something to do at the same instant.
+"""The order in which services act that have something to do at the same instant.
 
 On virtual time everything that follows from one turn settles before the next one begins:
 

@@ -81,7 +81,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return timer
 
     def turn(self, rank: int) -> asyncio.Future[None]:
-        """Done when nothing else is under way at this instant and no lower rank waits."""
+        """A future that is done when nothing else is under way at this instant and no lower rank waits."""
         waiting: asyncio.Future[None] = self.create_future()
         heapq.heappush(self._waiting, (rank, next(self._serials), waiting))
         return waiting

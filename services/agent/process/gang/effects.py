@@ -1,4 +1,4 @@
-"""What a gang has done to its processes, and what it says about itself. Pure."""
+"""The effects of a gang: what to do with its processes, and what to report. Pure."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from services.agent.tasks import LastReport, Report
 
 
 class Due(StrEnum):
-    """What a gang waits for, beside its ranks."""
+    """A time at which the gang wants to be called."""
 
     LAST_WORDS = "last-words"
     LEAVING = "leaving"
@@ -42,25 +42,25 @@ class Ring(msgspec.Struct, frozen=True):
 
 
 class Print(msgspec.Struct, frozen=True):
-    """A line among those that the job prints."""
+    """Add a line to the job's output."""
 
     rank: int
     text: str
 
 
 class Say(msgspec.Struct, frozen=True):
-    """Report, while the gang runs on."""
+    """Report something while the gang runs on."""
 
     report: Report
 
 
 class Last(msgspec.Struct, frozen=True):
-    """Report once nothing of the worker is left."""
+    """The last report, once nothing of the worker is left."""
 
     report: LastReport
 
 
 Small = Tell | Ring | Print | Say
-"""done at once"""
+"""effects that are done at once"""
 Action = Spawn | Terminate | Kill | Last | Small
 Actions = list[Action]

@@ -1,4 +1,4 @@
-"""The ranks of one placement on one node, as a state machine. Pure: what happens in, what to do out.
+"""The ranks of one placement on one node, as a state machine. Pure: events in, effects out.
 
 A rank that ends badly ends the gang: the other ranks would hang, so they get a moment for their last messages
 and are killed. A rank that ends well does not end the gang: others may still be writing. A command that is no
@@ -86,7 +86,7 @@ class Gang:
         self._stretches = Stretches(order, observe_every_s)
 
     def begin(self) -> Actions:
-        """One that was ordered to stop before begins nothing."""
+        """Begin, unless it was ordered to stop before."""
         if self.state is not G.STARTING:
             return []
         if self._speaks:
@@ -121,7 +121,7 @@ class Gang:
 
     @property
     def grace_s(self) -> float:
-        """From a stop to the kill."""
+        """Seconds from the order to stop to the kill."""
         return max(self._order.spec.grace_s, BEATS * BEAT_S + 2 * self.past.save_s)
 
     def _spawn(self, meeting: str) -> Actions:
@@ -129,7 +129,7 @@ class Gang:
         return [Spawn(meeting)]
 
     def rang(self, due: Due) -> Actions:
-        """A gang that has gone is rung no more."""
+        """A timer rang; nothing happens once the gang has gone."""
         if due is Due.GRACE and self.state is not G.STOPPING:
             return []
         self.past.killed = True
@@ -164,12 +164,12 @@ class Gang:
         return actions
 
     def hangs(self, number: int, reason: str) -> Actions:
-        """A rank may not stay, though it says nothing: no fault of the job's."""
+        """End a gang of which a rank hangs: no fault of the job's."""
         rank = self.ranks[number]
         return [] if rank.end or rank.message else self._last_message(rank, messages.EndedMessage(reason))
 
     def _said_before(self, number: int) -> Actions:
-        """To a rank that was not there when it was said to all; twice is harmless."""
+        """Repeat the messages to a rank that connected later; hearing one twice is harmless."""
         if self.state is G.TRAINING:
             return [Tell(messages.go(self.meeting), number)]
         return [Tell(messages.stop(), number)] if self.state is G.STOPPING else []
@@ -183,7 +183,7 @@ class Gang:
         return self._all_up() if all(one.up for one in self.ranks.values()) else []
 
     def _wanting(self) -> str:
-        """What is asked of its script that only one with `attach` does; empty: nothing."""
+        """What the order needs that only a script with `attach` can do; empty if nothing."""
         if self._order.until is not None:
             return NO_COPY
         several = tasks_of(self._order) or gangs.in_rota(self._order.gang)
@@ -251,6 +251,6 @@ class Gang:
 
 
 def ranks_on(order: StartOrdered) -> range:
-    """Those of the node that the order is addressed to."""
+    """The number of ranks on the node that the order is addressed to."""
     first = sum(one.gpus for one in order.gang.members if one.node < order.node_id)
     return range(first, first + order.gang.on(order.node_id))

@@ -14,7 +14,7 @@ class NotAMessage(ValueError):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """First on every connection."""
+    """The first message on every connection."""
 
     placement: str
     rank: int
@@ -28,7 +28,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Up(msgspec.Struct, frozen=True):
-    """Imported and restored."""
+    """The rank has imported its script and restored the checkpoint."""
 
     port: int | None = None
     """where rank 0 has its store"""

@@ -1,4 +1,4 @@
-"""From what rank 0 says every moment to observations that last as long as all before them together. Pure."""
+"""Sums up the reports of rank 0 into observations, each as long as all before it together. Pure."""
 
 from collections import deque
 from itertools import chain
@@ -34,7 +34,7 @@ class Stretches:
         return self._cut() if self._seconds >= self._stretch_s else None
 
     def rest(self) -> Observed | None:
-        """What is left when the gang ends."""
+        """The last observation, of what is left when the gang ends."""
         return self._cut() if self._seconds >= REST_MIN * self._stretch_s else None
 
     @property

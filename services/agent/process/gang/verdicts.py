@@ -42,7 +42,7 @@ class Memory(StrEnum):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended. Neither code nor signal: nobody saw it."""
+    """How a process ended; with neither code nor signal if nobody saw it."""
 
     code: int | None = None
     signal: int | None = None
@@ -76,7 +76,7 @@ class RankRecord(msgspec.Struct):
 
 
 class Past(msgspec.Struct):
-    """What is known of a worker beside its ranks."""
+    """What is known of a worker apart from its ranks."""
 
     order: StartOrdered
     samples: float | None = None
@@ -94,7 +94,7 @@ class Past(msgspec.Struct):
 
 
 def verdict(past: Past, ranks: list[RankRecord]) -> LastReport:
-    """Of a worker whose ranks have all ended."""
+    """The verdict about a worker whose ranks have all ended."""
     order, placement_id = past.order, past.order.placement_id
     if past.times is not None:
         return Profiled(placement_id, _measured(past.times))
@@ -137,7 +137,7 @@ def _of_fault(past: Past, rank: RankRecord) -> Failed | Interrupted:
 
 
 def _telling(faults: list[RankRecord]) -> RankRecord:
-    """The one whose end explains the others."""
+    """The rank whose end explains the others."""
     starved = [rank for rank in faults if rank.end and rank.end.memory is not Memory.ENOUGH]
     first_hand = [rank for rank in faults if not isinstance(rank.message, LostMessage)]
     return (starved or first_hand or faults)[0]
@@ -152,13 +152,13 @@ def _own_fault(rank: RankRecord, end: End) -> bool:
 
 
 def _lasting(rank: RankRecord, end: End) -> bool:
-    """Whether it would end so every time on this GPU type."""
+    """Whether it would fail every time on this GPU type."""
     said = rank.message.reason if isinstance(rank.message, FailedMessage) else ""
     return end.memory is Memory.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
 
 
 def _absent(past: Past, rank: RankRecord, end: End) -> bool:
-    """Whether it never began, for want of what it is started with."""
+    """Whether it never began because its program, folder or image is missing."""
     if rank.up or rank.message is not None:
         return False
     no_image = bool(past.order.spec.image) and end.code == NO_CONTAINER

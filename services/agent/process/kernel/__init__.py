@@ -1,1 +1,1 @@
-"""What the kernel knows of processes: who they are, how they begin, how they are found and ended."""
+"""Processes as the kernel knows them: identity, start, search and kill."""

@@ -37,11 +37,11 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def enter(self) -> tuple[Path, ...]:
-        """Files: who writes `0` into each is in the group."""
+        """The files that a process writes `0` into to enter the group."""
         return tuple(folder / "cgroup.procs" for folder in self.folders.values())
 
     def limited(self, *, memory: float | None, cpus: float | None) -> tuple[str, ...]:
-        """Set limits, bytes and cores; the names of those that this machine cannot set."""
+        """Set limits of memory (bytes) and CPU (cores); the names of those that this machine cannot set."""
         two = "" in self.folders
         wanted = []
         if memory is not None:
@@ -73,7 +73,7 @@ class Group(msgspec.Struct, frozen=True):
         return OutOfMemory(events.get("oom_kill", 0), events.get("oom", 0))
 
     def kill(self) -> None:
-        """SIGKILL to all, again until nobody is left, for a few seconds. Blocks."""
+        """Send SIGKILL to all processes until none is left, for a few seconds. Blocks."""
         then = time.monotonic() + EMPTY_LIMIT_S
         two = self.folders.get("")
         while (pids := self.pids()) and time.monotonic() < then:
@@ -83,7 +83,7 @@ class Group(msgspec.Struct, frozen=True):
             time.sleep(LOOK_EVERY_S)
 
     def _kill_member(self, pid: int) -> None:
-        """Who has its number now: membership is looked up again once the number cannot change hands."""
+        """Kill a member; membership is checked again once its number can no longer be reused."""
         identity = identity_of(pid)
         if identity is not None and pid in self.pids():
             send(identity, signal.SIGKILL)
@@ -95,7 +95,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """Where an agent makes groups: a folder in each hierarchy by controller."""
+    """The parent of an agent's groups: a folder in each hierarchy, by controller."""
 
     folders: dict[str, Path]
 
@@ -125,7 +125,7 @@ class Groups(msgspec.Struct, frozen=True):
 
 
 def written(folder: Path, files: Files) -> bool:
-    """Write into files that the kernel made; false: one of them is not there, or refuses."""
+    """Write into files that the kernel made; false if one is missing or refuses."""
     try:
         for name, text in files:
             with (folder / name).open("r+b", buffering=0) as file:
@@ -156,7 +156,7 @@ def removed(folder: Path) -> bool:
 
 
 def _keep_from_swapping(folder: Path) -> None:
-    """Who is at its limit is ended, and does not slow the machine down; not every machine can."""
+    """Switch swapping off for the group, if possible: at its limit it is killed, not slowed down."""
     written(folder, [("memory.swap.max", "0")]) or written(folder, [("memory.swappiness", "0")])
 
 

@@ -1,4 +1,4 @@
-"""Becomes a rank: into its groups, under its account, into its folder, then its command.
+"""Turns this process into a rank: enters its groups, takes its account and folder, runs its command.
 
 `python -I -S enter.py DESCRIPTOR COMMAND …`; the descriptor is of a file with the JSON object {"groups": […],
 "account": [uid, gid, [gid, …]], "folder": "…", "make": false, "reach": false, "environment": {…}}. It runs
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 CANNOT_START = 127
-"""as a shell says it"""
+"""exit code of a shell that cannot start a program"""
 OOM_SCORE = "500"
-"""the kernel takes jobs before agents where the machine has no memory left"""
+"""high, so that the kernel kills jobs before agents when memory runs out"""
 
 
 def main() -> None:

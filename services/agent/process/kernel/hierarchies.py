@@ -1,4 +1,4 @@
-"""Where an agent may make control groups: beneath its own group, in every hierarchy that lets it."""
+"""Where an agent may make control groups: beneath its own group, in every hierarchy that allows it."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Who a process is, beyond its number: numbers are used again, so nothing is signalled by number alone."""
+"""The identity of a process. Process ids are reused, so none is signalled by its id alone."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ def boot_id() -> str:
 
 
 def identity_of(pid: int) -> Identity | None:
-    """None: there is no such process, or it is dead and waits for its parent."""
+    """The identity; None if there is no such process, or it is dead and waits for its parent."""
     fields = _stat(pid)
     if not fields or fields[_STATE] in "ZX":
         return None
@@ -73,7 +73,7 @@ def send(identity: Identity, number: signal.Signals) -> bool:
 
 @cache
 def _say_refused(identity: Identity) -> None:
-    """Once: who kills tries again."""
+    """Log a refusal once, since a kill is tried repeatedly."""
     log.warning("a process may not be signalled", pid=identity.pid)
 
 

@@ -1,4 +1,4 @@
-"""A folder that one process has at a time: the kernel lets go of it when the process ends."""
+"""A lock on a folder: one process has it at a time, and the kernel releases it when that process ends."""
 
 import asyncio
 import fcntl

@@ -42,11 +42,11 @@ class ProcessScan(msgspec.Struct):
         return pid != os.getpid() and has_variable(pid, self.variable)
 
     def out_of_memory(self) -> OutOfMemory:
-        """Nobody counts without a group."""
+        """Not known without a control group."""
         return OutOfMemory()
 
     def kill(self) -> None:
-        """SIGKILL to all, again until nobody is left, for a few seconds. Blocks."""
+        """Send SIGKILL to all processes until none is left, for a few seconds. Blocks."""
         then = time.monotonic() + EMPTY_LIMIT_S
         while (found := self._identities()) and time.monotonic() < then:
             for identity in found:
@@ -59,7 +59,7 @@ class ProcessScan(msgspec.Struct):
         return [identity for identity in found if identity is not None]
 
     def _reap(self, found: list[Identity]) -> None:
-        """Orphans alone: how a rank ended is asked for elsewhere."""
+        """Reap orphans only: how a rank ended is asked for elsewhere."""
         for identity in found:
             if identity not in self.ranks:
                 with contextlib.suppress(ChildProcessError):
@@ -80,7 +80,7 @@ def take_in_orphans() -> bool:
 
 
 def _descends(pid: int, roots: set[int], parent_of: dict[int, int]) -> bool:
-    """From one of `roots`, or is one."""
+    """Whether a process descends from one of `roots`, or is one."""
     seen: set[int] = set()
     while pid not in roots:
         seen.add(pid)

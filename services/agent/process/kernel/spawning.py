@@ -43,7 +43,7 @@ class ToStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoAccount(ValueError):
-    """A job of this user runs nowhere on the node; the text says why."""
+    """This user's jobs cannot run on the node; the text says why."""
 
 
 def account_of(user: str) -> Account | None:
@@ -95,7 +95,7 @@ def _entering(
     command: Sequence[str] = (),
     output: BinaryIO | int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    """What it is to do comes in a file without a name: a command line is for all to read."""
+    """The command that enters a rank. Its instructions are in an unnamed file: command lines are public."""
     usual = {"groups": (), "make": False, "reach": False, "environment": {}}
     whole = usual | dict(plan) | {"account": account and (account.uid, account.gid, account.groups)}
     with open(os.memfd_create("plan"), "w+") as file:  # noqa: PTH123 - a descriptor

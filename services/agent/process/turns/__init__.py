@@ -1,1 +1,1 @@
-"""Jobs that take turns on one GPU: whose turn it is, and what is done when a worker does not give it back."""
+"""Jobs that take turns on one GPU: the order of turns, and what happens when a worker keeps its turn."""

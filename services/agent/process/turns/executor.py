@@ -1,4 +1,4 @@
-"""The executor of one GPU: it gives the turn to one worker at a time, and writes down whom.
+"""The executor of one GPU: gives the turn to one worker at a time, and logs to which.
 
 Its log has a line for each turn that is granted, returned or lost, in the order in which it was; `began`:
 what follows is of a new life of the agent's, which may find a worker that has its turn. A worker that keeps
@@ -51,7 +51,7 @@ class Executor:
         self._go_on()
 
     def leaves(self, placement_id: PlacementId) -> None:
-        """Its process has ended."""
+        """A worker's process has ended."""
         if self._seats.pop(placement_id, None) is None:
             return
         self._silence(placement_id)
@@ -68,7 +68,7 @@ class Executor:
     def heard(
         self, placement_id: PlacementId, message: messages.Hello | messages.Ready | messages.Done
     ) -> None:
-        """Of one that has left, nothing."""
+        """A message of a rank; ignored if the rank has left."""
         if placement_id not in self._order:
             return
         match message:
@@ -111,7 +111,7 @@ class Executor:
         self._ring(grant.placement_id, self._limit_s, lambda: self._lose(grant))
 
     def _lose(self, grant: Grant) -> None:
-        """It has the turn until it is gone: it might go on computing."""
+        """End a worker that keeps its turn too long; it has the turn until it is gone."""
         if self._order.holder == grant:
             self._write("lost", grant)
             self._seats[grant.placement_id].end(f"kept its turn for more than {self._limit_s:g} s")
@@ -125,7 +125,7 @@ class Executor:
             alarm.cancel()
 
     def _write(self, what: str, grant: Grant) -> None:
-        """A full disk stops no turn."""
+        """Write a line to the log; turns go on if the disk is full."""
         line = {
             "at": asyncio.get_running_loop().time(),
             "what": what,

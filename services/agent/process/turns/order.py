@@ -1,4 +1,4 @@
-"""Whose turn it is on one GPU, as a state machine. Pure: what ranks say in, whom to give the turn out.
+"""The order of turns on one GPU, as a state machine. Pure: messages of ranks in, whom to give the turn out.
 
 Turns go round as the rota's cycle has them. A worker that is not ready when its turn comes is waited for a
 moment, and then passed over until it is ready: it may load data, evaluate, or wait for its peers. One that is
@@ -73,7 +73,7 @@ class Order:
             self._arrange()
 
     def leaves(self, placement_id: PlacementId) -> None:
-        """Nothing of it is left on the GPU."""
+        """A worker has gone from the GPU."""
         self._residents.pop(placement_id, None)
         self._unheard.discard(placement_id)
         self._there = [one for one in self._there if one != placement_id]
@@ -122,7 +122,7 @@ class Order:
             resident.hurries = True
 
     def grant(self, now: float) -> Grant | None:
-        """Who gets the turn now, if anybody."""
+        """The worker that gets the turn now, if any."""
         if self.holder is not None or self._unheard or any(one.leaves for one in self._residents.values()):
             return None
         found = self._hurried() or self._in_turn(now)
@@ -133,7 +133,7 @@ class Order:
         return found
 
     def wakeup(self) -> float | None:
-        """When somebody is waited for no longer."""
+        """The time until which the GPU waits for the worker whose turn it is."""
         return None if self._waits_since is None else self._waits_since + PATIENCE_S
 
     def _hurried(self) -> Grant | None:

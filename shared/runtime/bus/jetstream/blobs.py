@@ -19,7 +19,7 @@ SERVER_ERRORS = 500
 
 
 class _Meta(msgspec.Struct, frozen=True):
-    """Of an object, as clients of every language write it."""
+    """The metadata of an object, in the form that all NATS clients write."""
 
     nuid: str = ""
     size: int = 0
@@ -65,5 +65,5 @@ async def _chunks(js: JetStreamContext, name: str, meta: _Meta) -> bytes:
 
 
 def _damaged(name: str, error: APIError) -> DamagedBlob | APIError:
-    """What the server finds in its file it calls an error of its own; to be away is 503."""
+    """DamagedBlob where the server reports an error of its own file; any other error as it is."""
     return DamagedBlob(f"{name}: {error.description}") if error.code == SERVER_ERRORS else error

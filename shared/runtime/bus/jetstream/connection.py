@@ -62,7 +62,7 @@ class _Dated(msgspec.Struct):
 
 
 def dated(answer: bytes) -> datetime:
-    """When the server gave it. Raises Error: one that says what is wrong has no date."""
+    """The time at which the server answered. Raises Error for an answer that reports an error."""
     try:
         return msgspec.json.decode(answer, type=_Dated).ts
     except msgspec.DecodeError:
@@ -209,12 +209,12 @@ class Connection:
 
     @property
     def several(self) -> bool:
-        """Whether there is another server to go to."""
+        """Whether there are several servers."""
         return len(self._servers) > 1
 
     @property
     def confirmed_s(self) -> float:
-        """How long a confirmation is waited for before the same is sent again, real seconds."""
+        """Real seconds to wait for a confirmation before the message is sent again."""
         limit = self.settings.publish_timeout_real_s
         return min(limit, CONFIRMED_BY_SEVERAL_S) if self.several else limit
 
@@ -224,18 +224,18 @@ class Connection:
 
     @property
     def of_agents(self) -> bool:
-        """Whether this is an account of agents, which has no streams."""
+        """Whether this is an agent's account, which has no streams."""
         return self.credentials is not None and is_agent(self.credentials.user)
 
     @property
     def of_service(self) -> bool:
-        """Whether agents may ask here what is stored."""
+        """Whether this connection answers agents that ask what is stored."""
         own = self.credentials
         return own is not None and not self.of_agents and own.user != OPERATOR
 
     @property
     def node(self) -> str:
-        """Of the agent that this is; a name that no node has where its account is for any."""
+        """The node of this agent; a name that no node can have if its account is for any node."""
         user = self.credentials.user if self.credentials else ""
         return user.removeprefix(f"{AGENT}-") if user != AGENTS else ANY
 
@@ -256,7 +256,7 @@ class Connection:
 
     @contextmanager
     def notifying(self, listeners: set[Callable[[], None]], callback: Callable[[], None]) -> Iterator[None]:
-        """Within, a change of the connection calls `callback`."""
+        """A context in which every change of the connection calls `callback`."""
         listeners.add(callback)
         try:
             yield
@@ -264,7 +264,7 @@ class Connection:
             listeners.discard(callback)
 
     async def dead_letter(self, subject: str, data: bytes, reason: str, seq: int = 0) -> None:
-        """Put a message that nobody can read to the dead letters; lost when the bus is gone."""
+        """Publish an unreadable message as a dead letter; it is lost if the bus is away."""
         self.counts.malformed += 1
         self.log.warning("malformed message", subject=subject, seq=seq, reason=reason)
         headers = {
@@ -327,7 +327,7 @@ class Connection:
 
 
 async def _discard(client: Client) -> None:
-    """Close a client without a word to its callbacks: what we end ourselves is no loss."""
+    """Close a client without calling its callbacks: a connection that we end is not lost."""
     client._disconnected_cb = client._closed_cb = None  # noqa: SLF001
     if client._flush_queue is not None:  # noqa: SLF001 - a client that never tried to connect cannot close
         await client.close()
@@ -335,7 +335,7 @@ async def _discard(client: Client) -> None:
 
 @contextmanager
 def unavailable(what: str) -> Iterator[None]:
-    """Within, whatever says that the bus does not answer raises Unavailable."""
+    """A context in which errors of an unreachable bus are raised as Unavailable."""
     try:
         yield
     except APIError as error:
@@ -349,7 +349,7 @@ def unavailable(what: str) -> Iterator[None]:
 
 
 def in_words(error: Exception) -> str:
-    """What the client of NATS says, to somebody who has never heard of it."""
+    """An error of the NATS client in plain words."""
     match error:
         case OutboundBufferLimitError() | ConnectionClosedError() | ConnectionReconnectingError():
             return "there is no connection to NATS"

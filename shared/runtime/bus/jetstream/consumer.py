@@ -35,7 +35,7 @@ GRACE_S = 2.0
 HEARTBEAT_S = 1.0
 """of several servers that which sends may be gone while ours is not: it says this often that it is there"""
 SILENT_S = 3.0
-"""then it is not"""
+"""after this long without a heartbeat, that server counts as gone"""
 PULL_BYTES = 8 * 1024 * 1024
 IDLE_S = 60.0
 """after this long without a request the server forgets the consumer"""
@@ -127,7 +127,7 @@ class Consumer:
         self._seen = after
 
     def interrupt(self) -> None:
-        """The connection changed: what was asked for will not come."""
+        """The connection changed: the messages that were asked for will not come."""
         self._lost = "the connection was lost"
         self._ready.set()
 
@@ -198,7 +198,7 @@ class Consumer:
         return Raw(sequence.stream, msg.subject, msg.data)
 
     def _note_status(self, status: str, msg: Msg) -> None:
-        """What the server says about the standing request."""
+        """Note what the server says about the standing request."""
         said = f"{status} {(msg.headers or {}).get('Description', '')}"
         if said.startswith(REQUEST_OVER):
             self._due = 0

@@ -1,4 +1,4 @@
-"""Whole streams out of a server and back into one, by the server's own snapshots.
+"""Copies whole streams out of a server and back into one, by the server's own snapshots.
 
 A snapshot is of one instant, though the stream goes on: sequences, times and ids of its messages are kept.
 The server sends it in parts and waits for a word after each.
@@ -25,7 +25,7 @@ Plain = dict[str, Any]
 
 
 class StreamCopy(msgspec.Struct, frozen=True):
-    """What a server says of a stream as it hands it over."""
+    """The server's description of a stream that it hands over."""
 
     config: Plain
     state: Plain

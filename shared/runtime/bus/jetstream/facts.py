@@ -190,7 +190,7 @@ class JetStreamFacts:
             await asyncio.sleep(pause)
 
     async def _send(self, letters: Sequence[Letter]) -> int:
-        """Publish facts once; how many of them, from the first on, are stored."""
+        """Publish the facts once; the number of them, from the first on, that are stored."""
         acks: list[asyncio.Future[Ack]] = []
         fence = self._connection.fence
         fenced = fence.headers if fence else {}
@@ -208,7 +208,7 @@ class JetStreamFacts:
         return await self._really_stored(letters, acks)
 
     async def _really_stored(self, letters: Sequence[Letter], acks: Sequence[asyncio.Future[Ack]]) -> int:
-        """How many, from the first on; a duplicate is stored only where the message before it is the fact."""
+        """The number stored, from the first on; a duplicate counts if the stored message is the fact."""
         stored = _stored(acks)
         if self._connection.fence and any(ack.result().duplicate for ack in acks[:stored]):
             await self._check_fence()  # a cluster looks at ids first
@@ -384,13 +384,13 @@ class JetStreamFacts:
 
 
 def _node_of(subjects: Sequence[str]) -> str:
-    """That they are all about: an agent reads of one."""
+    """The one node that all the subjects are about: an agent reads facts of one node."""
     (node_id,) = {subject.split(".")[2] for subject in subjects}
     return node_id
 
 
 def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:
-    """How many acknowledgements, from the first on, are good.
+    """The number of good acknowledgements before the first bad one.
 
     Raises Fenced, and ValueError for a fact that the server will never take.
     """

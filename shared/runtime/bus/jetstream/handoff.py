@@ -32,7 +32,7 @@ STEP_DOWN = f"$JS.API.STREAM.LEADER.STEPDOWN.{STATE_STREAM}"
 
 
 class Letter(NamedTuple):
-    """A fact as it is published."""
+    """A fact with its subject and id, ready to be published."""
 
     subject: str
     data: bytes
@@ -45,7 +45,7 @@ class _Kept(msgspec.Struct, array_like=True):
 
 
 class Handoff:
-    """Of one service, whose leader this connection is."""
+    """The handoff of one service, whose leader this connection is."""
 
     def __init__(self, connection: Connection, state: State) -> None:
         self.failing = False
@@ -60,9 +60,9 @@ class Handoff:
         """publishings whose letters are kept, and not all in the stream"""
         self._letting_go = False
         self._behind: set[asyncio.Task[None]] = set()
-        """what goes on after a publishing has returned"""
+        """tasks that go on after `safely` has returned"""
         self._error: BaseException | None = None
-        """by which one of these ended"""
+        """the error that ended one of these tasks"""
         self._apart: asyncio.Task[None] | None = None
 
     async def take_over(self) -> list[Letter]:
@@ -137,7 +137,7 @@ class Handoff:
         return True
 
     async def _hand_on(self, task: asyncio.Task[None]) -> None:
-        """Until it is in the stream; whoever comes last has all forgotten."""
+        """Wait until the facts are in the stream; the last to finish has all kept facts forgotten."""
         try:
             await task
         except (Fenced, ValueError, OSError) as error:
@@ -147,7 +147,7 @@ class Handoff:
         await self.let_go()
 
     def _tidy(self) -> None:
-        """Have forgotten what may be kept though that seemed to fail."""
+        """Remove what a write that seemed to fail may have kept all the same."""
         if self._kept.letters and not self._outstanding:
             self._go_on(self.let_go())
 
@@ -156,7 +156,7 @@ class Handoff:
         task.add_done_callback(self._behind.discard)
 
     async def let_go(self) -> None:
-        """Forget what is kept: it is in the stream."""
+        """Remove what is kept: it is in the stream now."""
         if self._letting_go:
             return
         self._letting_go = True
@@ -198,7 +198,7 @@ class Handoff:
                 return
 
     def _refused(self) -> bool:
-        """Whether this account may not write there."""
+        """Whether the server has refused this account to write there."""
         return state_subject(self._key) in self._connection.refused
 
     async def _put(self, revision: int) -> int:
@@ -212,7 +212,7 @@ class Handoff:
             return []
 
     async def close(self) -> None:
-        """What is kept is left to the next leader."""
+        """Stop; what is still kept is left to the next leader."""
         tasks = [*self._behind, *([self._apart] if self._apart else [])]
         for task in tasks:
             task.cancel()

@@ -19,7 +19,7 @@ from shared.runtime.damage import joined, ranges_text
 
 STREAMS = (FACTS_STREAM, STATE_STREAM, SNAPSHOT_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
 SPARED = (OBSERVATIONS_STREAM, DEAD_STREAM)
-"""no service comes back from these"""
+"""streams whose loss is not grave: no service restores from them"""
 LIMIT_S = 10.0
 NO_STREAM = 10059
 """JetStream's code"""
@@ -87,7 +87,7 @@ async def flaws(
 
 
 async def lacking(connection: Connection) -> list[range]:
-    """Facts that are missing between others, by reading all of them. Raises Unavailable."""
+    """The gaps in the stream of facts, found by reading all of it. Raises Unavailable."""
     with unavailable("a look at all facts"):
         state = await _state(connection, FACTS_STREAM)
         if state is None or not state.messages:
@@ -108,7 +108,7 @@ async def lacking(connection: Connection) -> list[range]:
 
 
 async def messages(connection: Connection, stream: str, subject: str) -> AsyncIterator[bytes]:
-    """What a stream has on a subject, in its order. Raises Unavailable."""
+    """The messages of a stream on a subject, in order. Raises Unavailable."""
     with unavailable(f"reading {stream}"):
         state = await _state(connection, stream)
         if state is None or not state.messages:
@@ -139,7 +139,7 @@ def _begins(facts: _State, archived: range) -> int:
 
 
 async def _deleted(connection: Connection, facts: _State) -> list[int]:
-    """Nothing deletes single facts, so none ought to be missing behind the first."""
+    """Facts that are missing behind the first: nothing deletes single ones, so none should be."""
     if not facts.num_deleted:
         return []
     state = await _state(connection, FACTS_STREAM, b'{"deleted_details":true}')
@@ -164,7 +164,7 @@ def _of_facts(facts: _State, deleted: list[int], reached: dict[str, int]) -> lis
 
 
 async def _cursors(connection: Connection) -> dict[str, int]:
-    """How far services had come, by name."""
+    """The services' cursors, by name."""
     asked = msgspec.json.encode({"subjects_filter": f"{STATE_SUBJECT}.>"})
     state = await _state(connection, STATE_STREAM, asked)
     found = {}

@@ -80,7 +80,7 @@ async def fetched(
 
 
 def _address(announced: str, within: str) -> tuple[str, int]:
-    """Only where parts are: whoever announces must not choose where else we publish."""
+    """The subject that a header announces, if it is one for parts: a sender may not choose any other."""
     subject, _, parts = announced.partition(" ")
     if not subject.startswith(f"{within}."):
         raise Malformed(f"a large message whose parts are not below {within}")

@@ -28,7 +28,7 @@ STORED_AFTER_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 
 
 class NodeReader:
-    """As `Consumer`."""
+    """Reads as `Consumer` does."""
 
     def __init__(self, connection: Connection, node_id: str) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""What agents read of the streams: they ask, and any service looks it up for them.
+"""Answers agents that ask what the streams hold; any service looks it up for them.
 
 An agent may not ask JetStream itself: such a request can have it send, or show, whatever is stored. So each
 process of a service answers on `hopyard-read.NODE.WHAT`, one of them for each request, and shows what is that
@@ -44,13 +44,13 @@ BYTES_AT_ONCE = 256 * 1_024
 """of facts in a reply, but for the last"""
 LOOKS_AT_ONCE = 64
 LOOKS_OF_A_NODE = 16
-"""at once: one that asks without end keeps no other waiting"""
+"""requests of one node in work at once, so that no node keeps others waiting"""
 WAITING_OF_A_NODE = 256
-"""what comes beyond is dropped; who asked asks again"""
+"""requests of one node that may wait; more are dropped, and the agent asks again"""
 TIMEOUT_S = 2.0
 OLDER_TIMEOUT_S = 1.5
 COMMON_KEYS = frozenset({"settings"})
-"""that any agent may read"""
+"""keys of the state bucket that any agent may read"""
 T = TypeVar("T")
 
 
@@ -112,7 +112,7 @@ async def older_after(connection: Connection, node_id: str, after: int) -> Older
 
 
 async def somebody_answers(connection: Connection, timeout_s: float | None) -> None:
-    """Wait for a service, and so for the streams. Raises Unavailable."""
+    """Wait until a service answers, and so until the streams exist. Raises Unavailable."""
     try:
         async with asyncio.timeout(timeout_s):
             for pause in pauses():
@@ -271,7 +271,7 @@ class NodeReads:
 
 
 def _fitting(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """As many as one reply holds; one in any case."""
+    """As many rows as fit one reply, at least one."""
     sizes = accumulate(len(row.data) for row in rows)
     count = sum(size <= BYTES_AT_ONCE for size in sizes)
     return tuple(rows[: min(max(count, 1), AT_ONCE)])

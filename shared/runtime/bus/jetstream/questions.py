@@ -120,7 +120,7 @@ class JetStreamQuestions:
                 await large.taken.wait()
 
     async def stop_answering(self) -> None:
-        """Take no more questions, and drop those in work."""
+        """Accept no more questions, and drop those in work."""
         if self._connection.connected():
             with suppress(Error, OSError):
                 async with asyncio.timeout(STOP_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""The streams and buckets, and that they exist with our settings."""
+"""The streams and buckets: their settings, and making sure that they exist."""
 
 import asyncio
 from dataclasses import replace
@@ -46,7 +46,7 @@ OBSERVATIONS_MAX_BYTES = 64 * 1024 * 1024
 async def ensure(connection: Connection, timeout_s: float | None) -> None:
     """Create or update all streams. Harmless when ten processes do it at once. Raises Unavailable.
 
-    An account that may not waits until they are there.
+    An account that may not create them waits until they exist.
     """
     may = connection.credentials is None or connection.credentials.user == ADMISSION
     try:
@@ -85,7 +85,7 @@ async def _ensure(connection: Connection, config: StreamConfig) -> None:
 
 
 def _raise_if_final(config: StreamConfig, error: Exception) -> None:
-    """RuntimeError for an answer that no patience changes, Damaged for a disk without room."""
+    """Raise RuntimeError for an error that waiting does not cure, Damaged for a full disk."""
     if getattr(error, "err_code", None) == NO_ROOM:
         needed = f"{config.max_bytes or 0:,} bytes"
         remedy = "make room, or set stream_max_bytes to less"

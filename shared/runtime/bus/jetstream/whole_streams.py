@@ -1,4 +1,4 @@
-"""Streams as they are, for whoever keeps their past: how far they reach, and what is in them."""
+"""Whole streams, for the service that archives them: how far they reach, and their messages."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

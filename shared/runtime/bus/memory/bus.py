@@ -52,7 +52,7 @@ class _Server(NamedTuple):
 
 
 class _Broker:
-    """What all clients share."""
+    """The state that all clients share."""
 
     def __init__(self, clock: Clock, faults: Faults, listener_queue: int) -> None:
         self.log = FactLog(faults)
@@ -250,7 +250,7 @@ class MemoryClient:
         return self._joined.is_set() and not self._closed
 
     def cut(self) -> None:
-        """Part it from the others, as a broken network would: facts wait on either side, samples are lost."""
+        """Disconnect it, as a broken network would: facts wait on either side, samples are lost."""
         self._joined.clear()
 
     def mend(self) -> None:
@@ -285,7 +285,7 @@ class MemoryClient:
 
     @contextmanager
     def _ending(self, end: Callable[[], None]) -> Iterator[None]:
-        """Within, `close` calls `end`."""
+        """A context in which `close` calls `end`."""
         self._ends.append(end)
         try:
             yield

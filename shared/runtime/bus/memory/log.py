@@ -19,7 +19,7 @@ DUE_LIMIT = 10_000
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """What shall go wrong, decided by a seed: the same faults in every run."""
+    """The faults to inject, drawn from a seed: the same in every run."""
 
     seed: int = 1
     duplicate: float = 0.0

@@ -1,4 +1,4 @@
-"""Who hears a subject: patterns as NATS has them (`*` one token, a last `>` all that follow).
+"""Subscribers by subject, with the patterns of NATS (`*` one token, a last `>` all that follow).
 
 A look-up costs one dictionary access for each distinct shape of pattern, not one for each pattern: there
 are hundreds of agents, and all their patterns look alike.
