@@ -7,12 +7,19 @@ not: a group whose job has ended its round goes to the head of the first queue, 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from services.planner.policies.hlas.queues import queue_of
+from services.planner.policies.hlas.service import Claimant, served
 from services.planner.policies.hlas.tasks import earliest_end, groups_needed
 from tests.services.planner.policies.hlas.hlas_builders import Toy
 
 Foresee = Callable[[str, int], int]
 """rounds that a job runs further, from so many on"""
+
+
+Serve = Callable[[Sequence[Claimant], Sequence[int]], list[tuple[int, ...]]]
+"""groups by job in the order of the queues, of what they hold and what is idle"""
 
 
 class Served(NamedTuple):
@@ -33,10 +40,7 @@ def round_exact(
     foresee: Foresee = lambda _name, _rounds: 0,
 ) -> Exact:
     """`groups`: GPUs of each."""
-    gpus = sum(map(len, groups))
-    yard = {
-        name: one.tasks * len(groups) / sum(1.0 / each for each in one.task_s) for name, one in jobs.items()
-    }
+    gpus, yard = sum(map(len, groups)), yardsticks(jobs, len(groups))
     queued: dict[str, tuple[int, float]] = {}
     ran, until = dict.fromkeys(jobs, 0), {name: foresee(name, 0) for name in jobs}
     busy: dict[str, tuple[float, tuple[int, ...]]] = {}
@@ -65,14 +69,84 @@ def round_exact(
             taken, idle = tuple(idle[:need]), idle[need:]
             if not taken:
                 break
-            times = [one.task_s[gpu] for gpu in sorted(gpu for group in taken for gpu in groups[group])]
-            counts = earliest_end(times, one.tasks)
-            takes_s = max(count * each for count, each in zip(counts, times, strict=True))
-            busy[name] = now + takes_s, taken
+            busy[name] = now + round_s(one, groups, taken), taken
             found.rounds.append(Served(now, name, taken))
         arrivals = [one.arrives_at for one in jobs.values() if one.arrives_at > now + 1e-9]
         now = min([*arrivals, *(end for end, _ in busy.values())], default=now)
     return found
+
+
+def whole_rounds(
+    groups: Sequence[Sequence[int]],
+    jobs: Mapping[str, Toy],
+    thresholds: Sequence[float],
+    serve: Serve = served,
+) -> dict[str, float]:
+    """Ends of jobs where `serve` decides at events, as the policy does, and no round is cut short."""
+    gpus, yard = sum(map(len, groups)), yardsticks(jobs, len(groups))
+    queued: dict[str, tuple[int, float]] = {}
+    ran, owned, ends = dict.fromkeys(jobs, 0), dict[str, tuple[int, ...]](), dict[str, float]()
+    busy: dict[str, tuple[float, tuple[int, ...]]] = {}
+    now = 0.0
+    while len(ends) < len(jobs):
+        before = dict(queued), len(ends)
+        for name in [name for name, (end, _) in busy.items() if end <= now + 1e-9]:
+            del busy[name]
+            ran[name] += 1
+            if ran[name] == jobs[name].rounds:
+                ends[name] = now
+                owned.pop(name, None)
+        for name, one in jobs.items():
+            if one.arrives_at <= now + 1e-9 and name not in ends and name not in busy:
+                due = queue_of(ran[name] * yard[name], thresholds)
+                if name not in queued or due > queued[name][0]:
+                    queued[name] = due, now
+        order = sorted((name for name in queued if name not in ends), key=lambda name: queued[name])
+        if before != (queued, len(ends)):
+            needs = {name: groups_needed(jobs[name].tasks, gpus, len(groups)) for name in order}
+            owned = _dealt(needs, owned, len(groups), serve)
+        computing = {group for _, taken in busy.values() for group in taken}
+        for name in [name for name in order if name in owned and name not in busy]:
+            free = tuple(group for group in owned[name] if group not in computing)
+            if free:
+                computing.update(free)
+                busy[name] = now + round_s(jobs[name], groups, free), free
+        arrivals = [one.arrives_at for one in jobs.values() if one.arrives_at > now + 1e-9]
+        now = min([*arrivals, *(end for end, _ in busy.values())], default=now)
+    return ends
+
+
+def _dealt(
+    needs: Mapping[str, int], owned: Mapping[str, tuple[int, ...]], groups: int, serve: Serve
+) -> dict[str, tuple[int, ...]]:
+    """`needs`: in order."""
+    held = {group for taken in owned.values() for group in taken}
+    usable = np.ones(groups, dtype=np.bool_)
+    claimants = [Claimant(need=need, usable=usable, held=owned.get(name, ())) for name, need in needs.items()]
+    got = serve(claimants, [group for group in range(groups) if group not in held])
+    return {name: taken for name, taken in zip(needs, got, strict=True) if taken}
+
+
+def dealt_anew(order: Sequence[Claimant], idle: Sequence[int]) -> list[tuple[int, ...]]:
+    """The first in order has what it needs, whoever runs: its own groups first, then any."""
+    free = sorted({*idle, *(group for one in order for group in one.held)})
+    found = []
+    for one in order:
+        own = sorted(free, key=lambda group, held=one.held: group not in held)[: one.need]  # type: ignore[misc]
+        free = [group for group in free if group not in own]
+        found.append(tuple(sorted(own)))
+    return found
+
+
+def yardsticks(jobs: Mapping[str, Toy], groups: int) -> dict[str, float]:
+    """T̄."""
+    return {name: one.tasks * groups / sum(1.0 / each for each in one.task_s) for name, one in jobs.items()}
+
+
+def round_s(one: Toy, groups: Sequence[Sequence[int]], taken: Sequence[int]) -> float:
+    times = [one.task_s[gpu] for gpu in sorted(gpu for group in taken for gpu in groups[group])]
+    counts = earliest_end(times, one.tasks)
+    return max(count * each for count, each in zip(counts, times, strict=True))
 
 
 def task_exact(jobs: Mapping[str, Toy], thresholds: Sequence[float]) -> dict[str, float]:
