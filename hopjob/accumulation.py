@@ -51,11 +51,11 @@ class Accumulation:
             self._hold(thing)
 
     def begin(self, *, last: bool) -> None:
-        """Of a batch."""
+        """A batch begins."""
         self.last, self._asked = last, False
 
     def end(self) -> None:
-        """Of a batch. Raises RuntimeError: it was the last, and the script made no step."""
+        """A batch ends. Raises RuntimeError if it was the last of the update and the script made no step."""
         if self.last and not self._asked:
             raise RuntimeError(NO_STEP)
 
@@ -85,7 +85,7 @@ class Accumulation:
         self._aside = []
 
     def _parameters(self) -> dict[torch.Tensor, None]:
-        """Each once, in a settled order."""
+        """The parameters, each once, in a fixed order."""
         groups = (group["params"] for group in self._optimizer.param_groups)
         return dict.fromkeys([*self._model.parameters(), *(one for group in groups for one in group)])
 
@@ -117,7 +117,7 @@ class Accumulation:
 
 
 def _replace(thing: Any, name: str, method: Callable[..., Any]) -> None:  # noqa: ANN401
-    """On this object alone, and not among its attributes: a schedule's are its state."""
+    """Replace a method on this object alone, and not in its `__dict__`, which is a schedule's state."""
     if name in vars(thing):
         setattr(thing, name, method)
     else:

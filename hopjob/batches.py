@@ -22,7 +22,7 @@ class NotDivisible(ValueError):
 
 
 class Source:
-    """Batches of one rank, epoch after epoch."""
+    """The batches of one rank, epoch after epoch."""
 
     def __init__(self, loader: DataLoader, share: Share, seed: int) -> None:
         check(loader)

@@ -24,9 +24,9 @@ import torch
 from hopjob.accumulation import Accumulation
 
 CURRENT = "_current_graph_task_id"
-"""what torch's own module calls the id of the backward pass that a thread runs a part of"""
+"""torch's private name for the id of the backward pass that a thread runs"""
 NONE = -1
-"""that of a thread that runs none"""
+"""the id in a thread that runs none"""
 
 
 NOT_APART = (
@@ -94,13 +94,13 @@ class GradientWeights:
 
 
 def _pass_of_thread() -> int:
-    """That this thread runs a part of, be it a thread of the engine's own; nothing public tells."""
+    """The backward pass that this thread runs a part of; torch has no public function for it."""
     found: int = getattr(torch._C, CURRENT)()  # noqa: SLF001
     return found
 
 
 def _tells() -> bool:
-    """Whether this torch tells, as far as that shows while there is none."""
+    """Whether this torch has the id, as far as can be seen while no pass runs."""
     try:
         return _pass_of_thread() == NONE
     except (AttributeError, TypeError, RuntimeError):

@@ -150,7 +150,7 @@ class Job:
         self._process.training_over = True
 
     def check(self) -> None:
-        """Obey an order to stop: for evaluations, after the update of the batch in hand."""
+        """Obey an order to stop, during evaluations: after the update of the current batch."""
         if self._process.line.stop_asked is not None:
             self._steps.stop_alone()
 

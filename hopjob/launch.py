@@ -13,7 +13,7 @@ from typing import NoReturn
 from hopjob.process import this_process
 
 ELASTIC = {"hopjob", "hopjob.huggingface", "hopjob.lightning"}
-"""what a script imports that is stopped with a checkpoint, and goes on with other ranks"""
+"""modules that a script imports to be elastic"""
 USAGE = "usage: python -m hopjob SCRIPT [ARGUMENT ...] | -m MODULE [ARGUMENT ...]"
 
 

@@ -1,4 +1,4 @@
-"""This process as the agent knows it: made once, by whoever comes first, `python -m hopjob` or the script."""
+"""This process as the agent sees it: made once, by `python -m hopjob` or else by the script."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Process:
 
     @property
     def samples(self) -> float:
-        """Done, as far as this process knows."""
+        """Samples done, as far as this process knows."""
         if self.progress is not None:
             return float(self.progress.trained)
         return self.rigid.samples if self.rigid is not None and not self.attached else self.ending.samples
@@ -59,18 +59,18 @@ class Process:
             atexit.register(self._ended_by_itself)
 
     def stop_on_signal(self) -> None:
-        """Before there is anything to save, an order to stop is obeyed at once."""
+        """Until there is anything to save, obey an order to stop at once."""
         if self.order.managed and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._signalled)
             os.register_at_fork(after_in_child=_default_signal)
 
     def seed(self, seed: int) -> int:
-        """For what this process draws."""
+        """The seed of this process's random draws."""
         order = self.order
         return rng.of_copy(seed, order.placement, order.node) if order.copy else seed
 
     def announce(self, progress: Progress) -> None:
-        """Up and restored; then wait until all ranks are. Ends the process if it is to stop instead."""
+        """Report that this rank is up, and wait until all are. Ends the process if it is to stop instead."""
         if self.line.stop_asked is not None:
             self.ending.stopped()
         self.meet(float(progress.trained), elastic=True)
@@ -89,7 +89,7 @@ class Process:
             self.rigid.watch()
 
     def script_ended(self, code: int) -> None:
-        """All of it has run, with this exit code. Does not return."""
+        """The script has run to its end, with this exit code. Does not return."""
         if code:
             self.ending.exit(code)
         if self.profile is not None:
@@ -97,7 +97,7 @@ class Process:
         self.ending.leave("completed", {"samples": self.samples})
 
     def _ended_by_itself(self) -> None:
-        """Started by a command of the user's: only the end of its training says that it is complete."""
+        """At exit of a script that a user's own command started: report completion if training is over."""
         if self.training_over and os.getpid() == self.ending.pid:
             self.ending.say("completed", {"samples": self.samples})
 

@@ -1,4 +1,4 @@
-"""What happens between two updates: the beat, and what it decides; what the agent hears of it."""
+"""What happens between two updates: ranks synchronise, decide together, and report to the agent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Steps:
             self._process.ending.stopped()
 
     def _overdue(self) -> bool:
-        """Iterations have become so much slower that the beat is far off."""
+        """Whether iterations have become so slow that the next synchronisation is far off."""
         asked = self._process.line.stop_asked
         return asked is not None and time.monotonic() - asked > PATIENCE_S
 
@@ -71,7 +71,7 @@ class Steps:
             self._time_exchanges()
 
     def _observed(self, met: Met) -> None:
-        """Iterations while memory is allocated and buckets are built are nobody's throughput."""
+        """Report how the gang ran; not while memory is still allocated and buckets are built."""
         progress = self._state.progress
         iterations, samples = progress.updates - self._updates, progress.computed - self._samples
         warm = self._updates >= WARM

@@ -1,4 +1,4 @@
-"""A job that says when it computes: `python -m hopjob.switching MODEL FILE`, with a model of the demo.
+"""A job that records when it computes: `python -m hopjob.switching MODEL FILE`, with a model of the demo.
 
 FILE gets a line for each update: the seconds of the machine's clock at which its batch was there and the GPU
 its own, and at which the backward pass was over, so that other processes' lines can be set beside them.
@@ -27,7 +27,7 @@ def train(name: str, path: Path) -> None:
     plain = Turns.give_back
 
     def give_back(turns: Turns) -> None:
-        """At once after it another job may compute."""
+        """Give the turn back, after which another job may compute."""
         over.append(_now())
         plain(turns)
 
@@ -49,7 +49,7 @@ def train(name: str, path: Path) -> None:
 
 
 def _now() -> float:
-    """Once the GPU has done all that it was given."""
+    """The time, once the GPU has finished its queued work."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return time.monotonic()

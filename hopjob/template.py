@@ -43,7 +43,7 @@ class Template:
         signal.set_wakeup_fd(self._wake)
 
     def serve(self) -> None:
-        """Until the input ends."""
+        """Fork on request, until the input ends."""
         gc.collect()
         gc.freeze()  # memory that the forks share stays shared
         _say("ready", pid=os.getpid())
@@ -93,7 +93,7 @@ class Template:
 
 
 def _move(order: dict[str, Any]) -> None:
-    """Out of the template's cgroup, session, output, environment and folder, into the job's own."""
+    """Move a fork into the job's own cgroup, session, output, environment and folder."""
     for procs in order.get("enter", ()):
         with contextlib.suppress(OSError), open(procs, "w", encoding="ascii") as file:  # noqa: PTH123
             file.write("0")

@@ -1,4 +1,4 @@
-"""A job in the loop of somebody else's trainer: what the callbacks for trainers have in common.
+"""A job inside another library's training loop: what the callbacks for trainers have in common.
 
 The trainer meets the ranks, moves batches and makes updates; from here come the batches, the state to begin
 with, and the end. What a trainer calls an epoch is a pass: a number of batches of the one stream that goes
@@ -52,12 +52,12 @@ class Stream:
         self._length = self._length if length is None else length
 
     def consumed(self) -> None:
-        """One more batch has been trained on."""
+        """Count one more batch as trained on."""
         self._progress.given = self._places.popleft()
         self._progress.computed += self._share.step
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """What else a trainer asks of a loader."""
+        """Other attributes of the loader that a trainer reads."""
         return getattr(self.loader, name)
 
     def __len__(self) -> int:
@@ -104,18 +104,18 @@ class Inside:
 
     @property
     def total(self) -> float:
-        """Samples that were ordered."""
+        """The number of samples that were ordered."""
         return self._process.order.samples or float("inf")
 
     def updated(self) -> bool:
-        """After an update; whether the training is over."""
+        """An update is done; whether the training is over."""
         goal = self._process.order.goal
         self.progress.update()
         self._steps.updated(0.0)
         return goal is not None and self.progress.trained >= goal
 
     def check(self) -> None:
-        """In evaluations: rank 0 obeys an order to stop."""
+        """Obey an order to stop during evaluations, in rank 0."""
         if self._process.line.stop_asked is not None:
             self._steps.stop_alone()
 
@@ -124,7 +124,7 @@ class Inside:
 
 
 def measuring() -> bool:
-    """A profile run: the trainer is measured as it is."""
+    """Whether this is a profile run, which measures the trainer as it is."""
     profile = this_process(attached=True).profile
     if profile is not None:
         profile.modes = OF_A_TRAINER
@@ -132,7 +132,7 @@ def measuring() -> bool:
 
 
 def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one
-    """The user's loader again: trainers put their own samplers around the user's."""
+    """The user's own loader: trainers put their samplers around the user's."""
     loader = getattr(loader, "base_dataloader", loader)
     batches = loader.batch_sampler
     while hasattr(batches, "batch_sampler"):

@@ -58,7 +58,7 @@ class TrainingState:
             self._take_model(self._found[1])
 
     def _newest(self, root: Folder) -> tuple[str, State] | None:
-        """Rank 0 merges copies first. Raises OSError, MemoryError, RuntimeError."""
+        """The newest checkpoint; rank 0 merges copies first. Raises OSError, MemoryError, RuntimeError."""
         if self._order.rank:
             return root.newest(self._damaged)
         root.claim()
@@ -68,7 +68,7 @@ class TrainingState:
         return self._first(root)
 
     def _first(self, root: Folder) -> tuple[str, State]:
-        """Copies begin with one model: with that of the first to be there, which writes it down."""
+        """The state that all copies begin with: that of the first to be there, which writes it down."""
         if merging.first_there(merging.placed(root.path, self._order.placement), merging.BEGINNER):
             state = {**self._state(), "ranks": 0, "rng": {}}
             return root.save(state, 0).name, state
@@ -161,7 +161,7 @@ class TrainingState:
             self._prune()
 
     def _prune(self) -> None:
-        """Copies that are merged: all that began with what came of them have read it by now."""
+        """Remove merged copies: every copy that began with the result has read it by now."""
         if self._root is not None:
             with contextlib.suppress(OSError):
                 merging.prune(self._root, but=self._order.placement)

@@ -54,7 +54,7 @@ class Turns:
         self.has = True
 
     def give_back(self) -> None:
-        """Once all that was begun on the GPU is over."""
+        """Give the turn back, once all that was begun on the GPU is finished."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         self.has = False
@@ -100,7 +100,7 @@ def _by_dtype(tensors: Iterable[torch.Tensor]) -> dict[torch.dtype, list[torch.T
 
 
 def _take_over(buffers: Sequence[torch.Tensor]) -> None:
-    """Of rank 0; of one type."""
+    """Take over the buffers of rank 0, all of one type."""
     flat = torch.cat([one.reshape(-1) for one in buffers])
     if flat.dtype is torch.bool:  # gloo knows none
         flat = flat.to(torch.uint8)
@@ -111,7 +111,7 @@ def _take_over(buffers: Sequence[torch.Tensor]) -> None:
 
 
 def _exchange(parameters: Sequence[torch.Tensor], ranks: int) -> None:
-    """Of parameters of one type."""
+    """Exchange the gradients of parameters of one type."""
     there = parameters[0].new_tensor([float(one.grad is not None) for one in parameters])
     parts = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
     flat = torch.cat([*(part.reshape(-1) for part in parts), there])

@@ -1,1 +1,1 @@
-"""What a user types: the command line, the HTTP client, the stack on one machine, the laboratory."""
+"""The user's side: the command line, the HTTP client, the stack on one machine, the laboratory."""

@@ -99,14 +99,14 @@ SILENT = frozenset({"jobs", "nodes", "logs", "events", "policy", "about"})
 
 
 def groups_for(words: Sequence[str]) -> Iterable[str]:
-    """The module of the command that is named first; all of them where none is."""
+    """The module of the first command on the line; all modules if there is none."""
     first = "version" if words and words[0] == VERSION else next(iter(words), "")
     named = [group for group, commands in GROUPS.items() if first in commands]
     return named or GROUPS
 
 
 def application(words: Sequence[str]) -> typer.Typer:
-    """With what this command line may need."""
+    """The typer application, with the commands that this command line may need."""
     groups = groups_for(words)
     silent = SILENT.issuperset(groups) or not HELP.isdisjoint(words)
     app = typer.Typer(
@@ -144,11 +144,11 @@ Version = Annotated[
 
 
 def _nothing(*, version: Version = False) -> None:
-    """Before a command. Without it an application of one command would be that command."""
+    """Runs before a command. Without a callback an application of one command would be that command."""
 
 
 def log_errors_alone(*, version: Version = False) -> None:  # noqa: ARG001 - as above
-    """Before a command, which may choose otherwise. Logs go to stderr."""
+    """Runs before a command: only errors are logged, to stderr, unless the command chooses otherwise."""
     from shared.runtime.process.logs import configure_logs  # noqa: PLC0415 - brings structlog, which --help need not
 
     configure_logs(Settings(log_level="error", log_format="console"))

@@ -1,4 +1,4 @@
-"""How a command fails without a fault in the code, and the exit code of each failure.
+"""The failures of commands that are no bugs, and their exit codes.
 
 0  done
 1  refused: understood, and the answer is no; or a run that did not go well
@@ -58,7 +58,7 @@ class Invalid(Failure):
 
 
 class Unreachable(Failure):
-    """Nobody that speaks the API answers."""
+    """No API answers at the address."""
 
     code = UNREACHABLE
 

@@ -1,4 +1,4 @@
-"""What a test can do to a running stack: kill, cut off or stall services, and store facts twice."""
+"""Faults that a test can inject into a running stack: kill, cut off or stall services, store facts twice."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -19,7 +19,7 @@ class Stack(Protocol):
         ...
 
     async def steps(self, count: int) -> None:
-        """Let whoever is at work go on for so many steps, whose size is the engine's own."""
+        """Let the stack go on for so many steps, whose size is the engine's own."""
         ...
 
     def is_up(self, name: str) -> bool:
@@ -31,11 +31,11 @@ class Stack(Protocol):
         ...
 
     async def kill(self, name: str) -> None:
-        """End it without a word: what it had not published is lost."""
+        """End it at once: what it had not published is lost."""
         ...
 
     def cut(self, name: str) -> None:
-        """Part a service from the others until `mend`, or until its next life."""
+        """Disconnect a service from the others until `mend`, or until its next life."""
         ...
 
     def mend(self, name: str) -> None: ...

@@ -30,7 +30,7 @@ from shared.runtime.conductor.log import Sink
 
 
 def ignored(_: Record) -> None:
-    """A sink that takes no notice."""
+    """A sink that ignores facts."""
 
 
 YOUNG_OBJECTS = 1_000_000

@@ -1,4 +1,4 @@
-"""How far a simulation has come, fact by fact."""
+"""The progress of a simulation, fact by fact."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ Watch = Callable[[Progress], None]
 
 
 def watched(total: int, watch: Watch) -> Callable[[Record], None]:
-    """What hears every record and hands on how far `total` jobs have come."""
+    """A sink of records that passes on how far `total` jobs have come."""
     ended: set[str] = set()
 
     def hear(record: Record) -> None:

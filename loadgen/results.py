@@ -1,4 +1,4 @@
-"""What a run came to: one result, live or simulated, from its event log."""
+"""The result of a run, live or simulated, from its event log."""
 
 from collections.abc import Sequence
 
@@ -39,7 +39,7 @@ def run_result(
 
 
 class Tally:
-    """What a run comes to, fact by fact: it keeps jobs and plans, and no facts."""
+    """Builds the result of a run fact by fact: keeps jobs and plans, and no facts."""
 
     def __init__(self) -> None:
         self._ledger = Ledger(explains=False)

@@ -30,12 +30,12 @@ class _WithSettings(msgspec.Struct):
 
 
 def scenario_names() -> list[str]:
-    """Of the scenarios that ship with the product."""
+    """Names of the scenarios that ship with the product."""
     return _names("scenarios")
 
 
 def cluster_names() -> list[str]:
-    """Of the clusters that ship with the product."""
+    """Names of the clusters that ship with the product."""
     return _names("clusters")
 
 

@@ -1,4 +1,4 @@
-"""A scenario's hours in seconds: the services themselves, on virtual time.
+"""Simulates a scenario: the services themselves, on virtual time.
 
 Nothing here decides anything. Every service is built by its own `build`; only its ports differ from those of
 a live stack. The conductor drives the cores; the asyncio shells of a live stack, on the virtual loop, come to

@@ -21,7 +21,7 @@ from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import LoopTurns
 
 LONGEST_S = 365 * 24 * 3600.0
-"""a simulation that is not over by then never will be"""
+"""a simulation that has not ended by then never will"""
 
 ENDINGS = frozenset(fact for fact, (_, after) in MOVES.items() if after in ENDED)
 
@@ -44,7 +44,7 @@ Answered = Callable[[object], None]
 
 
 def unheeded(_: object) -> None:
-    """An `Answered` that takes no notice."""
+    """An `Answered` that ignores answers."""
 
 
 Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
@@ -197,7 +197,7 @@ class MemoryStack:
 def makers(
     settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATED, around: Around = untouched
 ) -> Mapping[str, Maker]:
-    """By name, in the order in which services that are ready at the same instant take their turns."""
+    """How each service is made, in the order in which services take turns at the same instant."""
     found: dict[str, Maker] = {}
     for entry in sorted(TABLE, key=lambda entry: entry.turn):
         if entry.on_every_node:

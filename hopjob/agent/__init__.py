@@ -1,1 +1,1 @@
-"""The agent, as a process of a job knows it: its order, the line to it, where ranks meet, last words."""
+"""The agent as a rank sees it: its order, the connection to it, the rendezvous of ranks, last messages."""

@@ -21,9 +21,9 @@ AGAIN_S = 0.2
 ACCEPTED_S = 15
 """a line that is open for so long was not refused: an agent may have nothing to say for hours"""
 SEND_S = 2
-"""what an agent that does not listen may hold up the training"""
+"""longest time for which an agent that does not read may hold up the training"""
 LOOK_S = 0.02
-"""between two looks at what was heard"""
+"""between two looks at what was received"""
 
 
 class Connection:
@@ -56,32 +56,32 @@ class Connection:
             os.register_at_fork(after_in_child=self._leave_to_the_parent)
 
     def ask_to_stop(self) -> None:
-        """Nothing but an assignment: signal handlers call it."""
+        """Note that the process should stop; only an assignment, since signal handlers call it."""
         if self.stop_asked is None:
             self.stop_asked = time.monotonic()
 
     def say(self, **word: object) -> None:
-        """A word that cannot be sent now is lost; `up` is said again on the next connection."""
+        """Send a message. One that cannot be sent now is lost; `up` is repeated on the next connection."""
         if "up" in word:
             self._up = word
         with self._lock:
             self._send(word)
 
     def wait_for_meeting(self) -> bool:
-        """True as soon as the agent has said where; False when it wants the process to stop."""
+        """Wait for the agent to say where ranks meet: True; or False if the process is to stop."""
         while self.meeting is None and self.stop_asked is None:
             time.sleep(LOOK_S)
         return self.stop_asked is None
 
     def want(self, number: int, memory: dict[str, object]) -> None:
-        """The turn of the GPU, for a round."""
+        """Ask for the turn of the GPU, for a round."""
         self._granted.clear()
         with self._lock:
             self.wanted = {"round": number, **memory}
             self._send({"ready": self.wanted})
 
     def wait_for_turn(self, seconds: float) -> bool:
-        """True as soon as it is given."""
+        """Wait for the turn: True once it is given."""
         return self._granted.wait(seconds)
 
     def give_back(self) -> None:
@@ -125,7 +125,7 @@ class Connection:
             time.sleep(AGAIN_S)
 
     def _heard(self, current: socket.socket) -> bool:
-        """Until the line ends; False: the agent has refused it."""
+        """Read messages until the connection ends; False if the agent refused it."""
         begin, words = time.monotonic(), 0
         with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
             for line in lines:
@@ -138,7 +138,7 @@ class Connection:
         return words > 0 or time.monotonic() - begin > ACCEPTED_S
 
     def _end_without_agent(self, away_s: float) -> None:
-        """As an agent would: a rigid script may have its own way to save."""
+        """End the process as an agent would: a rigid script may have its own way to save."""
         if away_s > self._orphan_s and self.stop_asked is None:
             os.kill(os.getpid(), signal.SIGTERM)
             self.ask_to_stop()
@@ -161,7 +161,7 @@ class Connection:
         self._granted.set()
 
     def _leave_to_the_parent(self) -> None:
-        """In a fork, as of a loader's worker: the line is the parent's."""
+        """Drop the connection in a fork, such as a loader's worker: it belongs to the parent."""
         inherited, self._socket = self._socket, None
         self._lock = threading.Lock()
         if inherited is not None:

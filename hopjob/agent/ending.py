@@ -1,4 +1,4 @@
-"""How a process of a job ends: with one last word, said where the agent finds it even if it is away."""
+"""The end of a rank: its last message, which is also written down in case the agent is away."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Ending:
         self.leave("stopped", {"samples": self.samples})
 
     def watch_exceptions(self) -> None:
-        """From now on an exception that nobody catches is a last word too, after its traceback."""
+        """Report uncaught exceptions as last messages too, after their traceback."""
         before = sys.excepthook
 
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -93,7 +93,7 @@ class Ending:
 
 
 def of_the_script(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames that started it; all of them where it has none of its own."""
+    """The script's own frames of a traceback; all of them if there are none."""
     inner = trace
     while inner is not None and inner.tb_frame.f_code.co_filename.startswith(STARTERS):
         inner = inner.tb_next
@@ -101,7 +101,7 @@ def of_the_script(trace: TracebackType | None) -> TracebackType | None:
 
 
 def of_the_network(error: BaseException) -> bool:
-    """Whether an exchange between ranks failed, as far as torch lets one know."""
+    """Whether an exchange between ranks failed, as far as torch tells."""
     chain = [error, error.__cause__, error.__context__]
     return any(_names_the_network(one) for one in chain if one is not None)
 

@@ -1,4 +1,4 @@
-"""How the ranks of a job find one another: rank 0 holds the store, the agent says to all where it is."""
+"""How the ranks of a job find one another: rank 0 holds the store, and the agent tells all where it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hopjob.agent.connection import Connection
 from hopjob.agent.order import Order
 
 JOIN = timedelta(seconds=120)
-"""what a rank waits for the others once the agent has said that all are there"""
+"""how long a rank waits for the others once the agent has said that all are up"""
 HERE = "127.0.0.1"
 
 
@@ -48,7 +48,7 @@ class Meeting:
         dist.init_process_group(backend, timeout=timeout, **where, **size)
 
     def _go(self) -> None:
-        """For a script that asks torch's environment, too; port 0 is any, for a rank that is alone."""
+        """Set torch's environment variables for the rendezvous; port 0 is any, for a rank that is alone."""
         host, port = HERE, 0
         if self._order.ranks > 1 and self._line.meeting is not None:
             host, port = self._line.meeting

@@ -1,4 +1,4 @@
-"""What the agent ordered of this process, as its environment says it. Outside hopyard: all defaults."""
+"""The agent's order for this process, from its environment. Outside hopyard: all defaults."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Order:
 
     @property
     def managed(self) -> bool:
-        """Somebody may stop this process and start it elsewhere."""
+        """Whether an agent may stop this process and start it elsewhere."""
         return bool(self.socket or self.checkpoints)
 
 

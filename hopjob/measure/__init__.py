@@ -1,1 +1,1 @@
-"""What iterations are made of: of a profile run, between two beats, of a script without a line of ours."""
+"""Measures what iterations are made of: in a profile run, between two synchronisations, in a rigid script."""

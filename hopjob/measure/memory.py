@@ -1,4 +1,4 @@
-"""How much memory this process takes where it computes."""
+"""How much memory this process takes on its device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KIB = 1024
 
 
 def memory_share() -> float:
-    """Of the GPU's memory, with what torch holds back for later; without a GPU, at most, of the machine's."""
+    """Share of the GPU's memory in use, torch's cache included; without a GPU, the machine's at the peak."""
     if torch.cuda.is_initialized():
         free, whole = torch.cuda.mem_get_info()
         return 1.0 - free / whole

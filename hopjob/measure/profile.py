@@ -43,7 +43,7 @@ class Profile:
         self.watch.install()
 
     def script_ended(self) -> None:
-        """Fewer iterations than were wanted: those that there are, if they say anything."""
+        """The script ended early: report the iterations that there are, if they are enough."""
         rows = self.watch.rows
         if len(rows) < AT_LEAST:
             reason = f"the script ended after {len(rows)} updates of its model: too few to measure"

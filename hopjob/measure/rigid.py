@@ -1,4 +1,4 @@
-"""A script without a line of ours while it trains: its progress, its waiting for data and for its peers.
+"""Watches a rigid script while it trains: its progress, its waiting for data and for its peers.
 
 Nothing here is a meeting of the ranks: a script may do as it likes between two exchanges of its own. Each
 rank lays what it measured into the store, by DDP's own count of iterations; a thread of rank 0 compares.
@@ -52,7 +52,7 @@ class Rigid:
 
     @property
     def _batch(self) -> int:
-        """Samples of all ranks in one update, as the job file says."""
+        """Samples of all ranks in one update, from the job file."""
         return (self._order.batch_size or 0) * self._order.ranks
 
     def _around_loaders(self) -> None:

@@ -136,7 +136,7 @@ def measured(rows: list[dict[str, list[tuple[Mark, Mark]]]]) -> dict[str, list[f
 
 
 def after_steps(call: Callable[[torch.optim.Optimizer], None]) -> None:
-    """After every step of every optimizer there is or will be."""
+    """Call a function after every step of every optimizer, present or future."""
     if register_optimizer_step_post_hook is not None:
         register_optimizer_step_post_hook(lambda optimizer, _args, _options: call(optimizer))
         return

@@ -1,1 +1,1 @@
-"""What a job is between two updates, in parts: checkpoints, samples, random numbers, learning rates."""
+"""The parts of a job's state between two updates: checkpoints, samples, random numbers, learning rates."""

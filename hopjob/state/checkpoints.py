@@ -30,7 +30,7 @@ State = dict[str, Any]
 
 
 class Taken(RuntimeError):
-    """The folder is another placement's by now: the job goes on elsewhere."""
+    """Another placement has claimed the folder: the job goes on elsewhere."""
 
 
 class Damaged(ValueError):
@@ -107,7 +107,7 @@ class Folder:
         return state
 
     def names(self) -> list[str]:
-        """Newest first. Raises OSError."""
+        """Names of the checkpoints, newest first. Raises OSError."""
         try:
             names = [path.name for path in self.path.iterdir()]
         except FileNotFoundError:
@@ -132,7 +132,7 @@ class Folder:
             os.close(folder)
 
     def _prune(self, written: Path) -> None:
-        """Older ones alone; it is saved whether they go or not."""
+        """Remove older checkpoints; a failure to do so is ignored."""
         with contextlib.suppress(OSError):
             for name in [name for name in self.names() if name < written.name][KEPT - 1 :]:
                 (self.path / name).unlink()

@@ -1,4 +1,4 @@
-"""Copies of a job, each trained alone on a node from one checkpoint, made one again.
+"""Merges the copies of a job, each of which trained alone on a node from the same checkpoint.
 
 A copy writes its checkpoints into a folder of its own below the job's, `copies/PLACEMENT/NODE/BEGAN/`; BEGAN
 are the samples of the checkpoint that it began with. Whoever starts next looks for the placement whose copies
@@ -30,7 +30,7 @@ COPIES = "copies"
 FINISHER = "finisher"
 BEGINNER = "beginner"
 PassedOver = Callable[[str, str], None]
-"""hears of a damaged file, and why"""
+"""is called with a damaged file's name and the reason"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Copy:
 
     @property
     def samples(self) -> int:
-        """In its newest checkpoint, as far as names say."""
+        """The samples in its newest checkpoint, by its name."""
         names = self.folder.names()
         return samples_of(names[0]) if names else self.began
 
@@ -73,7 +73,7 @@ def folder_of(root: Path, placement: str, node: str, began: int) -> Folder:
 
 
 def rounds(root: Path) -> list[Round]:
-    """Those that did most first. Raises OSError."""
+    """The rounds of copies, those with most samples first. Raises OSError."""
     found = [_round(path) for path in _folders(root / COPIES)]
     return sorted((one for one in found if one.copies), key=lambda one: (-one.samples, one.placement))
 
@@ -109,7 +109,7 @@ def newest(root: Folder, damaged: PassedOver, *, plain: bool = False) -> tuple[s
 
 
 def merge(one: Round, damaged: PassedOver, *, plain: bool = False) -> State | None:
-    """None: no copy has a whole checkpoint."""
+    """The merged state; None if no copy has a whole checkpoint."""
     mean, counts, kept = _Mean(), [], {}
     most: tuple[int, Any] = (0, {})
     for copy in one.copies:
@@ -141,7 +141,7 @@ def _aside(folder: Folder, damaged: PassedOver, name: str, why: str) -> None:
 
 
 class _Mean:
-    """Of tensors by name, in double precision; of what is no floating-point number, the first."""
+    """The weighted mean of tensors by name, in double precision; other values are taken from the first."""
 
     def __init__(self) -> None:
         self._first: State = {}

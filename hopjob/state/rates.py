@@ -16,7 +16,7 @@ OF_A_SCHEDULE = ("base_lrs", "max_lrs", "_last_lr")
 
 
 def base(optimizer: torch.optim.Optimizer) -> float:
-    """What the script set, before its schedule."""
+    """The rate that the script set, before its schedule."""
     group = optimizer.param_groups[0]
     return float(group.get("initial_lr", group["lr"]))
 
@@ -39,7 +39,7 @@ def _scaled(rate: object, factor: float) -> object:
 
 
 def _schedules(scheduler: object) -> Iterator[object]:
-    """The schedule, and those it is made of."""
+    """A schedule and those it is made of."""
     if scheduler is not None:
         yield scheduler
         for part in getattr(scheduler, "_schedulers", ()):

@@ -17,7 +17,7 @@ Numbers = dict[str, Any]
 
 
 def state() -> Numbers:
-    """Tensors and plain types."""
+    """The state of all generators, as tensors and plain types."""
     numbers: Numbers = {"torch": torch.get_rng_state(), "python": random.getstate()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         numbers["cuda"] = torch.cuda.get_rng_state()
@@ -55,5 +55,5 @@ def of_copy(seed: int, placement: str, node: str) -> int:
 
 
 def mixed(*numbers: int) -> int:
-    """One seed of several, the same in every process; 32 bits."""
+    """One seed from several numbers, the same in every process; 32 bits."""
     return zlib.crc32(" ".join(map(str, numbers)).encode())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Share:
-    """How a step is divided."""
+    """How a step is divided among the ranks."""
 
     rank: int
     ranks: int
@@ -108,7 +108,7 @@ class Progress:
         self.updates += 1
 
     def end_epoch(self, size: int) -> None:
-        """Go to the next epoch of `size` samples."""
+        """Go on to the next epoch; this one had `size` samples."""
         complete = self.trained == self.given
         self.given = (max(self.given - 1, 0) // size + 1) * size
         if complete:

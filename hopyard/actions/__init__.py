@@ -1,1 +1,1 @@
-"""What the larger commands do: bring a stack up, show it, replay a trace, diagnose."""
+"""The work of the larger commands: bring a stack up, replay a trace, back up, diagnose and so on."""

@@ -1,4 +1,4 @@
-"""The archive of a stack that runs, by what its monitor says."""
+"""The archive of a running stack, read by asking its monitor."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +21,7 @@ async def archived_files(connection: Connection) -> tuple[ArchivedFile, ...]:
 
 
 async def archived(connection: Connection) -> range:
-    """Facts in it, from its beginning to its first gap. Raises Unavailable, Failure."""
+    """The sequence range of its facts, from its beginning to its first gap. Raises Unavailable, Failure."""
     facts = [file for file in await archived_files(connection) if file.kind is ArchiveKind.FACTS]
     if not facts:
         return range(1, 1)

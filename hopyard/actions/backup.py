@@ -1,4 +1,4 @@
-"""A whole stack into one file, while it runs.
+"""Backs a whole stack up into one file, while it runs.
 
 Snapshots of services are taken before their cursors and claims, and those before the facts: what a file
 holds is then what a crash of all services would have left, which every service comes back from.
@@ -50,7 +50,7 @@ IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, DE
 STREAM_OF = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
 OF_FOLDER = ("cluster.json", "catalogue.json")
 THE_STACKS = "the stack itself"
-"""the source of settings that `hopyard up` decides"""
+"""the name of the source of settings that `hopyard up` decides"""
 HIDDEN = "***"
 STORE_TIMEOUT_S = 120.0
 LINES_AT_ONCE = 10_000
@@ -74,7 +74,7 @@ class BackedUp(Message, frozen=True, kw_only=True):
 
 
 class BesideNats(msgspec.Struct, frozen=True, kw_only=True):
-    """What NATS does not know of a stack."""
+    """The parts of a stack that are not in NATS."""
 
     data: Path | None
     """its folder, where it is on this machine"""
@@ -200,7 +200,7 @@ def _copy_files(data: Path, folder: Path) -> None:
 
 
 def left_out(stack: BesideNats, taken: CheckpointsTaken) -> str:
-    """Checkpoints, where jobs are real: emulated ones have none."""
+    """What the backup leaves out: checkpoints of real jobs; emulated ones have none."""
     values = {one.name: one.value for one in stack.settings.settings}
     if values.get("runner") == "emulated":
         return ""

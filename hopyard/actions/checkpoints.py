@@ -1,4 +1,4 @@
-"""Checkpoints of jobs that have not ended, for a backup: of each the newest that is whole.
+"""Checkpoints of unfinished jobs for a backup: the newest complete one of each.
 
 They are those that the plug-in writes: a file is named for its samples and the CRC-32 of its bytes. A folder
 may be the job's account's, so what is in it is nothing but data: no link is followed.
@@ -32,7 +32,7 @@ IN_JOB = "checkpoints"
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Of which jobs, where they are, and how many bytes they may have together."""
+    """The jobs whose checkpoints are wanted, where they are, and their largest total size."""
 
     folder: Path
     """`jobs_folder`"""
@@ -70,7 +70,7 @@ def size_of(want: Wanted) -> tuple[int, int]:
 
 
 def _size(folder: Path, job: JobId) -> int:
-    """0: it has none, or just wrote another."""
+    """The size of a checkpoint; 0 if there is none, or another was just written."""
     with contextlib.suppress(OSError):
         paths = [folder / job / IN_JOB / name for name in _names(folder, job)]
         return max([path.lstat().st_size for path in paths], default=0)
@@ -78,7 +78,7 @@ def _size(folder: Path, job: JobId) -> int:
 
 
 def check_room(want: Wanted, target: Path) -> str:
-    """What will be taken, in words. Raises Failure for more than is allowed, or than there is room for."""
+    """What will be copied, in words. Raises Failure if it is more than is allowed, or than fits."""
     count, size = size_of(want)
     text = f"checkpoints of {count} jobs, {memory(size)}"
     if size > want.bytes_max:
@@ -115,7 +115,7 @@ def _copy_newest(folder: Path, job: JobId, into: Path, room: int) -> int:
 
 
 def restore_all(backup: Backup, into: Path) -> int:
-    """How many files. Raises Invalid, OSError."""
+    """Restore all checkpoints; how many files. Raises Invalid, OSError."""
     names = backup.names(CHECKPOINTS)
     if names:
         into.mkdir(exist_ok=True)
@@ -198,6 +198,6 @@ def _plain(name: str, folder: int) -> Iterator[BinaryIO]:
 
 
 def _give(path: Path, uid: int, gid: int) -> None:
-    """To the account of the job, as far as one may."""
+    """Give the file to the job's account, if permitted."""
     if os.geteuid() == 0:
         os.chown(path, uid, gid, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""What a shell completes: ids of a stack that answers in time, and names. Never an error or a word beside."""
+"""Completions for the shell: ids of a stack that answers in time, and names. Errors are never shown."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -10,12 +10,12 @@ from schemas.views import JobSorting
 from shared.domain.states import JobState
 
 PATIENCE_S = 1.0
-"""who presses Tab waits no longer"""
+"""longest wait after Tab is pressed"""
 JOBS = 100
 
 
 def jobs(context: typer.Context, incomplete: str) -> list[str]:
-    """The newest, those that have not ended first."""
+    """Ids of the newest jobs, those that have not ended first."""
 
     async def ids(client: Client) -> list[str]:
         return [job.job_id for job in (await client.jobs(sort=JobSorting.ACTIVE, limit=JOBS)).jobs]
@@ -44,7 +44,7 @@ def scenarios(incomplete: str) -> list[str]:
 
 
 def states(incomplete: str) -> list[str]:
-    """The last of several."""
+    """Completes the last state of a list."""
     before, comma, last = incomplete.rpartition(",")
     return [before + comma + state for state in JobState if state.startswith(last)]
 

@@ -119,7 +119,7 @@ class _Run:
         self._began = time.monotonic()
 
     async def to_the_end(self, clock: ScaledClock) -> None:
-        """Until every job has been submitted and has ended."""
+        """Wait until every job has been submitted and has ended."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._replay(clock))
             choosing = group.create_task(self._choose_in_turn(clock))

@@ -1,4 +1,4 @@
-"""What somebody would look at when it does not work, looked at. Changes nothing."""
+"""Checks whether a stack is well. Changes nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -117,7 +117,7 @@ async def _policy(client: Client) -> str:
 
 
 class PlannedBy(NamedTuple):
-    """Who plans, and whether it is the policy that was asked for."""
+    """The policy that makes the plans, and whether it is the one that was chosen."""
 
     asked: PolicyChoice
     text: str
@@ -154,7 +154,7 @@ async def _log(client: Client) -> str:
 
 
 def _known(line: LoggedEvent) -> Event | None:
-    """A fact of a later version says nothing to us."""
+    """The fact; None for one of a later version."""
     try:
         return line.fact()
     except Malformed:
@@ -182,7 +182,7 @@ async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | No
 
 
 def _of_agent(found: Readiness, name: str) -> tuple[Death, ...]:
-    """What it passes over: agents report nowhere else."""
+    """The facts that an agent skips: agents report nowhere else."""
     own = [one for one in found.services if one.name == name and name.startswith(f"{AGENT}-")]
     return tuple([death for one in own for death in one.quarantined])
 
@@ -194,7 +194,7 @@ def _ended(stack: StackFile, name: str) -> str:
 
 
 async def _services(client: Client) -> str:
-    """What the services report, wherever they run; without their words where no monitor answers."""
+    """The reports of all services, wherever they run; without texts if no monitor answers."""
     try:
         views = (await client.status()).services
     except (ApiRefusal, Unreachable):

@@ -21,7 +21,7 @@ from shared.runtime.process.joining import Shared, announced, variables
 from shared.runtime.settings import PREFIX, load_settings, sources_of
 
 USUAL = {"nodes": "this-machine", "runner": "process"}
-"""unless the environment or a settings file says otherwise"""
+"""settings of such an agent, unless the environment or a settings file says otherwise"""
 OUTPUT = Path("hopyard/output")
 """where what jobs print is kept, in the folder for the state of programs"""
 CONNECT_LIMIT_S = 5.0
@@ -47,7 +47,7 @@ def join(given: Mapping[str, str], say: Say) -> NoReturn:
 
 
 def environment(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """That of the agent, before it knows the stack. Raises Invalid; Unreachable where no stack is named."""
+    """The agent's environment, before it knows the stack. Raises Invalid; Unreachable without a stack."""
     try:
         own = sources_of(environ)
     except ValueError as error:
@@ -60,7 +60,7 @@ def environment(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[st
 
 
 def _state_folder(environ: Mapping[str, str]) -> Path:
-    """As the XDG base directories have it."""
+    """The folder for programs' state, by the XDG base directories."""
     return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
 
 

@@ -14,7 +14,7 @@ from shared.runtime.shell.quarantine import quarantine_of, release
 
 
 class StateOf(JetStreamState):
-    """The state bucket alone."""
+    """Connects to the state bucket alone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -37,7 +37,7 @@ def _check(service: str) -> None:
 
 
 async def _agents(connection: Connection) -> list[str]:
-    """Those with a quarantine, in force or not."""
+    """The agents that have a quarantine, even if it is empty."""
     with unavailable("agents"):
         subjects = state_subject(key_of(f"{AGENT}-*"))
         info = await connection.js.stream_info(STATE_STREAM, subjects_filter=subjects)

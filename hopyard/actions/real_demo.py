@@ -156,7 +156,7 @@ async def _to_the_end(client: Client, spec: RealDemoSpec, say: Say) -> list[JobI
 
 
 async def _submitted(client: Client, job: DemoJob, began: float, spec: RealDemoSpec) -> JobId:
-    """When its time has come."""
+    """Submit the jobs, each when its time has come."""
     await asyncio.sleep(max(began + job.after_s - time.monotonic(), 0.0))
     return (await patiently(lambda: client.submit(job_file(job, spec), job.name))).job_id
 

@@ -68,7 +68,7 @@ def service_of(name: str) -> str:
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """As the data flows, admission at the end."""
+    """The order of restarts: along the flow of data, with admission last."""
     places = {entry.name: place for place, entry in enumerate(TABLE)} | {LAST: len(TABLE)}
     return sorted(names, key=lambda name: places[service_of(name)])
 
@@ -100,7 +100,7 @@ def _await(done: Callable[[], bool], deadline: float, data: Path, name: str) -> 
 
 
 def _ready(stack: StackFile, name: str) -> bool:
-    """Whether the service says so; who it is need not be proven on this machine."""
+    """Whether the service says that it is ready; on this machine its certificate is not checked."""
     port = stack.ports[name]
     connection = (
         HTTPSConnection(HOST, port, timeout=ASK_LIMIT_S, context=ssl._create_unverified_context())  # noqa: S323, SLF001

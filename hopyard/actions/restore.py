@@ -1,4 +1,4 @@
-"""A backup into a new data folder, on which `hopyard up` then goes on."""
+"""Restores a backup into a new data folder, on which `hopyard up` then goes on."""
 
 import asyncio
 import contextlib

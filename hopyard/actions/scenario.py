@@ -1,4 +1,4 @@
-"""Scenarios as the commands take them: by name or file, perhaps with the arrivals of a trace."""
+"""Scenarios as commands name them: by name or file, optionally with the arrivals of a trace."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
 
 
 def _set(load: Callable[[], T]) -> T:
-    """What `load` makes of the settings of this shell. Raises Invalid."""
+    """The settings of this shell, by `load`. Raises Invalid."""
     try:
         return load()
     except UnknownSetting as error:
@@ -81,7 +81,7 @@ def _set(load: Callable[[], T]) -> T:
 
 
 def _as_option(name: str) -> str:
-    """How to say it, where a policy has an option of this name."""
+    """A hint for a setting that is an option of a policy."""
     having = [policy for policy in names() if name in _options_of(policy)]
     return f"; it is an option of a policy: --policy {having[0]}+{name}=VALUE" if having else ""
 
@@ -138,7 +138,7 @@ def check_policy(name: str | None) -> None:
 
 
 def valid(load: Callable[[], T]) -> T:
-    """What `load` makes of a user's file. Raises Invalid."""
+    """The result of `load` on a user's file. Raises Invalid."""
     try:
         return load()
     except (ValueError, OSError) as error:

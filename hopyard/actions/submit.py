@@ -1,4 +1,4 @@
-"""From files to submitted jobs, and what came of each."""
+"""Submits job files, and reports the outcome of each."""
 
 import sys
 import uuid
@@ -26,7 +26,7 @@ STDIN = Path("-")
 
 
 class Answered(NamedTuple):
-    """What came of one file: a job or an error."""
+    """The outcome of one file: a job or an error."""
 
     file: str
     submitted: Submitted | None = None
@@ -96,7 +96,7 @@ async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> 
 
 
 class RefusedField(Failure):
-    """What the API would not take, with its place in the file that the user wrote."""
+    """A field that the API refused, with its place in the user's file."""
 
     def __init__(self, place: "InvalidFile") -> None:
         super().__init__(str(place))
@@ -131,7 +131,7 @@ def refusals(outcomes: Sequence[Answered]) -> list[Failure]:
 
 
 def say_refusals(outcomes: Sequence[Answered], *, as_json: bool) -> None:
-    """In JSON they stand with their files."""
+    """Print refusals; in JSON they are with their files."""
     for outcome in outcomes:
         if (error := outcome.error) is not None and not as_json:
             say(str(error) if isinstance(error, RefusedField) else f"{outcome.file}: {error}")

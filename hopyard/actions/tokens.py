@@ -17,7 +17,7 @@ DAY_S = 86_400.0
 
 
 class MadeToken(Message, frozen=True, kw_only=True):
-    """The one time that a token is shown."""
+    """A new token, shown this one time."""
 
     token: str
     token_id: str
@@ -66,7 +66,7 @@ def create(file: Path, role: Role, *, user: str, project: str, days: float, note
 
 
 def revoke(file: Path, token_id: str) -> TokenEntry:
-    """Raises Failure for one there is not."""
+    """Revoke a token. Raises Failure if there is none of this id."""
     found = next((entry for entry in _read(file) if entry.token_id == token_id), None)
     if found is None:
         raise Failure(f"{file} has no token {token_id}; `hopyard token list` names them")

@@ -1,4 +1,4 @@
-"""`hopyard up`: a stack that stays, on a data folder that outlives it."""
+"""`hopyard up`: runs a stack until it is stopped, on a data folder that outlives it."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ def on_terminal(stack: Stack) -> str:
 
 
 def listening(text: str) -> Listen:
-    """What --listen says. Raises Invalid."""
+    """The address of --listen. Raises Invalid."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < PORTS):
@@ -124,7 +124,7 @@ def _stack_spec(spec: UpSpec) -> StackSpec:
 
 
 async def _stay(stack: Stack, data: Path) -> None:
-    """Keep stack.json true: a service that is started again has another process id."""
+    """Keep stack.json up to date: a restarted service has another process id."""
     written = None
     while True:
         current = stack.stack_file()

@@ -74,7 +74,7 @@ class Wait:
             say(f"waiting for {', '.join(jobs)}; Ctrl-C leaves {it} running")
 
     def _interrupted(self) -> str:
-        """Before the answer nobody knows whether the jobs were taken."""
+        """The error after Ctrl-C: before the answer it is not known whether the jobs were accepted."""
         jobs = self._jobs()
         if not jobs:
             return "interrupted; `hopyard ps --mine` shows what was submitted"
@@ -125,7 +125,7 @@ async def _end_of(client: Client, job_id: JobId) -> JobView:
 
 
 async def _print(client: Client, job_id: JobId, show: Print) -> None:
-    """What cannot be followed any more is no reason to give up the wait."""
+    """Print the job's output; if that fails, go on waiting."""
     try:
         first, rest = await patiently(lambda: _output(client, job_id))
         for line in first:

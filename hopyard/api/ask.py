@@ -1,4 +1,4 @@
-"""From a command to a service over NATS: for questions that the HTTP API does not serve."""
+"""Asks services over NATS, for questions that the HTTP API does not serve."""
 
 import os
 from pathlib import Path

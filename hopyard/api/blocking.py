@@ -1,4 +1,4 @@
-"""Requests one after the other, by the standard library: nothing else of the process goes on meanwhile.
+"""Blocking requests by the standard library, for commands that do nothing else meanwhile.
 
 Its import takes a fifth of aiohttp's, which is what a short command would wait for longest.
 """
@@ -27,7 +27,7 @@ class Blocking:
         self._connection: HTTPConnection | None = None
 
     async def open(self) -> None:
-        """When the first request needs it."""
+        """Nothing: the connection is made by the first request."""
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -100,7 +100,7 @@ def _target(parts: SplitResult) -> str:
 
 
 def _login(parts: SplitResult) -> Mapping[str, str]:
-    """Of an address such as http://name:password@host."""
+    """The login in an address such as http://name:password@host."""
     if parts.username is None:
         return {}
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

@@ -250,7 +250,7 @@ class Client:
             raise self._unreachable(error) from None
 
     def _hear(self, headers: Headers) -> None:
-        """The clock is what somebody may have passed on wrongly: then it is not known."""
+        """Read the clock and cluster from the headers; a header that a proxy has spoilt is ignored."""
         self.cluster = headers.get(CLUSTER, "")
         with contextlib.suppress(msgspec.DecodeError):
             self.clock = msgspec.json.decode(headers.get(CLOCK, "").encode(), type=ClockView)

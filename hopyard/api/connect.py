@@ -1,4 +1,4 @@
-"""From a command to the API: which address, and the one place where a coroutine is run to its end."""
+"""Connects a command to the API: finds the address, and runs the command's coroutine."""
 
 import os
 import time
@@ -72,7 +72,7 @@ async def _call(
 
 
 def _driven(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of one that never suspends."""
+    """The result of a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -126,5 +126,5 @@ def _passing(error: Unreachable | ApiRefusal) -> bool:
 
 
 def on(client: Client) -> str:
-    """Which cluster it was that answered."""
+    """A line that names the cluster which answered."""
     return f"on cluster {client.cluster}, {client.url}" if client.cluster else f"on {client.url}"

@@ -1,4 +1,4 @@
-"""Requests while other things go on in the same event loop, by aiohttp."""
+"""Requests by aiohttp, for commands that do other things in the same event loop."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,5 +46,5 @@ class Session:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What aiohttp wraps."""
+    """The error that aiohttp wraps."""
     return getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error

@@ -1,4 +1,4 @@
-"""How a request travels: what both ways of sending one agree on, and in words why none arrived.
+"""The contract of both transports of requests, and their errors in words.
 
 `blocking` is the standard library's, for a command that does one thing after the other; `session` is
 aiohttp's, for whoever does something else meanwhile.
@@ -52,11 +52,11 @@ class Transport(Protocol):
 
 
 class Lost(Exception):
-    """There is no answer, or no end of it; the text says why."""
+    """The answer did not come, or not completely; the text says why."""
 
 
 class Late(Lost):
-    """Somebody took the call and did not answer in time."""
+    """The server accepted the connection and did not answer in time."""
 
 
 def broken_off() -> Lost:

@@ -1,1 +1,1 @@
-"""One small file per group of commands. Here is the wording of options; what they do is done elsewhere."""
+"""The commands, one small file a group: their options and help. `hopyard.actions` does the work."""

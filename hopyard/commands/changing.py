@@ -1,4 +1,4 @@
-"""Requests that change a cluster say which one it was."""
+"""Requests that change a cluster, which print its name."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar

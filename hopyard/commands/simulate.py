@@ -134,7 +134,7 @@ def _streamed(
 
 @contextlib.contextmanager
 def _watched() -> Iterator["Watch"]:
-    """Whom to show how far a simulation has come."""
+    """Shows how far a simulation has come."""
     ticker = Ticker()
 
     def watch(now: "Progress") -> None:

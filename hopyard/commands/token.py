@@ -164,7 +164,7 @@ def credentials(
 
 
 def _keep(made: "MadeToken", out: Path) -> None:
-    """A token that nobody has is none."""
+    """Write the token to a file; revoke it if that fails."""
     from hopyard.actions.tokens import revoke  # noqa: PLC0415 - costs --help nothing so
     from shared.runtime.owner_only import write  # noqa: PLC0415 - as above
 

@@ -1,1 +1,1 @@
-"""What stands on the screen: tables, units, lines of progress."""
+"""What the terminal shows: tables, units, lines of progress."""

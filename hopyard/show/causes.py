@@ -1,4 +1,4 @@
-"""Why a placement ended, in words: for whom, and what that was worth."""
+"""Why a placement ended, in words: for which jobs, and what that was worth."""
 
 from hopyard.show.units import number, plural
 from schemas.plans import Cause, Standing
@@ -54,7 +54,7 @@ def _worth(cause: Cause) -> str:
 
 
 def short(measure: str) -> str:
-    """The name of a measure, without what explains it."""
+    """The name of a measure, without its explanation."""
     return measure.partition(",")[0]
 
 

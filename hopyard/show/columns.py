@@ -85,7 +85,7 @@ class Listing(Generic[T]):
         return min(wide, self._columns[index].cut or wide)
 
     def _is_filled(self, index: int) -> bool:
-        """A column that may go and has nothing in it says nothing."""
+        """Whether a column has to be shown: one that is empty and may be dropped is not."""
         return not self._columns[index].spare or any(self._cells[index])
 
     @staticmethod
@@ -94,7 +94,7 @@ class Listing(Generic[T]):
 
 
 def _text(cell: Shown, wide: int | None = None, parts: str = "") -> Text:
-    """What looks like markup in a user's text is text."""
+    """A cell as plain text: markup in it is not interpreted."""
     if isinstance(cell, Text):
         return cell
     if isinstance(cell, str):

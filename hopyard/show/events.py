@@ -1,4 +1,4 @@
-"""Facts as lines for people: when, whom it is about, and what happened in words."""
+"""Facts as lines for people: when, what it is about, and what happened in words."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def fact_line(fact: Event, times: Times) -> str:
 
 
 def plain_line(fields: Mapping[str, object], times: Times) -> str:
-    """Of a fact of a later version: its name and its plain fields."""
+    """A line for a fact of a later version: its name and its plain fields."""
     at = fields.get("at")
     return _line(
         times.column(at if isinstance(at, float | int) else 0.0),

@@ -1,4 +1,4 @@
-"""What jobs print, a line at a time."""
+"""The output of jobs, a line at a time."""
 
 from hopyard.show.terminal import put_line, say
 from schemas.output import OutputLine

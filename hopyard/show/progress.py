@@ -1,4 +1,4 @@
-"""What `hopyard demo` shows while it runs: one moving picture on a terminal, plain lines elsewhere."""
+"""The progress of `hopyard demo`: a picture that is redrawn on a terminal, plain lines elsewhere."""
 
 import contextlib
 import sys
@@ -23,7 +23,7 @@ REFRESH_PER_S = 4
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True):
-    """The run at one moment."""
+    """The state of the run at one moment."""
 
     status: StatusView
     submitted: int
@@ -40,7 +40,7 @@ Show = Callable[[Glance], None]
 
 @contextlib.contextmanager
 def progress() -> Iterator[Show]:
-    """How to show glances. All of it goes to stderr: stdout is for the result."""
+    """Shows progress on stderr: stdout is for the result."""
     if not sys.stderr.isatty():
         yield _lines()
         return

@@ -75,7 +75,7 @@ def scenarios_table(found: Iterable[ScenarioFile]) -> Table:
 
 
 def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
-    """What was looked at, whether it is well, and what was seen."""
+    """The checks: what was checked, whether it is well, and what was seen."""
     table = _table("check", "", "seen")
     for what, ok, detail in checks:
         _add(table, what, Text("ok", "green") if ok else Text("bad", "bold red"), Text(detail))

@@ -1,4 +1,4 @@
-"""What goes to the terminal and how: tables for people, JSON for programs.
+"""Output to the terminal: tables for people, JSON for programs.
 
 Results go to stdout, everything said beside them to stderr.
 """
@@ -102,7 +102,7 @@ def show_line(value: object) -> None:
 
 
 def say(text: str) -> None:
-    """A line beside the result."""
+    """Print a line on stderr, beside the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -118,7 +118,7 @@ def complain_of(violations: Sequence["Violation"]) -> None:
 
 
 class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a command ended otherwise than with 0, for programs."""
+    """Why a command failed, for programs."""
 
     message: str
     kind: str

@@ -1,4 +1,4 @@
-"""Work under way in one line on stderr: rewritten on a terminal, a new line now and then elsewhere."""
+"""A line about work in progress, on stderr: rewritten on a terminal, repeated now and then elsewhere."""
 
 import os
 import sys
@@ -47,12 +47,12 @@ class Ticker:
             self._write(text + "\n")
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self.clear()
         self._write(text + "\n")
 
     def clear(self) -> None:
-        """Leave nothing of the line that was rewritten."""
+        """Erase the line."""
         if self._shown:
             self._write(ERASE)
             self._shown = False

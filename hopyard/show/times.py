@@ -1,4 +1,4 @@
-"""Moments as people read them: by the calendar where the cluster's clock is the wall's, else in cluster time.
+"""Times for people: as dates if the cluster's clock is the wall clock, else in cluster time.
 
 Pure, but for the time zone of this machine.
 """
@@ -73,7 +73,7 @@ class Times:
         return self._local(at).isoformat(timespec="milliseconds") if self.by_calendar else None
 
     def note(self) -> str:
-        """What the reader has to know about all times of an answer."""
+        """A note on how to read the times of an answer."""
         if self.by_calendar:
             return ""
         speed = f": {number(self._clock.speed)} cluster seconds a second" if self._clock else ""

@@ -1,4 +1,4 @@
-"""Quantities, and texts of others, as people read them. What is not known is an empty text."""
+"""Quantities and other people's texts, made readable. What is not known is an empty text."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def brief(seconds: float | None) -> str:
 
 
 def legible(text: str) -> str:
-    """Without what gives a terminal orders, as a job's last words may have it. Lines stay."""
+    """A text without control sequences of terminals, which a job's output may have. Lines stay."""
     return "".join(each for each in text if each.isprintable() or each == "\n")
 
 

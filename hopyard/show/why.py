@@ -35,7 +35,7 @@ OPENINGS = {
 }
 """by reason"""
 SELF_MADE = frozenset({PreemptReason.INTERRUPTED, PreemptReason.FAILED})
-"""ends that nobody ordered, while the node lived"""
+"""ends that were not ordered, and not of a lost node"""
 KEPT = ", until the next round at least, since plans within a round move nobody"
 HOLDING = frozenset({Waiting.OUTSIDE_WINDOW, Waiting.NO_CONFIGURATION, Waiting.OUTWEIGHED})
 """reasons for which it matters who holds the GPUs"""
@@ -141,7 +141,7 @@ def _figures(standing: Standing | None, measures: Measures) -> str:
 
 
 def _explained(measures: Measures) -> str:
-    """What the figures are, where the name alone does not say it."""
+    """Explanations of figures whose name does not say what they are."""
     known = [name.partition(", ") for name in (measures.priority, measures.gain)]
     found = "; ".join(f"{name} is {what}" for name, _, what in known if what and not what.endswith(" first"))
     return found and f"({found[0].upper()}{found[1:]}.)"

@@ -1,1 +1,1 @@
-"""What is publicly known of models, data sets, GPUs and servers, and what follows by arithmetic."""
+"""Public data on models, data sets, GPUs and servers, and the arithmetic that follows from it."""

@@ -1,4 +1,4 @@
-"""What others measured on one GPU, and what the catalogue's arithmetic says of the same.
+"""Published measurements on one GPU, compared with the catalogue's arithmetic.
 
 The file has a row for each measured batch. A row is of the part `fit` if an entry of the catalogue was fitted
 to it, else of `held`. The split was made before: of every series of batches the second, fourth … are held;

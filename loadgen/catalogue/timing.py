@@ -1,4 +1,4 @@
-"""What the facts say about speed and memory: arithmetic only, no randomness, no server of its own kind.
+"""Speed and memory by the catalogue's figures: arithmetic only, no randomness, no difference between servers.
 
 Forward time of a batch of B samples, by a roofline in two parts (the large kernels of a network are bound
 by arithmetic, those between them by memory, and they alternate):

@@ -36,7 +36,7 @@ class ReferenceCache:
         return self._rates[model]
 
     def most_gpus(self, entry: MixEntry) -> int:
-        """That a job of the entry may ask for: of one type that its model fits, at least 1."""
+        """The most GPUs that a job of the entry may ask for: of one type that its model fits, at least 1."""
         most = max(self._largest_gang(self.spec(entry)), 1)
         return most if entry.gpus_most is None else min(most, entry.gpus_most)
 

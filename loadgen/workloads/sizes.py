@@ -1,4 +1,4 @@
-"""How large drawn jobs are: inside their class, and together as large as asked.
+"""Sizes of drawn jobs: each inside its class, with the mean that was asked for.
 
 A job at position u ∈ [0, 1) of its class [a, b] has a·(b/a)^(u^k) GPU-hours: log-uniform for k = 1. One k for
 all jobs is found by bisection so that the mean comes as close to the wanted one as the classes allow.

@@ -1,4 +1,4 @@
-"""The emulated world: the ground truth that only agents ask, and no scheduler ever reads.
+"""The emulated world: the ground truth, which only agents may ask and no scheduler reads.
 
 It is richer than Hops eq. 1–5 on purpose. Compute times follow a roofline and differ by server; each
 process draws its data times by itself, so that waiting emerges from the slowest of them; rings have

@@ -1,4 +1,4 @@
-"""The emulated world as agents meet it: a pure function of its seed and of what it is asked."""
+"""The emulated world as agents see it: a pure function of its seed and of the question."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The world as a stack that ran real jobs has come to know it: what its estimator would say happens.
+"""A world made from what another stack has learnt: jobs run as its estimator would predict.
 
 What was observed counts, with theory beneath it where nothing was; nothing is drawn but loading times. So a
 simulation says what another policy, or another cluster of the same GPU types, would do with these jobs.

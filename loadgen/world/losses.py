@@ -1,4 +1,4 @@
-"""What a fit of a job's losses would say, in a world without losses.
+"""A predictor that stands for a fit of a job's loss curve, in a world without losses.
 
 No emulated job has a loss curve. What a fit makes of one (Optimus: 1 / (β0 k + β1) + β2, extrapolated to the
 end) is off by much at first, by little once many rounds were seen. So this predictor knows the truth, and is

@@ -1,4 +1,4 @@
-"""Jobs that take turns on the same GPUs, as worlds see them: who turns when, and how fast each is."""
+"""Jobs that take turns on the same GPUs, for worlds: the order of turns, and the speed of each job."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What a world may have that no theory of the estimator knows: named, each a change of the plain world.
+"""Effects that no theory of the estimator knows: named variants, each a change of the plain world.
 
 Nothing outside the world reads this; a scenario names one by the setting `world_structure`.
 """

@@ -1,4 +1,4 @@
-"""up, status, down: what a stack's agents ask of Slurm, and what of it is there."""
+"""slurm up, status and down: submit, list and cancel the Slurm jobs of a stack's agents."""
 
 import os
 import re
@@ -25,7 +25,7 @@ GONE_LIMIT_S = 60.0
 """beyond KillWait, for jobs that were asked to end"""
 LOOK_EVERY_S = 0.5
 NOT_FOR_AGENTS = ("api_url", "api_token", "web_host", "web_port", "node", "node_until", "store")
-"""settings that an agent elsewhere does not need, or has its own of"""
+"""settings that an agent elsewhere does not need, or has its own values of"""
 OF_AN_AGENT = {"nodes": "this-machine", "runner": "process"}
 """unless the settings in force say otherwise"""
 LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - looked for, not listened on
@@ -34,7 +34,7 @@ _LIMITLESS = frozenset({"", "UNLIMITED", "INFINITE"})
 
 
 class Brought(Message, frozen=True, kw_only=True):
-    """What `up` did."""
+    """The result of `up`."""
 
     folder: str
     submitted: tuple[str, ...]

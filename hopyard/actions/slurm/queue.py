@@ -19,7 +19,7 @@ _SPOKEN_BY = re.compile(r"^\w+: (error: |fatal: )?(Batch job submission failed: 
 
 
 class SlurmRefused(Failure):
-    """Slurm understood, and said no."""
+    """Slurm refused the request."""
 
 
 class SlurmAway(Unreachable):

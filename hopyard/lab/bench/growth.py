@@ -57,4 +57,4 @@ def _row(scenario: ScenarioFile) -> tuple[float, ...]:
 
 
 def _pass_over(record: Record) -> None:
-    """Nobody keeps it."""
+    """A sink that ignores facts."""

@@ -1,4 +1,4 @@
-"""The machine that figures were made on: what they depend on and a reader cannot guess."""
+"""Facts about the machine that figures were made on."""
 
 import os
 import platform

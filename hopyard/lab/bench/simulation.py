@@ -1,4 +1,4 @@
-"""What a simulated run costs: every service of a cluster in one process. CPU seconds, imports left out."""
+"""The cost of a simulated run, every service of a cluster in one process: CPU seconds without imports."""
 
 import time
 from collections.abc import Iterator, Sequence

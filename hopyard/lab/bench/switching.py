@@ -1,4 +1,4 @@
-"""How long a device takes from one job's last task to another's first, in three ways to switch.
+"""Measures how long a device takes from one job's last task to another's first, in three ways to switch.
 
 `new process`: the one job is ordered to stop, saves and ends, and the other starts, imports torch and loads
 its model. `fork`: as before, of a process that has imported torch. `resident`: all jobs stay there and take

@@ -1,4 +1,4 @@
-"""How true the estimator's predictions are (Hops figures 6 and 7), from executions on the emulated world.
+"""How accurate the estimator's predictions are (Hops figures 6 and 7), on the emulated world.
 
 Jobs of one GPU type and one GPU count each, first come first served, so that every execution is long and
 undisturbed. Two workloads: every model of the paper's table 2 on aggregated and distributed

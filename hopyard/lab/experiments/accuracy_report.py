@@ -1,4 +1,4 @@
-"""What `accuracy` comes to: tables by data loading and model, pictures of Hops figures 6 and 7. Pure."""
+"""The report of `accuracy`: tables by data loading and model, pictures of Hops figures 6 and 7. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What each policy runs with in the experiments of the paper: two settings, both shown.
+"""The settings of each policy in the experiments of the Hops paper: two for each, both shown.
 
 `as in the paper` is how the Hops paper set its baselines up (section 4.2): the same demand sets, rounds
 and service window of the latency-ratio queue for all, Gavel with the median of each demand set. `as its

@@ -1,4 +1,4 @@
-"""What the command line chose for an experiment, and the folder that it names."""
+"""The options of an experiment from the command line, and the folder that they name."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -36,7 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """with what is left out because it costs most"""
 
     def about(self) -> dict[str, str]:
-        """What it was asked, for the report's foot."""
+        """The options in words, for the report's foot."""
         return {
             "scenario": self.scenario.name,
             "policies": ", ".join(policy.label for policy in self.policies),

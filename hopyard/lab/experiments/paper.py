@@ -1,4 +1,4 @@
-"""What the paper reports (Hops, SoCC '24), as data: the figures that ours are shown beside.
+"""The figures that the Hops paper (SoCC '24) reports, as data, to show ours beside them.
 
 By policy, then by measure; measures and units as in `measures`. Times are hours here, as printed.
 """

@@ -1,4 +1,4 @@
-"""Where a policy is out of its range on a workload: what the reader of a comparison has to know. Pure.
+"""Remarks on policies that a workload puts out of their range, for readers of a comparison. Pure.
 
 Any policy runs on any scenario. What of a workload it leaves unused follows from its options and the jobs;
 what it could not do while it ran, its plans have noted.

@@ -1,4 +1,4 @@
-"""How pictures look: size, type, colours, axes. What they show is for `figures` to say."""
+"""How pictures look: size, type, colours, axes. What they show is in `pictures`."""
 
 import io
 import math

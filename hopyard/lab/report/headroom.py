@@ -1,4 +1,4 @@
-"""How far a run is from what is possible: the clairvoyant bound, and where the GPU time went. Pure."""
+"""How far a run is from the clairvoyant bound, and where its GPU time went. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum

@@ -1,4 +1,4 @@
-"""A comparison on a terminal: the table, the verdict in words, and what to beware of."""
+"""A comparison on a terminal: the table, the verdict in words, and warnings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

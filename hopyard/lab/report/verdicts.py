@@ -1,4 +1,4 @@
-"""Who is best in what, by how much, and where the seeds do not say. Pure.
+"""Verdicts: which policy is best in which measure, by how much, and where the seeds do not tell. Pure.
 
 Policies have the same jobs at the same seed, so they are compared seed by seed: the interval is of the mean
 of these differences (Student's t). Two policies are apart where it does not contain 0. Of every measure
@@ -117,7 +117,7 @@ def _listed(texts: Sequence[str], last: str) -> str:
 
 
 def in_short(found: Sequence[Verdict]) -> str:
-    """Who is best in what, in one sentence."""
+    """The verdicts in one sentence."""
     best: dict[str, list[str]] = {}
     for one in found:
         if one.decided:
@@ -132,7 +132,7 @@ def in_short(found: Sequence[Verdict]) -> str:
 
 
 def warnings(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
-    """What the reader must know before believing the table."""
+    """Warnings about a table that says little."""
     seeds = {outcome.result.seed for found in outcomes.values() for outcome in found}
     if len(seeds) == 1:
         return [f"One seed has no interval: a difference may be chance. Try --seeds {ENOUGH_SEEDS}."]

@@ -13,7 +13,7 @@ from shared.runtime.plugins import WORLDS
 
 
 def bounded(trial: Bounding) -> Bounded:
-    """Of the jobs that fit somewhere: the others never end, whatever the policy."""
+    """The bounds over the jobs that fit somewhere: the others never end, whatever the policy."""
     settings = virtual_settings(trial.scenario, {**trial.overrides, "seed": trial.seed})
     nodes = nodes_of(cluster_of(trial.scenario))
     fastest = Fastest(WORLDS.load(settings.world)(settings, trial.scenario.catalogue), nodes)

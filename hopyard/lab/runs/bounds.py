@@ -1,4 +1,4 @@
-"""What no schedule can beat: two linear programs on true speeds. Pure mathematics.
+"""Bounds that no schedule can beat: two linear programs on true speeds. Pure mathematics.
 
 Data: jobs j with arrival a_j and work 1; places c of a job (g_c GPUs of type t_c), on which its whole work
 takes p_jc seconds; N_t GPUs of type t. Time is cut into intervals k = [s_k, e_k). Variables

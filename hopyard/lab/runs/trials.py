@@ -1,4 +1,4 @@
-"""What one run of an experiment is, and what it leaves behind. Messages only.
+"""One run of an experiment, and its outcome. Messages only.
 
 A trial is a whole description: the same trial and the same code give the same outcome, seconds of the
 machine aside. All times are cluster seconds unless a field says otherwise.
@@ -45,7 +45,7 @@ class Solving(Message, frozen=True, kw_only=True, tag="solving"):
 
 
 class Bounding(Message, frozen=True, kw_only=True, tag="bounding"):
-    """What no scheduler could beat on the jobs and the world of a scenario."""
+    """Bounds that no scheduler can beat on the jobs and the world of a scenario."""
 
     scenario: ScenarioFile
     seed: int
@@ -86,7 +86,7 @@ class PlanRow(Message, frozen=True, kw_only=True):
 
 
 class NoteRow(Message, frozen=True, kw_only=True):
-    """What plans of a run have noted, as that another policy made them."""
+    """A note in plans of a run, such as that another policy made them."""
 
     text: str
     plans: int

@@ -1,4 +1,4 @@
-"""What all readers share: the raw job, the refusal, and cells that must be numbers."""
+"""Shared by all readers: the raw job, the error of a row, and cells that must be numbers."""
 
 import csv
 import math
@@ -18,7 +18,7 @@ class MalformedRow(InvalidFile):
 
 
 class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a trace has it. What the trace does not say is None."""
+    """A job as a trace describes it; None where the trace says nothing."""
 
     line: int
     arrival_s: float

@@ -1,1 +1,1 @@
-"""The page that admission serves, in a real browser: how soon it is there, and what it takes to follow."""
+"""The page that admission serves, in a real browser: how soon it appears, and the cost of updates."""

@@ -1,4 +1,4 @@
-"""The page over 256 nodes and 2,000 jobs: how soon it is there, and what an update takes.
+"""Measures the page over 256 nodes and 2,000 jobs: how soon it appears, and what an update takes.
 
 A monitor and admission over a log that was made beforehand; while the browser looks, jobs end.
 """
@@ -89,7 +89,7 @@ def facts(nodes: Sequence[Node], jobs: int, ended: int, running: int) -> list[Ev
 
 
 def what_comes(nodes: Sequence[Node], running: range) -> Iterator[Event]:
-    """The ends of jobs that run."""
+    """The facts by which running jobs end."""
     for number in running:
         yield from list(life(number, nodes))[-2:]
 
@@ -101,7 +101,7 @@ async def publish_slowly(bus: Facts, coming: Iterator[Event]) -> None:
 
 
 def looked_at(url: str, profile: Path) -> list[Reading]:
-    """Opened, watched for a while, scrolled. Raises Failure."""
+    """Open the page, watch it for a while, scroll. Raises Failure."""
     with browser(profile) as driver:
         driver.get(url)
         until(driver, lambda: js(driver, "return document.getElementById('main').dataset.read"), "the data")

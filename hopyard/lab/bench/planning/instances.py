@@ -50,7 +50,7 @@ MODES = (Lockstep.tag(), Relaxed.tag())
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What kind of instance."""
+    """The kind of an instance."""
 
     gpus: int
     kind: PlanKind = PlanKind.FIRST

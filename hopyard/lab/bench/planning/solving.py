@@ -1,4 +1,4 @@
-"""One solve in a process of its own: what it came to, when it knew what, how much memory at most.
+"""One solve in a process of its own: its result, its progress over time, its peak memory.
 
 `python -m hopyard.lab.bench.planning.solving FILE BACKEND GAP LIMIT_S` solves what `hopyard solve FILE`
 solves, prints an `Attempt` as JSON and ends at once, with whatever the solver has left running. Seconds are
@@ -43,7 +43,7 @@ OURS = "hopyard"
 
 
 class Step(Message, frozen=True, kw_only=True):
-    """What was known from some time on."""
+    """A step of progress: what was known from some time on."""
 
     seconds: float
     objective: float
@@ -137,7 +137,7 @@ def main(file: str, backend: str, gap: str, limit_s: str) -> None:
 
 
 def _alone(problem: Problem, effort: Effort, watch: "_Watch") -> Solution:
-    """A back end's own solution, whatever the plan to begin with proves."""
+    """A back end's own solution, whatever the initial plan already proves."""
     search = Search(problem, effort, beginning(problem), Budget(seconds=effort.budget_s, modelled=False))
     watch.run(search)
     return finished(search.best, effort, 0.0)

@@ -1,4 +1,4 @@
-"""How fast facts are published, synced to the disk and read: two connections, one server."""
+"""Measures how fast facts are published, synced to disk and read: two connections, one server."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The doors of a stack, as a benchmark has them: shut as `hopyard up` shuts them, or NATS open to all."""
+"""Access control of a benchmarked stack: as `hopyard up` has it, or none."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""How long a job takes from its submission to running, on an idle cluster of real processes.
+"""Measures how long a job takes from submission to running, on an idle cluster of real processes.
 
 Its workload is known, so nothing is profiled. The emulated processes start and stop in no time: what is
 left is the system's own. A reader of the stream notes when each fact arrives. By the facts' own times the

@@ -1,4 +1,4 @@
-"""How soon a service is back after kill -9, with a long log behind it.
+"""Measures how soon a service is back after kill -9, with a long log to replay.
 
 Twice: without a snapshot, so that the whole log is replayed; and with the snapshot that it has by then,
 followed by nearly as many facts as it takes to make the next one: the longest replay there is.

@@ -1,4 +1,4 @@
-"""How many jobs a second the HTTP API takes in, each on the disk before it is answered.
+"""Measures how many jobs a second the HTTP API accepts, each on the disk before it is answered.
 
 All six services run and read what comes; there are no agents, so that no job can start.
 """

@@ -1,4 +1,4 @@
-"""What the runs came to, beside what the paper prints. Pure.
+"""The report of the JPS experiment, beside what the paper prints. Pure.
 
 A completion time is counted from the first start of any job, as the paper counts; what profiling and the
 first start take is said besides. Policies that draw run once a seed; means have intervals over seeds.
