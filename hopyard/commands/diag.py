@@ -33,7 +33,7 @@ def diag(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     checks = checks_table((check.what, check.ok, check.detail) for check in found.checks)
     show(found, Group(checks, facts_table(found.versions)), as_json=as_json, out=out)
     if not found.reachable:
-        raise Unreachable(f"cannot reach {found.api_url}")
+        raise Unreachable(found.checks[0].detail)
     if not found.well():
         raise Failure("not all is well")
 

@@ -7,11 +7,13 @@ until it starts anew. Of a disk that is gone it says nothing, as its log is ther
 import asyncio
 import os
 
-from hopyard.failures import Died, Invalid, NotReady
+from hopyard.failures import Invalid, NotReady
 from hopyard.local.processes import Allowance, Restarts, Say
 from shared.runtime.process.nats_servers import NatsServers
 
 LOOK_EVERY_S = 0.5
+LONGEST_S = 2.0
+"""until a server that ended, or did not start, is started again"""
 
 LEAST_BYTES = 4 * 1024 * 1024
 """free, for the disk to count as full"""
@@ -22,6 +24,8 @@ ROOM_BYTES = 16 * 1024 * 1024
 FULL = "the disk of {} is full: jobs run on, nothing new is taken until there is room"
 GONE = "the disk of {} takes nothing ({}): jobs run on, nothing new is taken until it does"
 BACK = "that disk is back: nats-server starts anew, since it stores nothing after a failed write"
+AWAY = "NATS does not come back ({}): jobs run on, nothing new is taken; it is tried again and again"
+THERE = "nats-server has started again"
 ROOM = "there is room again: nats-server starts anew, since it stores nothing after a failed write"
 
 
@@ -34,11 +38,11 @@ async def start_nats(nats: NatsServers) -> None:
 
 
 async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
-    """As `keep`: the services wait for the server and reconnect, and its store is on the disk.
+    """As `keep`, for as long as it takes: the services wait for the server, and its store is on the disk.
 
     Without the disk no server is started: it would end, or begin an empty store where the disk was.
     """
-    allowed, disk = Allowance(restarts), NatsDisk(nats)
+    allowed, disk, failed = Allowance(restarts), NatsDisk(nats), False
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         if await asyncio.to_thread(disk.to_begin_anew, say):  # on a disk that hangs this waits
@@ -46,17 +50,21 @@ async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
         elif nats.running() or disk.unfit:
             continue
         else:
-            delay_s = allowed.take()
-            if delay_s is None:
-                raise Died("nats-server ended")
-            say(f"nats-server ended; starting it again in {delay_s:g} s")
+            delay_s = min(allowed.take() or LONGEST_S, LONGEST_S)
+            if not failed:
+                say(f"nats-server ended; starting it again in {delay_s:g} s")
             await asyncio.sleep(delay_s)
         try:
             await start_nats(nats)
-        except (NotReady, Invalid):  # the accounts that it lets in are on a disk too
+        except (NotReady, Invalid) as error:  # the accounts that it lets in are on a disk too
             await asyncio.to_thread(disk.to_begin_anew, say)
-            if not disk.unfit:
-                raise
+            if not (disk.unfit or failed):
+                say(AWAY.format(str(error).splitlines()[-1]))
+            failed = True
+        else:
+            if failed:
+                say(THERE)
+            failed = False
 
 
 class NatsDisk:

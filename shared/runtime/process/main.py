@@ -26,6 +26,7 @@ from shared.runtime.process.clock_sync import keep_right, set_right
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
+from shared.runtime.process.waiting_site import WaitingSite
 from shared.runtime.process.watchdog import watch
 from shared.runtime.process.web import serve
 from shared.runtime.service import Ports, Service
@@ -71,6 +72,13 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
 
 async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> None:
     """One life, from what is stored to an end that was not ordered, or to that of its leading."""
+    async with WaitingSite(settings) as waiting:
+        await _live_beside(waiting, name, build, settings, first=first)
+
+
+async def _live_beside(
+    waiting: WaitingSite, name: str, build: Build, settings: Settings, *, first: bool
+) -> None:
     with _starting(name):
         bus = await JetStreamBus.connect(settings, name)
     try:
@@ -85,12 +93,12 @@ async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> 
             await _once_it_answers(lambda: announce(bus, name, settings))
             ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ), streams=bus)
             if name not in NAMES:
-                await _serve(build, settings, ports, Life(name))
+                await _serve(build, settings, ports, Life(name, waiting))
                 return
             candidate = Candidate(bus, clock, settings, name, first=first)
             ports = msgspec.structs.replace(ports, term=candidate.term)
             try:
-                await _serve(build, settings, ports, Life(name, candidate, reporter))
+                await _serve(build, settings, ports, Life(name, waiting, candidate, reporter))
             finally:
                 await candidate.release()
     finally:
@@ -125,6 +133,7 @@ class Life(NamedTuple):
     """Of one service; an agent has neither others beside it nor reports."""
 
     name: str
+    waiting: WaitingSite
     candidate: Candidate | None = None
     reporter: Reporter | None = None
 
@@ -135,6 +144,7 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
         built = build(settings, ports)
         service = await built if inspect.isawaitable(built) else built
         shell = Shell(service, ports, settings, candidate=life.candidate)
+        await life.waiting.close()
         web = await serve(
             settings, service, _Announced(shell, reporter), ports.bus, now=unix_by(ports.clock, settings)
         )

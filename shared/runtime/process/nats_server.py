@@ -101,6 +101,8 @@ class NatsServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._looked_to = 0
         """bytes of its log"""
+        self._began_at = 0
+        """bytes of its log, when it was started last"""
         self._full = False
 
     @property
@@ -170,7 +172,7 @@ class NatsServer:
         owner_only.make_folder(self.folder)
         config = self._write_config()
         self._keep_streams()
-        self._looked_to = self._log.stat().st_size if self._log.exists() else 0
+        self._began_at = self._looked_to = self._log.stat().st_size if self._log.exists() else 0
         self._full = False
         self._process = subprocess.Popen(  # noqa: S603 - our own server
             [_executable(), "--config", config],
@@ -232,9 +234,8 @@ class NatsServer:
         return path
 
     def _log_tail(self) -> str:
-        if not self._log.exists():
-            return "it wrote no log"
-        return self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        said = self._log.read_bytes()[self._began_at :] if self._log.exists() else b""
+        return said[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it wrote no log"
 
 
 def _executable() -> str:

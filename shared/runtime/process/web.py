@@ -35,6 +35,10 @@ log = structlog.get_logger()
 
 CLUSTER = "Hopyard-Cluster"
 """header: name of the cluster that answers"""
+NOT_READY = "not caught up with the stream, or the bus is gone"
+WAITS = "there is no connection to NATS, or it stores nothing: the service waits for it"
+RETRY_AFTER_S = 2
+"""real seconds, sent with 503"""
 TROUBLED = "it has troubles, which status names"
 
 
@@ -83,12 +87,27 @@ async def serve(
     app = application(
         settings,
         ready=shell.ready,
-        stalled=shell.stalled,
+        why=lambda: shell.stalled() or bus.in_vain() or NOT_READY,
         services=lambda: report_of_agent(bus, service.name) if is_agent(service.name) else reports(bus, now),
         registry=registry,
         routes=service.routes() if service.routes else (),
     )
     return await listen(app, settings.web_host, settings.web_port, tls_of(settings))
+
+
+def waiting_application(settings: Settings) -> web.Application:
+    """Of a process that has no service yet, since NATS is not there: it lives, and refuses all with that."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return json_response({"status": "alive"})
+
+    async def refuse(_: web.Request) -> web.Response:
+        raise Refusal(503, WAITS)
+
+    app = web.Application(middlewares=[_problems])
+    app.add_routes([web.get("/healthz", healthz), web.route("*", "/{path:.*}", refuse)])
+    app.on_response_prepare.append(_named(settings.cluster_name))
+    return app
 
 
 def tls_of(settings: Settings) -> ssl.SSLContext | None:
@@ -128,7 +147,7 @@ def application(
     settings: Settings,
     *,
     ready: Callable[[], bool],
-    stalled: Callable[[], str] = str,
+    why: Callable[[], str] = lambda: NOT_READY,
     services: Callable[[], Awaitable[Sequence[ServiceView]]],
     registry: CollectorRegistry,
     routes: Iterable[web.AbstractRouteDef] = (),
@@ -136,7 +155,7 @@ def application(
     app = web.Application(
         client_max_size=settings.web_max_body_bytes, middlewares=[_measured(registry), _problems]
     )
-    app.add_routes([*_own_routes(ready, stalled, services, registry), *routes])
+    app.add_routes([*_own_routes(ready, why, services, registry), *routes])
     app.on_response_prepare.append(_named(settings.cluster_name))
     return app
 
@@ -157,7 +176,7 @@ def _named(cluster: str) -> Callable[[web.Request, web.StreamResponse], Awaitabl
 
 def _own_routes(
     ready: Callable[[], bool],
-    stalled: Callable[[], str],
+    why: Callable[[], str],
     services: Callable[[], Awaitable[Sequence[ServiceView]]],
     registry: CollectorRegistry,
 ) -> list[web.RouteDef]:
@@ -166,7 +185,7 @@ def _own_routes(
 
     async def readyz(_: web.Request) -> web.Response:
         if not ready():
-            raise Refusal(503, stalled() or "not caught up with the stream, or the bus is gone")
+            raise Refusal(503, why())
         return json_response(Readiness(services=tuple(_outlined(each) for each in await services())))
 
     async def metrics(_: web.Request) -> web.Response:
@@ -231,4 +250,7 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _problem(problem: Problem) -> web.Response:
-    return json_response(problem, problem.status, "application/problem+json")
+    response = json_response(problem, problem.status, "application/problem+json")
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers[hdrs.RETRY_AFTER] = str(RETRY_AFTER_S)
+    return response

@@ -12,13 +12,15 @@ import pytest
 
 from hopyard.failures import Invalid
 from hopyard.local import nats_supervision
-from hopyard.local.nats_supervision import BACK, FULL, GONE, NatsDisk, keep_nats
+from hopyard.local.nats_supervision import AWAY, BACK, FULL, GONE, THERE, NatsDisk, keep_nats
 from hopyard.local.processes import Restarts
 from shared.runtime.bus.accounts import NatsUser
+from shared.runtime.process import nats_server
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.nats_servers import NatsServers
 
 LIMIT_S = 30.0
+RESTARTS = Restarts(most=5)
 
 
 class Kept(NamedTuple):
@@ -50,7 +52,7 @@ async def kept(disk: Path) -> AsyncIterator[Kept]:
     server, said = NatsServer(folder, accounts=accounts), list[str]()
     nats = NatsServers([server])
     await nats.start()
-    keeping = asyncio.create_task(keep_nats(nats, Restarts(most=5), said.append))
+    keeping = asyncio.create_task(keep_nats(nats, RESTARTS, said.append))
     try:
         yield Kept(server, keeping, said)
         assert not keeping.done()
@@ -64,6 +66,32 @@ async def kept(disk: Path) -> AsyncIterator[Kept]:
 def kill(server: NatsServer) -> None:
     assert server.pid is not None
     os.kill(server.pid, 9)
+
+
+async def test_a_server_that_cannot_start_is_tried_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More often than other programs are started again, and each of both is said once."""
+    (no_server := tmp_path / "nats-server").write_text("#!/bin/sh\nexit 1\n")
+    no_server.chmod(0o755)
+    tries: list[None] = []
+
+    def executable() -> str:
+        tries.append(None)
+        return str(no_server)
+
+    monkeypatch.setattr(nats_supervision, "LONGEST_S", 0.05)
+    async with kept(tmp_path / "disk") as stage:
+        with monkeypatch.context() as patch:
+            patch.setattr(nats_server, "_executable", executable)
+            kill(stage.server)
+            await stage.until(lambda: len(tries) > RESTARTS.most + 1)
+        await stage.until(lambda: stage.server.running() and THERE in stage.said)
+        assert [line.partition(" (")[0] for line in stage.said] == [
+            "nats-server ended; starting it again in 0.05 s",
+            AWAY.partition(" (")[0],
+            THERE,
+        ]
 
 
 MOUNTED_ON = pytest.mark.parametrize("mounted_on", [Path.mkdir, Path.touch], ids=["a folder", "a file"])

@@ -1,8 +1,10 @@
 """The connection: opened with patience, kept through restarts of the server, closed once."""
 
 import asyncio
+import math
 import re
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -53,6 +55,9 @@ _REFUSED = re.compile(
 DEAD_LETTER_HEADER_BYTES = 4_096
 IN_VAIN = "NATS confirms nothing that it is to store; its disk may be full"
 """a server whose write failed keeps silent, until it starts again where there is room"""
+AWAY = "there is no connection to NATS"
+AWAY_AFTER_S = 3.0
+"""another of several is there within a second or two, and so is one that was restarted"""
 
 
 class _Dated(msgspec.Struct):
@@ -104,6 +109,8 @@ class Connection:
         self._servers = _servers(settings.nats_url)
         self._left = ""
         """where the server is that was lost last"""
+        self._lost_at = math.inf
+        """by a clock that cannot be set; infinite: it is not lost"""
         self._changed = asyncio.Event()
         """set while connected, and once closed"""
         mend_wait_for()
@@ -248,6 +255,11 @@ class Connection:
     def connected(self) -> bool:
         return bool(self.nats.is_connected)
 
+    @property
+    def away(self) -> bool:
+        """Whether it is lost for so long that no server can be expected at once."""
+        return time.monotonic() - self._lost_at > AWAY_AFTER_S
+
     async def up(self) -> None:
         """Wait for the connection. Raises Unavailable once it is closed."""
         await self._changed.wait()
@@ -300,6 +312,7 @@ class Connection:
 
     async def _on_lost(self) -> None:
         self._changed.clear()
+        self._lost_at = time.monotonic()
         current = self.nats._current_server  # noqa: SLF001 - it shows no address of what it lost
         self._left = current.uri.netloc if current is not None else ""
         # What was not on the socket yet would go out after the reconnect, before what was lost with the
@@ -312,6 +325,7 @@ class Connection:
     async def _on_back(self) -> None:
         self.counts.reconnects += 1
         self.log.info("connection back")
+        self._lost_at = math.inf
         self._changed.set()
 
     async def _on_closed(self) -> None:
@@ -352,7 +366,7 @@ def in_words(error: Exception) -> str:
     """An error of the NATS client in plain words."""
     match error:
         case OutboundBufferLimitError() | ConnectionClosedError() | ConnectionReconnectingError():
-            return "there is no connection to NATS"
+            return AWAY
         case TimeoutError():
             return "NATS does not answer in time"
         case NoRespondersError():

@@ -22,7 +22,7 @@ from shared.runtime.bus.jetstream.acks import (
     Acks,
 )
 from shared.runtime.bus.jetstream.archived_facts import fetched, first_of, past
-from shared.runtime.bus.jetstream.connection import IN_VAIN, Connection, Fence, unavailable
+from shared.runtime.bus.jetstream.connection import AWAY, IN_VAIN, Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.handoff import Handoff, Letter
 from shared.runtime.bus.jetstream.node_reader import NodeReader
@@ -139,6 +139,8 @@ class JetStreamFacts:
             return await self._newest_of(fence.subject) == fence.seq
 
     def in_vain(self) -> str:
+        if self._connection.away:
+            return AWAY
         leads = self._connection.fence is not None
         kept = leads and self._handoff is not None and not self._handoff.failing
         return "" if kept else self._connection.in_vain
