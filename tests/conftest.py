@@ -56,6 +56,7 @@ WAITING = (
     "live/test_two_of_each.py",
     "live/test_retention.py",
     "live/test_quarantine.py",
+    "live/test_nats_gone.py",
     "live/test_limits.py",
     "live/test_stack.py",
     "hopyard/test_end_to_end.py",
