@@ -28,19 +28,19 @@ ASKED = (("GET", "/readyz"), ("GET", "/v1/status"), ("POST", "/v1/jobs"))
 
 
 async def refusals(stack: Stack) -> dict[str, str]:
-    """What each request is told; each gets an answer, with when to come again."""
+    """Why each request is refused; each gets an answer, with when to come again."""
     headers = {"Content-Type": "application/yaml", "Authorization": f"Bearer {stack.token}"}
-    told: dict[str, str] = {}
+    why: dict[str, str] = {}
     async with aiohttp.ClientSession(headers=headers) as session:
         for method, path in ASKED:
             body = GOOD if method == "POST" else None
             async with session.request(method, stack.api_url + path, data=body) as answer:
                 assert (answer.status, answer.headers.get("Retry-After")) == (UNAVAILABLE, "2"), path
-                told[path] = (await answer.json(content_type="application/problem+json"))["detail"]
-    return told
+                why[path] = (await answer.json(content_type="application/problem+json"))["detail"]
+    return why
 
 
-async def until_told(stack: Stack, fine: Callable[[dict[str, str]], bool]) -> None:
+async def until_refused(stack: Stack, fine: Callable[[dict[str, str]], bool]) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not fine(await refusals(stack)):
             await asyncio.sleep(0.2)
@@ -60,7 +60,7 @@ async def test_while_nats_does_not_come_back_the_api_says_so_and_then_all_goes_o
             for server in stack.nats.each:
                 assert server.pid is not None
                 os.kill(server.pid, signal.SIGKILL)
-            await until_told(stack, lambda told: all(NO_CONNECTION in one for one in told.values()))
+            await until_refused(stack, lambda why: all(NO_CONNECTION in one for one in why.values()))
             monkeypatch.setenv("HOPYARD_API_TOKEN", stack.token)
             found = await diagnose(stack.api_url, stack.stack_file(), {})
             api, nats, *_ = found.checks
@@ -69,7 +69,7 @@ async def test_while_nats_does_not_come_back_the_api_says_so_and_then_all_goes_o
             assert NO_CONNECTION in api.detail
             os.killpg(pid_of(stack, "admission"), signal.SIGKILL)
             await until_restarted(stack, "admission")
-            await until_told(stack, lambda told: set(told.values()) == {WAITS})
+            await until_refused(stack, lambda why: set(why.values()) == {WAITS})
         back = Seconds()
         acknowledged = await accepted(stack)
         back.say("NATS may come back: the next submission acknowledged")
