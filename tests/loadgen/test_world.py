@@ -204,6 +204,15 @@ def test_a_job_too_large_for_the_memory_does_not_fit() -> None:
         )
 
 
+@pytest.mark.parametrize("gpu_type", ["k80", "m60"])
+def test_bert_in_batches_of_32_fits_no_small_gpu_and_in_batches_of_12_does(gpu_type: str) -> None:
+    """So Hare's mixes have 12, where its paper has 32."""
+    world, small = EmulatedWorld(1), node(gpu_type=gpu_type)
+    with pytest.raises(DoesNotFit, match=r"needs 16\.8 GB"):
+        world.profile(spec("bert-base", "squad", batch_size=32), small, iterations=10, key="pr")
+    world.profile(spec("bert-base", "squad", batch_size=12), small, iterations=10, key="pr")
+
+
 def test_a_gang_does_not_fit_either() -> None:
     with pytest.raises(DoesNotFit, match="out of memory"):
         stretch(EmulatedWorld(1), spec(batch_size=4096), [(node(), 2)], 0)

@@ -14,6 +14,7 @@ from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import GpuTime, Simulation
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from loadgen.simulation import simulate
+from loadgen.workloads.mixes import mix_named
 from schemas.events import JobProfiled
 from schemas.ids import GpuType
 from schemas.scenarios import ScenarioFile
@@ -86,6 +87,50 @@ def test_scenarios_have_the_gpus_and_jobs_that_they_name(name: str) -> None:
     assert (max(one.at_s for one in jobs) == 0.0) is (name != "hare-160")
     domains = Counter(one.job.workload.model for one in jobs)
     assert domains["deepspeech2"] == len(jobs) / 4, "a quarter of the jobs is of speech"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "nodes"),
+    [
+        ("hare-15", {"v100": 8, "t4": 4, "k80": 1, "m60": 2}, 4),
+        ("hare-160", {"v100": 88, "t4": 40, "k80": 10, "m60": 22}, 42),
+        ("hare-160-high", {"v100": 88, "t4": 40, "k80": 10, "m60": 22}, 42),
+        ("hare-160-middle", {"v100": 80, "k80": 80}, 20),
+        ("hare-160-low", {"v100": 160}, 20),
+    ],
+)
+def test_types_are_those_of_the_paper_and_rounds_are_short(
+    name: str, gpus: dict[str, int], nodes: int
+) -> None:
+    """Where the paper has no counts they are in the testbed's proportions, machines as they are there."""
+    scenario = load_scenario(name)
+    found = Counter[str]()
+    for node in nodes_of(cluster_of(scenario)):
+        found[node.gpu_type] += node.gpus
+    assert (found, len(nodes_of(cluster_of(scenario)))) == (gpus, nodes)
+    assert scenario.settings["round_s"] == 60
+
+
+def test_a_quarter_of_the_jobs_is_of_each_domain() -> None:
+    domains = {
+        "vision": ("vgg19", "resnet50", "inception-v3"),
+        "language": ("bert-base", "transformer"),
+        "speech": ("deepspeech2",),
+        "recommendation": ("fastgcn", "graphsage"),
+    }
+    for mix in ("hare-table-2", "hare-table-2-short"):
+        weights = {one.model: one.weight for one in mix_named(mix).jobs}
+        assert {sum(weights[model] for model in models) for models in domains.values()} == {3.0}
+        assert len(weights) == sum(map(len, domains.values()))
+
+
+def test_batches_are_those_of_the_paper_s_table_but_berts() -> None:
+    """BERT's 32 of 384 tokens would fit neither a K80 nor an M60."""
+    jobs = arrivals(load_scenario("hare-160"), seed=1)
+    assert {one.job.workload.model: one.job.workload.batch_size for one in jobs} == {
+        "vgg19": 128, "resnet50": 64, "inception-v3": 32, "bert-base": 12,
+        "transformer": 128, "deepspeech2": 8, "fastgcn": 128, "graphsage": 16,
+    }  # fmt: skip
 
 
 def test_batches_are_larger_and_the_samples_the_same() -> None:

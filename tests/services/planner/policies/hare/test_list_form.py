@@ -1,7 +1,7 @@
 """The task-exact form: worked examples, and how far lists and bound are from all schedules."""
 
 from collections.abc import Sequence
-from itertools import pairwise, permutations
+from itertools import compress, pairwise, permutations, product
 from random import Random
 
 import pytest
@@ -114,6 +114,53 @@ def test_the_relaxation_is_below_the_optimum_and_that_below_all_lists(
     for tasks in (finish(jobs, order, free_at), idle(jobs, order, free_at), planned(jobs, free_at)):
         assert best <= weighted(jobs, tasks) + NEAR
         check_sound(jobs, tasks)
+
+
+@given(problems())
+@settings(deadline=None, max_examples=25)
+def test_no_set_of_tasks_is_violated_whichever_it_is(problem: tuple[list[ListJob], int]) -> None:
+    """Only prefixes by midpoint were looked at when cuts were made; here all sets are, one by one."""
+    jobs, gpus = problem
+    ends = relaxed_ends(jobs, gpus).ends
+    tasks = [
+        (job.fastest_s, end)
+        for job, each in zip(jobs, ends, strict=True)
+        for end in each
+        for _ in range(job.tasks)
+    ]
+    for chosen in product((False, True), repeat=len(tasks)):
+        own = list(compress(tasks, chosen))
+        total = sum(length for length, _ in own)
+        asked = total**2 / (2 * gpus) + sum(length**2 for length, _ in own) / 2
+        assert sum(length * end for length, end in own) >= asked * (1 - NEAR)
+
+
+@given(problems())
+@settings(deadline=None, max_examples=25)
+def test_the_plan_is_the_best_of_both_lists_by_both_rules_and_keeps_the_bound(
+    problem: tuple[list[ListJob], int],
+) -> None:
+    jobs, gpus = problem
+    free_at, bound = [0.0] * gpus, relaxed_ends(jobs, gpus)
+    orders = by_midpoint(jobs, bound.ends), by_weighted_length(jobs)
+    sums = [weighted(jobs, rule(jobs, order, free_at)) for order in orders for rule in (finish, idle)]
+    found = weighted(jobs, planned(jobs, free_at))
+    assert found == min(sums)
+    assert found <= 4 * alpha(jobs) * bound.objective + NEAR
+
+
+@given(problems())
+@settings(deadline=None, max_examples=25)
+def test_the_idle_rule_starts_tasks_in_the_order_of_its_list_on_the_fastest_idle_gpu(
+    problem: tuple[list[ListJob], int],
+) -> None:
+    jobs, gpus = problem
+    tasks = idle(jobs, by_midpoint(jobs, relaxed_ends(jobs, gpus).ends), [0.0] * gpus)
+    assert all(one.start <= then.start for one, then in pairwise(tasks))
+    for number, one in enumerate(tasks):
+        busy = {other.gpu for other in tasks[:number] if other.end > one.start}
+        task_s = jobs[one.job].task_s
+        assert task_s[one.gpu] == min(task_s[gpu] for gpu in range(gpus) if gpu not in busy)
 
 
 @given(problems())

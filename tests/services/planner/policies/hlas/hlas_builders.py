@@ -12,7 +12,7 @@ from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import Present, ViewJob, ViewNode
 from services.planner.policies.hlas.memory import HlasMemory
 from services.planner.work.registry import Registry
-from tests.services.planner.planner_builders import decide, job, silent, view
+from tests.services.planner.planner_builders import Estimator, decide, job, silent, view
 
 MODES = ("lockstep", "relaxed")
 
@@ -25,6 +25,11 @@ class Toy(NamedTuple):
     tasks: int
     rounds: int
     arrives_at: float = 0.0
+
+    @property
+    def alone_s(self) -> float:
+        """On its fastest GPU: what it is expected to run, to those who ask."""
+        return self.rounds * self.tasks * min(self.task_s)
 
 
 def single(index: int, gpus: int = 1, **fields: object) -> ViewNode:
@@ -48,7 +53,7 @@ def toy(name: str, one: Toy, done: float = 0.0, **fields: object) -> ViewJob:
         single_gpu=rates,
         samples=float(one.tasks * one.rounds),
         samples_done=done,
-        **{"submitted_at": one.arrives_at, "workload": name, **fields},
+        **{"submitted_at": one.arrives_at, "workload": name, "age_s": one.alone_s, **fields},
     )
 
 
@@ -94,6 +99,7 @@ def simulated(
     nodes: Sequence[ViewNode],
     jobs: Mapping[str, Toy],
     memory: bytes = b"",
+    estimator: Estimator = silent,
     **options: object,
 ) -> Run:
     """Asks the policy at arrivals, completions, and when it wants to be asked. Nothing else takes time."""
@@ -104,7 +110,7 @@ def simulated(
     while len(run.ends) < len(jobs):
         rows = _rows({name: one for name, one in jobs.items() if name not in run.ends}, done, places, now)
         seen = msgspec.structs.replace(view(rows, nodes, at=now), memory=memory)
-        decision = decide(policy, seen, silent, registry, **options)
+        decision = decide(policy, seen, estimator, registry, **options)
         run.decisions.append((now, decision))
         memory = decision.memory
         places = {choice.job_id: (choice.gang, choice.throughput) for choice in decision.choices}

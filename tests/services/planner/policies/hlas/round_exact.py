@@ -38,8 +38,10 @@ def round_exact(
     jobs: Mapping[str, Toy],
     thresholds: Sequence[float],
     foresee: Foresee = lambda _name, _rounds: 0,
+    *,
+    enters_anew: bool = False,
 ) -> Exact:
-    """`groups`: GPUs of each."""
+    """`groups`: GPUs of each; `enters_anew`: who stays in its queue goes to its end after every round."""
     gpus, yard = sum(map(len, groups)), yardsticks(jobs, len(groups))
     queued: dict[str, tuple[int, float]] = {}
     ran, until = dict.fromkeys(jobs, 0), {name: foresee(name, 0) for name in jobs}
@@ -47,7 +49,8 @@ def round_exact(
     found = Exact({}, [])
     now = 0.0
     while len(found.ends) < len(jobs):
-        for name in [name for name, (end, _) in busy.items() if end <= now + 1e-9]:
+        ended = [name for name, (end, _) in busy.items() if end <= now + 1e-9]
+        for name in ended:
             del busy[name]
             ran[name] += 1
             if ran[name] == jobs[name].rounds:
@@ -58,7 +61,7 @@ def round_exact(
             if one.arrives_at <= now + 1e-9 and name not in found.ends and name not in busy:
                 size_s = max(ran[name], until[name]) * yard[name]
                 due = queue_of(size_s, thresholds)
-                if name not in queued or due > queued[name][0]:
+                if name not in queued or due > queued[name][0] or (enters_anew and name in ended):
                     queued[name] = due, now
         waiting = [name for name in queued if name not in busy and name not in found.ends]
         waiting.sort(key=lambda name: (queued[name][0], -max(until[name] - ran[name], 0), queued[name][1]))

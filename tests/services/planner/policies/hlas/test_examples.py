@@ -1,6 +1,6 @@
 """The paper's examples, and one worked by hand; figures are those of the formulas, in full."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from services.planner.policies.hlas.grouping import grouped, unevenness
 from services.planner.policies.hlas.queues import yardstick
 from services.planner.policies.hlas.tasks import earliest_end, gang
 from shared.domain.arrays import Floats, Ints
-from tests.services.planner.planner_builders import decide, silent, view
+from tests.services.planner.planner_builders import decide, linear, silent, view
 from tests.services.planner.policies.hlas.hlas_builders import (
     Toy,
     cluster,
@@ -79,6 +79,12 @@ def test_the_best_of_all_groupings_is_found() -> None:
     )
     found = grouped(SPEED, np.ones(4, dtype=np.int32), 2)
     assert sorted(map(tuple, found.tolist())) == [(0, 1, 0, 1), (1, 0, 1, 0)]
+    halves = [first for first in product((0, 1), repeat=4) if first[0] and not all(first)]
+    each = {
+        first: unevenness(np.array([first, [1 - gpu for gpu in first]], dtype=np.int32), SPEED)
+        for first in halves
+    }
+    assert (len(each), min(each, key=each.__getitem__)) == (7, (1, 0, 1, 0))
 
 
 def test_after_a_round_each_b_is_served_first() -> None:
@@ -109,6 +115,11 @@ def test_tasks_are_divided_by_speed_or_one_to_each() -> None:
     spread, waves = (gang(place, task_s, 4, fill) for fill in ("spread", "one-each"))
     assert tasks_of(spread) == {"v100": (2, 1, 1)}
     assert tasks_of(waves) == {"k80": (1,), "v100": (1, 1, 1)}
+    seconds = [
+        max(task_s[NodeId(node)] * max(counts) for node, counts in tasks_of(each).items())
+        for each in (spread, waves)
+    ]
+    assert seconds == pytest.approx([0.30, 1.05])
     six = gang(place, task_s, 6, "one-each")
     assert tasks_of(six) == {"k80": (2,), "v100": (2, 1, 1)}
 
@@ -166,9 +177,26 @@ def test_hlas_without_predictions() -> None:
     assert mean_jct(run, THREE) == pytest.approx(20 / 3)
 
 
+def test_figure_12_is_the_same_if_who_stays_in_a_queue_goes_to_its_end() -> None:
+    found = round_exact([(0,)], THREE, range(1, 12), enters_anew=True)
+    assert "".join(each.job for each in found.rounds) == "123123233"
+
+
+def test_or_every_round_would_be_another_jobs() -> None:
+    """In one queue for all: who runs goes on, or two take turns of a round."""
+    two = {name: Toy((1.0,), tasks=1, rounds=3) for name in ("1", "2")}
+    kept, turns = (round_exact([(0,)], two, (100.0,), enters_anew=anew).rounds for anew in (False, True))
+    assert ["".join(each.job for each in rounds) for rounds in (kept, turns)] == ["111222", "121212"]
+
+
 def test_shortest_remaining_time_first() -> None:
-    ends = [2.0, 5.0, 9.0]
-    assert sum(ends) / 3 == pytest.approx(16 / 3)
+    """By names the longest would be first; the estimator has 10 tasks a second."""
+    jobs = {
+        name: THREE[number]._replace(task_s=(0.1,)) for name, number in (("a", "3"), ("b", "2"), ("c", "1"))
+    }
+    run = simulated("srtf", cluster(1), jobs, estimator=linear)
+    assert run.ends == pytest.approx({"c": 0.2, "b": 0.5, "a": 0.9})
+    assert mean_jct(run, jobs) == pytest.approx(1.6 / 3)
 
 
 def three_more(name: str, rounds: int) -> int:

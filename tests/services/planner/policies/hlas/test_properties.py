@@ -13,7 +13,7 @@ from schemas.placement import Relaxed
 from services.planner.policies.contract.decision import Choice, Decision, fault
 from services.planner.policies.contract.view import View, ViewNode
 from services.planner.policies.hlas.memory import remembered
-from services.planner.policies.hlas.queues import yardstick
+from services.planner.policies.hlas.queues import QueuePlace, yardstick
 from services.planner.policies.hlas.tasks import groups_needed
 from shared.domain import gangs
 from tests.services.planner.planner_builders import decide, silent, view
@@ -127,13 +127,24 @@ def test_no_group_idles_while_a_job_that_can_use_it_has_none_or_too_few(policy: 
 @given(steps=runs())
 @limits(deadline=None, max_examples=12)
 def test_no_job_waits_while_one_behind_it_runs_on_what_it_could_use(policy: str, steps: Steps) -> None:
-    """`left` and `choices` come in the order of the queues."""
-    for _, decision in played(steps, policy):
-        priority = {job_id: standing.priority or 0.0 for job_id, standing in decision.standings.items()}
+    """Behind it in a later queue, or in the same one."""
+    for seen, decision in played(steps, policy):
+        urgency = urgencies(seen, decision)
         everything = [job_id for job_id, one in steps.jobs.items() if len(one.task_s) == len(steps.nodes)]
         for left in decision.left:
             if left.job_id in everything:
-                assert all(priority[choice.job_id] <= priority[left.job_id] for choice in decision.choices)
+                assert all(urgency[choice.job_id] < urgency[left.job_id] for choice in decision.choices)
+
+
+def urgencies(seen: View, decision: Decision) -> dict[JobId, tuple[object, ...]]:
+    """Places in the order, the smaller the earlier; of a job that has not begun nothing is remembered."""
+    known = remembered(decision.memory).jobs
+    found: dict[JobId, tuple[object, ...]] = {}
+    for job in seen.jobs:
+        place = known[job.job_id].standing if job.job_id in known else QueuePlace(0, job.submitted_at)
+        rounds = yardstick(job.demand[0], 1.0, 1).rounds(job.samples_done)
+        found[job.job_id] = *place.urgency(rounds), job.submitted_at, job.job_id
+    return found
 
 
 @pytest.mark.parametrize("policy", EVERY)
@@ -174,6 +185,42 @@ def test_size_rises_with_rounds_and_falls_with_speed(
     assert other.round_s == pytest.approx(yard.round_s / faster)
     assert yard.rounds(rounds * tasks) == rounds
     assert yard.rounds_to(rounds * yard.round_s) == max(rounds, 1)
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=2, max_size=2),
+    st.floats(1.0, 1e3),
+    st.integers(1, 9),
+    st.integers(1, 99),
+)
+def test_neither_tasks_nor_batch_make_a_size(
+    scales: list[int], speed: float, groups: int, times: int
+) -> None:
+    """H = U · samples done / Σ speeds, so what has done as many samples has been served as much."""
+    samples = float(scales[0] * scales[1] * times)
+    yards = [yardstick(each, speed, groups) for each in scales]
+    sizes = [yard.rounds(samples) * yard.round_s for yard in yards]
+    assert sizes == pytest.approx([groups * samples / speed] * 2)
+
+
+@given(runs(), st.permutations(range(4)))
+@limits(deadline=None, max_examples=20)
+def test_sizes_do_not_depend_on_who_is_grouped_with_whom(steps: Steps, order: list[int]) -> None:
+    """The same number of groups, of other GPUs: every job is in the queue in which it would be anyway."""
+    seen, decision = played(steps, "hlas")[-1]
+    known = remembered(decision.memory)
+    gpus = [node_id for group in known.groups for node_id, count in group.place.items() for _ in range(count)]
+    sizes = [sum(group.place.values()) for group in known.groups]
+    dealt = sorted(gpus, key=lambda node_id: order[int(node_id[1:]) % 4])
+    groups = []
+    for size, group in zip(sizes, known.groups, strict=True):
+        own, dealt = dealt[:size], dealt[size:]
+        groups.append(msgspec.structs.replace(group, place=dict(Counter(own))))
+    jobs = {job_id: msgspec.structs.replace(job, groups=()) for job_id, job in known.jobs.items()}
+    other = msgspec.msgpack.encode(msgspec.structs.replace(known, groups=tuple(groups), jobs=jobs))
+    waiting = tuple(msgspec.structs.replace(job, present=None) for job in seen.jobs)
+    again = msgspec.structs.replace(seen, jobs=waiting, memory=other)
+    assert decide("hlas", again, silent).standings == decision.standings
 
 
 @given(st.lists(st.floats(0.0, 2e4), min_size=1, max_size=5), st.integers(1, 4))
