@@ -11,7 +11,7 @@ from types import FrameType
 from hopjob.agent import order as orders
 from hopjob.agent.connection import Connection
 from hopjob.agent.ending import LOST, Ending
-from hopjob.agent.meeting import Meeting
+from hopjob.agent.rendezvous import Rendezvous
 from hopjob.measure.profile import Profile
 from hopjob.measure.rigid import Rigid
 from hopjob.state import rng
@@ -30,7 +30,7 @@ class Process:
         writer = order.node if order.copy else ""
         self.folder = Folder(order.checkpoints, order.placement, writer=writer) if order.checkpoints else None
         self.line = Connection(order.socket, self._hello, orphan_s=order.orphan_s)
-        self.meeting = Meeting(order, self.line)
+        self.meeting = Rendezvous(order, self.line)
         self.ending = Ending(self.line, order.last, ranks=order.ranks)
         self.ending.samples = self._kept()
         self.line.open()

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hopjob.measure.beat import Beat, Met, Probe
+from hopjob.measure.rank_sync import Probe, RankSync, SyncResult
 from hopjob.measure.timing import WARM
 from hopjob.process import Process
 from hopjob.training_state import TrainingState
 
 PATIENCE_S = 2.0
-"""how long an order to stop waits for a beat; then rank 0 stops alone"""
+"""how long an order to stop waits for ranks to synchronise; then rank 0 stops alone"""
 
 
 class Steps:
@@ -23,7 +23,7 @@ class Steps:
         self._process, self._state = process, state
         self._model: Any = model
         self._ranks = process.order.ranks
-        self._beat = Beat(self._ranks, state.group)
+        self._sync = RankSync(self._ranks, state.group)
         self._data_s = 0.0
         self._updates = self._samples = state.progress.updates
         self._timed = -1
@@ -34,12 +34,12 @@ class Steps:
     def updated(self, data_s: float) -> None:
         """After an iteration that waited `data_s` for its data."""
         self._state.rate.updated()
-        meets = self._beat.step()
-        if self._beat.probing and self._model is not None:
+        due = self._sync.step()
+        if self._sync.probing and self._model is not None:
             self._probe()
         self._data_s = data_s
-        if meets:
-            self._meet()
+        if due:
+            self._synchronise()
         elif self._overdue():
             self.stop_alone()
 
@@ -54,23 +54,23 @@ class Steps:
         asked = self._process.line.stop_asked
         return asked is not None and time.monotonic() - asked > PATIENCE_S
 
-    def _meet(self) -> None:
+    def _synchronise(self) -> None:
         asked = self._process.line.stop_asked is not None
-        met = self._beat.meet(stop=asked, save=self._state.due())
+        found = self._sync.exchange(stop=asked, save=self._state.due())
         if self._model is not None:
-            self._observed(met)
-        if met.stop:
+            self._observed(found)
+        if found.stop:
             self._state.save("stop")
             if self._state.group is not None:
                 dist.barrier(group=self._state.group)
             self._process.ending.stopped()
-        if met.save:
+        if found.save:
             self._state.save("interval")
-            self._beat.restart()
+            self._sync.restart()
         if self._ranks > 1 and self._on_a_gpu:
             self._time_exchanges()
 
-    def _observed(self, met: Met) -> None:
+    def _observed(self, found: SyncResult) -> None:
         """Report how the gang ran; not while memory is still allocated and buckets are built."""
         progress = self._state.progress
         iterations, samples = progress.updates - self._updates, progress.computed - self._samples
@@ -80,27 +80,27 @@ class Steps:
             self._process.line.say(
                 observed={
                     "samples": progress.trained,
-                    "seconds": met.seconds,
+                    "seconds": found.seconds,
                     "iterations": iterations,
                     "batch": samples / iterations,
-                    "data_s": met.data_s,
-                    "wait_s": met.wait_s,
-                    "unhidden_s": met.unhidden_s,
+                    "data_s": found.data_s,
+                    "wait_s": found.wait_s,
+                    "unhidden_s": found.unhidden_s,
                 }
             )
 
     def _time_exchanges(self) -> None:
         """DDP's timers are a clock reading on a CPU; on a GPU they are events to wait for, so but few."""
-        rate = self._beat.probe_every if self._on_a_gpu else 1
+        rate = self._sync.probe_every if self._on_a_gpu else 1
         self._model._set_ddp_runtime_logging_sample_rate(rate)  # noqa: SLF001 - torch has no public way
 
     def _probe(self) -> None:
         """Of the iteration before: DDP sums its times up when the next one begins."""
         if self._ranks == 1:
-            self._beat.probe(Probe(self._data_s, 0.0))
+            self._sync.probe(Probe(self._data_s, 0.0))
             return
         times: dict[str, Any] = self._model._get_ddp_logging_data()  # noqa: SLF001
         if times.get("iteration", -1) != self._timed:
             self._timed = times.get("iteration", -1)
             unhidden = times.get("backward_comm_time", 0) - times.get("backward_compute_comm_overlap_time", 0)
-            self._beat.probe(Probe(self._data_s, max(0, unhidden) / 1e9))
+            self._sync.probe(Probe(self._data_s, max(0, unhidden) / 1e9))

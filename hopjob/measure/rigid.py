@@ -18,9 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import dataloader
 
 from hopjob.agent.connection import Connection
-from hopjob.agent.meeting import Meeting
 from hopjob.agent.order import Order
-from hopjob.measure.beat import BEAT_S, PROBES
+from hopjob.agent.rendezvous import Rendezvous
+from hopjob.measure.rank_sync import PROBES, SYNC_EVERY_S
 from hopjob.measure.timing import WARM, after_steps
 
 Rows = Mapping[int, tuple[float, float]]
@@ -28,7 +28,7 @@ Rows = Mapping[int, tuple[float, float]]
 
 
 class Rigid:
-    def __init__(self, order: Order, line: Connection, meeting: Meeting) -> None:
+    def __init__(self, order: Order, line: Connection, meeting: Rendezvous) -> None:
         self._order, self._line, self._meeting = order, line, meeting
         self._optimizer: torch.optim.Optimizer | None = None
         self._model: Any = None
@@ -99,7 +99,7 @@ class Rigid:
 
     def _compare(self) -> None:
         while True:
-            time.sleep(BEAT_S)
+            time.sleep(SYNC_EVERY_S)
             rows = {which: (data_s, unhidden_s) for which, data_s, unhidden_s in list(self._probes)}
             if self._meeting.store is not None:
                 self._meeting.store.set(_key(self._order.rank), json.dumps(rows))
@@ -123,7 +123,7 @@ class Rigid:
                 "batch": self._batch,
             }
             self._line.say(observed={**done, **seen})
-        per_probe = -(-iterations * BEAT_S // max(seconds, 1e-6) // PROBES)
+        per_probe = -(-iterations * SYNC_EVERY_S // max(seconds, 1e-6) // PROBES)
         every = 1 << max(0, int(per_probe) - 1).bit_length()  # powers of two: ranks have some in common
         if every != self._probe_every:
             self._probe_every = every

@@ -25,7 +25,7 @@ from services.agent.process.launching import Launcher
 from services.agent.process.listener import Connection, Peer
 from services.agent.process.ranks import RankProcess
 from services.agent.process.tails import Tail
-from services.agent.process.turns.executor import Executor, Seat
+from services.agent.process.turns.executor import Executor, Participant
 from services.agent.tasks import Failed, Interrupted, LastReport
 from shared.domain import gangs
 
@@ -176,20 +176,20 @@ class LiveWorker:
 
     def _watch(self, processes: dict[int, RankProcess]) -> None:
         self._processes = processes
-        self._sit_down(unheard=self._launcher.adopted)
+        self._join_executors(unheard=self._launcher.adopted)
         for rank in processes:
             task = asyncio.create_task(self._see_end(rank))
             self._watching.add(task)
             task.add_done_callback(self._watching.discard)
 
-    def _sit_down(self, *, unheard: bool) -> None:
+    def _join_executors(self, *, unheard: bool) -> None:
         if (shared := gangs.in_rota(self.order.gang)) is None:
             return
         for rank, executor in self._executors.items():
-            seat = Seat(
+            participant = Participant(
                 self.order.placement_id, tell=partial(self._tell, rank=rank), end=partial(self._end, rank)
             )
-            executor.joins(seat, shared.turns, shared.place, unheard=unheard)
+            executor.joins(participant, shared.turns, shared.place, unheard=unheard)
 
     def _end(self, rank: int, reason: str) -> None:
         self.put(partial(self.gang.hangs, rank, reason))

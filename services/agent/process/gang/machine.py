@@ -27,7 +27,7 @@ from services.agent.process.launch import tasks_of
 from services.agent.tasks import Failed, Saved, Started
 from shared.domain import gangs
 
-BEAT_S, BEATS = 0.5, 5
+LOOK_S, LOOKS = 0.5, 5
 """how often ranks look whether they shall stop, and how many looks they get at least"""
 LAST_WORDS_S = 2.0
 """what the others get once a rank has ended badly"""
@@ -122,7 +122,7 @@ class Gang:
     @property
     def grace_s(self) -> float:
         """Seconds from the order to stop to the kill."""
-        return max(self._order.spec.grace_s, BEATS * BEAT_S + 2 * self.past.save_s)
+        return max(self._order.spec.grace_s, LOOKS * LOOK_S + 2 * self.past.save_s)
 
     def _spawn(self, meeting: str) -> Actions:
         self._spawned = True

@@ -21,7 +21,7 @@ LOG_MAX_BYTES = 4_000_000
 """a log that has become longer is set aside, in place of the one before it"""
 
 
-class Seat(msgspec.Struct, frozen=True):
+class Participant(msgspec.Struct, frozen=True):
     """A worker's rank on the GPU. `tell`: what it hears. `end`: it has to go, with the reason."""
 
     placement_id: PlacementId
@@ -35,16 +35,16 @@ class Executor:
     def __init__(self, log: Path, *, limit_s: float) -> None:
         self._log, self._limit_s = log, limit_s
         self._order = Order()
-        self._seats: dict[PlacementId, Seat] = {}
+        self._participants: dict[PlacementId, Participant] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
         self._write("began", NOBODY)
 
-    def joins(self, seat: Seat, turns: int, place: int, *, unheard: bool = False) -> None:
-        self._seats[seat.placement_id] = seat
-        self._order.joins(seat.placement_id, turns, place, unheard=unheard)
+    def joins(self, participant: Participant, turns: int, place: int, *, unheard: bool = False) -> None:
+        self._participants[participant.placement_id] = participant
+        self._order.joins(participant.placement_id, turns, place, unheard=unheard)
         if unheard:
             late = f"did not say within {self._limit_s:g} s whether it has its turn"
-            self._ring(seat.placement_id, self._limit_s, lambda: seat.end(late))
+            self._ring(participant.placement_id, self._limit_s, lambda: participant.end(late))
 
     def changes(self, placement_id: PlacementId, turns: int, place: int) -> None:
         self._order.changes(placement_id, turns, place)
@@ -52,7 +52,7 @@ class Executor:
 
     def leaves(self, placement_id: PlacementId) -> None:
         """A worker's process has ended."""
-        if self._seats.pop(placement_id, None) is None:
+        if self._participants.pop(placement_id, None) is None:
             return
         self._silence(placement_id)
         holder = self._order.holder
@@ -77,7 +77,7 @@ class Executor:
             case messages.Ready():
                 memory = GpuMemory(message.kept, message.peak, message.whole)
                 for newest, misfit in self._order.wants(placement_id, message.round, memory).items():
-                    self._seats[newest].end(misfit)
+                    self._participants[newest].end(misfit)
             case messages.Done():
                 if self._order.returns(placement_id, message.round):
                     self._silence(placement_id)
@@ -100,7 +100,7 @@ class Executor:
         loop = asyncio.get_running_loop()
         if grant := self._order.grant(loop.time()):
             self._write("granted", grant)
-            self._seats[grant.placement_id].tell(messages.turn(grant.round))
+            self._participants[grant.placement_id].tell(messages.turn(grant.round))
             self._watch(grant)
         wakeup = self._order.wakeup()
         self._silence("")
@@ -114,7 +114,7 @@ class Executor:
         """End a worker that keeps its turn too long; it has the turn until it is gone."""
         if self._order.holder == grant:
             self._write("lost", grant)
-            self._seats[grant.placement_id].end(f"kept its turn for more than {self._limit_s:g} s")
+            self._participants[grant.placement_id].end(f"kept its turn for more than {self._limit_s:g} s")
 
     def _ring(self, name: str, after_s: float, call: Callable[[], None]) -> None:
         self._silence(name)

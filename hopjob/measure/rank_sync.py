@@ -1,8 +1,8 @@
-"""Where all ranks meet, twice a second, at a step that all agree on: who must stop, who saves, who waited.
+"""Synchronises all ranks twice a second, at a step that all agree on: whether to stop or save, who waited.
 
-Between two beats a step costs a comparison. In a beat each rank gives a row of 36 numbers, on a group of its
-own, over the CPU: whether it was asked to stop, whether a checkpoint is due, the seconds since the last beat,
-and of at most 16 iterations how long it waited for data and how long for the others' gradients.
+Between two synchronisations a step costs a comparison. In one, each rank gives a row of 36 numbers, in a
+process group of its own, over the CPU: whether it was asked to stop, whether a checkpoint is due, the seconds
+since the last one, and of at most 16 iterations how long it waited for data and for the others' gradients.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-BEAT_S = 0.5
+SYNC_EVERY_S = 0.5
 PROBES = 16
-"""iterations that are looked at between two beats"""
+"""iterations that are looked at between two synchronisations"""
 GROWTH = 4
-"""how many times longer than the last a beat may get, in steps: iterations may slow down"""
+"""how many times more steps than the last an interval may have: iterations may slow down"""
 HEAD = 4
 
 
@@ -32,8 +32,8 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Met:
-    """What a beat came to, the same on every rank; lists have a list a rank."""
+class SyncResult:
+    """What the ranks agreed on, the same on every rank; lists have a list a rank."""
 
     stop: bool
     save: bool
@@ -45,7 +45,7 @@ class Met:
     """of the rank that waited least, mean"""
 
 
-class Beat:
+class RankSync:
     def __init__(self, ranks: int, group: object) -> None:
         """`group`: of all ranks, on the CPU; None for one rank."""
         self._ranks, self._group = ranks, group
@@ -55,13 +55,13 @@ class Beat:
         self._since = time.perf_counter()
 
     def restart(self) -> None:
-        """What passed since the last beat, as a save, is nobody's throughput."""
+        """Begin a new interval: what took time since the last one, as a save, does not count as training."""
         self._since = time.perf_counter()
         self._probes = []
         self._steps = 0
 
     def step(self) -> bool:
-        """Another iteration is over; whether the ranks meet now."""
+        """Count an iteration; whether the ranks synchronise now."""
         self._steps += 1
         return self._steps >= self.every
 
@@ -74,14 +74,14 @@ class Beat:
         if len(self._probes) < PROBES:
             self._probes.append(probe)
 
-    def meet(self, *, stop: bool, save: bool) -> Met:
+    def exchange(self, *, stop: bool, save: bool) -> SyncResult:
         seconds = time.perf_counter() - self._since
-        met = read(self._gathered([float(stop), float(save), seconds]), len(self._probes))
+        found = read(self._gathered([float(stop), float(save), seconds]), len(self._probes))
         longest = GROWTH * self.every
-        self.every = max(1, min(longest, int(self.every * BEAT_S / max(met.seconds, 1e-6))))
+        self.every = max(1, min(longest, int(self.every * SYNC_EVERY_S / max(found.seconds, 1e-6))))
         self.probe_every = -(-self.every // PROBES)
         self.restart()
-        return met
+        return found
 
     def _gathered(self, head: list[float]) -> torch.Tensor:
         mine = torch.zeros(HEAD + 2 * PROBES, dtype=torch.float64)
@@ -95,12 +95,12 @@ class Beat:
         return torch.stack(rows)
 
 
-def read(table: torch.Tensor, probes: int) -> Met:
+def read(table: torch.Tensor, probes: int) -> SyncResult:
     """`table`: ranks × numbers. Seconds and whether to save are rank 0's, so that all ranks agree on them."""
     data = table[:, HEAD : HEAD + probes]
     unhidden = table[:, HEAD + PROBES : HEAD + PROBES + probes]
     least = unhidden.min(0).values if probes else unhidden.sum(0)
-    return Met(
+    return SyncResult(
         stop=bool(table[:, 0].max()),
         save=bool(table[0, 1]),
         seconds=float(table[0, 2]),

@@ -16,7 +16,7 @@ JOIN = timedelta(seconds=120)
 HERE = "127.0.0.1"
 
 
-class Meeting:
+class Rendezvous:
     """One process's part in it: up, then go, then join. A script by itself meets as torch has it."""
 
     def __init__(self, order: Order, line: Connection) -> None:
