@@ -1,9 +1,12 @@
 """Many programs at the price of one import: forked from a process that has imported what they need.
 
-`python -m hopyard.local.prefork PARENT_PID` reads a `Forks` from stdin, imports, forks a process for each
-program, and ends. The parent takes in orphans meanwhile (`adopting`), and so has them as its children. Each
-runs on as if `hopyard.local.child` had begun it, and under the same command line. Nothing is forked later: a
-program that is started again is read from the disk anew.
+`python -m hopyard.local.prefork PARENT_PID` reads a `Forks` a line from stdin, until its end. It imports,
+forks a process for each program, and says where they are: a line for each, its place and process id, and END.
+Their parent is not this process but its own, which takes in orphans meanwhile (`adopting`). Each runs on as
+if `hopyard.local.child` had begun it, and under the same command line.
+
+A program that is started again runs the code that is installed then: once anything was installed since the
+imports here, this process ends without an answer, and the next one imports anew.
 """
 
 import contextlib
@@ -29,7 +32,14 @@ PR_SET_CHILD_SUBREAPER = 36
 ARGUMENTS_BEGIN, ARGUMENTS_END = 48 - 3, 49 - 3
 """fields of `/proc/PID/stat` behind the name, which may hold spaces; the first behind it is the third"""
 
+END = "."
+
 _open_for = 0
+
+
+Stamp = tuple[int, int, int]
+Stamps = dict[str, Stamp | None]
+"""of files"""
 
 
 class Forks(msgspec.Struct, frozen=True):
@@ -38,7 +48,7 @@ class Forks(msgspec.Struct, frozen=True):
     programs: tuple[Program, ...]
 
     def encode(self) -> bytes:
-        return msgspec.json.encode(self, enc_hook=str)
+        return msgspec.json.encode(self, enc_hook=str) + b"\n"
 
 
 @contextlib.contextmanager
@@ -61,17 +71,34 @@ def _open(more: int) -> None:
 
 
 def main() -> None:
-    parent, middle = int(sys.argv[1]), os.getpid()
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Forks, dec_hook=_decode)
-    _import(request.imports)
-    if _threads() > 1:  # a fork would not have them, and would have their locks
-        sys.exit("no fork: a library has begun a thread on being imported")
-    program = _fork_each(request.programs)
-    if program is None:
-        os._exit(0)
+    parent = int(sys.argv[1])
+    fork = _serve()
+    if fork is None:
+        return
+    program, middle = fork
     _become(program, parent, middle)
     sys.argv = [program.module, program.name]
     run(program.module)
+
+
+def _serve() -> tuple[Program, int] | None:
+    """In each fork its program and the process between; None in this one, at the end."""
+    imported: Stamps = {}
+    for line in sys.stdin.buffer:
+        request = msgspec.json.decode(line, type=Forks, dec_hook=_decode)
+        if any(_stamp(file) != stamp for file, stamp in imported.items()):
+            return None
+        if not imported:
+            _import(request.imports)
+            imported = _stamps()
+        if _threads() > 1:  # a fork would not have them, and would have their locks
+            sys.exit("no fork: a library has begun a thread on being imported")
+        middle = os.fork()
+        if middle == 0:
+            return _fork_each(request.programs)
+        os.waitpid(middle, 0)
+        os.write(sys.stdout.fileno(), f"{END}\n".encode())
+    return None
 
 
 def _decode(kind: type[Path], text: str) -> Path:
@@ -89,17 +116,35 @@ def _import(names: Sequence[str]) -> None:
     gc.enable()
 
 
+def _stamps() -> Stamps:
+    """Of every module's file, and of the folders in which what is installed would appear."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} | {*sys.path}
+    return {file: _stamp(file) for file in files if file}
+
+
+def _stamp(file: str) -> Stamp | None:
+    """Another one once the file is another; None: it is gone."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 - hundreds of files, at every start
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def _threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def _fork_each(programs: Sequence[Program]) -> Program | None:
-    """Its program in each fork, which says its place and process id on stdout; None in the process itself."""
-    for place, program in enumerate(programs):
-        if os.fork() == 0:
-            os.write(sys.stdout.fileno(), f"{place} {os.getpid()}\n".encode())
-            return program
-    return None
+def _fork_each(programs: Sequence[Program]) -> tuple[Program, int]:
+    """In each fork its program and this process, which ends here: its children are orphans then."""
+    middle = os.getpid()
+    with contextlib.suppress(OSError):  # no more of them: the others begin by themselves
+        for place, program in enumerate(programs):
+            pid = os.fork()
+            if pid == 0:
+                return program, middle
+            os.write(sys.stdout.fileno(), f"{place} {pid}\n".encode())
+    os._exit(0)
 
 
 def _become(program: Program, parent: int, middle: int) -> None:
@@ -112,6 +157,7 @@ def _become(program: Program, parent: int, middle: int) -> None:
             os.dup2(stream.fileno(), number)
     os.environ.clear()
     os.environ.update(program.environ)
+    importlib.invalidate_caches()  # of folders that were not there
     _show(command_line(program, parent))
     _outlive(middle)
     leave_with(parent)

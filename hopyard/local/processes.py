@@ -4,18 +4,16 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from hopyard.failures import NOT_INSTALLED, Died, NotInstalled, StoreDamaged
 from hopyard.local.child import Program, command_line
-from hopyard.local.prefork import POSSIBLE, ROOM, Forks, adopting
+from hopyard.local.template import Process, Template
 from shared.runtime import owner_only
 from shared.runtime.damage import EXIT_CODE
 
@@ -25,8 +23,6 @@ Say = Callable[[str], None]
 LOG_ROTATE_BYTES = 16 * 1024 * 1024
 LOG_TAIL_LINES = 12
 LINE_CHARS = 300
-FORK_LIMIT_S = 120.0
-"""an import takes its time on a crowded machine"""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,47 +52,6 @@ class Allowance:
         return self._restarts.backoff_s * 2.0 ** (len(self._recent) - 1)
 
 
-class Process(Protocol):
-    """What is asked of a child, however it began; `asyncio`'s are some."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    def terminate(self) -> None: ...
-
-    async def wait(self) -> int: ...
-
-
-class AdoptedProcess:
-    """A child of this process that another one forked."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self._ended = asyncio.Event()
-        descriptor = os.pidfd_open(pid)
-        asyncio.get_running_loop().add_reader(descriptor, self._bury, descriptor)
-
-    def _bury(self, descriptor: int) -> None:
-        asyncio.get_running_loop().remove_reader(descriptor)
-        os.close(descriptor)
-        _, status = os.waitpid(self.pid, 0)
-        self.returncode = os.waitstatus_to_exitcode(status)
-        self._ended.set()
-
-    def terminate(self) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGTERM)
-
-    async def wait(self) -> int:
-        await self._ended.wait()
-        assert self.returncode is not None
-        return self.returncode
-
-
 class RunningProgram:
     """A program and the process that runs it at the moment."""
 
@@ -113,51 +68,39 @@ async def start(program: Program) -> RunningProgram:
     return RunningProgram(program, await _spawn(program))
 
 
-async def start_all(
-    programs: Sequence[Program], imports: Iterable[str], running: list[RunningProgram]
-) -> None:
-    """Start them, with what they import imported once where that can be done, and add them to `running`.
+async def start_all(programs: Sequence[Program], template: Template, running: list[RunningProgram]) -> None:
+    """Start them, forked from `template` where that can be done, and add them to `running`.
 
     They are there even if this is cancelled.
     """
-    starting = asyncio.create_task(_start_all(programs, imports, running))
-    try:
-        await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await starting
-        raise
+    await _to_its_end(_start_all(programs, template, running))
 
 
-async def _start_all(
-    programs: Sequence[Program], imports: Iterable[str], running: list[RunningProgram]
-) -> None:
-    begun = await _forked(Forks(tuple(imports), tuple(programs))) if POSSIBLE else {}
+async def _start_all(programs: Sequence[Program], template: Template, running: list[RunningProgram]) -> None:
+    for program in programs:
+        _make_log(program)
+    begun = await template.fork(programs)
     for place, program in enumerate(programs):
         running.append(RunningProgram(program, begun.get(place) or await _spawn(program)))
 
 
-async def _forked(request: Forks) -> dict[int, Process]:
-    """The processes that run its programs by their places; of any that could not be forked there is none."""
-    for program in request.programs:
-        _make_log(program)
-    shared = set.intersection(*(set(program.environ.items()) for program in request.programs))
-    with adopting():
-        between = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "hopyard.local.prefork", str(os.getpid()), ROOM),
-            env=dict(shared),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        given_up = asyncio.get_running_loop().call_later(FORK_LIMIT_S, between.kill)
-        said, _ = await between.communicate(request.encode())
-        given_up.cancel()
-    pairs = (line.split() for line in said.decode().splitlines())
-    return {int(place): AdoptedProcess(int(pid)) for place, pid in pairs}
+async def _start_again(running: RunningProgram, template: Template) -> None:
+    again: list[RunningProgram] = []
+    await _start_all([running.program], template, again)
+    running.process = again[0].process
 
 
-async def keep(running: RunningProgram, restarts: Restarts, say: Say) -> None:
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Also where this is cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
+async def keep(running: RunningProgram, template: Template, restarts: Restarts, say: Say) -> None:
     """Start the program again whenever it ends. Raises Died when that happens too often.
 
     NotInstalled and StoreDamaged at once: another start would end the same way.
@@ -176,7 +119,7 @@ async def keep(running: RunningProgram, restarts: Restarts, say: Say) -> None:
             raise Died(_last_words(running.program, code))
         say(f"{running.program.name} ended with {_how(code)}; starting it again in {delay_s:g} s")
         await asyncio.sleep(delay_s)
-        running.process = await _spawn(running.program)
+        await _to_its_end(_start_again(running, template))
         running.restarts += 1
 
 

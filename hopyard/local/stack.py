@@ -23,6 +23,7 @@ from hopyard.local.damage import ARCHIVE, check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others, store_of
 from hopyard.local.nats_supervision import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
+from hopyard.local.template import Template
 from hopyard.local.threads import ONE_THREAD
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile, Node
@@ -113,6 +114,7 @@ class Stack:
         self.scheme = "https" if tls else "http"
         self.api_url = f"{self.scheme}://{HOST}:{ports['admission']}"
         self.running: list[RunningProgram] = []
+        self.template = Template(IMPORTS)
 
     def settings(self) -> Settings:
         """By which a program on this machine comes to its NATS, to ask and to read."""
@@ -180,11 +182,12 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
         await start_nats(stack.nats)
         at_nats = msgspec.structs.replace(settings, **stack.at_nats())
         await check_streams(spec.data, at_nats, say, spec.nats_servers)
-        await start_all(_programs(spec, stack), IMPORTS, stack.running)
+        await start_all(_programs(spec, stack), stack.template, stack.running)
         async with _kept(stack, spec.restarts, say, known):
             await _until_ready(stack)
             yield stack
     finally:
+        await stack.template.end()
         await stop(stack.running, SAVE_LIMIT_S if settings_of(spec).runner == PROCESSES else STOP_LIMIT_S)
         await stack.nats.stop()
 
@@ -257,7 +260,9 @@ async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> Async
     """Keep every process alive while the block runs. An error of the block comes out as it is."""
     try:
         async with asyncio.TaskGroup() as group:
-            keepers = [group.create_task(keep(running, restarts, say)) for running in stack.running]
+            keepers = [
+                group.create_task(keep(running, stack.template, restarts, say)) for running in stack.running
+            ]
             keepers.append(group.create_task(keep_nats(stack.nats, restarts, say)))
             keepers.append(group.create_task(keep_accounts(stack, say, known)))
             yield

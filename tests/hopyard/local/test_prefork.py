@@ -15,8 +15,9 @@ import pytest
 
 from hopyard.local.child import Program
 from hopyard.local.pids import alive
-from hopyard.local.processes import AdoptedProcess, Restarts, RunningProgram, keep, start, start_all, stop
-from tests.hopyard.local.programs import SLEEPS, printed, until
+from hopyard.local.processes import Restarts, RunningProgram, keep, start, start_all, stop
+from hopyard.local.template import AdoptedProcess, Template
+from tests.hopyard.local.programs import SLEEPS, printed, template, until
 
 
 def written(folder: Path, name: str, source: str) -> Program:
@@ -27,7 +28,8 @@ def written(folder: Path, name: str, source: str) -> Program:
 
 async def all_of(programs: list[Program], *imports: str) -> list[RunningProgram]:
     running: list[RunningProgram] = []
-    await start_all(programs, imports, running)
+    async with template(*imports) as forking:
+        await start_all(programs, forking, running)
     return running
 
 
@@ -90,27 +92,99 @@ async def test_a_forked_program_sees_what_a_spawned_one_sees(tmp_path: Path) -> 
     assert as_forked == as_spawned
 
 
-async def test_a_forked_program_is_started_again_from_the_disk(tmp_path: Path) -> None:
-    (tmp_path / "imported.py").write_text(IMPORTED_BY)
-    program = written(tmp_path, "one", SAYS_WHO + SLEEPS)
-    (running,) = await all_of([program], "imported")
+async def again(running: RunningProgram, forking: Template) -> None:
+    """Killed, and started again."""
     first = running.process.pid
-    keeper = asyncio.create_task(keep(running, Restarts(most=1, backoff_s=0.01), lambda _: None))
-    await until(lambda: printed(program) == "True\nhere\n")
+    keeper = asyncio.create_task(keep(running, forking, Restarts(most=1, backoff_s=0.01), lambda _: None))
     os.kill(first, signal.SIGKILL)
-    await until(lambda: printed(program) == "True\nhere\nFalse\nhere\n")
+    await until(lambda: running.process.pid != first)
     keeper.cancel()
-    await stop([running], limit_s=5.0)
+
+
+async def begun(program: Program, forking: Template) -> RunningProgram:
+    running: list[RunningProgram] = []
+    await start_all([program], forking, running)
+    return running[0]
+
+
+SAYS_WHICH = "import imported\nprint(imported.who)\n"
+
+
+async def test_what_is_started_again_is_forked_again(tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text(IMPORTED_BY)
+    program = written(tmp_path, "one", SAYS_WHICH + SLEEPS)
+    async with template("imported") as forking:
+        running = await begun(program, forking)
+        await until(lambda: printed(program).count("here") == 1)
+        await again(running, forking)
+        await until(lambda: printed(program).count("here") == 2)
+        assert isinstance(running.process, AdoptedProcess)
+        await stop([running], limit_s=5.0)
+    first, _, second, _ = printed(program).splitlines()
+    assert first == second
+
+
+async def test_what_is_started_again_runs_what_is_installed_then(tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text("who = 'the old one'")
+    program = written(tmp_path, "one", SAYS_WHICH + SLEEPS)
+    async with template("imported") as forking:
+        running = await begun(program, forking)
+        await until(lambda: printed(program) == "the old one\nhere\n")
+        (tmp_path / "imported.py").write_text("who = 'another'")
+        await again(running, forking)
+        await until(lambda: printed(program) == "the old one\nhere\nanother\nhere\n")
+        assert isinstance(running.process, AdoptedProcess)
+        await stop([running], limit_s=5.0)
+
+
+LOOKS_FOR_MORE = """
+from importlib.util import find_spec
+print("there it is" if find_spec("added") else "there is none", flush=True)
+import time
+time.sleep(600)
+"""
+
+
+async def test_what_was_installed_beside_what_is_imported_is_found(tmp_path: Path) -> None:
+    """A file that an interpreter reads as it begins leads to it, as a .pth file would."""
+    site, more = tmp_path / "site", tmp_path / "more"
+    site.mkdir()
+    more.mkdir()
+    (more / "added.py").write_text("")
+    program = written(tmp_path, "one", LOOKS_FOR_MORE)
+    environ = program.environ | {"PYTHONPATH": os.pathsep.join([str(site), program.environ["PYTHONPATH"]])}
+    program = msgspec.structs.replace(program, environ=environ)
+    async with template() as forking:
+        running = await begun(program, forking)
+        await until(lambda: printed(program) == "there is none\n")
+        (site / "sitecustomize.py").write_text(f"import sys\nsys.path.append({str(more)!r})")
+        await again(running, forking)
+        await until(lambda: printed(program) == "there is none\nthere it is\n")
+        await stop([running], limit_s=5.0)
+
+
+async def test_a_template_that_was_killed_is_begun_anew(tmp_path: Path) -> None:
+    program = written(tmp_path, "one", SLEEPS)
+    async with template() as forking:
+        running = await begun(program, forking)
+        await until(lambda: printed(program) == "here\n")
+        assert forking.pid is not None
+        os.kill(forking.pid, signal.SIGKILL)
+        await again(running, forking)
+        await until(lambda: printed(program) == "here\nhere\n")
+        assert isinstance(running.process, AdoptedProcess)
+        await stop([running], limit_s=5.0)
 
 
 async def test_programs_whose_start_is_cancelled_are_known_all_the_same(tmp_path: Path) -> None:
     programs = [written(tmp_path, name, SLEEPS) for name in ("one", "two")]
     running: list[RunningProgram] = []
-    starting = asyncio.create_task(start_all(programs, [], running))
-    await asyncio.sleep(0)
-    starting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await starting
+    async with template() as forking:
+        starting = asyncio.create_task(start_all(programs, forking, running))
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
     assert [each.program for each in running] == programs
     await stop(running, limit_s=5.0)
     assert not any(alive(each.process.pid) for each in running)

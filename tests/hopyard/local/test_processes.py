@@ -23,7 +23,7 @@ from hopyard.local.processes import (
     start_all,
     stop,
 )
-from tests.hopyard.local.programs import SLEEPS, printed, until
+from tests.hopyard.local.programs import SLEEPS, printed, template, until
 
 IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 STUBBORN = IGNORES + SLEEPS
@@ -54,7 +54,8 @@ def program(tmp_path: Path) -> Write:
 
 async def forked(program: Program) -> RunningProgram:
     running: list[RunningProgram] = []
-    await start_all([program], [], running)
+    async with template() as forking:
+        await start_all([program], forking, running)
     return running[0]
 
 
@@ -104,11 +105,12 @@ async def test_a_program_that_dies_is_started_again_and_it_is_said(program: Writ
     running = await begin(program(SLEEPS))
     first = running.process.pid
     said: list[str] = []
-    keeper = asyncio.create_task(keep(running, Restarts(most=1, backoff_s=0.01), said.append))
-    await until(lambda: printed(running.program))
-    os.kill(first, signal.SIGKILL)
-    await until(lambda: running.process.pid != first)
-    keeper.cancel()
+    async with template() as forking:
+        keeper = asyncio.create_task(keep(running, forking, Restarts(most=1, backoff_s=0.01), said.append))
+        await until(lambda: printed(running.program))
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: running.process.pid != first)
+        keeper.cancel()
     await stop([running], limit_s=5.0)
     assert said == ["small ended with signal SIGKILL; starting it again in 0.01 s"]
 
@@ -117,8 +119,9 @@ async def test_a_program_that_dies_too_often_is_given_up_with_its_last_words(
     program: Write, begin: Begin
 ) -> None:
     running = await begin(program("raise SystemExit('out of cheese')"))
-    with pytest.raises(Died, match=r"small ended with exit code 1(.|\n)*out of cheese"):
-        await keep(running, Restarts(most=2, backoff_s=0.01), lambda _: None)
+    async with template() as forking:
+        with pytest.raises(Died, match=r"small ended with exit code 1(.|\n)*out of cheese"):
+            await keep(running, forking, Restarts(most=2, backoff_s=0.01), lambda _: None)
 
 
 def test_the_wait_before_a_restart_doubles() -> None:
@@ -138,15 +141,17 @@ import asyncio, os, sys
 from pathlib import Path
 from hopyard.local.child import Program
 from hopyard.local.processes import start, start_all
+from hopyard.local.template import Template
 
 async def main():
+    template = Template()
     small = Program(name="small", module="small", environ=dict(os.environ), log=Path(sys.argv[1]))
     running = []
     if sys.argv[2] == "forked":
-        await start_all([small], [], running)
+        await start_all([small], template, running)
     else:
         running.append(await start(small))
-    print(running[0].process.pid, flush=True)
+    print(running[0].process.pid, template.pid or "", flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -157,7 +162,7 @@ STARTS = ("spawned", "forked")
 @pytest.mark.parametrize("way", STARTS)
 async def test_a_program_leaves_when_its_parent_is_killed(program: Write, way: str) -> None:
     small = program(SLEEPS)
-    await until(zombies(await orphan(small, way)))
+    await until(zombies(*await orphans(small, way)))
 
 
 @pytest.mark.parametrize("way", STARTS)
@@ -165,27 +170,27 @@ async def test_a_stubborn_program_of_a_killed_parent_is_killed_with_its_children
     program: Write, way: str
 ) -> None:
     small = program(STUBBORN_PARENT)
-    pid = await orphan(small, way)
-    await until(zombies(pid, int(printed(small))))
+    pids = await orphans(small, way)
+    await until(zombies(*pids, int(printed(small))))
 
 
 def zombies(*pids: int) -> Callable[[], bool]:
     return lambda: all(map(zombie, pids))
 
 
-async def orphan(small: Program, way: str) -> int:
-    """Start the program from a process that is then killed; the program's process id."""
+async def orphans(small: Program, way: str) -> list[int]:
+    """Start the program from a process that is then killed; the program's process id, and its template's."""
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", STARTER, str(small.log), way),
         env=small.environ,
         stdout=asyncio.subprocess.PIPE,
     )
     assert parent.stdout is not None
-    pid = int(await parent.stdout.readline())
+    pids = [int(pid) for pid in (await parent.stdout.readline()).split()]
     await until(lambda: printed(small))
     parent.kill()
     await parent.wait()
-    return pid
+    return pids
 
 
 def test_this_process_is_alive_and_one_above_all_limits_is_not() -> None:
@@ -195,6 +200,7 @@ def test_this_process_is_alive_and_one_above_all_limits_is_not() -> None:
 
 async def test_a_program_that_came_back_tells_how_often_and_why(program: Write, begin: Begin) -> None:
     running = await begin(program("raise KeyError('policy')"))
-    with pytest.raises(Died):
-        await keep(running, Restarts(most=2, backoff_s=0.01), lambda _: None)
+    async with template() as forking:
+        with pytest.raises(Died):
+            await keep(running, forking, Restarts(most=2, backoff_s=0.01), lambda _: None)
     assert (running.restarts, running.last_error) == (2, "ended with exit code 1: KeyError: 'policy'")

@@ -13,7 +13,7 @@ from hopyard.failures import Invalid, Unreachable
 from hopyard.local.accounts import admitted, stamp_of
 from hopyard.local.child import Program
 from hopyard.local.credentials import folder_of
-from hopyard.local.processes import AdoptedProcess, RunningProgram, start_all
+from hopyard.local.processes import RunningProgram, start_all
 from hopyard.local.stack import (
     IMPORTS,
     Listen,
@@ -31,6 +31,7 @@ from hopyard.local.stack import (
     settings_of,
     write_files,
 )
+from hopyard.local.template import AdoptedProcess
 from hopyard.local.threads import ONE_THREAD
 from schemas.catalogue import CatalogueFile, Server
 from schemas.settings import Settings
@@ -40,6 +41,7 @@ from shared.runtime.process.nats_servers import NatsServers
 from shared.runtime.settings import load_settings, sources_of
 from tests.guarded_nats import Guarded
 from tests.hopyard.cli_builders import cluster
+from tests.hopyard.local.programs import template
 
 
 def spec(tmp_path: Path, **chosen: str | float | bool) -> StackSpec:
@@ -68,9 +70,9 @@ async def test_services_are_forked_whoever_starts_them(
         monkeypatch.delenv(name, raising=False)
     environ = environment(spec(tmp_path), "nats://127.0.0.1:1") | {"PYTHONPATH": os.pathsep.join(sys.path)}
     running: list[RunningProgram] = []
-    await start_all(
-        [Program(name="this-1", module="this", environ=environ, log=tmp_path / "log")], IMPORTS, running
-    )
+    program = Program(name="this-1", module="this", environ=environ, log=tmp_path / "log")
+    async with template(*IMPORTS) as forking:
+        await start_all([program], forking, running)
     assert await running[0].process.wait() == 0
     assert isinstance(running[0].process, AdoptedProcess)
 
