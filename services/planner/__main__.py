@@ -1,7 +1,7 @@
-"""`python -m services.planner`."""
-
-from services.planner.build import build
-from shared.runtime.process.main import run
+"""`python -m services.planner`. Its process of policies imports this too, and needs nothing of it."""
 
 if __name__ == "__main__":
+    from services.planner.build import build
+    from shared.runtime.process.main import run
+
     run("planner", build)
