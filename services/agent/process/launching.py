@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from services.agent.process.kernel.spawning import Account, NoAccount, ToStart, 
 from services.agent.process.listener import Peer
 from services.agent.process.ranks import RankProcess, found, of_child
 from services.agent.process.templates import NoTemplate, Template
+from shared.runtime.process.ports import HeldPorts
 
 
 class Launcher:
@@ -40,7 +40,10 @@ class Launcher:
         command = launch.command_of(order, self.ground.checkpoints)
         self._host = host
         self._order = order
-        self._claim = claim or _new_claim(order, gpu_indices, host.groups_of(order))
+        self._held = HeldPorts("") if claim is None and order.gang.gpus > 1 else None
+        """rank 0's, of a command that is no script: it has nothing better to be met by"""
+        port = self._held.ports[0] if self._held else None
+        self._claim = claim or _new_claim(order, gpu_indices, host.groups_of(order), port)
         self._found = claim is not None
         self._command = command
         self._script = launch.script_of(command)
@@ -220,10 +223,9 @@ class Launcher:
 
 
 def _new_claim(
-    order: StartOrdered, gpu_indices: tuple[int, ...], groups: dict[str, str]
+    order: StartOrdered, gpu_indices: tuple[int, ...], groups: dict[str, str], port: int | None
 ) -> claims.WorkerClaim:
     ranks = tuple(map(claims.RankClaim, ranks_on(order)))
-    port = free_port() if order.gang.gpus > 1 else None
     return claims.WorkerClaim(order=order, gpu_indices=gpu_indices, ranks=ranks, groups=groups, port=port)
 
 
@@ -233,13 +235,6 @@ def _interpreter(script: launch.Script, spec: JobSpec) -> str:
     found = shutil.which(script.interpreter, path=path) or script.interpreter
     whole = Path(spec.working_directory or Path.cwd()) / found
     return str(whole) if whole.is_file() and os.access(whole, os.X_OK) else ""
-
-
-def free_port() -> int:
-    """Nobody listens on it now; a command that is no script has nothing better to be met by."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def _home(account: Account | None) -> dict[str, str]:

@@ -24,7 +24,6 @@ from services.agent.process.host import LOCALHOST, Host
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.locks import locked
 from services.agent.process.kernel.process_scan import take_in_orphans
-from services.agent.process.launching import free_port
 from services.agent.process.listener import listening
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
@@ -33,6 +32,7 @@ from services.agent.tasks import Interrupted, Report, Started, Stopped
 from services.agent.work.runner import Write
 from shared.domain import gangs
 from shared.runtime.clock import Clock
+from shared.runtime.process.ports import HeldPorts
 
 READ_EVERY_S = 0.2
 CPU_PART = 1 / 32
@@ -67,6 +67,8 @@ class ProcessRunner:
         self._lock = -1
         self._ready = False
         self._early: list[Callable[[], None]] = []
+        self._meeting: HeldPorts | None = None
+        """where all-reduces are timed"""
 
     async def adopt(self) -> tuple[PlacementId, ...]:
         """Raises OSError, where its folder cannot be had."""
@@ -107,8 +109,9 @@ class ProcessRunner:
         check_interpreter(self._host)
         here = next(node for node, _ in question.ring.members if node.node_id == question.node_id)
         part_of = 1.0 if self._host.gpus else CPU_PART
+        self._meeting = HeldPorts("")  # until the next is opened
         return AllReduceMeeting(
-            meeting=f"{here.address or LOCALHOST}:{free_port()}",
+            meeting=f"{here.address or LOCALHOST}:{self._meeting.ports[0]}",
             sizes=tuple(size * part_of for size in question.sizes),
         )
 

@@ -5,7 +5,9 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,6 +95,27 @@ async def test_a_gang_meets_where_rank_0_is() -> None:
         await node.trained(order("iterations=3", gpus=3))
         assert await node.ended() == Completed(P1, 1_000.0)
         assert node.of(Started) == [Started(P1, "127.0.0.1:29500", 0.0)]
+
+
+LISTENS = """import os, socketserver
+socketserver.TCPServer.allow_reuse_address = True
+socketserver.TCPServer(("", int(os.environ["MASTER_PORT"])), None)
+print("listens", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no port is held")
+async def test_the_port_of_a_command_that_is_no_script_is_free_until_its_rank_0_listens() -> None:
+    async with running_node() as node:
+        one = order(command=("sh", "-c", f"exec {sys.executable} -c '{LISTENS}'"), gpus=2)
+        node.runner.start(one, (0, 1))
+        await node.until(lambda: node.ups(P1))
+        (up,) = node.ups(P1)
+        with socket.socket() as somebody, pytest.raises(OSError, match="Address already in use"):
+            somebody.bind(("", int(up.meeting.rpartition(":")[2])))
+        node.runner.train(P1, up.meeting)
+        await node.ended()
+        assert "listens" in node.lines()
 
 
 async def test_what_it_observes_and_saves_is_reported() -> None:
