@@ -35,5 +35,5 @@ def _submitted(
 
 ThreadPoolExecutor.submit = _submitted  # type: ignore[assignment, method-assign]
 
-_time, _ahead_s = time.time, float(os.environ.get("AHEAD_S", "0"))
-time.time = lambda: _time() + _ahead_s
+_time = time.time
+time.time = lambda: _time() + float(os.environ.get("AHEAD_S", "0"))  # a fork has an environment of its own
