@@ -1,6 +1,7 @@
 """The runner on an emulated world: jobs that stand by on their node, and jobs that take turns on one GPU."""
 
 import asyncio
+from collections import Counter
 
 import msgspec
 import pytest
@@ -136,6 +137,20 @@ def test_samples_are_conserved_over_every_change_of_turns() -> None:
         P1: pytest.approx(60 + 60 + 0 + 20),
         PlacementId("p2"): pytest.approx(60 + 20 + 160 + 20),
     }
+
+
+@pytest.mark.parametrize("batch_size", [1, 100])
+def test_no_task_is_an_event(batch_size: int) -> None:
+    """Two jobs for 1,000 s: as much is reported of 2,000 tasks as of 20."""
+
+    def order(name: str, place: int) -> StartOrdered:
+        found = turning(name, place=place)
+        workload = msgspec.structs.replace(found.spec.workload, batch_size=batch_size)
+        return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, workload=workload))
+
+    play = played(lambda play: _together(play, order("p1", 0), order("p2", 1)))
+    kinds = Counter(type(report).__name__ for _, report in play.reports)
+    assert kinds == {"Started": 2, "Completed": 2}
 
 
 def test_who_is_resident_only_waits_for_a_turn() -> None:
