@@ -79,8 +79,8 @@ def configurations_for(
 ) -> Configurations:
     """All configurations of `jobs` on the idle GPUs of `nodes`; `threshold` is σ.
 
-    With `stay`, a job's present configuration is among them even if it is one that nothing above
-    generates.
+    With `stay`, the present configuration of a job on several nodes is among them even if it is one that
+    nothing above generates.
     """
     supply = supply_of(nodes)
     position = {node.node_id: index for index, node in enumerate(nodes)} if stay else {}

@@ -178,9 +178,9 @@ def test_menus_that_have_more_rows_than_are_kept_are_laid_out_anew(
 
 
 def test_a_row_that_names_a_node_twice_is_of_all_those_gpus() -> None:
-    columns = explicit([(job("x").job_id, place_on(a0=4, a1=3))], nodes(8, 8))
+    columns = explicit([(job("x").job_id, place_on(a0=4, a1=4))], nodes(8, 8))
     alike = msgspec.structs.replace(columns, node=np.array([1, 1], dtype=np.int32))
-    assert alike.at(0) == place_on(a1=7)
+    assert alike.at(0) == place_on(a1=8)
 
 
 def test_no_nodes_or_no_jobs_give_no_configurations() -> None:
@@ -188,17 +188,47 @@ def test_no_nodes_or_no_jobs_give_no_configurations() -> None:
     assert len(configurations_for([job()], (), 1.4)) == 0
 
 
-def test_a_spread_job_may_stay_where_it_is() -> None:
+def test_a_spread_job_may_stay_where_it_is_if_that_is_asked_for() -> None:
     one = job(demand=(4,), sensitivity=SENSITIVE, present=present(a0=2, a2=2))
     assert place_on(a0=2, a2=2) in found(one, nodes(8, 8, 8), stay=True)
-    assert place_on(a0=2, a2=2) not in found(one, nodes(8, 8, 8))
+    plain = configurations_for([one], nodes(8, 8, 8), 1.4)
+    assert place_on(a0=2, a2=2) not in [plain.at(row) for row in range(len(plain))]
 
 
-def test_where_it_is_stands_there_once() -> None:
-    """Spread over two nodes that are neighbours and otherwise empty, it is offered that place anyway."""
-    one = job(demand=(4,), sensitivity=LOW, present=present(a0=2, a1=2))
-    assert len(configurations_for([one], nodes(2, 2), 1.4, stay=True)) == 1
-    assert len(configurations_for([one], nodes(2, 2), 1.4)) == 1
+def test_a_place_that_is_on_the_menu_anyway_is_not_offered_twice() -> None:
+    cluster = (*nodes(2, 2, 2, 1), *nodes(4, 4, gpu_type=SLOW))
+    one = job(demand=(2, 4, 5), sensitivity=LOW, gpu_types=(FAST, SLOW))
+    offered = found(one, cluster)
+    assert {len(place) for place in offered} == {1, 2, 3}
+    for place in offered:
+        there = msgspec.structs.replace(one, present=present(**place))
+        assert found(there, cluster, stay=True) == offered
+
+
+@pytest.mark.parametrize(
+    ("demand", "idle", "place"),
+    [
+        ((2, 4), 2, {"a0": 2, "a1": 2}),  # two places of one node each, side by side, are not one of both
+        ((4, 6), 2, {"a0": 2, "a1": 2}),  # nor do the first nodes of a longer one count
+        ((6,), 4, {"a0": 3, "a1": 3}),  # nor the same nodes with other GPUs
+    ],
+)
+def test_a_place_that_only_resembles_one_on_the_menu_is_offered_besides(
+    demand: tuple[int, ...], idle: int, place: dict[str, int]
+) -> None:
+    cluster = tuple(node(f"a{number}", idle=idle, gpus=5) for number in range(3))
+    one = job(demand=demand, sensitivity=SENSITIVE, present=present(**place))
+    menu = found(one, cluster)
+    assert menu, "there is a choice"
+    assert place not in menu
+    assert found(one, cluster, stay=True) == [place_on(**place), *menu]
+
+
+def test_a_job_on_one_node_has_no_more_than_is_on_its_menu() -> None:
+    """As printed it must leave the node a GPU, and so it must where it runs."""
+    one = job(demand=(4,), sensitivity=SENSITIVE, present=present(a0=4))
+    assert len(configurations_for([one], nodes(4), 1.4, stay=True)) == 1
+    assert len(configurations_for([one], nodes(4), 1.4, stay=True, rules=PRINTED)) == 0
 
 
 def test_it_may_not_stay_where_its_gpus_or_nodes_are_gone() -> None:
@@ -207,14 +237,21 @@ def test_it_may_not_stay_where_its_gpus_or_nodes_are_gone() -> None:
     assert found(one, nodes(8, 8), stay=True) == found(one, nodes(8, 8))
 
 
-def test_the_rows_that_leave_jobs_where_they_are() -> None:
+@pytest.mark.parametrize("spread", [place_on(a3=2, a2=2), place_on(a2=2, a3=2)])
+def test_the_rows_that_leave_jobs_where_they_are(spread: Configuration) -> None:
+    """One of each job, whatever the order of its nodes."""
     jobs = [job(name, (2, 4), sensitivity=LOW) for name in "xyz"]
     columns = configurations_for(jobs, nodes(4, 4, 2, 2), 1.4)
-    present = {jobs[0].job_id: place_on(a1=2), jobs[2].job_id: place_on(a3=2, a2=2)}
-    assert {
-        (columns.jobs[columns.job[row]], tuple(sorted(columns.at(row).items())))
-        for row in held(columns, present)
-    } == {("x", (("a1", 2),)), ("z", (("a2", 2), ("a3", 2)))}
+    present = {jobs[0].job_id: place_on(a1=2), jobs[2].job_id: spread}
+    assert [(columns.jobs[columns.job[row]], columns.at(row)) for row in held(columns, present).tolist()] == [
+        ("x", place_on(a1=2)),
+        ("z", spread),
+    ]
+
+
+def test_a_row_on_all_the_nodes_there_are_may_be_where_a_job_is() -> None:
+    place = place_on(a0=2, a1=2)
+    assert held(explicit([(job("x").job_id, place)], nodes(4, 4)), {job("x").job_id: place}).tolist() == [0]
 
 
 def test_where_nothing_offers_the_present_place_no_row_holds_it() -> None:
