@@ -43,7 +43,7 @@ def cycle(rounds: Sequence[int]) -> tuple[int, ...]:
     A job's rounds are spread evenly, so that others compute while it exchanges gradients. What is due at the
     same time comes in the order of the jobs.
     """
-    due = [((2 * done + 1) / (2 * of), job) for job, of in enumerate(rounds) for done in range(of)]
+    due = [((done + 0.5) / of, job) for job, of in enumerate(rounds) for done in range(of)]
     return tuple([job for _, job in sorted(due)])
 
 
@@ -52,8 +52,9 @@ def period(turns: Sequence[Turn]) -> float:
 
     The mean over the last cycles of what grows most, so never less than a GPU or a job needs for a cycle.
     """
-    if len(turns) == 1 and len(turns[0].busy_s) == 1:
-        return turns[0].rounds * (max(turns[0].busy_s[0]) + turns[0].exchange_s)
+    match turns:
+        case [Turn(busy_s=[busy_s]) as alone]:
+            return alone.rounds * (max(busy_s) + alone.exchange_s)
     order = cycle([turn.rounds for turn in turns])
     ends = list(_ends(turns, order))
     grown = [after - before for before, after in zip(ends[CYCLES - SETTLED], ends[CYCLES], strict=True)]

@@ -28,6 +28,12 @@ def test_a_job_alone_waits_for_its_exchange() -> None:
     assert period([B]) == pytest.approx(0.340)
 
 
+def test_of_a_job_alone_no_rounding_adds_up() -> None:
+    """It takes as long to the bit as its gang would outside a rota."""
+    alone = turn(0.1, 0.3, exchange_s=0.2, rounds=3)
+    assert period([alone]) == 3 * (0.3 + 0.2)
+
+
 def test_a_rota_of_two_hides_both_exchanges() -> None:
     fullest_gpu_s = 0.6 + 0.3 + 0.005
     assert period([A, B]) == pytest.approx(fullest_gpu_s)
@@ -42,6 +48,7 @@ def test_rounds_of_a_job_are_spread_over_the_cycle() -> None:
     assert cycle([1, 3]) == (1, 0, 1, 1)
     assert cycle([1, 1, 2]) == (2, 0, 1, 2)
     assert cycle([2, 2]) == (0, 1, 0, 1)
+    assert cycle([2, 3]) == (1, 0, 1, 0, 1)
 
 
 def test_a_third_job_fills_what_two_exchanges_leave() -> None:
