@@ -4,6 +4,8 @@ A claim on a node's GPUs lasts as long as any of the three says so. A placement 
 plan has no plan any more, but claims what its workers still hold.
 """
 
+from collections import Counter
+
 import msgspec
 
 from schemas.events import (
@@ -45,10 +47,7 @@ class Claims(msgspec.Struct, kw_only=True):
 
     def reserved(self) -> dict[NodeId, int]:
         """GPUs by node that belong to profiling."""
-        gpus: dict[NodeId, int] = {}
-        for node_id in self.profiles.values():
-            gpus[node_id] = gpus.get(node_id, 0) + 1
-        return gpus
+        return Counter(self.profiles.values())
 
     def _count(self, placement_id: PlacementId) -> None:
         """Update `counted` and `claimed` for one placement, and for those that it takes turns with."""
@@ -127,9 +126,8 @@ class Claims(msgspec.Struct, kw_only=True):
         for placement_id in [pid for pid, place in self.workers.items() if fact.node_id in place]:
             if placement_id not in fact.workers:
                 self._stop(placement_id, fact.node_id)
-        for placement_id in [pid for pid, node in self.profiles.items() if node == fact.node_id]:
-            if placement_id not in fact.workers:
-                self.end_profile(placement_id, fact.node_id)
+        for placement_id in [pid for pid in self.profiles if pid not in fact.workers]:
+            self.end_profile(placement_id, fact.node_id)
 
     def plan(self, fact: PlanPublished) -> None:
         """A first plan says all that shall run; a fragment plan what shall start besides."""

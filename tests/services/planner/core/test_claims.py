@@ -1,15 +1,22 @@
 """Which GPUs the planner believes to be spoken for."""
 
+from collections.abc import Callable
+
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.base import Event
 from schemas.events import PlacementRefused, ProfileFailed
-from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
-from schemas.plans import PlanKind
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId, RotaId
+from schemas.placement import Configuration, Forked, Gang, Relaxed
+from schemas.plans import Placement, PlanKind
+from services.planner.core.claims import Claims
 from services.planner.core.folds import fold
 from services.planner.core.state import State
 from services.planner.core.viewing import idle_gpus, view_of, waiting
-from services.planner.policies.contract.view import ViewJob
+from services.planner.policies.contract.view import View, ViewJob
 from services.planner.solver.effort import Effort
 from tests.fact_builders import (
     K80,
@@ -75,11 +82,14 @@ def profile_over() -> ProfileFailed:
         (running(), 6),
         ([*running()[:5]], 6),  # planned, not started
         ([*running()[:5], refused()], 8),
+        ([*running()[:5], refused(), worker_started(gpu_indices=(0, 1))], 6),  # too late taken back
         ([*running(), completed(at=20.0)], 6),  # the worker is still there
         ([*running(), completed(at=20.0), worker_stopped(at=21.0)], 8),
         ([*running(), cancelled(at=20.0), worker_stopped(at=21.0)], 8),
         ([*running(), worker_stopped(at=20.0), preempted(at=20.0)], 8),
         ([*running(), plan(plan_id=PlanId("plan-2"))], 6),  # superseded, still stopping
+        ([*running()[:5], plan(plan_id=PlanId("plan-2"))], 8),  # superseded, never started
+        ([*running()[:5], plan(plan_id=PlanId("plan-2"), kind=PlanKind.FRAGMENT)], 6),
         ([*running(), lost(at=20.0)], 0),
         ([*running(), joined(at=20.0, life="2")], 8),  # a new life without the worker
         ([*running(), joined(at=20.0, life="2", workers=["pl-1"])], 6),
@@ -92,6 +102,13 @@ def profile_over() -> ProfileFailed:
 )
 def test_idle_gpus(facts: list[Event], idle: int) -> None:
     assert idle_gpus(after(*facts)) == idle
+
+
+def test_a_first_plan_may_use_all_gpus_but_those_that_profiling_has() -> None:
+    other = joined("node-2", gpu_type=K80)
+    profiles = opened(*(profile_run(place=f"pf-{number}") for number in range(3)))
+    nodes = view_of_all(after(*running(), other, profiles)).nodes
+    assert {node.node_id: node.idle for node in nodes} == {"node-1": 5, "node-2": 8}
 
 
 def test_a_plan_of_a_leader_that_was_replaced_counts_for_nothing() -> None:
@@ -110,11 +127,15 @@ def test_a_job_with_a_promise_of_gpus_waits_no_more() -> None:
     assert waiting(after(*running()[:5], refused())) == ["job-1"]
 
 
-def seen(state: State, at: float, kind: PlanKind = PlanKind.FIRST) -> ViewJob:
-    [only] = view_of(
-        state, kind=kind, at=at, round_s=360.0, restart_s=15.0, policy="hops", effort=Effort()
-    ).jobs
+def seen(state: State, at: float) -> ViewJob:
+    [only] = view_of_all(state, at).jobs
     return only
+
+
+def view_of_all(state: State, at: float = 0.0) -> View:
+    return view_of(
+        state, kind=PlanKind.FIRST, at=at, round_s=360.0, restart_s=15.0, policy="hops", effort=Effort()
+    )
 
 
 def test_a_job_waits_from_its_submission_and_not_while_it_holds_gpus() -> None:
@@ -169,3 +190,194 @@ def test_an_ended_job_is_forgotten_and_a_late_fact_about_it_is_void() -> None:
 def test_a_job_sees_only_the_types_it_was_measured_on() -> None:
     state = after(joined(), joined("node-2", gpu_type="k80"), *in_queue())
     assert seen(state, 1.0).gpu_types == ("v100",)
+
+
+# ---- whatever happens
+
+Happening = Callable[[Claims], None]
+
+JOBS = ("job-1", "job-2", "job-3")
+IN_TURNS = ("job-4", "job-5")
+"""on GPUs that they share"""
+
+
+def turning(job_id: str, which: str, rota: str, on: Configuration) -> Placement:
+    [gpus] = on.values()
+    taking_turns = Relaxed(tasks=((1,) * gpus,), rota=RotaId(rota))
+    plain = placement(job_id, place=f"{job_id}-{which}", on=on)
+    return msgspec.structs.replace(plain, gang=Gang.of(on, taking_turns))
+
+
+PLACES: dict[str, Placement] = {
+    one.placement_id: one
+    for ones in (
+        *(
+            (
+                placement(job_id, place=f"{job_id}-a", on=config(node_1=3 + number)),
+                placement(job_id, place=f"{job_id}-b", on=config(node_1=1, node_2=5 - number)),
+            )
+            for number, job_id in enumerate(JOBS)
+        ),
+        *(
+            (
+                turning(job_id, "a", "all-of-one", config(node_1=2)),
+                turning(job_id, "b", "some-of-two", config(node_2=3)),
+            )
+            for job_id in IN_TURNS
+        ),
+    )
+    for one in ones
+}
+PROFILES = ("pf-1", "pf-2", "pf-3")
+WORKERS = (*PLACES, *PROFILES)
+
+a_node = st.sampled_from(["node-1", "node-2"])
+a_worker = st.sampled_from(WORKERS)
+
+
+def on_plan(chosen: dict[str, str], kind: PlanKind) -> Happening:
+    places = [PLACES[f"{job_id}-{which}"] for job_id, which in chosen.items()]
+    return lambda claims: claims.plan(plan(*places, kind=kind))
+
+
+def on_start(place: str, node_id: str, gpus: int) -> Happening:
+    def happening(claims: Claims) -> None:
+        if {place} & {*claims.planned, *claims.profiles}:  # nothing else is started
+            claims.start_worker(worker_started(place=place, node_id=node_id, gpu_indices=range(gpus)))
+
+    return happening
+
+
+def on_stop(place: str, node_id: str) -> Happening:
+    return lambda claims: claims.stop_worker(worker_stopped(place=place, node_id=node_id))
+
+
+def on_restart(node_id: str, listed: set[str]) -> Happening:
+    return lambda claims: claims.restart_node(joined(node_id, life="2", workers=sorted(listed)))
+
+
+def on_profiles(place: str, node_id: str) -> Happening:
+    return lambda claims: claims.reserve(opened(profile_run(place=place, node_id=node_id)))
+
+
+happenings = st.lists(
+    st.one_of(
+        st.builds(
+            on_plan,
+            st.dictionaries(st.sampled_from(JOBS + IN_TURNS), st.sampled_from("ab")),
+            st.sampled_from([PlanKind.FIRST, PlanKind.FRAGMENT]),
+        ),
+        st.builds(on_start, a_worker, a_node, st.integers(1, 5)),
+        st.builds(on_stop, a_worker, a_node),
+        st.builds(on_restart, a_node, st.sets(a_worker)),
+        st.builds(on_profiles, st.sampled_from(PROFILES), a_node),
+        st.sampled_from(sorted(PLACES)).map(lambda place: lambda claims: claims.withdraw(PlacementId(place))),
+        st.sampled_from(JOBS + IN_TURNS).map(lambda job_id: lambda claims: claims.drop_job(JobId(job_id))),
+    ),
+    max_size=20,
+)
+
+
+def by_definition(claims: Claims) -> dict[NodeId, int]:
+    """Of each placement or measurement the larger of what it was promised and what its workers hold.
+
+    Where placements take turns, the largest of theirs.
+    """
+    largest: dict[tuple[str, NodeId], int] = {}
+    for name in map(PlacementId, WORKERS):
+        planned, node_id = claims.planned.get(name), claims.profiles.get(name)
+        promised = planned.gang.configuration if planned else {node_id: 1} if node_id else {}
+        for place in (promised, claims.workers.get(name, {})):
+            for node, gpus in place.items():
+                own = (claims.rotas.get(name, name), node)
+                largest[own] = max(largest.get(own, 0), gpus)
+    gpus_of: dict[NodeId, int] = {}
+    for (_, node), gpus in largest.items():
+        gpus_of[node] = gpus_of.get(node, 0) + gpus
+    return gpus_of
+
+
+@given(happenings)
+def test_a_node_s_claim_is_the_sum_of_what_was_promised_or_is_held_there(happens: list[Happening]) -> None:
+    claims = Claims()
+    for happening in happens:
+        happening(claims)
+        assert claims.claimed == by_definition(claims)
+
+
+@given(happenings)
+def test_where_a_job_runs_is_a_placement_of_its_own(happens: list[Happening]) -> None:
+    claims = Claims()
+    for happening in happens:
+        happening(claims)
+        placed = {job_id: claims.placement_of(JobId(job_id)) for job_id in JOBS + IN_TURNS}
+        assert {place.job_id for place in placed.values() if place} == claims.of_job.keys()
+        assert all(place.job_id == job_id for job_id, place in placed.items() if place)
+
+
+@pytest.mark.parametrize(("old", "new"), ["ab", "ba"])
+def test_late_word_of_a_job_s_old_place_takes_nothing_from_its_new_one(old: str, new: str) -> None:
+    claims = Claims()
+    on_plan({"job-1": old}, PlanKind.FIRST)(claims)
+    on_plan({"job-1": new}, PlanKind.FRAGMENT)(claims)
+    claims.withdraw(PlacementId(f"job-1-{old}"))
+    assert claims.placement_of(JobId("job-1")) == PLACES[f"job-1-{new}"]
+    assert claims.claimed == PLACES[f"job-1-{new}"].gang.configuration
+
+
+BOTH = config(node_1=2, node_2=2)
+COPIES = Gang.of(BOTH, Forked(shares=(0.5, 0.5)))
+
+
+@pytest.mark.parametrize(
+    ("gang", "node_id", "left", "broken"),
+    [
+        (Gang.of(BOTH), "node-1", Gang.of(config(node_2=2)), True),
+        (COPIES, "node-1", Gang.of(config(node_2=2), Forked(shares=(0.5,))), False),
+        (Gang.of(BOTH), "node-3", Gang.of(BOTH), False),
+        (Gang.of(TWO), "node-1", None, False),
+    ],
+)
+def test_a_gang_that_lost_a_worker_trains_no_more_and_copies_do(
+    gang: Gang,
+    node_id: str,
+    left: Gang | None,
+    broken: bool,  # noqa: FBT001
+) -> None:
+    one = msgspec.structs.replace(placement(), gang=gang)
+    claims = Claims()
+    claims.plan(plan(one))
+    claims.stop_worker(worker_stopped(node_id=node_id))
+    assert [rest.gang for rest in claims.planned.values()] == ([left] if left else [])
+    assert (one.placement_id in claims.broken) == broken
+    claims.plan(plan())
+    assert not claims.broken
+
+
+def test_only_copies_are_fewer_when_a_node_is_lost() -> None:
+    for gang, left in ((COPIES, ["node-2"]), (Gang.of(BOTH), ["node-1", "node-2"])):
+        one = msgspec.structs.replace(placement(), gang=gang)
+        claims = Claims()
+        claims.lose_copy(one.placement_id, NodeId("node-1"))
+        claims.plan(plan(one))
+        claims.lose_copy(one.placement_id, NodeId("node-1"))
+        assert list(claims.claimed) == left
+
+
+def test_a_gang_that_is_planned_whole_again_claims_all_of_it() -> None:
+    """The plan was made before the planner heard that a worker had gone."""
+    claims = Claims()
+    for happening in (on_plan({"job-1": "b"}, PlanKind.FIRST), on_stop("job-1-b", "node-1")):
+        happening(claims)
+    assert list(claims.claimed) == ["node-2"]
+    on_plan({"job-1": "b"}, PlanKind.FIRST)(claims)
+    assert claims.claimed == PLACES["job-1-b"].gang.configuration
+
+
+@given(happenings)
+def test_when_all_workers_are_gone_and_nothing_is_planned_nothing_is_left(happens: list[Happening]) -> None:
+    claims = Claims()
+    for happening in (*happens, on_restart("node-1", set()), on_restart("node-2", set())):
+        happening(claims)
+    claims.plan(plan())
+    assert claims == Claims()
