@@ -222,14 +222,17 @@ def test_a_server_that_is_alone_with_its_model_is_not_taken_for_another() -> Non
     assert np.isnan(found.throughput).all()
 
 
-def test_without_evidence_of_its_model_theory_answers_by_what_the_other_showed() -> None:
+@pytest.mark.parametrize(("showed", "own", "other"), [("a0", "a1", "a2"), ("a2", "a3", "a0")])
+def test_without_evidence_of_its_model_theory_answers_by_what_the_other_showed(
+    showed: str, own: str, other: str
+) -> None:
     """Theory says 100."""
-    found = answer(wanted({"a2": 1}, {"a1": 2}, nodes=HOSTED), *[observed("a0", throughput=60.0)] * 3)
+    found = answer(wanted({other: 1}, {own: 2}, nodes=HOSTED), *[observed(showed, throughput=60.0)] * 3)
     assert layers(found) == ["theory", "theory"]
-    other, own = found.throughput[0], found.throughput[1] / 2
-    ideal = answer(wanted({"a1": 2}, nodes=HOSTED)).throughput[0] / 2
-    assert 60 < other < 100
-    assert own / ideal < other / 100, "a server of the same model is nearer"
+    of_other, of_own = found.throughput[0], found.throughput[1] / 2
+    ideal = answer(wanted({own: 2}, nodes=HOSTED)).throughput[0] / 2
+    assert 60 < of_other < 100
+    assert of_own / ideal < of_other / 100, "a server of the same model is nearer"
 
 
 @pytest.mark.parametrize(("showed", "asks"), [("a0", "a2"), ("a2", "a0")])
@@ -244,6 +247,40 @@ def test_servers_of_two_models_are_answered_together_as_each_alone() -> None:
     alone = [answer(wanted(place, nodes=HOSTED), *seen).throughput[0] for place in places]
     assert answer(wanted(*places, nodes=HOSTED), *seen).throughput.tolist() == alone
     assert alone[0] < alone[1]
+
+
+TYPES = tuple(map(GpuType, "ABC"))
+
+
+def test_a_type_in_servers_of_one_model_answers_before_theory_whatever_others_have() -> None:
+    store = MemoryStore(half_life_s=1e6)
+    store.keep(workload(), dict.fromkeys(TYPES, modules()))
+    store.add([observed("b0", "B", throughput=60.0)] * 3)
+    asked = wanted({"b1": 1}, nodes=(*HOSTED, node("b1", "B")))
+    found = estimate(asked, store, Enough(observations=3, seconds=60.0))
+    assert (layers(found), list(found.throughput)) == (["type"], [60.0])
+
+
+def test_what_else_is_asked_changes_no_answer() -> None:
+    """Type A is in servers of three models, B of two, C of one; some of A and B showed something."""
+    rates = {"a0": 60.0, "a2": 90.0, "b1": 40.0}
+    cluster = [
+        *(hosted(f"a{number}", ("old", "new", "newest")[number % 3]) for number in range(24)),
+        *(replace(node(f"b{number}", "B"), server=("old", "new")[number % 2]) for number in range(8)),
+        *(node(f"c{number}", "C") for number in range(4)),
+    ]
+    store = MemoryStore(half_life_s=1e6)
+    store.keep(workload(), dict.fromkeys(TYPES, modules()))
+    store.add([observed(one, one[0].upper(), throughput=rate) for one, rate in rates.items()] * 3)
+    places = [{str(one.node_id): gpus} for one in cluster for gpus in (1, 2, 4)]
+
+    def answers(*asked: dict[str, int]) -> list[tuple[float, str]]:
+        found = estimate(wanted(*asked, nodes=cluster), store, Enough(observations=3, seconds=60.0))
+        return list(zip(found.throughput.tolist(), layers(found), strict=True))
+
+    together = answers(*places)
+    assert together == [one for place in places for one in answers(place)]
+    assert len(set(together)) > len(TYPES) * 3, "models of servers differ"
 
 
 def test_without_theory_a_server_of_another_model_answers_for_its_type() -> None:
