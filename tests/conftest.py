@@ -78,7 +78,7 @@ WAITING = (
     "live/test_handoff.py",
     "live/test_data_of_0_1.py",
     "live/test_nats_of_three.py",
-    "services/planner/work/test_unfit.py",
+    "services/planner/work/test_unfit_policies.py",
     "real/test_training.py",
     "real/test_faults.py",
     "hopyard/actions/test_real_demo.py",

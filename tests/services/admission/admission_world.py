@@ -171,12 +171,12 @@ class Served:
         self,
         driver: Driver,
         bus: MemoryBus,
-        door: Forwarding,
+        forwarding: Forwarding,
         authorization: Authorization,
         client: TestClient[web.Request, web.Application],
     ) -> None:
         self.driver = driver
-        self.door = door
+        self.forwarding = forwarding
         self.authorization = authorization
         self.bus = bus
         self.client = client
@@ -223,18 +223,20 @@ async def serving(
     limits = {"ask_timeout_real_s": 0.5, "web_max_body_bytes": 10_000, "api_token": TOKEN}
     in_force = msgspec.convert(limits | settings, Settings)
     driver = Driver((), caught_up=True, **settings)
-    door = Forwarding(bus, LoopClock(), in_force, driver.core)
+    forwarding = Forwarding(bus, LoopClock(), in_force, driver.core)
     app = web.Application(client_max_size=in_force.web_max_body_bytes)
     authorization = Authorization(in_force)
     app.add_routes(
-        Api(bus, LoopClock(), in_force, door, describe(in_force, {}), authorization=authorization).routes()
+        Api(
+            bus, LoopClock(), in_force, forwarding, describe(in_force, {}), authorization=authorization
+        ).routes()
     )
     async with TestClient(TestServer(app), headers=shown(TOKEN)) as client:
-        served = Served(driver, bus, door, authorization, client)
+        served = Served(driver, bus, forwarding, authorization, client)
         if monitored:
             await bus.serve("monitor", MONITOR, served.monitor)
-        task = asyncio.create_task(door.attach(_inbox(driver, bus))) if attached else None
-        while attached and not door.is_open():
+        task = asyncio.create_task(forwarding.attach(_inbox(driver, bus))) if attached else None
+        while attached and not forwarding.is_open():
             await asyncio.sleep(0)
         yield served
         if task is not None:

@@ -1,4 +1,4 @@
-"""The stream of facts over HTTP, and the door between the API and the core."""
+"""The stream of facts over HTTP, and the forwarding of requests to the core."""
 
 import asyncio
 from typing import Any
@@ -147,24 +147,24 @@ async def test_a_wrong_query_is_refused(query: str) -> None:
 async def test_the_core_hears_that_it_caught_up_once_every_stored_submission_is_folded() -> None:
     bus, driver, heard = MemoryBus(LoopClock(), Faults(duplicate=1.0)), Driver(), asyncio.Event()
     await bus.publish([joined("n-0"), submitted("train-1"), joined("n-1")])
-    door = Forwarding(bus, LoopClock(), Settings(), driver.core)
+    forwarding = Forwarding(bus, LoopClock(), Settings(), driver.core)
     inbox = Inbox(put=lambda _: heard.set(), ask=_nobody, replayed=lambda: True)
-    task = asyncio.create_task(door.attach(inbox))
+    task = asyncio.create_task(forwarding.attach(inbox))
     await asyncio.sleep(0.05)
     assert not heard.is_set()
     driver.fold(submitted("train-1"))
     await asyncio.wait_for(heard.wait(), 60.0)
-    assert door.is_open()
+    assert forwarding.is_open()
     task.cancel()
     await asyncio.wait({task})
-    assert not door.is_open()
+    assert not forwarding.is_open()
     await bus.close()
 
 
 async def test_an_answer_that_does_not_come_in_time_tells_how_to_repeat() -> None:
     async with serving(attached=False, ask_timeout_real_s=0.05) as api:
         inbox = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True)
-        task = asyncio.create_task(api.door.attach(inbox))
+        task = asyncio.create_task(api.forwarding.attach(inbox))
         await asyncio.sleep(0.01)
         body, _ = await api.call(
             "POST", "/v1/jobs", 503, json=job_body(), headers={"Idempotency-Key": "mine"}

@@ -1,4 +1,4 @@
-"""What is said of streams that are sound."""
+"""Checks of the streams find nothing wrong with sound ones."""
 
 import asyncio
 import contextlib

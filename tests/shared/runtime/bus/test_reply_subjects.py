@@ -1,4 +1,4 @@
-"""Replies, and headers of messages, as ways round what an account may publish: tried at a real server."""
+"""An account cannot publish more than it may by reply subjects or headers: tried at a real server."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who is warm where, as the planner knows it from facts, and what a switch takes."""
+"""Which jobs are warm on which nodes, as the planner knows from facts, and what a switch takes."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""How far a service has come counts facts that are none of its concern: it is not behind for those."""
+"""Facts that do not concern a service count as handled: it is not behind because of them."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What the stream of facts has dropped is read from the archive; what is not there either is said."""
+"""Facts that the stream has dropped are read from the archive; facts in neither are reported."""
 
 from pathlib import Path
 from random import Random

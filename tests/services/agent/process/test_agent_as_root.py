@@ -1,4 +1,4 @@
-"""What an agent as root does for a job, it does with no more rights than the job has: on the real kernel."""
+"""What an agent that is root does for a job, it does with the rights of the job alone: on the real kernel."""
 
 import asyncio
 import os

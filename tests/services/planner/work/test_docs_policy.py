@@ -1,4 +1,4 @@
-"""The new policy of `docs/policies.md`, letter by letter: it is short, it is sound, it runs."""
+"""The policy that `docs/policies.md` prints, letter by letter: it is short, it is sound, it runs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The runner with the plug-in itself: ranks that train with torch, started one by one and forked."""
+"""The runner with the plug-in: ranks that train with torch, started one by one and forked."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A command that is stopped leaves nothing of what it had not finished."""
+"""A command that is stopped leaves nothing unfinished behind."""
 
 import asyncio
 import shutil

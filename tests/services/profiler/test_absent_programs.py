@@ -1,4 +1,4 @@
-"""A job whose program is not there: one node may lack it, two are believed, and no round is waited for."""
+"""A job whose program is missing: one node may lack it, two are believed, and no round is waited for."""
 
 from schemas.events import JobProfiled, JobRejected, ProfileRun, ProfilingAdded
 from schemas.ids import GpuType, JobId

@@ -1,4 +1,4 @@
-"""What a plan costs beside the solve, from facts to the integer program. Figures, and generous bounds."""
+"""The cost of a plan without the solve, from facts to the integer program. Figures, and generous bounds."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Nodes that come and go, and estimates that do not come."""
+"""Nodes that come and go, and estimates that do not arrive."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""What one sees of the cluster: on a terminal of 80 columns, in a pipe, and as JSON."""
+"""What commands show of the cluster: on a terminal of 80 columns, in a pipe, and as JSON."""
 
 import io
 import json

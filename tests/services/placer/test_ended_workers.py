@@ -1,4 +1,4 @@
-"""What the placer makes of workers that end by themselves: interrupted, failed, restored, adopted."""
+"""How the placer handles workers that end by themselves: interrupted, failed, restored, adopted."""
 
 import pytest
 
