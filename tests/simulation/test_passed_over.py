@@ -42,7 +42,7 @@ class Deaf:
     async def disturb(self, stage: object) -> None:
         assert isinstance(stage, Conductor)
         stage.log.sinks.append(self._count)
-        core = stage.seat(self._service).service.core
+        core = stage.shell(self._service).service.core
         handle = core.handle
 
         def partly(message: Input, now: float) -> Effects:

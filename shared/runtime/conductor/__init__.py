@@ -5,7 +5,7 @@ hand: it awaits its ports alone, and these say what it waits for. The rule of `s
 holds, so a run has the same facts as with the asyncio shell on virtual time.
 """
 
+from shared.runtime.conductor.conducted_shell import ConductedShell
 from shared.runtime.conductor.conductor import Conductor, Stalled
-from shared.runtime.conductor.seat import Seat
 
-__all__ = ["Conductor", "Seat", "Stalled"]
+__all__ = ["ConductedShell", "Conductor", "Stalled"]

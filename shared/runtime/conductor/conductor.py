@@ -9,11 +9,11 @@ from schemas.settings import Settings
 from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.memory import Faults
 from shared.runtime.bus.memory.state import Values
-from shared.runtime.conductor.faulty import FaultySeat
+from shared.runtime.conductor.conducted_shell import ConductedShell, Kept
+from shared.runtime.conductor.coroutine_driver import CoroutineDriver, Until, Wake
+from shared.runtime.conductor.faulty import FaultyShell
 from shared.runtime.conductor.log import ConductedLog
 from shared.runtime.conductor.ports import ConductedBus, ConductedClock, ConductedTasks
-from shared.runtime.conductor.seat import Kept, Seat
-from shared.runtime.conductor.strand import Strand, Until, Wake
 from shared.runtime.conductor.timers import Timers
 from shared.runtime.service import Ports, Service
 from shared.runtime.shell.virtual import RESOLUTION_S
@@ -53,14 +53,14 @@ class Conductor:
         self._ranks = {name: rank for rank, name in enumerate(makers)}
         self._lives = dict.fromkeys(makers, 0)
         self._kept = {name: Kept() for name in makers}
-        self._seats: dict[str, Seat] = {}
+        self._shells: dict[str, ConductedShell] = {}
         self._buses: dict[str, ConductedBus] = {}
         self._ready: list[int] = []
-        """a heap: ranks of the seats that have something to do; ranks of seats that ended may be among
+        """a heap: ranks of the shells that have something to do; ranks of shells that ended may be among
         them"""
-        self._at: dict[int, Seat] = {}
-        self._servers: dict[str, Seat] = {}
-        self._listeners: dict[type[Sample], list[Seat]] = {}
+        self._at: dict[int, ConductedShell] = {}
+        self._servers: dict[str, ConductedShell] = {}
+        self._listeners: dict[type[Sample], list[ConductedShell]] = {}
         self._stepping: list[list[Any]] = []
         """for each call of `steps`: the turns left to wait for, and the wake of the caller"""
         self._error: BaseException | None = None
@@ -103,18 +103,18 @@ class Conductor:
             if error is not None:
                 self.failed(error)
 
-        Strand(coroutine, done).go()
+        CoroutineDriver(coroutine, done).go()
 
-    def ready(self, seat: Seat) -> None:
-        if not seat.waits:
-            seat.waits = True
-            heapq.heappush(self._ready, seat.rank)
+    def ready(self, shell: ConductedShell) -> None:
+        if not shell.waits:
+            shell.waits = True
+            heapq.heappush(self._ready, shell.rank)
 
     def _turn(self, rank: int) -> None:
-        seat = self._at[rank]
-        if seat.waits:
-            seat.waits = False
-            seat.turn()
+        shell = self._at[rank]
+        if shell.waits:
+            shell.waits = False
+            shell.turn()
             if self._stepping:
                 self._step()
 
@@ -138,27 +138,29 @@ class Conductor:
         life = self._lives[name]
         ports = Ports(bus=bus, clock=self.clock, tasks=ConductedTasks(), term=lambda: life)
         service = self._makers[name](ports, str(self._lives[name]))
-        seat = self._seat(service, name)
-        self._seats[name] = self._at[seat.rank] = seat
+        shell = self._shell(service, name)
+        self._shells[name] = self._at[shell.rank] = shell
         self._buses[name] = bus
         if service.answers is not None:
-            self._servers[service.answers] = seat
+            self._servers[service.answers] = shell
         for kind in service.samples:
-            self._listeners.setdefault(kind, []).append(seat)
-        self.ready(seat)
+            self._listeners.setdefault(kind, []).append(shell)
+        self.ready(shell)
 
-    def _seat(self, service: Service, name: str) -> Seat:
+    def _shell(self, service: Service, name: str) -> ConductedShell:
         rank, kept = self._ranks[name], self._kept[name]
         if not self._lasting:
-            return Seat(self, service, self._settings, rank=rank, kept=kept)
+            return ConductedShell(self, service, self._settings, rank=rank, kept=kept)
         life = str(self._lives[name])
-        return FaultySeat(self, service, self._settings, rank=rank, kept=kept, faults=self._faults, life=life)
+        return FaultyShell(
+            self, service, self._settings, rank=rank, kept=kept, faults=self._faults, life=life
+        )
 
-    def seat(self, name: str) -> Seat:
-        """The seat of a service that runs. Raises Unavailable between two lives."""
-        if name not in self._seats:
+    def shell(self, name: str) -> ConductedShell:
+        """The shell of a service that runs. Raises Unavailable between two lives."""
+        if name not in self._shells:
             raise Unavailable(f"{name} is not running")
-        return self._seats[name]
+        return self._shells[name]
 
     # ---- what may happen to them
 
@@ -177,44 +179,44 @@ class Conductor:
             await Until(lambda wake: self._stepping.append([count, wake]))
 
     def is_up(self, name: str) -> bool:
-        return self.seat(name).begun
+        return self.shell(name).begun
 
     async def kill(self, name: str) -> None:
         """End a service at once, as `kill -9` does: what it had not published is lost."""
-        seat = self._seats.pop(name)
-        seat.end()
-        if seat.service.answers is not None:
-            del self._servers[seat.service.answers]
+        shell = self._shells.pop(name)
+        shell.end()
+        if shell.service.answers is not None:
+            del self._servers[shell.service.answers]
         for listeners in self._listeners.values():
-            if seat in listeners:
-                listeners.remove(seat)
-        if seat.service.close is not None:
-            await seat.service.close()
+            if shell in listeners:
+                listeners.remove(shell)
+        if shell.service.close is not None:
+            await shell.service.close()
         await self._buses[name].close()
 
     def cut(self, name: str) -> None:
         """Cut a service off from the others until `mend`, or until its next life."""
-        seat = self.seat(name)
-        assert isinstance(seat, FaultySeat), "only a lasting run can be disturbed"
+        shell = self.shell(name)
+        assert isinstance(shell, FaultyShell), "only a lasting run can be disturbed"
         self._buses[name].cut()
-        seat.part()
+        shell.part()
 
     def mend(self, name: str) -> None:
-        seat = self._seats.get(name)
-        if isinstance(seat, FaultySeat):
+        shell = self._shells.get(name)
+        if isinstance(shell, FaultyShell):
             self._buses[name].mend()
-            seat.join()
+            shell.join()
 
     def stall(self, name: str) -> None:
         """Have a service take no turns until `go_on`, or until its next life; its coroutines go on."""
-        seat = self.seat(name)
-        assert isinstance(seat, FaultySeat), "only a lasting run can be disturbed"
-        seat.stall()
+        shell = self.shell(name)
+        assert isinstance(shell, FaultyShell), "only a lasting run can be disturbed"
+        shell.stall()
 
     def go_on(self, name: str) -> None:
-        seat = self._seats.get(name)
-        if isinstance(seat, FaultySeat):
-            seat.go_on()
+        shell = self._shells.get(name)
+        if isinstance(shell, FaultyShell):
+            shell.go_on()
 
     def stored(self, after: int) -> Sequence[Event]:
         return self.log.stored(after)
@@ -223,14 +225,14 @@ class Conductor:
         self.log.store(fact)
 
     async def put_to(self, name: str, question: Question) -> object:
-        return await self.seat(name).ask(question)
+        return await self.shell(name).ask(question)
 
     # ---- from one to the next
 
     def send(self, sample: Sample) -> None:
-        for seat in self._listeners.get(type(sample), ()):
-            if seat.begun and seat.linked:
-                seat.put(sample)
+        for shell in self._listeners.get(type(sample), ()):
+            if shell.begun and shell.linked:
+                shell.put(sample)
         for wake in self._once.pop(type(sample), ()):
             wake(sample)
 
@@ -243,11 +245,11 @@ class Conductor:
         self._answers[subject] = answer
 
     def ask(self, question: Question, timeout_s: float, wake: Wake) -> None:
-        seat, other = self._servers.get(question.subject), self._answers.get(question.subject)
+        shell, other = self._servers.get(question.subject), self._answers.get(question.subject)
         if other is not None:
-            Strand(other(question), wake).go()  # type: ignore[arg-type]
+            CoroutineDriver(other(question), wake).go()  # type: ignore[arg-type]
             return
-        if seat is None or not seat.begun:
+        if shell is None or not shell.begun:
             wake(error=Unavailable(f"nobody answers {question.subject}"))
             return
         late = Unavailable(f"no answer from {question.subject} within {timeout_s} s")
@@ -257,4 +259,4 @@ class Conductor:
             limit.cancel()
             wake(message, error)
 
-        seat.question(question, answered)
+        shell.question(question, answered)

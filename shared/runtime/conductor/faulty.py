@@ -1,4 +1,4 @@
-"""A seat with faults drawn from a seed: it can be cut off, or killed and begun again from what it stored."""
+"""A conducted shell with faults drawn from a seed: it can be cut off, or killed and begun again from its store."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from schemas.settings import Settings
 from shared.domain.core import Effect, Publish
 from shared.runtime.bus.memory import Faults
-from shared.runtime.conductor.seat import Kept, Seat, SeatHost
+from shared.runtime.conductor.conducted_shell import ConductedShell, Kept, ShellHost
 from shared.runtime.service import Service
 from shared.runtime.shell.handling import TIMER_SLACK_S
 from shared.runtime.shell.shell import CURSOR_EVERY_REAL_S
 
 
-class FaultySeat(Seat):
+class FaultyShell(ConductedShell):
     """See `Faults`; `life` seeds the draws, so that each life has its own."""
 
     once = False
 
     def __init__(
         self,
-        conductor: SeatHost,
+        conductor: ShellHost,
         service: Service,
         settings: Settings,
         *,

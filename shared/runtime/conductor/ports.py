@@ -12,8 +12,8 @@ from schemas.subjects import FACT_SUBJECTS
 from shared.runtime.bus.contract import Answer, Batch, Record, Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.memory.state import Values
+from shared.runtime.conductor.coroutine_driver import CoroutineDriver, Until, Wake
 from shared.runtime.conductor.log import ConductedLog
-from shared.runtime.conductor.strand import Strand, Until, Wake
 from shared.runtime.conductor.timers import TimerAlarm, Timers
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class ConductedClock:
 
 
 class _Limit(AbstractAsyncContextManager[object]):
-    """Interrupts the strand that entered it."""
+    """Interrupts the driver that entered it."""
 
     def __init__(self, clock: ConductedClock, limit_s: float) -> None:
         self._clock = clock
@@ -77,10 +77,10 @@ class _Limit(AbstractAsyncContextManager[object]):
         self._alarm: TimerAlarm | None = None
 
     async def __aenter__(self) -> object:
-        strand = Strand.running
-        assert strand is not None, "entered by a strand"
+        driver = CoroutineDriver.running
+        assert driver is not None, "entered by a driver"
         then = self._clock.now() + self._limit_s
-        self._alarm = self._clock.at(then, lambda: strand.interrupt(TimeoutError()))
+        self._alarm = self._clock.at(then, lambda: driver.interrupt(TimeoutError()))
         return self
 
     async def __aexit__(
@@ -108,14 +108,14 @@ class ConductedTasks:
                     wake()
 
             for place, coroutine in enumerate(waiting):
-                Strand(coroutine, partial(done, place)).go()
+                CoroutineDriver(coroutine, partial(done, place)).go()
 
         await Until(begin)
         return [results[place] for place in range(len(waiting))]
 
 
 class ConductedBus:
-    """Implements `Bus`, for one seat."""
+    """Implements `Bus`, for one shell."""
 
     def __init__(self, conductor: PortsHost, name: str) -> None:
         self.counts = Counts()

@@ -1,4 +1,4 @@
-"""One small service on either shell: the asyncio shell on virtual time, and a seat of the conductor."""
+"""One small service on either shell: the asyncio shell on virtual time, and the conductor's."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -217,7 +217,7 @@ class ConductedStage:
 
     @property
     def counts(self) -> ShellCounts:
-        return self.conductor.seat(NAME)._handling.counts
+        return self.conductor.shell(NAME)._handling.counts
 
     async def start(self) -> None:
         self.conductor.start(NAME)
@@ -233,7 +233,7 @@ class ConductedStage:
         await self.conductor.sleep(seconds)
 
     async def ask(self, question: Question) -> Message:
-        answer: Message = await self.conductor.seat(NAME).ask(question)
+        answer: Message = await self.conductor.shell(NAME).ask(question)
         return answer
 
     def beside(self, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,4 @@
-"""One life of a service: its queue of messages, its turns, its coroutines."""
+"""The conductor's shell of a service, for one life: its queue of messages, its turns, its coroutines."""
 
 import itertools
 from collections.abc import Coroutine, Sequence
@@ -10,8 +10,8 @@ from schemas.base import Question, Sample
 from schemas.settings import Settings
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
 from shared.runtime.bus.contract import Unavailable
+from shared.runtime.conductor.coroutine_driver import CoroutineDriver, Until, Wake
 from shared.runtime.conductor.log import ConductedLog
-from shared.runtime.conductor.strand import Strand, Until, Wake
 from shared.runtime.conductor.timers import TimerAlarm, Timers
 from shared.runtime.service import Inbox, Service
 from shared.runtime.shell.handling import Handling
@@ -29,15 +29,15 @@ class Kept(msgspec.Struct):
     snapshot_seq: int = 0
 
 
-class SeatHost(Protocol):
-    """What a seat needs of the conductor."""
+class ShellHost(Protocol):
+    """The part of the conductor that a shell needs."""
 
     now: float
     log: ConductedLog
     timers: Timers
 
-    def ready(self, seat: "Seat") -> None:
-        """Give the seat a turn: it has something to do."""
+    def ready(self, shell: "ConductedShell") -> None:
+        """Give the shell a turn: it has something to do."""
         ...
 
     def send(self, sample: Sample) -> None: ...
@@ -45,14 +45,14 @@ class SeatHost(Protocol):
     def failed(self, error: BaseException) -> None: ...
 
 
-class Seat:
-    """Runs one life of a service. `rank`: its place among the seats that are ready at the same instant."""
+class ConductedShell:
+    """Runs one life of a service. `rank`: its place among the shells that are ready at the same instant."""
 
     once = True
     """each fact is delivered once, in the order of the stream"""
 
     def __init__(
-        self, conductor: SeatHost, service: Service, settings: Settings, *, rank: int, kept: Kept
+        self, conductor: ShellHost, service: Service, settings: Settings, *, rank: int, kept: Kept
     ) -> None:
         self.service = service
         self.rank = rank
@@ -69,7 +69,7 @@ class Seat:
         self._mailbox: list[object] = []
         self._asking: dict[int, Wake] = {}
         self._tickets = itertools.count(1)
-        self._strands: dict[Strand, None] = {}
+        self._drivers: dict[CoroutineDriver, None] = {}
         self._alarm: TimerAlarm | None = None
         self._heard_from = conductor.log.last_seq
         """sequence from which on facts are delivered; earlier ones are read from the log"""
@@ -104,8 +104,8 @@ class Seat:
         self.waits = False
         if self._alarm is not None:
             self._alarm.cancel()
-        for strand in list(self._strands):
-            strand.cut()
+        for driver in list(self._drivers):
+            driver.cut()
         self._conductor.log.forget(self, self.service.facts)
         for wake in self._asking.values():
             wake(error=Unavailable(f"{self.service.name} has ended"))
@@ -194,11 +194,11 @@ class Seat:
     def _work(self, task: msgspec.Struct) -> None:
         self._handling.counts.work += 1
         worker = self.service.workers[type(task)]
-        strand: Strand
+        driver: CoroutineDriver
         limit: TimerAlarm | None = None
 
         def done(answer: object, error: BaseException | None) -> None:
-            self._strands.pop(strand, None)
+            self._drivers.pop(driver, None)
             if limit is not None:
                 limit.cancel()
             if isinstance(error, OSError):  # TimeoutError and Unavailable among them
@@ -209,21 +209,21 @@ class Seat:
             elif answer is not None:
                 self.put(answer)
 
-        strand = Strand(worker(task), done)  # type: ignore[arg-type] # a coroutine
-        self._strands[strand] = None
-        strand.go()
-        if strand in self._strands:
+        driver = CoroutineDriver(worker(task), done)  # type: ignore[arg-type] # a coroutine
+        self._drivers[driver] = None
+        driver.go()
+        if driver in self._drivers:
             limit_s = self._conductor.now + self._settings.work_timeout_real_s
-            limit = self._conductor.timers.at(limit_s, lambda: strand.interrupt(TimeoutError()))
+            limit = self._conductor.timers.at(limit_s, lambda: driver.interrupt(TimeoutError()))
 
     def begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine to its end, or to the end of this life."""
 
         def done(_: object, error: BaseException | None) -> None:
-            self._strands.pop(strand, None)
+            self._drivers.pop(driver, None)
             if error is not None:
                 self._conductor.failed(error)
 
-        strand = Strand(coroutine, done)
-        self._strands[strand] = None
-        strand.go()
+        driver = CoroutineDriver(coroutine, done)
+        self._drivers[driver] = None
+        driver.go()

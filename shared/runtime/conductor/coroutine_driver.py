@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 Wake = Callable[..., None]
-"""resumes a strand: with a value, or with `error=`; twice, or after the strand went on, it does nothing"""
+"""resumes a driver: with a value, or with `error=`; twice, or after the driver went on, it does nothing"""
 Begin = Callable[[Wake], object]
 """starts what is waited for, which calls the wake when it is done"""
 Done = Callable[[Any, BaseException | None], None]
@@ -22,11 +22,11 @@ class Until:
         return (yield self._begin)
 
 
-class Strand:
-    """Drives one coroutine. `done` is called with its result or its error, unless the strand was cut."""
+class CoroutineDriver:
+    """Drives one coroutine. `done` is called with its result or its error, unless the driver was cut."""
 
     __slots__ = ("_coroutine", "_done", "_waits", "cut_off")
-    running: "Strand | None" = None
+    running: "CoroutineDriver | None" = None
     """the one whose code runs at this moment"""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], done: Done) -> None:
@@ -39,7 +39,7 @@ class Strand:
 
     def go(self, value: object = None, error: BaseException | None = None) -> None:
         """Run until the coroutine waits, ends or raises."""
-        outer, Strand.running = Strand.running, self
+        outer, CoroutineDriver.running = CoroutineDriver.running, self
         self._waits += 1
         try:
             begin = self._coroutine.send(value) if error is None else self._coroutine.throw(error)
@@ -51,12 +51,12 @@ class Strand:
             self._wait(begin)
             return
         finally:
-            Strand.running = outer
+            CoroutineDriver.running = outer
         done, self._done = (
             self._done,
             None,
-        )  # which mostly knows the strand: nothing is to go round in circles
-        assert done is not None, "a strand ends once"
+        )  # which mostly knows the driver: nothing is to go round in circles
+        assert done is not None, "a driver ends once"
         done(result, failure)
 
     def _wait(self, begin: Begin) -> None:
