@@ -1,4 +1,4 @@
-"""What an exported store knows, without a service around it: a library for worlds that go by it."""
+"""Answers from an exported store, without a service around it: a library for worlds that use it."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice

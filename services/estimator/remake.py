@@ -1,4 +1,4 @@
-"""A store made anew, without a service around it."""
+"""Rebuilds a store from the log, without a service around it."""
 
 from collections.abc import Iterable
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What the estimator knows from facts: unfinished jobs, nodes, and what was placed with which estimate."""
+"""The estimator's state: unfinished jobs, nodes, and placements with their estimates."""
 
 import msgspec
 

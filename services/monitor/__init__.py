@@ -1,1 +1,1 @@
-"""Node leases, ends of jobs, figures, and the answers to what users ask about the present."""
+"""The monitor: node leases, ends of jobs, metrics, and answers to questions about the present."""

@@ -1,4 +1,4 @@
-"""The answers to what users ask: views of the ledger, and of the last heartbeats."""
+"""Answers to users' questions: views of the ledger, and of the last heartbeats."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -140,7 +140,7 @@ def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
 
 
 def _saved_at(record: JobRecord) -> float | None:
-    """Of the newest checkpoint: a run that wrote none keeps the time of its start there."""
+    """The time of the newest checkpoint; a run without one has the time of its start there."""
     return next((run.saved_at for run in reversed(record.runs) if run.saved_at > run.started_at), None)
 
 

@@ -61,7 +61,7 @@ def _archiver(settings: Settings, ports: Ports) -> "Archiver | None":
 
 
 async def _answers(ports: Ports, limit_real_s: float) -> bool:
-    """Whether the bus is there. It is asked, since a server that hangs looks connected for a while."""
+    """Whether the bus answers: a server that hangs looks connected for a while."""
     if not ports.bus.connected():
         return False
     try:

@@ -13,7 +13,7 @@ from shared.domain.metrics import raqlr
 
 
 class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The cluster at a moment: all that answers are made from."""
+    """The cluster at one moment, from which all answers are made."""
 
     ledger: Ledger
     history: History

@@ -99,7 +99,7 @@ def _settle(state: State, job_id: JobId) -> None:
 
 
 def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
-    """What a worker's end means for its job; None for a measurement's, or one of an earlier placement.
+    """The end of the job that follows from a worker's end; None for a measurement or an earlier placement.
 
     One failed worker fails the gang, even while the gang is coming up; and the job, once it has no retries.
     Of copies that train, the one that ends last decides, as the ledger has it.

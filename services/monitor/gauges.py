@@ -1,4 +1,4 @@
-"""The cluster in numbers, for the metrics endpoint."""
+"""Metrics of the cluster."""
 
 from collections.abc import Iterator
 

@@ -34,7 +34,7 @@ class Heartbeats:
         return end is not None and now - end > self._limit_s / 2
 
     def too_long(self, now: float) -> list[NodeId]:
-        """Nodes that were silent for the limit; they are no longer watched."""
+        """Nodes that were silent for longer than the limit; they are no longer watched."""
         late = [node_id for node_id, heard in self._heard.items() if heard + self._limit_s <= now]
         for node_id in late:
             del self._heard[node_id]

@@ -1,4 +1,4 @@
-"""What a page over the cluster looks back on: who held GPUs when, nodes out of use, the last plans. Bounded.
+"""The history that the page shows: who held GPUs when, nodes out of use, the last plans. Bounded.
 
 Every change of the timeline has a revision of its own, so that a reader asks for what is new.
 """
@@ -47,7 +47,7 @@ class PlanKept(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, kw_only=True):
-    """In the stream."""
+    """Where facts stand in the stream."""
 
     seqs: list[int]
     """of the first fact, and of the newest"""
@@ -161,7 +161,7 @@ def _close_all(
 
 
 def _trim(history: History, kept: list[Any], most: int) -> None:
-    """In blocks of a tenth, so it is cheap to call often."""
+    """Drop the oldest, in blocks of a tenth, so it is cheap to call often."""
     if len(kept) > most * 1.1:
         last = max(each.until for each in kept[:-most])
         history.complete_from = max(last, history.complete_from or last)

@@ -1,4 +1,4 @@
-"""The answers that a page over the whole cluster is made of."""
+"""Answers for the page over the whole cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -140,7 +140,7 @@ def _summary(record: JobRecord, cluster: ClusterNow) -> JobSummary:
 
 
 def _held_by(jobs: Sequence[JobId]) -> str:
-    """Who has what a job wanted, most GPUs first."""
+    """The jobs that have what a job wanted, most GPUs first."""
     return f"{', '.join(jobs[:HOLDERS_NAMED])} {'have' if len(jobs) > 1 else 'has'} the GPUs" if jobs else ""
 
 

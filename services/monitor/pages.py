@@ -23,7 +23,7 @@ Place = tuple[float, float, JobId]
 
 
 class InvalidPage(ValueError):
-    """There is no such page."""
+    """There is no page for this token."""
 
 
 def page_of(question: ListJobs, jobs: Iterable[JobRecord], now: float) -> tuple[list[JobRecord], str | None]:
@@ -52,7 +52,7 @@ def _is_wanted(job: JobRecord, question: ListJobs) -> bool:
 
 
 def _newest(first: Callable[[JobRecord, float], float]) -> Callable[[JobRecord, float], Place]:
-    """By a quantity, ascending, then by submission, newest first."""
+    """Order by a quantity, ascending, then by submission, newest first."""
     return lambda job, now: (first(job, now), -job.submitted_at, job.job_id)
 
 

@@ -21,7 +21,7 @@ MOVES_SHOWN = 20
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """The one that is said."""
+    """The reason that is shown."""
 
     reason: str
     detail: str
@@ -193,7 +193,7 @@ def _estimated(ledger: Ledger, record: JobRecord) -> float | None:
 
 
 def _holders(ledger: Ledger, record: JobRecord, verdict: Verdict) -> Iterator[HolderView]:
-    """The jobs that the plan named, as far as they still have or are promised what this one may use."""
+    """The jobs that the plan named and that still hold, or are promised, GPUs that this one may use."""
     standings = verdict.rivals or (None,) * len(verdict.to)
     found = [
         HolderView(

@@ -1,4 +1,4 @@
-"""For whom a plan ends placements. Pure."""
+"""Why a plan ends placements: the jobs that get their GPUs. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from services.placer.state import Placed, State
 from shared.domain import gangs
 
 NAMED_AT_MOST = 3
-"""beneficiaries"""
+"""largest number of beneficiaries that a cause names"""
 
 Takers = dict[NodeId, Counter[JobId]]
-"""GPUs that go to jobs, by node"""
+"""by node, the GPUs that go to each job"""
 
 
 def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptReason, Cause]]:

@@ -1,4 +1,4 @@
-"""From what is wanted and what is there to the orders that bring the two together.
+"""Compares the wanted placements with the running ones, and orders what brings the two together.
 
 An order is written into the state when it is given, so a replay gives it again in the same place and
 nowhere else.
@@ -42,7 +42,7 @@ def _stop(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[E
 
 
 def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[Event]:
-    """What a placement's end makes of its job."""
+    """The fact about the job that follows from its placement's end."""
     match ending.owed:
         case Owed.REFUSAL:
             yield refused(placed, f"taken back before it started: {ending.why}", at, ending.cause)

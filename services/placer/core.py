@@ -17,7 +17,7 @@ from services.placer.state import Placed, State
 from shared.domain.core import Effects, Input, Publish
 
 ORDERS_NOTHING = (JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed)
-"""facts that change neither what is wanted nor what is there"""
+"""facts that change neither the wanted placements nor the running ones"""
 
 
 class Placer:
@@ -62,7 +62,7 @@ class Placer:
         return self._converged(now)
 
     def _coming_up(self) -> Iterator[tuple[Placed, float]]:
-        """Each with its deadline; without those whose refusal is published already."""
+        """Placements that are coming up, with their deadlines, without those already refused."""
         for placed in self._unsettled:
             phase = placed.phase
             if isinstance(phase, ComingUp) and placed.placement_id not in self._timed_out:

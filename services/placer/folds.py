@@ -149,7 +149,7 @@ def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
 
 
 def _measures(placed: Placed, node_id: NodeId) -> bool:
-    """An agent fails no placement of another's, nor one that trains."""
+    """Whether the placement measures on this node: an agent may fail no other's, and none that trains."""
     return placed.profile and placed.gang.on(node_id) > 0
 
 
@@ -201,7 +201,7 @@ def _worker_started(state: State, worker: WorkerStarted) -> Published:
 
 
 def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
-    """What is on disk counts, and not what was hoped to be there."""
+    """A worker is up; the samples in the checkpoint that it found on disk count, not those expected there."""
     if isinstance(placed.phase, ComingUp) and worker.meeting:
         placed.phase.meetings[worker.node_id] = worker.meeting
     job = None if placed.profile else state.jobs.get(worker.job_id)
@@ -212,7 +212,7 @@ def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
 
 
 def _disowned(state: State, worker: WorkerStarted) -> Event:
-    """A worker nobody wants any more, ordered before its agent's new life was known here."""
+    """Stop a worker that is no longer wanted: it was ordered before its agent's new life was known here."""
     if worker.node_id in state.nodes:
         state.stale.setdefault(worker.node_id, {})[worker.placement_id] = len(worker.gpu_indices)
     return StopOrdered(
@@ -248,7 +248,7 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
 
 
 def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
-    """What a copy saved counts, even where its node was lost in between: it is on disk."""
+    """A copy has stopped; what it saved counts even if its node was lost in between: it is on disk."""
     if worker.leads:
         _save_progress(state, placed, worker)
     _copy_left(state, placed, worker.node_id, saved=worker.outcome in WELL)

@@ -1,4 +1,4 @@
-"""Whether a placement of a plan still holds against the present."""
+"""Objections to a planned placement: what has changed since the plan was made."""
 
 from schemas.ids import NodeId
 from schemas.plans import Placement
@@ -7,7 +7,7 @@ from shared.domain import in_turns
 
 
 def objection(state: State, placement: Placement) -> str:
-    """Why the placement does not hold; empty: it does."""
+    """Why the placement can no longer start; empty if it can."""
     return _of_the_job(state, placement) or _of_the_nodes(state, placement)
 
 

@@ -1,4 +1,4 @@
-"""Facts that folds and `converge` both publish of a placement."""
+"""Facts about a placement that both folds and `converge` publish."""
 
 from schemas.events import PlacementRefused, StopOrdered
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
@@ -27,5 +27,5 @@ def refused(
 def refusal(
     placement_id: PlacementId, plan_id: PlanId, job_id: JobId, reason: str, at: float
 ) -> PlacementRefused:
-    """Of a placement that was never taken on."""
+    """The refusal of a placement that was never accepted."""
     return PlacementRefused(at=at, placement_id=placement_id, plan_id=plan_id, job_id=job_id, reason=reason)

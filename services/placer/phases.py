@@ -63,7 +63,7 @@ class Owed(StrEnum):
 
 
 class Ending(msgspec.Struct, tag=True, kw_only=True):
-    """Whatever is left of it shall stop."""
+    """Its remaining workers are to stop."""
 
     why: PreemptReason
     owed: Owed
@@ -94,5 +94,5 @@ def check_move(before: Phase, after: Phase) -> None:
 
 
 def workers_in(phase: Phase) -> Workers:
-    """Those that are ordered and not known to be gone; the phase's own dict, or an empty one."""
+    """The workers that were ordered and are not known to be gone: the phase's own dict, or an empty one."""
     return {} if isinstance(phase, Waiting) else phase.workers

@@ -1,4 +1,4 @@
-"""What the placer knows: nodes, unfinished jobs, and every placement that is not gone."""
+"""The placer's state: nodes, unfinished jobs, and every placement that is not gone."""
 
 from collections.abc import Collection
 from typing import TypeVar
@@ -44,14 +44,14 @@ class Placed(msgspec.Struct, kw_only=True):
     number: int = 0
     """its place in the order in which placements came"""
     refused: bool = False
-    """PlacementRefused was published of it"""
+    """PlacementRefused was published about it"""
     phase: Phase = msgspec.field(default_factory=Waiting)
     tally: Tally = msgspec.field(default_factory=Tally)
     """samples by leader, once starts are ordered"""
 
     @property
     def holder(self) -> str:
-        """Who has its GPUs, itself or the rota that it takes turns in."""
+        """The holder of its GPUs: the placement itself, or the rota in which it takes turns."""
         return in_turns.holder(self.placement_id, self.gang)
 
     @property
@@ -65,13 +65,13 @@ class Placed(msgspec.Struct, kw_only=True):
 
     @property
     def trained(self) -> bool:
-        """JobStarted was published of it, and the job has not ended."""
+        """Whether JobStarted was published about it, and the job has not ended."""
         phase = self.phase
         return phase.owed is Owed.PREEMPTION if isinstance(phase, Ending) else isinstance(phase, Training)
 
     @property
     def copies(self) -> bool:
-        """Copies that train, each by itself: one may go, and the others run on."""
+        """Whether it consists of copies that train by themselves: if one ends, the others run on."""
         return self.trained and gangs.merges(self.gang)
 
     @property
@@ -79,13 +79,13 @@ class Placed(msgspec.Struct, kw_only=True):
         return not isinstance(self.phase, Ending)
 
     def move(self, phase: Phase) -> None:
-        """Raises IllegalMove, and then nothing has changed."""
+        """Enter another phase. Raises IllegalMove, and then nothing has changed."""
         check_move(self.phase, phase)
         self.phase = phase
 
     @property
     def owed(self) -> Owed:
-        """What will be owed to its job at its end."""
+        """The fact to publish about its job at its end."""
         if self.profile:
             return Owed.NOTHING
         return Owed.PREEMPTION if isinstance(self.phase, Training) else Owed.REFUSAL
@@ -136,7 +136,7 @@ class State(msgspec.Struct, kw_only=True):
         del self.unsettled[placed.placement_id]
 
     def unwant(self, placed: Placed, why: PreemptReason, cause: Cause | None = None) -> None:
-        """Whatever is left of it shall end; the first reason stands."""
+        """Have the placement end; if that was ordered before, the first reason stays."""
         if placed.wanted:
             placed.move(Ending(why=why, owed=placed.owed, workers=placed.workers, cause=cause))
             self.unsettled[placed.placement_id] = None
@@ -150,7 +150,7 @@ class State(msgspec.Struct, kw_only=True):
         return first
 
     def absolve(self, placed: Placed) -> None:
-        """It shall end, and nothing is published of its end: the job itself has ended."""
+        """Have it end without a fact about its end: the job itself has ended."""
         self.unwant(placed, PreemptReason.PLAN)
         assert isinstance(placed.phase, Ending)
         placed.phase.owed = Owed.NOTHING

@@ -1,4 +1,4 @@
-"""Puts the planner together by hand."""
+"""Wires the planner."""
 
 from schemas.events import PlanPublished, PolicyChosen
 from schemas.questions import PLANNER
@@ -61,7 +61,7 @@ def build(settings: Settings, ports: Ports) -> Service:
 
 
 def effort_of(settings: Settings) -> Effort:
-    """Limited by work, a solve has so many branch-and-bound nodes, and its seconds are computed from them."""
+    """The effort of a solve. Limited by work, it counts branch-and-bound nodes and models seconds."""
     modelled = settings.solve_limit == "work"
     return Effort(
         gap=settings.gap,

@@ -122,7 +122,7 @@ def _count_away(state: State) -> None:
 
 
 def _is_asked(state: State, fact: ProfileEvent) -> bool:
-    """Of a measurement on another node, or of none, an agent has nothing to say."""
+    """Whether the node was asked for this measurement; reports about others are ignored."""
     run = state.runs.get(fact.placement_id)
     plan = run.plan if run is not None else state.ended.get(fact.placement_id)
     asked = None if plan is None else (plan.job_id, plan.node_id, plan.gpu_type)
@@ -130,7 +130,7 @@ def _is_asked(state: State, fact: ProfileEvent) -> bool:
 
 
 def _end(state: State, placement_id: PlacementId) -> PendingRun | None:
-    """None: it had ended before."""
+    """End a run; None if it had ended before."""
     run = state.runs.pop(placement_id, None)
     if run is not None:
         state.ended[placement_id] = run.plan

@@ -1,4 +1,4 @@
-"""What a job still lacks before it is profiled. Pure questions about the state."""
+"""What a job still needs before it is profiled. Pure questions about the state."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from services.profiler.state import State, UnprofiledJob
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
 """fitted, and not yet published"""
 NODES_BELIEVED = 2
-"""that lack what a job is started with: then it is taken to be on none"""
+"""nodes that must lack a job's program before it is taken to be on none"""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ def types_of(state: State) -> Types:
 
 
 def allowed_types(job: UnprofiledJob, types: Types) -> tuple[GpuType, ...]:
-    """Those the user named, or all that were ever seen, in alphabetical order."""
+    """The types that the user named, or all that were ever seen, in alphabetical order."""
     return job.spec.gpu_types or types.seen
 
 

@@ -1,4 +1,4 @@
-"""Which measurements a round begins with, which are added to it, and where. Pure."""
+"""Chooses the measurements that begin a round, those that are added to it, and their nodes. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import quote
@@ -15,7 +15,7 @@ PREFIX = "profile-"
 
 
 class _Room(msgspec.Struct):
-    """A node while runs are given out."""
+    """A node's room while runs are placed."""
 
     node_id: NodeId
     gpu_type: GpuType
@@ -71,7 +71,7 @@ def _runs(
 def _lacking(
     state: State, fits: Modules, types: Types, patience: int, *, idle_only: bool
 ) -> Iterator[tuple[JobId, UnprofiledJob, GpuType]]:
-    """What each job waits for."""
+    """The types on which each job still has to be measured."""
     for job_id, job in state.jobs.items():
         for gpu_type in needs_of(job, state, fits, types, patience).wanted:
             if not (idle_only and gpu_type in job.added):

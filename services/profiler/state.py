@@ -1,4 +1,4 @@
-"""What the profiler knows from facts: jobs to be measured, where runs are, what was measured."""
+"""The profiler's state: jobs to be measured, runs under way, what was measured."""
 
 import msgspec
 

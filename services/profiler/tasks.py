@@ -1,4 +1,4 @@
-"""What the core has fitted outside, and what comes back."""
+"""The core's outside work, fits of measurements, and the answers."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What servers of one model showed, together: evidence of a GPU type but for its unlike hosts. Pure.
+"""Evidence of servers of one model together: that of a GPU type, apart from unlike hosts. Pure.
 
 A GPU type may stand in servers of unlike models, and what reads or launches much then runs at unlike speeds
 on one type. So there the type layer asks what servers of the node's own model showed, all of them together:

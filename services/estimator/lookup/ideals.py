@@ -1,4 +1,4 @@
-"""What theory says of the gangs that a workload ran in, each computed once until that theory is other."""
+"""Theory's throughput of the gangs that a workload ran in, each computed once until the theory changes."""
 
 from collections.abc import Mapping, Sequence
 

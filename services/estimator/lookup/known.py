@@ -1,4 +1,4 @@
-"""What theory knows of the workloads and nodes of a question, by number. Pure but for the store."""
+"""Theory's knowledge of the workloads and nodes of a question, by number. Pure but for the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

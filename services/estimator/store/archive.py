@@ -1,4 +1,4 @@
-"""The store as lines that another store can take in, a page at a time; what that one has, it skips."""
+"""Exports the store as lines, a page at a time, and imports them; entries that a store has are skipped."""
 
 from collections.abc import Iterator, Sequence
 

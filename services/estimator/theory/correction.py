@@ -1,4 +1,4 @@
-"""What running gangs of unlike shares teaches: how far off their estimates are, by workload and types. Pure.
+"""Corrections learnt from gangs of unlike shares: how far off estimates are, by workload and types. Pure.
 
 Such a gang shows no GPU's own pace, so it is no evidence for any layer; but it shows how far the whole
 estimate was off. With x = measured / estimated, the estimate without a correction, and one correction for

@@ -1,4 +1,4 @@
-"""What running teaches about loading and waiting, beyond the profile (Hops section 3.3, running mode). Pure.
+"""Refines loading and waiting times of the profile while jobs run (Hops section 3.3, running mode). Pure.
 
 While a job trains only T_d and T_w are recorded. The profiler, which has the library, fits the mixture of
 T_d anew; here it is compared with the T_w of the same stretches. `drawn_wait_s` says what N independent

@@ -54,7 +54,7 @@ async def _timed(
 
 
 async def _in_turn(bus: Questions, tasks: Tasks, rings: Iterable[Ring]) -> list[Timing] | str:
-    """All of one leader's rings, or why not."""
+    """The timings of all of one leader's rings, or why there are none."""
     timings = []
     for ring in rings:
         try:
@@ -93,7 +93,7 @@ async def _asked(bus: Questions, question: OpenAllReduce | JoinAllReduce, kind: 
 
 
 def _whole(times: AllReduceTimes) -> bool:
-    """Whether every size was timed as often as asked."""
+    """Whether every size was timed as often as asked for."""
     rows = times.seconds
     alike = len(rows) == len(times.sizes or SIZES) and all(len(row) == REPEATS for row in rows)
     numbers = [*times.sizes, *(seconds for row in rows for seconds in row)]

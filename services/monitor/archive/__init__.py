@@ -1,1 +1,1 @@
-"""The archive: what streams may drop, kept in Parquet files before they do (ADR 28)."""
+"""The archive: copies messages into Parquet files before the streams drop them (ADR 28)."""

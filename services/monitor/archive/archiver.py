@@ -89,7 +89,7 @@ class Archiver:
             )
 
     async def answer(self, question: Question) -> Message:
-        """Of the archive, whoever leads. Raises OSError, ValueError."""
+        """Answer a question about the archive, at every instance. Raises OSError, ValueError."""
         if self._shelf is None:
             return _nothing(question)
         match question:
@@ -105,7 +105,7 @@ class Archiver:
     # ---- what it does
 
     async def keep(self, _: Inbox) -> None:
-        """A task of the service that leads."""
+        """A task of the leading instance: archive and trim."""
         while True:
             for kind in ArchiveKind:
                 await self._look(kind)
@@ -131,7 +131,7 @@ class Archiver:
             log.info("archived again", kind=kind)
 
     def _gone(self, kind: ArchiveKind) -> tuple[range, ...]:
-        """Facts that were in files, and are in none and not in the stream."""
+        """Facts whose files are gone, and that the stream no longer has."""
         there = self._there.get(kind)
         if there is None or not there.files or kind is not ArchiveKind.FACTS:
             return ()
@@ -172,7 +172,7 @@ class Archiver:
         return True
 
     def _check_whole(self, kind: ArchiveKind, first: int, last: int, rows: Sequence[Stored]) -> None:
-        """Facts follow one another without a gap, and of samples some may be lost."""
+        """Check that facts follow one another without a gap; samples may have gaps."""
         gaps = lacking([range(row.seq, row.seq + 1) for row in rows], first, last)
         if gaps and kind is ArchiveKind.FACTS and not self._settings.facts_may_lack:
             raise NotArchived(f"the stream has lost facts {ranges_text(gaps)}")
@@ -189,7 +189,7 @@ class Archiver:
             await self._drop(kind, some)
 
     def _kept(self, kind: ArchiveKind, first: int, upto: int) -> list[tuple[Stretch | None, range]]:
-        """What may go, file by file, as far as files follow one another."""
+        """What may be trimmed, by file, as far as the files follow one another."""
         if self._shelf is None:
             return [(None, range(first, upto + 1))] if first <= upto else []
         found: list[tuple[Stretch | None, range]] = []
@@ -201,7 +201,7 @@ class Archiver:
         return found
 
     async def _drop(self, kind: ArchiveKind, kept: tuple[Stretch | None, range]) -> None:
-        """Raises NotArchived, OSError, Unavailable; then it stays."""
+        """Trim the stream. Raises NotArchived, OSError, Unavailable; then nothing is dropped."""
         stretch, seqs = kept
         if stretch is not None:
             await self._check_kept(kind, stretch, seqs)
@@ -209,7 +209,7 @@ class Archiver:
         log.info("trimmed", kind=kind, first=seqs[0], last=seqs[-1])
 
     async def _check_kept(self, kind: ArchiveKind, stretch: Stretch, seqs: range) -> None:
-        """The file is whole, and of this stream: names alone say neither. Raises NotArchived, OSError."""
+        """Check by its content that a file is whole and of this stream. Raises NotArchived, OSError."""
         assert self._shelf is not None
         try:
             rows = await self._lane.do(files.read, self._shelf.folder, stretch)
@@ -246,7 +246,7 @@ class Archiver:
 
 
 def _nothing(question: Question) -> Message:
-    """Where no archive is kept."""
+    """In place of an archiver, where no archive is kept."""
     match question:
         case ReadArchive():
             return ArchivePage(messages=(), upto=question.after, begins=0)

@@ -1,4 +1,4 @@
-"""Parquet files of messages: written whole, looked at, and only then there under their name; read in one go.
+"""Parquet files of messages. A file gets its name only once it was written completely and read back.
 
 | column    | is                                                                       |
 |-----------|--------------------------------------------------------------------------|
@@ -53,7 +53,7 @@ class UnreadableFile(OSError):
 
 
 def names_in(folder: Path) -> list[str]:
-    """Those of finished files; none where there is no such folder yet. Raises OSError."""
+    """Names of the finished files; none if there is no such folder yet. Raises OSError."""
     try:
         return [path.name for path in folder.iterdir() if stretch_of(path.name) is not None]
     except FileNotFoundError:
@@ -69,13 +69,13 @@ def make_folder(folder: Path) -> None:
 
 
 def remove_drafts(folder: Path) -> None:
-    """What ended before it was done has left them. To be done by the one that writes."""
+    """Remove unfinished files, which a process left that ended early. Only the writer may do so."""
     for path in folder.glob(f"{DRAFT}*"):
         path.unlink(missing_ok=True)
 
 
 def write(folder: Path, stretch: Stretch, rows: Sequence[Row]) -> None:
-    """All or nothing, and on the disk when it returns. Raises OSError."""
+    """Write a file atomically; it is on the disk when this returns. Raises OSError."""
     draft = folder / f"{DRAFT}{stretch.name}.{secrets.token_hex(4)}"
     try:
         _copy(draft, rows)
@@ -91,7 +91,7 @@ def write(folder: Path, stretch: Stretch, rows: Sequence[Row]) -> None:
 
 
 def read(folder: Path, stretch: Stretch) -> list[Row]:
-    """All of it. Raises UnreadableFile."""
+    """Read a whole file. Raises UnreadableFile."""
     path = folder / stretch.name
     try:
         rows, digest = _rows(path)

@@ -19,7 +19,7 @@ _NAME = re.compile(r"(?P<kind>facts|observations)-(?P<first>[0-9]{12})-(?P<last>
 
 
 class Stretch(NamedTuple):
-    """Of a stream, in one file."""
+    """A stretch of a stream, in one file."""
 
     kind: ArchiveKind
     first: int
@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """What files have together."""
+    """The stretches that files cover together."""
 
     files: tuple[Stretch, ...]
     """ascending; none within another"""
@@ -49,7 +49,7 @@ class Coverage(NamedTuple):
 
 
 def stretch_of(name: str) -> Stretch | None:
-    """None: no file of an archive is named so."""
+    """The stretch that a file's name says; None if it is no name of an archive's file."""
     found = _NAME.fullmatch(name)
     if found is None or int(found["first"]) > int(found["last"]):
         return None

@@ -26,7 +26,7 @@ PART_BYTES = 8 * 1024 * 1024
 
 
 class ArchiveReader:
-    """One folder. What it says is as of now; what is open is read one file at a time."""
+    """Reads the archive of one folder, one file at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -122,7 +122,7 @@ def _messages(folder: Path, stretches: Iterable[Stretch], first: int) -> Iterato
 
 
 class _Page:
-    """Filled file by file, in order."""
+    """A page that is filled file by file, in order."""
 
     def __init__(self, there: Coverage, after: int, wanted: Callable[[Row], bool]) -> None:
         self.upto = after
@@ -167,7 +167,7 @@ class _Page:
 
 
 def _fitting(rows: Iterable[Row], room: int) -> list[Row]:
-    """As many as there is room for; one in any case."""
+    """As many rows as there is room for, at least one."""
     fitting: list[Row] = []
     for row in rows:
         room -= len(row.raw)

@@ -1,1 +1,1 @@
-"""The planner's decisions: when to plan, from which view, and what of a decision is published."""
+"""The planner's decisions: when to plan, from which view, and which plan to publish."""

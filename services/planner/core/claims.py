@@ -1,4 +1,4 @@
-"""Which GPUs are taken: placements that were planned, workers that run, profiles to be made. Pure.
+"""Claims on GPUs: by planned placements, by running workers, by measurements to be made. Pure.
 
 A claim on a node's GPUs lasts as long as any of the three says so. A placement superseded by a first
 plan has no plan any more, but claims what its workers still hold.
@@ -41,7 +41,7 @@ class Claims(msgspec.Struct, kw_only=True):
     """the sum of `counted`: GPUs by node that are in use or promised"""
 
     def placement_of(self, job_id: JobId) -> Placement | None:
-        """Where the job runs or is about to run."""
+        """The placement on which the job runs or is about to run."""
         placement_id = self.of_job.get(job_id)
         return None if placement_id is None else self.planned[placement_id]
 
@@ -99,7 +99,7 @@ class Claims(msgspec.Struct, kw_only=True):
             self._count(run.placement_id)
 
     def end_profile(self, placement_id: PlacementId, node_id: NodeId) -> None:
-        """Where that node measures: of another's measurements an agent has nothing to say."""
+        """End a measurement on that node; reports about other nodes' measurements are ignored."""
         if self.profiles.get(placement_id) == node_id:
             del self.profiles[placement_id]
             self._count(placement_id)
@@ -130,7 +130,7 @@ class Claims(msgspec.Struct, kw_only=True):
             self.end_profile(placement_id, fact.node_id)
 
     def plan(self, fact: PlanPublished) -> None:
-        """A first plan says all that shall run; a fragment plan what shall start besides."""
+        """Fold a plan: a first plan has everything that shall run, a fragment plan what starts besides."""
         before = self.planned
         placements = {placement.placement_id: placement for placement in fact.placements}
         of_job = {placement.job_id: placement.placement_id for placement in fact.placements}
@@ -171,7 +171,7 @@ class Claims(msgspec.Struct, kw_only=True):
         self._count(placement_id)
 
     def lose_copy(self, placement_id: PlacementId, node_id: NodeId) -> None:
-        """The others train on; what its workers may still hold on the node stays claimed."""
+        """A copy is lost, the others train on; what its workers may still hold on the node stays claimed."""
         planned = self.planned.get(placement_id)
         rest = _rest(planned, node_id) if planned is not None and gangs.merges(planned.gang) else None
         if rest is not None:

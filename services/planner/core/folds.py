@@ -162,7 +162,7 @@ def _preempted(state: State, fact: JobPreempted) -> None:
 
 
 def _serve(state: State, job: TrackedJob, seconds: float) -> None:
-    """Count so many seconds on its GPUs."""
+    """Count seconds for which the job held its GPUs."""
     if job.running is None or not seconds:
         return
     job.attained_gpu_s += seconds * job.running.gpus
@@ -240,7 +240,7 @@ def _placement_refused(state: State, fact: PlacementRefused) -> None:
 
 
 def _hold_s(refusals: int) -> float:
-    """How long a job waits that was refused so often: else plan and refusal follow each other for ever."""
+    """How long a job refused so often waits: else plan and refusal would follow each other for ever."""
     beyond = refusals - REFUSALS_FREE
     return min(2.0**beyond, HOLD_MOST_S) if beyond > 0 else 0.0
 
@@ -275,7 +275,7 @@ def _lose_copies(state: State, fact: NodeJoined | NodeLost, but: Collection[Plac
 
 
 def _leave(state: State, job: TrackedJob, node_id: NodeId, at: float, *, saved: bool) -> None:
-    """A copy is gone, and the others train on; the last one leaves with its placement."""
+    """A copy has ended and the others train on; the last one ends with its placement."""
     job.tally.end(node_id, saved=saved)
     rest = gangs.without(job.running, node_id) if job.running is not None else None
     if job.running is None or rest is None or not job.running.on(node_id):

@@ -1,4 +1,4 @@
-"""Nodes that go away at a known time: from when on nothing more is placed on them. Pure.
+"""Closes nodes that go away at a known time: when nothing more is placed on them. Pure.
 
 A start on such a node must pay before its agent takes its leave, `leave_s` before the end: what a restart
 costs, and the minimum that a job runs before it may be moved, must fit in between. Once they would not, for

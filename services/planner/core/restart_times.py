@@ -1,4 +1,4 @@
-"""What restarts take, measured: means by workload and GPU type. Pure.
+"""Measured durations of restarts: means by workload and GPU type. Pure.
 
 A restart has two parts: from the order to stop until the GPUs are free, and from the order to start
 until the gang is up. Where all of a job's processes stand by, that is a switch, and measured apart. What is
@@ -61,7 +61,7 @@ class RestartTimes(msgspec.Struct, kw_only=True):
         )
 
     def switched(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
-        """It started where its processes stood by."""
+        """A job started where its processes stood by."""
         self._learn(
             workload,
             types,
@@ -87,7 +87,7 @@ class RestartTimes(msgspec.Struct, kw_only=True):
         return {gpu_type: one.expected_s(before_s) for gpu_type, one in self.known.get(workload, {}).items()}
 
     def expected_switches_s(self, workload: Fingerprint, before_s: float) -> dict[GpuType, float]:
-        """The same where the job's processes stand by."""
+        """The same by a switch, where the job's processes stand by."""
         return {
             gpu_type: one.expected_switch_s(before_s)
             for gpu_type, one in self.known.get(workload, {}).items()

@@ -9,12 +9,12 @@ from shared.domain.cluster import round_at
 
 
 class Call(StrEnum):
-    """For a plan. Of those due at one time the first of these is answered first."""
+    """Kinds of call for a plan. Of those due at one time, the first in this list comes first."""
 
     FIRST = PlanKind.FIRST.value
     FRAGMENT = PlanKind.FRAGMENT.value
     HELP = "help"
-    """for those who wait: a fragment plan where that serves all of them, else a first plan"""
+    """for waiting jobs: a fragment plan if that serves all of them, else a first plan"""
 
 
 class Schedule:
@@ -27,7 +27,7 @@ class Schedule:
         self._not_before = -math.inf
 
     def expect(self, call: Call, at: float) -> None:
-        """Have such a plan made at that time at the latest."""
+        """Have such a plan made by that time."""
         self._due[call] = min(at, self._due.get(call, at))
 
     def settled(self, now: float) -> float:
@@ -39,7 +39,7 @@ class Schedule:
         self._not_before = self.settled(now)
 
     def begun(self, call: Call) -> None:
-        """Such a plan is begun; any takes the place of a fragment plan that was due, and a first of all."""
+        """Such a plan is begun; it replaces a fragment plan that was due, and a first plan replaces all."""
         for other in Call if call is Call.FIRST else (Call.FRAGMENT, call):
             self._due.pop(other, None)
 

@@ -1,4 +1,4 @@
-"""Which jobs a first plan leaves where they are: moving them would cost too much, or is not allowed. Pure.
+"""The jobs that a first plan leaves where they are: moving them costs too much, or is not allowed. Pure.
 
 A job that is not preemptible keeps its place from its start to its end, whatever the policy. For all others
 two limits hold. One that started is left alone until it has run for so many times what its restart costs.
@@ -82,12 +82,12 @@ def _within_limits(state: State, at: float, settings: Settings) -> Stays:
 
 
 def _has_run_for(job: TrackedJob, seconds: float, at: float) -> bool:
-    """And may be moved then."""
+    """Whether the job has run for its minimum and may be moved."""
     return job.preemptible and job.running is not None and job.running_since + seconds <= at
 
 
 def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
-    """Before a plan is folded: put off further moves until those it makes are made up for."""
+    """Called before a plan is folded: put off further moves until those of the plan are made up for."""
     if plan.kind is not PlanKind.FIRST or plan.token < state.token or settings.restart_share_max >= 1:
         return
     spent = _spent(state, plan, settings)
@@ -124,7 +124,7 @@ def _move_s(state: State, job_id: JobId, job: TrackedJob, to: Gang | None, setti
 
 
 def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
-    """It holds the GPUs, or starts on them; and is whole, on nodes that may be used."""
+    """Whether the job holds its GPUs or starts on them, complete and on usable nodes."""
     runs = job.running is not None and (
         job.running == placement.gang or gangs.retimes(job.running, placement.gang)
     )

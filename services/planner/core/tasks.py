@@ -1,4 +1,4 @@
-"""What the core asks of the outside, what comes back, and by which token it plans."""
+"""The core's outside work and its answers, and the token with which it plans."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from services.planner.policies.contract.view import View
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):
-    """This planner leads, with the fencing token; None: it does no more."""
+    """An input: this planner leads, with the fencing token; None if it no longer does."""
 
     token: int | None
     announce: bool = False
@@ -24,7 +24,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """It can."""
+    """An answer: the policy can plan."""
 
     policy: str
     calls: dict[Trigger, PlanKind]
@@ -38,7 +38,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unfit(msgspec.Struct, frozen=True, kw_only=True):
-    """It cannot, or not now: the text says why."""
+    """An answer: the policy cannot plan, or not now; the text says why."""
 
     policy: str
     reason: str

@@ -51,7 +51,7 @@ CALLS_FOR_NOTHING = frozenset(
 
 
 def trigger_of(fact: Event) -> Trigger | None:
-    """A plan calls for the next one where the GPUs it leaves may serve jobs that it did not consider.
+    """The trigger that a fact is; a plan, if GPUs that it leaves may serve jobs it did not consider.
 
     Those that it did consider would be left out again for the same reason.
     """

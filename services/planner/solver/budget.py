@@ -1,4 +1,4 @@
-"""What a computation may still spend, in seconds: of the wall clock, or modelled ones, counted from work."""
+"""The budget of a computation, in seconds: of the wall clock, or modelled ones, counted from work."""
 
 import math
 import time

@@ -1,6 +1,6 @@
 """A plan without a solver: by weight, each job takes the best of what still fits. Pure.
 
-It is what λ → ∞ comes to, takes milliseconds, and stands in whenever the solver has nothing.
+It is the limit of λ → ∞, takes milliseconds, and stands in whenever the solver has nothing.
 """
 
 import numpy as np

@@ -48,12 +48,12 @@ class NoOptions(msgspec.Struct, frozen=True):
 
 
 def options_kind(name: str) -> type[msgspec.Struct]:
-    """What a policy lets its user choose; runs its module. Raises UnfitPolicy."""
+    """The type of a policy's options; runs its module. Raises UnfitPolicy."""
     return _kind(name, _factory(name))
 
 
 def about(name: str) -> str:
-    """What a policy is: the first line of its docstring, else of its module's. Runs its module.
+    """A line about a policy: the first of its docstring, else of its module's. Runs its module.
 
     Empty where there is none, and for a policy that cannot be loaded.
     """

@@ -54,7 +54,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """The policy raised, or decided what cannot be; the text says it."""
+    """The policy raised, or made an impossible decision; the text says which."""
 
     reason: str
     crashed: bool = False

@@ -1,4 +1,4 @@
-"""Fits what the core asks for."""
+"""Does the profiler's outside work."""
 
 from services.profiler.modules import fitted
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes

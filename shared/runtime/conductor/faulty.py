@@ -1,4 +1,4 @@
-"""A conducted shell with faults drawn from a seed: it can be cut off, or killed and begun again from its store."""
+"""A conducted shell with seeded faults: it can be cut off, or killed and begun again from what it stored."""
 
 from collections import deque
 from collections.abc import Sequence

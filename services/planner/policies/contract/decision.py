@@ -1,4 +1,4 @@
-"""What a policy is, and what every decision must keep to.
+"""The contract of policies, and the rules that every decision must keep.
 
 A policy is found by name and built from its options (see `options`). It is asked in two steps, both
 pure: `wants` names the configurations whose throughput it needs, `decide` chooses. It keeps nothing
@@ -70,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """One dominant reason for a job without a configuration."""
+    """A job that is left out, with the dominant reason."""
 
     job_id: JobId
     reason: Waiting

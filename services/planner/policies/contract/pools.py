@@ -1,4 +1,4 @@
-"""What jobs may choose from on idle GPUs, type by type. Pure.
+"""The configurations that jobs may choose from on idle GPUs, type by type. Pure.
 
 Per type and per R_k (Hops section 3.6):
 
@@ -60,7 +60,7 @@ OURS = PlaceRules()
 
 
 class Wishes(NamedTuple):
-    """What a job asks for."""
+    """What a job asks of a pool."""
 
     gpu_types: tuple[GpuType, ...]
     demand: tuple[int, ...]

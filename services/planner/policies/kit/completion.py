@@ -1,4 +1,4 @@
-"""What it is worth to a job to end: utilities that fall as its completion time grows. Pure.
+"""Utilities of completion: what it is worth to a job to complete, falling with its completion time. Pure.
 
 All three are U_j(d) = u_j / d, d: completion time in seconds since submission (Hadar, section III-A, whose
 own is `raw`: effective throughput). Samples a second of unlike models do not compare, so `normalised`

@@ -1,4 +1,4 @@
-"""Where a gang of a given size goes: consolidated first, on one GPU type. Pure.
+"""Places a gang of a given size: consolidated first, on one GPU type. Pure.
 
 One node is better than several: of the first type that has such a node, the one that is left with
 fewest free GPUs (best fit). Only then several nodes of one type, as few as possible, in one of three

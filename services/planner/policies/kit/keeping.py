@@ -1,4 +1,4 @@
-"""Which jobs have their GPUs whatever is decided, and what GPUs that leaves. Pure."""
+"""The jobs that keep their GPUs whatever is decided, and the GPUs that are left. Pure."""
 
 from schemas.ids import NodeId
 from services.planner.policies.contract.decision import Choice

@@ -1,4 +1,4 @@
-"""What the policies have in common that decide by order alone: the walk, the columns, the reasons.
+"""Base of the policies that decide by order alone: the walk, the columns, the reasons.
 
 Each of them is a queue and four words: strict or skipping, preemptive or not. Every job asks for one
 GPU count (option `rigid_demand`, of those that fit the empty cluster) and gets it consolidated first, on the

@@ -1,4 +1,4 @@
-"""Serving a queue in its order: who runs where, and who waits. Pure.
+"""Serves a queue in its order: which jobs run where, and which wait. Pure.
 
 One walk for every policy that decides by order alone. It goes down the queue and gives each job the
 first of: the place it has, a place that disturbs no job that keeps running, any place. What does not
@@ -143,7 +143,7 @@ def _spare(idle: Mapping[NodeId, int], held: Iterable[Configuration]) -> dict[No
 def _beside(
     queue: Sequence[QueuedJob], pools: Pools, spare: dict[NodeId, int], *, strict: bool, preemptive: bool
 ) -> Served | None:
-    """Everybody who runs stays, and the others get what is spare: the same walk in fewer steps.
+    """All running jobs stay and the others get what is spare: the same walk in fewer steps.
 
     None where somebody might get a place by preemption.
     """

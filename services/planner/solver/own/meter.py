@@ -1,4 +1,4 @@
-"""What a search may still spend: seconds of the wall clock, or modelled ones."""
+"""Meters the effort of a search: seconds of the wall clock, or modelled ones."""
 
 from services.planner.solver.search import Search
 
