@@ -282,17 +282,25 @@ def _less(node: ViewNode, taken: int, memo: Memo) -> ViewNode:
 
 def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) -> ViewJob:
     base = memo.jobs.get(job_id)
-    if base is None or not _is_of(base, job):
+    if (
+        base is None
+        or base.single_gpu is not job.single_gpu
+        or base.restarts != job.restarts
+        or base.attained_gpu_s != job.attained_gpu_s
+        or base.received_s is not job.received_s
+        or base.unfit is not job.unfit
+    ):
         base = memo.jobs[job_id] = _lasting(job_id, job, memo)
     placement_id, running = state.claims.of_job.get(job_id), job.running
-    place = _place(state, job, placement_id, memo) if placement_id is not None else None
     if running is None:
+        waits_s, done = at - job.submitted_at - job.held_s, job.samples_done
         return msgspec.structs.replace(
             base,
-            wait_s=max(at - job.submitted_at - job.held_s, 0.0),
-            samples_done=min(job.samples_done, job.samples),
-            present=place.present if place else None,
+            wait_s=waits_s if waits_s > 0.0 else 0.0,
+            samples_done=done if done < job.samples else job.samples,
+            present=None if placement_id is None else _place(state, job, placement_id, memo).present,
         )
+    place = _place(state, job, placement_id, memo) if placement_id is not None else None
     shares, gpus, speed = (
         (place.shares, place.gpus, place.placement.throughput) if place else (*_served(state, job), 0.0)
     )
@@ -304,16 +312,6 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
         received_s=_received(job, shares, stretch_s),
         samples_done=min(job.samples_done + job.ahead + speed * (at - job.ahead_at), job.samples),
         present=place.present if place else None,
-    )
-
-
-def _is_of(base: ViewJob, job: TrackedJob) -> bool:
-    return (
-        base.single_gpu is job.single_gpu
-        and base.restarts == job.restarts
-        and base.attained_gpu_s == job.attained_gpu_s
-        and base.received_s is job.received_s
-        and base.unfit is job.unfit
     )
 
 
