@@ -293,11 +293,10 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
         base = memo.jobs[job_id] = _lasting(job_id, job, memo)
     placement_id, running = state.claims.of_job.get(job_id), job.running
     if running is None:
-        waits_s, done = at - job.submitted_at - job.held_s, job.samples_done
         return msgspec.structs.replace(
             base,
-            wait_s=waits_s if waits_s > 0.0 else 0.0,
-            samples_done=done if done < job.samples else job.samples,
+            wait_s=max(at - job.submitted_at - job.held_s, 0.0),
+            samples_done=min(job.samples_done, job.samples),
             present=None if placement_id is None else _place(state, job, placement_id, memo).present,
         )
     place = _place(state, job, placement_id, memo) if placement_id is not None else None
