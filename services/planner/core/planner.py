@@ -31,7 +31,7 @@ from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
 from services.planner.core.policy_checks import PolicyChecks
-from services.planner.core.publication import Frame, published
+from services.planner.core.publication import Frame, GpusByType, published
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State
@@ -87,6 +87,7 @@ class Planner:
         self._effort = effort
         self._schedule = Schedule(settings, grace_s)
         self._memo = Memo()
+        self._by_type = GpusByType()
         self._token: int | None = None
         self._making: Making | None = None
         self._number = 0
@@ -320,7 +321,7 @@ class Planner:
             notes=making.notes,
             node_facts=making.node_facts,
         )
-        return [Publish(published(self.state, frame, decision))]
+        return [Publish(published(self.state, frame, decision, self._by_type))]
 
     def _expect_again(self, making: Making, decision: Decision) -> None:
         """When the policy asks for it; or, if it may move jobs at any time, when it next may."""

@@ -33,12 +33,43 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """`State.node_facts` when the view was made"""
 
 
-def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
+class GpusByType:
+    """Of each type, GPUs of the gang that a job has, kept while the gang and the nodes are the same.
+
+    A cache: it is in no snapshot and changes no plan.
+    """
+
+    def __init__(self) -> None:
+        self._node_facts = -1
+        self._known: dict[JobId, tuple[Gang, dict[GpuType, int]]] = {}
+
+    def of(self, state: State, job_id: JobId, gang: Gang) -> dict[GpuType, int]:
+        if self._node_facts != state.node_facts or len(self._known) > 2 * len(state.jobs) + 100:
+            self._node_facts, self._known = state.node_facts, {}
+        known = self._known.get(job_id)
+        if known is None or known[0] is not gang:
+            known = self._known[job_id] = gang, _by_type(state, gang)
+        return known[1]
+
+
+def _by_type(state: State, gang: Gang) -> dict[GpuType, int]:
+    found: dict[GpuType, int] = {}
+    for one in gang.members:
+        known = state.nodes.get(one.node)
+        if known is not None:
+            found[known.whole.gpu_type] = found.get(known.whole.gpu_type, 0) + one.gpus
+    return found
+
+
+def published(
+    state: State, frame: Frame, decision: Decision, by_type: GpusByType | None = None
+) -> PlanPublished:
     """The plan, without the choices that stopped making sense while it was made.
 
     Ids hold the leader's token and the number of plans before this one, so neither a restart nor
     another leader gives them again. They have no dots, because subjects are made of them.
     """
+    by_type = by_type or GpusByType()
     view = frame.view
     serial = f"{frame.token}-{state.plans}"
     held = _held(view)
@@ -59,7 +90,7 @@ def published(state: State, frame: Frame, decision: Decision) -> PlanPublished:
         token=frame.token,
         made_from=frame.made_from,
         placements=tuple([_placement(state, choice, serial, held) for choice in choices]),
-        left_out=_left_out(state, frame, choices, left),
+        left_out=_left_out(state, frame, choices, left, by_type),
         idle_gpus=idle - used,
         stage=decision.stage,
         objective=decision.objective,
@@ -185,14 +216,15 @@ def _said(of: Placement | Choice) -> tuple[float, Layer, float]:
 
 
 def _left_out(
-    state: State, frame: Frame, choices: Sequence[Choice], left: tuple[Left, ...]
+    state: State, frame: Frame, choices: Sequence[Choice], left: tuple[Left, ...], by_type: GpusByType
 ) -> tuple[LeftOut, ...]:
     if not left:
         return ()
     jobs = state.jobs
     waiting = [(job, known.gpu_types) for job in left if (known := jobs.get(job.job_id)) is not None]
     lists = {types for _, types in waiting}
-    holders = _holders(state, frame.view.kind, choices, set(chain.from_iterable(lists)))
+    places = _places(state, frame.view.kind, choices)
+    holders = _holders([(job_id, by_type.of(state, job_id, gang)) for job_id, gang in places], lists)
     most = {types: _most(holders, types) for types in lists}
     return tuple(
         [
@@ -203,17 +235,15 @@ def _left_out(
 
 
 def _holders(
-    state: State, kind: PlanKind, choices: Sequence[Choice], wanted: set[GpuType]
+    held: Sequence[tuple[JobId, Mapping[GpuType, int]]], lists: Collection[tuple[GpuType, ...]]
 ) -> dict[GpuType, dict[JobId, int]]:
-    """GPUs by job, by type, once the plan is carried out; of the types `wanted`."""
-    holders: dict[GpuType, dict[JobId, int]] = {gpu_type: {} for gpu_type in wanted}
-    nodes = state.nodes
-    for job_id, gang in _places(state, kind, choices):
-        for one in gang.members:
-            known = nodes.get(one.node)
-            own = None if known is None else holders.get(known.whole.gpu_type)
-            if own is not None:
-                own[job_id] = own.get(job_id, 0) + one.gpus
+    """GPUs by job, by type, once the plan is carried out; of the types in `lists`."""
+    holders: dict[GpuType, dict[JobId, int]] = {gpu_type: {} for gpu_type in chain.from_iterable(lists)}
+    for job_id, own in held:
+        for gpu_type, gpus in own.items():
+            of_type = holders.get(gpu_type)
+            if of_type is not None:
+                of_type[job_id] = of_type.get(job_id, 0) + gpus
     return holders
 
 

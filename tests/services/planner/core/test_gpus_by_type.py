@@ -1,0 +1,34 @@
+"""GPUs of gangs by type: what is kept of them is what would be computed anew."""
+
+from schemas.ids import JobId, NodeId
+from schemas.placement import Gang
+from services.planner.core.folds import fold
+from services.planner.core.publication import GpusByType
+from services.planner.core.state import State
+from tests.fact_builders import joined
+
+JOB = JobId("job-1")
+
+
+def gang(**gpus: int) -> Gang:
+    return Gang.of({NodeId(name): count for name, count in gpus.items()})
+
+
+def test_gpus_are_of_the_types_that_the_nodes_have_now() -> None:
+    state, known = State(), GpusByType()
+    for name, gpu_type in (("n1", "V100"), ("n2", "A100"), ("n2", "V100")):
+        fold(state, joined(name, gpu_type=gpu_type, life=f"{name} {gpu_type}"))
+        there = gang(n1=2, n2=1)
+        assert known.of(state, JOB, there) == GpusByType().of(state, JOB, there)
+    assert known.of(state, JOB, gang(n1=2, n2=1)) == {"V100": 3}
+
+
+def test_another_gang_of_a_job_has_other_gpus() -> None:
+    state, known = State(), GpusByType()
+    fold(state, joined("n1", gpu_type="V100"))
+    assert known.of(state, JOB, gang(n1=2)) == {"V100": 2}
+    assert known.of(state, JOB, gang(n1=4)) == {"V100": 4}
+
+
+def test_a_node_that_is_not_known_has_no_type() -> None:
+    assert GpusByType().of(State(), JOB, gang(n1=2)) == {}
