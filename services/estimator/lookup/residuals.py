@@ -15,6 +15,7 @@ A = XᵀX / ERROR² and b = Xᵀy / ERROR² alone, and with M = (A + 1 / SPREAD�
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -111,6 +112,8 @@ class _Design(msgspec.Struct, frozen=True):
 
 class _Kept(msgspec.Struct, frozen=True):
     revision: Revision
+    shapes: tuple[Shape, ...]
+    """what the store answered: the same tuple until it knows others"""
     design: _Design
     seen: Seen | None
 
@@ -156,7 +159,7 @@ class Residuals:
         self, fingerprint: Fingerprint, beside: Beside, places: Sequence[HostModel], before: _Kept | None
     ) -> _Kept:
         revision = beside.store.revision(fingerprint)
-        rows, mean = _showings(fingerprint, beside)
+        shapes, rows, mean = _showings(fingerprint, beside, before)
         if before is not None and before.design.rows == rows and before.revision.theory == revision.theory:
             design = before.design
         else:
@@ -169,7 +172,7 @@ class Residuals:
                 about=beside.about,
             )
             design = _design(rows, ideal, places, before.design if before else None)
-        return _Kept(revision, design, _seen(design, mean))
+        return _Kept(revision, shapes, design, _seen(design, mean))
 
 
 def _question(beside: Beside) -> tuple[object, ...]:
@@ -187,13 +190,17 @@ def _names(nodes: Sequence[Node | None], members: Whole) -> list[NodeId]:
     return [node.node_id for node in found if node is not None]
 
 
-def _showings(fingerprint: Fingerprint, beside: Beside) -> tuple[tuple[Showing, ...], Column]:
-    """What was observed by the gang's shape: on a type, or on its servers of each model."""
+def _showings(
+    fingerprint: Fingerprint, beside: Beside, before: _Kept | None
+) -> tuple[tuple[Shape, ...], tuple[Showing, ...], Column]:
+    """What was observed by the gang's shape: on a type, or on its servers of each model. Shapes first."""
     showings, hosts = beside.store.showings(fingerprint), beside.hosts
     unlike = {gpu_type for gpu_type, _ in hosts.place}
     shapes, mean = showings.shapes, showings.mean
     if not unlike:
-        return tuple([Showing(shape, "") for shape in shapes]), mean
+        if before is not None and before.shapes is shapes:
+            return shapes, before.design.rows, mean
+        return shapes, tuple([Showing(shape, "") for shape in shapes]), mean
     alike = [index for index, shape in enumerate(shapes) if shape.gpu_type not in unlike]
     rows, means = [Showing(shapes[index], "") for index in alike], [mean[alike]]
     for (gpu_type, server), members in zip(hosts.place, hosts.members, strict=True):
@@ -204,7 +211,7 @@ def _showings(fingerprint: Fingerprint, beside: Beside) -> tuple[tuple[Showing, 
                 Showing(shape, server) for shape, one in zip(own, shown.count.tolist(), strict=True) if one
             ]
             means.append(shown.mean[shown.count > 0])
-    return tuple(rows), np.concatenate(means)
+    return shapes, tuple(rows), np.concatenate(means)
 
 
 def _of_servers(
@@ -240,7 +247,7 @@ class Factors(msgspec.Struct, frozen=True):
             return np.ones(len(workload))
         x = described(self.places, place, nodes, gpus)
         factor = np.exp((x * self.coefficients[workload]).sum(axis=1))
-        return np.asarray(np.round(np.clip(factor, 1.0 / AT_MOST, AT_MOST), DIGITS), dtype=np.float64)
+        return np.asarray(factor.clip(1.0 / AT_MOST, AT_MOST).round(DIGITS), dtype=np.float64)
 
 
 def described(places: Sequence[HostModel], place: Sequence[HostModel], nodes: Whole, gpus: Whole) -> Matrix:
@@ -255,23 +262,29 @@ def described(places: Sequence[HostModel], place: Sequence[HostModel], nodes: Wh
     return x
 
 
+@cache
+def _precision(width: int) -> Matrix:
+    """1 / SPREAD², of so many coefficients."""
+    return np.eye(width) / SPREAD**2
+
+
 def terms_of(x: Matrix) -> Terms:
     squares = x.T @ x / ERROR**2
-    inverse = np.asarray(np.linalg.inv(squares + np.eye(len(squares)) / SPREAD**2), dtype=np.float64)
+    inverse = np.asarray(np.linalg.inv(squares + _precision(len(squares))), dtype=np.float64)
     inner = squares @ inverse
     return Terms(squares, inverse, inner, squares - inner @ squares)
 
 
 def shown(x: Matrix, terms: Terms, ratio: Column) -> Seen:
     """`ratio`: measured / theory of each gang."""
-    y = np.log(np.clip(ratio, 1.0 / AT_MOST, AT_MOST))
+    y = np.log(ratio.clip(1.0 / AT_MOST, AT_MOST))
     products = x.T @ y / ERROR**2
     return Seen(terms, products, products - terms.inner @ products)
 
 
 def common(seen: Sequence[Seen], width: int) -> Column:
     """β, of the workloads that ran last."""
-    left = np.eye(width) / SPREAD**2 + sum(one.terms.left for one in seen)
+    left = _precision(width) + sum([one.terms.left for one in seen])
     right = sum((one.right for one in seen), np.zeros(width))
     return np.asarray(np.linalg.solve(left, right), dtype=np.float64)
 
@@ -282,7 +295,7 @@ def coefficients(common: Column, own: Sequence[Seen | None]) -> Matrix:
     for index, one in enumerate(own):
         if one is not None:
             found[index] += one.terms.inverse @ (one.products - one.terms.squares @ common)
-    return np.asarray(np.round(found, DIGITS), dtype=np.float64)
+    return np.asarray(found.round(DIGITS), dtype=np.float64)
 
 
 def _design(

@@ -65,6 +65,7 @@ class MemoryStore:
         self._shapes: dict[Fingerprint, dict[Shape, int]] = {}
         """with the key of each in the table"""
         self._in_order: dict[Fingerprint, tuple[tuple[Shape, ...], Whole]] = {}
+        """with the row of each in the table"""
         self._changes = self._calibrated = 0
         self._evidence_changed: dict[Fingerprint, int] = {}
         self._theory_changed: dict[Fingerprint, int] = {}
@@ -139,9 +140,10 @@ class MemoryStore:
         if fingerprint not in self._in_order:
             known = self._shapes.get(fingerprint, {})
             shapes = tuple(sorted(known))
-            self._in_order[fingerprint] = shapes, np.array([known[one] for one in shapes], dtype=np.int64)
-        shapes, keys = self._in_order[fingerprint]
-        sums = self.table.find(keys)
+            keys = np.array([known[one] for one in shapes], dtype=np.int64)
+            self._in_order[fingerprint] = shapes, self.table.rows(keys)
+        shapes, rows = self._in_order[fingerprint]
+        sums = self.table.at(rows)
         return Showings(shapes, sums[:, FIRST] / sums[:, WEIGHT])
 
     def latest(self, limit: int) -> list[Fingerprint]:
@@ -187,10 +189,10 @@ class MemoryStore:
 
     def forget(self, fingerprints: Sequence[Fingerprint]) -> None:
         self.table.drop(self._workloads.of(fingerprints))
+        self._in_order.clear()
         for one in fingerprints:
             self._evidence_changed[one] = self._theory_changed[one] = self._change()
             self._shapes.pop(one, None)
-            self._in_order.pop(one, None)
             self.theories.pop(one, None)
             self._pools.pop(one, None)
 

@@ -70,8 +70,15 @@ class Table:
 
     def find(self, keys: Whole) -> Column:
         """The sums, a row a key; zeros where nothing was observed."""
+        return self.at(self.rows(keys))
+
+    def rows(self, keys: Whole) -> Whole:
+        """Where they are, for as long as nothing is dropped; 0: not there yet."""
         row = self._row
-        return self._sums.take([row.get(key, 0) for key in keys.tolist()], axis=0)
+        return np.array([row.get(key, 0) for key in keys.tolist()], dtype=np.int64)
+
+    def at(self, rows: Whole) -> Column:
+        return self._sums.take(rows, axis=0)
 
     def put(self, keys: Whole, sums: Column) -> None:
         """Enter rows that are not there yet."""

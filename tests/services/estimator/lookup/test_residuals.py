@@ -191,6 +191,34 @@ def test_what_was_kept_makes_no_difference_once_anything_is_another() -> None:
     assert len({tuple(one) for one in said}) == len(said), "each step says something else"
 
 
+def test_what_workloads_showed_is_found_again_once_another_is_forgotten() -> None:
+    store, alone = known(*MODELS), known(*MODELS[1:])
+    for model in MODELS:
+        shown_by = [showing({"a0": gpus}, 0.5 + 0.1 * gpus, model) for gpus in (1, 2)]
+        store.add(shown_by)
+        if model != MODELS[0]:
+            alone.add(shown_by)
+        store.showings(workload(model).fingerprint)
+    store.forget([workload(MODELS[0]).fingerprint])
+    store.add([showing({"a0": gpus}, 0.9, MODELS[0]) for gpus in (4, 8)])
+    assert [one.gpus for one in store.showings(workload(MODELS[0]).fingerprint).shapes] == [4, 8]
+    for model in MODELS[1:]:
+        found, meant = (one.showings(workload(model).fingerprint) for one in (store, alone))
+        assert (found.shapes, found.mean.tolist()) == (meant.shapes, meant.mean.tolist())
+
+
+def test_as_many_other_gangs_as_were_forgotten_are_others() -> None:
+    store, residuals = known(), Residuals()
+    asked = wanted({"a0": 8}, nodes=NODES)
+    store.add([showing({"a0": gpus}, 0.8) for gpus in (1, 2)])
+    before = estimate(asked, store, NEVER, residuals=residuals).throughput.tolist()
+    store.forget([workload().fingerprint])
+    store.keep(workload(), {A: modules(), B: modules()})
+    store.add([showing({"a0": gpus}, 0.8) for gpus in (1, 4)])
+    kept = estimate(asked, store, NEVER, residuals=residuals).throughput.tolist()
+    assert kept == estimate(asked, store, NEVER).throughput.tolist() != before
+
+
 def test_a_file_that_is_opened_again_gives_the_same(tmp_path: object) -> None:
     path = f"{tmp_path}/store.duckdb"
     asked = wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES)
