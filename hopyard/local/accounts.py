@@ -20,7 +20,7 @@ from shared.runtime.bus import accounts
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, NatsUser, Permissions
 
 SERVERS = "accounts.conf"
-"""what a NATS server includes that is not `hopyard up`'s"""
+"""the file that a NATS server includes which `hopyard up` does not run"""
 OF_STACK = (*(entry.name for entry in OF_CLUSTER), OPERATOR)
 _OF_AGENTS = OF_NODE[0].publishes
 
@@ -35,13 +35,13 @@ def agent_of(node_id: str) -> str:
 
 
 def ensure_accounts(data: Path, nodes: Sequence[NodeId] = ()) -> None:
-    """Those of the stack itself, and of nodes that are known beforehand and were not expelled."""
+    """Make the accounts of the stack itself, and of nodes that are known beforehand and not expelled."""
     for user in (*OF_STACK, *(agent_of(node) for node in nodes if not is_expelled(data, node))):
         ensure_account(data, user)
 
 
 def is_expelled(data: Path, node_id: str) -> bool:
-    """Whether the agent of a node was let in no more, and not let in again since."""
+    """Whether a node was expelled and not admitted again since."""
     return _mark_of(data, node_id).exists()
 
 
@@ -50,7 +50,7 @@ def _mark_of(data: Path, node_id: str) -> Path:
 
 
 def admitted(data: Path, node_id: str) -> Path:
-    """The file by which the agent of a node comes in, made where there is none. Raises Invalid."""
+    """The credentials file of a node's agent, made if there is none. Raises Invalid."""
     try:
         name = msgspec.convert(node_id, Name)
     except msgspec.ValidationError:
@@ -60,7 +60,7 @@ def admitted(data: Path, node_id: str) -> Path:
 
 
 def admitted_any(data: Path) -> Path:
-    """The file that agents share whose nodes are not known beforehand."""
+    """The credentials file for agents whose nodes are not known beforehand."""
     return ensure_account(data, AGENTS)
 
 
@@ -75,7 +75,7 @@ def ensure_account(data: Path, user: str) -> Path:
 
 
 def write_accounts(data: Path) -> Path:
-    """For a NATS server that others run: its configuration includes it."""
+    """Write the accounts into a file that the configuration of another's NATS server includes."""
     block = msgspec.json.encode(accounts.server_accounts(accounts_in(data)))
     file = folder_of(data) / SERVERS
     owner_only.write(file, b"accounts = " + block + b"\n")
@@ -83,7 +83,7 @@ def write_accounts(data: Path) -> Path:
 
 
 def expel(data: Path, node_id: str) -> bool:
-    """Let the agent of a node in no more, until it is admitted again; false: it was not let in."""
+    """Expel a node's agent until it is admitted again; false if it was not admitted."""
     file = account_of(data, agent_of(node_id))
     if not file.exists():
         return False
@@ -104,7 +104,7 @@ def accounts_in(data: Path) -> list[NatsUser]:
 
 
 def stamp_of(data: Path) -> int:
-    """Another one whenever somebody was admitted or expelled; 0 where the folder is gone."""
+    """A number that changes whenever a node is admitted or expelled; 0 if the folder is gone."""
     try:
         return (folder_of(data) / NATS).stat().st_mtime_ns
     except OSError:

@@ -1,6 +1,6 @@
 """The file of a backup: a tar whose first member says what is in it, part by part, with digests.
 
-No token and no password is in it: digests of users' tokens are, whatever opens the stack itself is made anew.
+It holds digests of users' tokens, but no token or password: the stack's own credentials are made anew.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ def parts_of(folder: Path) -> dict[str, BackupPart]:
 
 
 def write(target: Path, manifest: Manifest, folder: Path) -> int:
-    """All or nothing, for its owner alone; the bytes of it. Raises Failure."""
+    """Write the file atomically, for its owner alone; its size in bytes. Raises Failure."""
     draft = target.with_name(f".{target.name}.draft")
     head = folder / MANIFEST
     owner_only.write(head, msgspec.json.encode(manifest))
@@ -105,7 +105,7 @@ def write(target: Path, manifest: Manifest, folder: Path) -> int:
 
 @contextmanager
 def opened(path: Path) -> Iterator["Backup"]:
-    """Raises Invalid for what is no whole backup of a version that this one reads."""
+    """Open a backup. Raises Invalid if it is incomplete, or of a version that this one cannot read."""
     try:
         with tarfile.open(path, "r:") as tar:
             yield Backup(path, tar)
@@ -116,7 +116,7 @@ def opened(path: Path) -> Iterator["Backup"]:
 
 
 class Backup:
-    """A file that is looked through before anything of it is used."""
+    """A backup, which is checked as a whole before anything of it is used."""
 
     def __init__(self, path: Path, tar: tarfile.TarFile) -> None:
         self._path = path
@@ -136,12 +136,12 @@ class Backup:
         return found  # type: ignore[return-value]
 
     def owner(self, name: str) -> tuple[int, int]:
-        """User and group of a part that is there."""
+        """User and group of a part."""
         member = self._tar.getmember(name)
         return member.uid, member.gid
 
     def small(self, name: str, at_most: int) -> bytes:
-        """All of a part. Raises Invalid for one of more bytes."""
+        """A whole part. Raises Invalid if it is larger than allowed."""
         with self.part(name) as data:
             found = data.read(at_most + 1)
         if len(found) > at_most:
@@ -149,7 +149,7 @@ class Backup:
         return found
 
     def names(self, folder: str) -> list[str]:
-        """Of the parts in a folder, without it."""
+        """Names of the parts in a folder, without the folder."""
         return [
             name.removeprefix(f"{folder}/") for name in self.manifest.parts if name.startswith(f"{folder}/")
         ]

@@ -1,4 +1,4 @@
-"""The certificates of the system are not read by whoever asks nobody over HTTPS.
+"""Keeps processes that use no HTTPS from reading the system's certificates.
 
 aiohttp reads them as it is imported, twice, which takes longer than all else that a short command does.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 NOWHERE: Mapping[str, str] = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
-"""where OpenSSL looks for them, if it is asked to"""
+"""a path without certificates, for OpenSSL to look in"""
 
 
 @contextmanager

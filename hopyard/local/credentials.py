@@ -1,4 +1,4 @@
-"""What opens a stack on this machine: files in its data folder that its owner alone can read."""
+"""Credentials of a stack on this machine: files in its data folder that only its owner can read."""
 
 import getpass
 import os
@@ -19,7 +19,7 @@ OPERATOR = "operator"
 TOKENS = "tokens.json"
 """digests of all tokens"""
 OF_STACK_ITSELF = "of the stack itself"
-"""the note of tokens that a stack makes for itself"""
+"""the note on tokens that a stack makes for itself"""
 OWN = {"operator-token": Role.OPERATOR, "viewer-token": Role.VIEWER}
 """of the commands of whoever started the stack, and of the page in his browser"""
 
@@ -29,7 +29,7 @@ def folder_of(data: Path) -> Path:
 
 
 def account_of(data: Path, user: str) -> Path:
-    """The file by which an account comes to the stack's NATS, there or not."""
+    """The credentials file of an account at the stack's NATS, whether it exists or not."""
     return folder_of(data) / NATS / f"{user}.json"
 
 
@@ -57,7 +57,7 @@ def token_in(path: Path, *, missing_ok: bool = False) -> str:
 
 
 def ensure_tokens(data: Path) -> None:
-    """A stack has its own tokens; one that was revoked is followed by another at the next start."""
+    """Make the stack's own tokens; one that was revoked is replaced at the next start."""
     owner_only.make_folder(folder_of(data))
     keyring = Keyring(str(tokens_of(data)))
     missing = {
@@ -74,12 +74,12 @@ def ensure_tokens(data: Path) -> None:
 
 
 def page_link(api_url: str, data: Path) -> str:
-    """The token stands behind the #: a browser sends it to nobody, and the page takes it from its address."""
+    """The page's address with a token behind the #, which a browser sends to nobody and the page reads."""
     return f"{api_url}/#token={own_token(data, Role.VIEWER)}"
 
 
 def page_file(link: str, data: Path) -> Path:
-    """A file that leads a browser to the page: every account of a machine sees what it is started with."""
+    """A file that leads a browser to the page, since every account of a machine sees command lines."""
     file = (folder_of(data) / "page.html").absolute()
     owner_only.write(file, f'<meta http-equiv="refresh" content="0;url={escape(link)}">\n'.encode())
     return file

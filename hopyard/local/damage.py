@@ -1,4 +1,4 @@
-"""Damage to what a stack has stored, found before its services go by it."""
+"""Finds damage to a stack's stored data before its services use it."""
 
 import asyncio
 import time

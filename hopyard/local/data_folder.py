@@ -28,7 +28,7 @@ CLOSED = ("credentials", "logs", "nats", "output")
 
 
 class StackFile(Message, frozen=True, kw_only=True):
-    """What `hopyard up` writes for the other commands to find it by: DIR/stack.json."""
+    """How other commands find a running stack: DIR/stack.json, written by `hopyard up`."""
 
     api_url: str
     nats_url: str
@@ -68,7 +68,7 @@ def claimed(data: Path) -> Iterator[None]:
 
 
 def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
-    """Make it its owner's alone. Raises Invalid for a folder of other things, or of another account."""
+    """Close it to other accounts. Raises Invalid for a folder with other things, or of another account."""
     with contextlib.suppress(FileNotFoundError):
         open_to_others = data.stat().st_mode & owner_only.OTHERS & ~mode
         found = {each.name for each in data.iterdir()}
@@ -101,7 +101,7 @@ def close_contents(data: Path) -> None:
 
 @contextlib.contextmanager
 def empty_folder(keep: Path | None) -> Iterator[Path]:
-    """A folder that stays, or one that goes with the run. Raises Invalid when it holds something already."""
+    """A folder that stays, or a temporary one. Raises Invalid if it is not empty."""
     if keep is not None:
         if keep.exists() and any(keep.iterdir()):
             raise Invalid(f"{keep} is not empty, and a run begins with an empty event log")

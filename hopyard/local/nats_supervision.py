@@ -1,4 +1,4 @@
-"""Keeps a stack's NATS running: starts it again when it ended, and when a disk is well that was full or gone.
+"""Keeps a stack's NATS running: restarts it when it ended, and when a full or lost disk is usable again.
 
 A server of NATS (2.15) whose write has failed answers no publication to that stream again, room or not,
 until it starts anew. Of a disk that is gone it says nothing, as its log is there too: so the disk is asked.
@@ -81,7 +81,7 @@ class NatsDisk:
         return self._gone or self._full
 
     def to_begin_anew(self, say: Say) -> bool:
-        """Whether the server stores nothing although it could. Says once that it cannot."""
+        """Whether to restart a server that stores nothing although it could. Says once that it cannot."""
         free = self._free(say)
         if free is None:
             return False

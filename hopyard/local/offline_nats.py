@@ -14,7 +14,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 @contextlib.asynccontextmanager
 async def offline_nats(data: Path) -> AsyncIterator[Connection]:
-    """For as long as the block lasts. Raises RuntimeError, OSError where the server does not start."""
+    """A server for as long as the block lasts. Raises RuntimeError, OSError if it does not start."""
     token = secrets.token_urlsafe(32)
     server = NatsServer(data / "nats", token=token)
     await server.start()

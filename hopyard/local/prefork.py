@@ -1,4 +1,4 @@
-"""Many programs at the price of one import: forked from a process that has imported what they need.
+"""Starts many programs for the price of one import: forks of a process that has imported what they need.
 
 `python -m hopyard.local.prefork PARENT_PID` reads a `Forks` a line from stdin, until its end. It imports,
 forks a process for each program, and says where they are: a line for each, its place and process id, and END.

@@ -26,7 +26,7 @@ LINE_CHARS = 300
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a program that ends by itself is started again."""
+    """How often a program that ends by itself is restarted."""
 
     most: int
     within_s: float = 60.0
@@ -35,7 +35,7 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allowance:
-    """How many restarts are left of those allowed."""
+    """Counts the restarts that are left."""
 
     def __init__(self, restarts: Restarts) -> None:
         self._restarts = restarts

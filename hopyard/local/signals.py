@@ -1,4 +1,4 @@
-"""Run a coroutine until it is done or somebody says stop, and let it clean up either way."""
+"""Runs a coroutine until it is done or a signal stops it, and lets it clean up either way."""
 
 import asyncio
 import signal

@@ -71,7 +71,7 @@ Value = str | int | float | bool
 
 
 class Listen(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server takes clients."""
+    """An address on which a server listens."""
 
     host: str = HOST
     port: int = 0
@@ -105,7 +105,7 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stack:
-    """A stack that runs: where it listens and who it is."""
+    """A running stack: its addresses and its identity."""
 
     def __init__(self, nats: NatsServers, ports: Mapping[str, int], *, data: Path, tls: bool) -> None:
         self.nats = nats
@@ -117,7 +117,7 @@ class Stack:
         self.template = Template(IMPORTS)
 
     def settings(self) -> Settings:
-        """By which a program on this machine comes to its NATS, to ask and to read."""
+        """Settings with which a program on this machine reaches its NATS, to ask and to read."""
         return msgspec.structs.replace(load_settings(os.environ), **self.at_nats())
 
     def at_nats(self) -> dict[str, str]:
@@ -135,7 +135,7 @@ class Stack:
         return page_link(self.api_url, self.data)
 
     def stack_file(self) -> StackFile:
-        """Who and where, for other commands."""
+        """The description of this stack for other commands."""
         pids = {running.program.name: running.process.pid for running in self.running}
         ports = dict(self.ports)
         ended = [running for running in self.running if running.last_error]
@@ -273,7 +273,7 @@ async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> Async
 
 
 async def keep_accounts(stack: Stack, say: Say, known: int) -> None:
-    """Let in who is admitted while the stack runs, and nobody who was expelled.
+    """Keep NATS' accounts up to date while the stack runs, as nodes are admitted and expelled.
 
     `known`: the stamp of accounts before the server read them. Ones that cannot be read change nothing.
     The server reads each change twice (`NatsServer.take_accounts`).
@@ -315,7 +315,7 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
 
 
 def write_files(spec: StackSpec) -> None:
-    """Those that the settings of all services name."""
+    """Write the files that the settings of all services name."""
     if spec.cluster is not None:
         owner_only.write(_cluster_of(spec), msgspec.json.encode(spec.cluster))
     if spec.catalogue != NOTHING_MORE:
@@ -369,7 +369,7 @@ def _cluster_of(spec: StackSpec) -> Path:
 
 
 def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
-    """What nobody else decides."""
+    """The settings that the stack itself decides."""
     return {
         "nats_url": nats_url,
         **({"nats_replicas": spec.nats_servers} if spec.nats_servers > 1 else {}),

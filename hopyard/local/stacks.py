@@ -1,4 +1,4 @@
-"""Which stack a command means that names none: one that this user started on this machine, never a port.
+"""Finds the stack of a command that names none: one that this user started on this machine, never a port.
 
 That of the nearest folder .hopyard, here or further up; else the only one of this user that runs. Each stack
 that stays is listed in a folder of the user's own: a file named by its process, holding its data folder.
@@ -22,7 +22,7 @@ Mine = tuple[Path, StackFile]
 
 
 def my_stack(start: Path) -> StackFile:
-    """Raises Unreachable when there is none, or none that is meant more than another."""
+    """The stack that is meant. Raises Unreachable if there is none, or several are as likely."""
     return _mine_from(start)[1]
 
 
@@ -70,7 +70,7 @@ def _near(start: Path) -> Mine | None:
 
 @contextlib.contextmanager
 def listed(data: Path) -> Iterator[None]:
-    """Have the stack that this process keeps up be found from every folder."""
+    """List this process's stack, so that it is found from every folder."""
     folder = _list()
     owner_only.make_folder(folder)
     entry = folder / str(os.getpid())
@@ -82,7 +82,7 @@ def listed(data: Path) -> Iterator[None]:
 
 
 def _running() -> dict[Path, StackFile]:
-    """By data folder. Forgets those that are gone."""
+    """Running stacks by data folder; forgets those that are gone."""
     found = {}
     for entry in _list().glob("[0-9]*"):
         data = Path(entry.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""An interpreter that has torch, which the one that runs hopyard need not have."""
+"""Finds a Python interpreter that has torch; the one that runs hopyard need not have it."""
 
 import os
 import subprocess

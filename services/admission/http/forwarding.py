@@ -50,7 +50,7 @@ class Forwarding:
 
     async def ask(self, question: OwnQuestion, kind: type[M], late: str = "try again") -> M:
         """The reply of the core that leads, here or elsewhere, the facts behind it stored. Raises Refusal."""
-        if why := self._bus.in_vain():
+        if why := self._bus.why_not_stored():
             raise Refusal(problems.unavailable(f"nothing can be stored: {why}; try again later"))
         limit_s = self._settings.ask_timeout_real_s
         if self._inbox is None:
@@ -60,7 +60,7 @@ class Forwarding:
                 reply = await self._reply(question, kind)
         except TimeoutError:
             missing = "no answer in time" if self._inbox else "no admission leads yet"
-            because = "".join([": " + why for why in [self._bus.in_vain()] if why])
+            because = "".join([": " + why for why in [self._bus.why_not_stored()] if why])
             raise Refusal(problems.unavailable(f"{missing}{because}; {late}")) from None
         if isinstance(reply, Problem):
             raise Refusal(reply)

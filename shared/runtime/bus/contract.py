@@ -81,8 +81,8 @@ class Facts(Protocol):
         """Sequence of the newest fact; 0 for an empty stream. Raises Unavailable."""
         ...
 
-    def in_vain(self) -> str:
-        """Why facts cannot be stored at the moment, as far as this client knows; empty if they can."""
+    def why_not_stored(self) -> str:
+        """Why facts are not stored at the moment, as far as this client knows; empty if they are."""
         ...
 
     async def dropped(self) -> int:

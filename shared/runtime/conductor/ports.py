@@ -154,7 +154,7 @@ class ConductedBus:
         found = self._conductor.log.since(0, self._conductor.log.last_seq, subjects)
         return found[-1].seq if found else 0
 
-    def in_vain(self) -> str:
+    def why_not_stored(self) -> str:
         return ""
 
     async def last_seq(self) -> int:

@@ -87,7 +87,7 @@ async def serve(
     app = application(
         settings,
         ready=shell.ready,
-        why=lambda: shell.stalled() or bus.in_vain() or NOT_READY,
+        why=lambda: shell.stalled() or bus.why_not_stored() or NOT_READY,
         services=lambda: report_of_agent(bus, service.name) if is_agent(service.name) else reports(bus, now),
         registry=registry,
         routes=service.routes() if service.routes else (),

@@ -1,4 +1,4 @@
-"""Reads facts that the stream has dropped, from the archive, by asking the monitor."""
+"""Reads facts that the stream has dropped from the archive, by asking the monitor."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ TIMEOUT_S = 60.0
 
 
 class ArchivedFacts(NamedTuple):
-    """Of a stretch that the stream has dropped."""
+    """Facts of a stretch that the stream has dropped."""
 
     upto: int
     found: list[Raw]
@@ -26,10 +26,10 @@ class ArchivedFacts(NamedTuple):
     """facts that were in no archive when they were dropped"""
 
 
-async def past(connection: Connection, after: int, first: int, *, may_lack: bool) -> ArchivedFacts:
-    """The next that is archived after `after`; the stream begins at `first`.
+async def archived_after(connection: Connection, after: int, first: int, *, may_lack: bool) -> ArchivedFacts:
+    """The next archived facts after `after`; the stream begins at `first`.
 
-    Raises Lost where nobody says so now, and Damaged, unless facts may lack.
+    Raises Lost if nobody answers at the moment, and Damaged, unless facts may be missing.
     """
     if connection.of_agents:
         return await _of_node(connection, after, first)

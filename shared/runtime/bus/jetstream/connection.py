@@ -53,7 +53,7 @@ _REFUSED = re.compile(
     r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
 )
 DEAD_LETTER_HEADER_BYTES = 4_096
-IN_VAIN = "NATS confirms nothing that it is to store; its disk may be full"
+NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
 """a server whose write failed keeps silent, until it starts again where there is room"""
 AWAY = "there is no connection to NATS"
 AWAY_AFTER_S = 3.0
@@ -102,7 +102,7 @@ class Connection:
         self.credentials = credentials_of(settings)
         self.fence: Fence | None = None
         """who leads needs it: others publish as they like"""
-        self.in_vain = ""
+        self.why_not_stored = ""
         """why what was published last was not stored; empty: it was"""
         self.refused: set[str] = set()
         """subjects on which this account may not publish, as far as the server has said"""

@@ -21,8 +21,8 @@ from shared.runtime.bus.jetstream.acks import (
     Ack,
     Acks,
 )
-from shared.runtime.bus.jetstream.archived_facts import fetched, first_of, past
-from shared.runtime.bus.jetstream.connection import AWAY, IN_VAIN, Connection, Fence, unavailable
+from shared.runtime.bus.jetstream.archived_facts import archived_after, fetched, first_of
+from shared.runtime.bus.jetstream.connection import AWAY, NOTHING_STORED, Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
 from shared.runtime.bus.jetstream.handoff import Handoff, Letter
 from shared.runtime.bus.jetstream.node_reader import NodeReader
@@ -138,12 +138,12 @@ class JetStreamFacts:
         with unavailable("still_leads"):
             return await self._newest_of(fence.subject) == fence.seq
 
-    def in_vain(self) -> str:
+    def why_not_stored(self) -> str:
         if self._connection.away:
             return AWAY
         leads = self._connection.fence is not None
         kept = leads and self._handoff is not None and not self._handoff.failing
-        return "" if kept else self._connection.in_vain
+        return "" if kept else self._connection.why_not_stored
 
     # ---- publishing
 
@@ -181,9 +181,9 @@ class JetStreamFacts:
             stored = await self._send(letters)
             letters = letters[stored:]
             if stored or not letters:
-                self._connection.in_vain = ""
+                self._connection.why_not_stored = ""
             elif self._connection.connected():
-                self._connection.in_vain = IN_VAIN
+                self._connection.why_not_stored = NOTHING_STORED
             if not letters:
                 return
             self._connection.check_allowed(letters[0].subject)
@@ -322,7 +322,9 @@ class JetStreamFacts:
                 raise Lost(repr(error)) from error
             if after + 1 >= first:
                 return
-            older = await past(connection, after, first, may_lack=connection.settings.facts_may_lack)
+            older = await archived_after(
+                connection, after, first, may_lack=connection.settings.facts_may_lack
+            )
             if older.forgotten:
                 connection.counts.facts_forgotten += older.forgotten
                 connection.log.error("facts are in no archive", after=after, count=older.forgotten)

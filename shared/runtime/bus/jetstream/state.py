@@ -11,7 +11,7 @@ from schemas.subjects import AGENT, SNAPSHOT_BUCKET, state_subject
 from shared.runtime.bus.contract import Conflict
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
-from shared.runtime.bus.jetstream.connection import IN_VAIN, Connection, unavailable
+from shared.runtime.bus.jetstream.connection import NOTHING_STORED, Connection, unavailable
 from shared.runtime.bus.jetstream.node_reads import value, value_of
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
@@ -46,10 +46,10 @@ class JetStreamState:
         with unavailable(f"put {key}"):
             try:
                 ack = await self._connection.js.publish(subject, value, headers=_headers(expected, ttl_s))
-                self._connection.in_vain = ""
+                self._connection.why_not_stored = ""
             except NatsTimeoutError:
                 if self._connection.connected():
-                    self._connection.in_vain = IN_VAIN
+                    self._connection.why_not_stored = NOTHING_STORED
                 raise
             except APIError as error:
                 if error.err_code in WRONG_REVISION:

@@ -107,7 +107,7 @@ class MemoryClient:
         await self._turn()
         return self._records([seq for seq in seqs if 0 < seq <= self._broker.log.last_seq])
 
-    def in_vain(self) -> str:
+    def why_not_stored(self) -> str:
         return ""
 
     async def last_seq(self) -> int:
