@@ -92,6 +92,10 @@ class HareRoom(msgspec.Struct, kw_only=True):
     """the position of what it goes on from; None: it is new"""
     open: bool = True
     blocks: list[Block] = []
+    unused: list[int] = []
+    """of its GPUs those where nobody has tasks, once somebody has tasks on others"""
+    full: bool = False
+    """none of its GPUs takes another job"""
 
 
 class _Offer(msgspec.Struct, frozen=True):
@@ -173,6 +177,8 @@ class _Plan:
         for least, _, offer in sorted(offers, key=lambda one: one[:2]):
             if found and least >= found[0]:
                 break
+            if found and self._cost(number, offer, min([each_s[gpu] for gpu in offer.gpus]), ()) >= found[0]:
+                continue  # a round is no shorter than its shortest task
             own = _dealt(number, job, offer.gpus, each_s, self._preferred(job))
             if own is None or own.round_s > min(self._longest_s[gpu] for gpu in own.tasks):
                 continue
@@ -227,11 +233,10 @@ class _Plan:
         idle = [[gpu for gpu in gpus if self._held_of[gpu] is None] for gpus in nodes]
         yield from _made_of(idle, each_s)
         for room in self.rooms:
-            if room.open:
+            if room.open and not room.full:
                 yield _Offer(room.gpus, room)
-                unused = [gpu for gpu in room.gpus if not self._used[gpu]]
-                if 0 < len(unused) < len(room.gpus):
-                    yield _Offer(unused, room)
+                if 0 < len(room.unused) < len(room.gpus):
+                    yield _Offer(room.unused, room)
         for number, one in enumerate(self._held):
             if one.open and self._held_of[one.gpus[0]] == number:
                 yield _Offer(one.gpus, held=number)
@@ -266,6 +271,8 @@ class _Plan:
         for gpu, tasks in own.tasks.items():
             self._used[gpu] += tasks * job.task_s[gpu] / own.round_s
             self._longest_s[gpu] = min(self._longest_s[gpu], TURNS_MOST * own.round_s)
+        room.unused = [gpu for gpu in room.gpus if not self._used[gpu]]
+        room.full = all(self._used[gpu] >= FULL for gpu in room.gpus)
 
 
 def _made_of(nodes: Sequence[Sequence[int]], each_s: Sequence[float]) -> Iterator[_Offer]:

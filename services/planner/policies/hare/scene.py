@@ -89,7 +89,9 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
         return {node.gpu_type for node in self.nodes}
 
     def _by_gpu(self, values: Mapping[GpuType, float]) -> list[float]:
-        return [values[self.nodes[number].gpu_type] for number in self.owner.tolist()]
+        of_nodes = np.array([values[node.gpu_type] for node in self.nodes], dtype=np.float64)
+        found: list[float] = of_nodes[self.owner].tolist()
+        return found
 
     def _moving_s(self, job: ViewJob, seconds_of: Callable[[Fingerprint, GpuType], float]) -> float:
         there = job.present.gang.nodes if job.present is not None else job.warm
