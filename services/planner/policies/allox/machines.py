@@ -1,4 +1,4 @@
-"""What jobs are matched to: GPUs by kind, and when each is free. Pure."""
+"""The machines that jobs are matched to: GPUs by kind, and when each is free. Pure."""
 
 from collections.abc import Mapping, Sequence
 

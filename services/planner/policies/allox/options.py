@@ -1,4 +1,4 @@
-"""What users choose of AlloX."""
+"""Options of AlloX."""
 
 from typing import Literal
 

@@ -40,7 +40,7 @@ Rows = dict[tuple[int, int], int]
 
 
 class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from a view alone."""
+    """What `wants` computes from the view, for `decide` to use."""
 
     view: View
     kept: tuple[Choice, ...]
@@ -188,8 +188,8 @@ class Allox:
     def _started(self, seen: Unplaced, found: Matching) -> dict[int, tuple[int, Configuration]]:
         """Kind and place of the jobs that are first on the lists of idle machines.
 
-        That is who has the highest places of a kind, as far as GPUs are idle. A gang whose turn it is and
-        that has no room yet keeps those behind it waiting, else it might wait for ever.
+        Those are the jobs with the highest places of a kind, as far as GPUs are idle. A gang whose turn it
+        is and that has no room yet keeps those behind it waiting, else it might wait for ever.
         """
         idle, started = dict(seen.machines.idle), dict[int, tuple[int, Configuration]]()
         for kind in range(len(seen.machines.kinds)):
@@ -221,7 +221,7 @@ class Allox:
 
 
 def _gpus(tasks: int, kind: Kind, *, in_gangs: bool) -> int:
-    """That a round of so many tasks takes; 0: this kind does not run it."""
+    """GPUs that a round of so many tasks takes; 0 if this kind does not run it."""
     if in_gangs:
         return tasks
     return 1 if tasks == 1 or kind.relaxed else 0

@@ -1,4 +1,4 @@
-"""What Gavel remembers from round to round: shares, time received, deficits, GPUs. Pure.
+"""Gavel's memory from round to round: shares, time received, deficits, GPUs. Pure.
 
 Shares, time received and deficits are written whenever shares are computed, and read in between; the rest
 is written in every round. It is a policy's memory, so it is small, its form has a version, and bytes that
@@ -82,7 +82,7 @@ def read(memory: bytes) -> Memory:
 
 
 def changed(remembered: Memory, now: Now) -> bool:
-    """Whether jobs or GPUs came or went since shares were computed as they should be."""
+    """Whether jobs or GPUs came or went since shares were last computed in full."""
     return (
         remembered.stale
         or not remembered.complete

@@ -22,7 +22,7 @@ Objective = Literal["max-min", "finish-time", "makespan", "throughput", "fifo"]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What an objective is computed from."""
+    """The data that an objective is computed from."""
 
     now: Now
     isolated_s: Floats

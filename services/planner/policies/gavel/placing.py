@@ -1,4 +1,4 @@
-"""Where the gangs of a Gavel round go, once it is known who runs on which GPU type. Pure.
+"""Places the gangs of a Gavel round, once it is known which job runs on which GPU type. Pure.
 
 Larger gangs first. `consolidated` is how it should be; `in_worker_order` is how the authors do it.
 """

@@ -31,7 +31,7 @@ LOWEST = 1e-12
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for; every job has a type on which it is faster than 0."""
+    """The demand of all jobs; every job has a type on which it is faster than 0."""
 
     speed: Floats
     """T (m, n), of the whole gang: samples/s; 0 where it cannot run"""

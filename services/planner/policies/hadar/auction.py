@@ -1,4 +1,4 @@
-"""What a decision of Hadar is made from. Data only."""
+"""The data that a decision of Hadar is made from."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from services.planner.policies.hadar.room import FreeGpus, Levels
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a view comes to before anything is estimated."""
+    """The view's data before anything is estimated."""
 
     levels: Levels
     askers: tuple[Asker, ...]
@@ -23,7 +23,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Auction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dynamic program is run on."""
+    """The input of the dynamic program."""
 
     jobs: Mapping[JobId, HadarJob]
     """those with a known pace"""

@@ -1,4 +1,4 @@
-"""What no plan can be worth more than: the fractional knapsack over the free GPUs. Pure.
+"""An upper bound on the worth of any plan: the fractional knapsack over the free GPUs. Pure.
 
 A job's payoff is at most u = V at its best pace, without a restart, less W times the least price of a
 free GPU that it can use: prices only rise as GPUs are taken. It is nothing where W such GPUs are not free.

@@ -1,4 +1,4 @@
-"""Jobs as Hadar sees them, and what their completion is worth. Pure.
+"""Jobs as Hadar sees them, and the worth of their completion. Pure.
 
 P1 maximises Σ_j U_j(f_j − a_j), where U_j never rises with the job completion time d = f_j − a_j. All
 utilities here have the form U(d) = worth / d (see `kit.completion`).

@@ -1,4 +1,4 @@
-"""What users choose of Hadar. What the paper leaves open is an option; `docs/policies/hadar.md` says why."""
+"""Options of Hadar. What the paper leaves open is an option; `docs/policies/hadar.md` says why."""
 
 from typing import Annotated, Literal
 

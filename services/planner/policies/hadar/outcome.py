@@ -1,4 +1,4 @@
-"""From the places that jobs are given to choices, reasons, standings and how good the plan is. Pure."""
+"""Turns the places of jobs into choices, reasons, standings and the plan's quality. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 

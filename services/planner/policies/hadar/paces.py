@@ -1,4 +1,4 @@
-"""How fast gangs are, by GPU type and number of nodes: what is asked, and what comes back. Pure.
+"""The pace of gangs by GPU type and number of nodes: the questions, and their answers. Pure.
 
 A gang of W GPUs over unlike nodes runs at W · min X, X the pace of one GPU in a gang of W over so many
 nodes. So one row for each type and number of nodes tells the speed of every mixed gang: W GPUs on one

@@ -31,7 +31,7 @@ SLACK = 1e-12
 
 
 class Width(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the program is gone through; 0: all."""
+    """How much of the program is searched; 0: all."""
 
     beam: int = 64
     """states of a turn"""

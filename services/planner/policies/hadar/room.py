@@ -12,7 +12,7 @@ from services.planner.policies.contract.view import ViewNode
 from services.planner.policies.hadar.jobs import GpusByNode, HadarJob
 
 NOBODY = 1 << 60
-"""the turn of nobody's: later than all"""
+"""a turn that is later than every job's"""
 
 
 class Levels:

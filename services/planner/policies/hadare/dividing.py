@@ -1,4 +1,4 @@
-"""Who does how much of a job: its copies' shares, and with how many it ends soonest. Pure."""
+"""Divides a job among its copies: their shares, and the number with which it ends soonest. Pure."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""How soon a batch of jobs can end, forked or not, whatever the rounds: a bound on any schedule. Pure."""
+"""A bound on how soon any schedule can end a batch of jobs, forked or not. Pure."""
 
 import msgspec
 import numpy as np

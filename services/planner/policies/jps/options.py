@@ -1,4 +1,4 @@
-"""What users may choose of the policies that decide at resets."""
+"""Options of the policies that decide at resets."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from services.planner.policies.jps.completion import Law
 
 
 class ResetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What all of them have."""
+    """Options that all of them have."""
 
     law: Law = "iteration"
     """when gradients are exchanged: once an iteration, as estimated; or once an epoch, as in the paper"""

@@ -1,4 +1,4 @@
-"""What a reset is about: the jobs that take part, and the GPUs that they share. Pure."""
+"""The scene of a reset: the jobs that take part, and the GPUs that they share. Pure."""
 
 from collections.abc import Iterator, Sequence
 

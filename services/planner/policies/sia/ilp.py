@@ -30,7 +30,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Market(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to give."""
+    """The GPUs to allocate."""
 
     capacity: Ints
     """GPUs by type"""

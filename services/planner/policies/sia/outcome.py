@@ -23,7 +23,7 @@ Placer = Callable[[Sequence[Grant], Sequence[int], int], list[Place]]
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision is made from."""
+    """The data that a decision is made from."""
 
     view: View
     queue: Sequence[ViewJob]
@@ -50,7 +50,7 @@ def choices(seen: Round, cell: Ints, estimates: Estimated, *, authors: bool) -> 
 
 
 def reasons(seen: Round, cell: Ints, chosen: Sequence[Choice]) -> tuple[Left, ...]:
-    """For every job that gets no GPUs: why."""
+    """The reason for every job that gets no GPUs."""
     running = {choice.job_id for choice in chosen}
     return tuple(
         _reason(seen, index, int(cell[index]))

@@ -20,7 +20,7 @@ Place = dict[int, int]
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job was given of a type."""
+    """The GPUs of a type that one job was given."""
 
     gpus: int
     present: Place = {}
@@ -101,7 +101,7 @@ class _Floor:
         return sorted(indices, key=lambda index: (-self._claims[index].gpus, index))
 
     def keep(self) -> None:
-        """Leave jobs where they are, as far as there is room; pinned ones come first."""
+        """Keep jobs where they are, as far as there is room; pinned ones come first."""
         for index in sorted(range(len(self._claims)), key=lambda index: not self._claims[index].pinned):
             present = self._claims[index].present
             if present and all(gpus <= self._idle[node] for node, gpus in present.items()):

@@ -69,7 +69,7 @@ SLOWEST: Mapping[Slowest, Callable[[Sequence[int]], float]] = {
 
 
 class SiaMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next decision has to know and no view shows."""
+    """What Sia remembers, since no view shows it."""
 
     version: int = VERSION
     largest: dict[JobId, int] = {}

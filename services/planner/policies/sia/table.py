@@ -1,4 +1,4 @@
-"""What Sia may give to whom: GPU types and counts, as columns for the estimator and back as a table. Pure.
+"""The GPU types and counts that Sia may give to jobs: as columns for the estimator, and as a table. Pure.
 
 A type and a count have no place, so their goodput is the mean over where they may be: on every node of the
 type that holds the count, or else over every run of its nodes, each filled. Jobs of one workload train at

@@ -175,7 +175,7 @@ def _demoted(place: int, attained: float, rules: Rules) -> int:
 
 
 def _overdue_s(place: int, target: int, own: Standing, seen: JobFigures, rules: Rules) -> float:
-    """How long ago, in whole milliseconds, a job that runs came to its new queue (`authors`: just now)."""
+    """How long ago, in whole milliseconds, a running job came to its new queue (`authors`: just now)."""
     if target <= place or rules.authors or not seen.running:
         return 0.0
     past = service(own, seen, rules) - rules.thresholds[target - 1]

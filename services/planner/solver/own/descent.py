@@ -1,4 +1,4 @@
-"""The least of a smooth convex function over x ≥ 0. Pure.
+"""Minimises a smooth convex function over x ≥ 0. Pure.
 
 Quasi-Newton steps (L-BFGS, Nocedal 1980) among the coordinates that may move, cut off at 0 (projected Newton,
 Bertsekas 1982).

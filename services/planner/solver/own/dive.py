@@ -1,4 +1,4 @@
-"""From the relaxation to a plan: take what it is surest of, tighten what is left, solve again.
+"""Dives from the relaxation to a plan: take what it is surest of, tighten what is left, solve again.
 
 Every step takes the column of the largest share × value × largest gang and those that come near it, closes
 what no longer fits, adds the facets of the GPUs that are *left* on each node, prices new columns in, and

@@ -1,4 +1,4 @@
-"""A plan made better where it lost most: neighbourhoods planned anew.
+"""Improves a plan where it lost most: plans neighbourhoods anew.
 
 At the relaxation's prices the distance between bound and plan falls apart into what each job lost,
 best_i − net of its configuration, and what idle GPUs would have cost. Most of it is lost by a few jobs. For

@@ -1,4 +1,4 @@
-"""Prices without a program: down the Lagrangian, in legs.
+"""Finds prices without a linear program: descends the Lagrangian, in legs.
 
 A leg steps over a sample: the configurations that are near their job's best at the prices so far, and of the
 others the fewer the farther they are, so that no node is left without bidders. Then all of them are priced,
@@ -25,7 +25,7 @@ TINY = 1e-12
 
 
 class Leg(msgspec.Struct, frozen=True):
-    """How one leg of the descent is done."""
+    """Parameters of one leg of the descent."""
 
     each: int
     """configurations in its sample, per job on average"""
@@ -50,7 +50,7 @@ FEW_NODES = 16
 
 
 class Priced(msgspec.Struct, frozen=True):
-    """Where a leg ended."""
+    """The result of a leg."""
 
     found: Bounded
     rows: Ints

@@ -1,4 +1,4 @@
-"""P3: who works for whom inside a category, so that the samples a second of all jobs are most. Pure.
+"""P3: assigns workers to jobs inside a category, so that all jobs together do most samples a second. Pure.
 
     max Σ worth_ic · x_ic    Σ_c x_ic = K_i    Σ_i x_ic ≤ N_c    x ≥ 0, whole        c: a GPU type
 
