@@ -4,6 +4,8 @@
 parent is gone, however the parent went, and is killed with its whole process group a little later.
 """
 
+import atexit
+import contextlib
 import ctypes
 import importlib
 import os
@@ -13,6 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -63,6 +66,17 @@ def run(module: str) -> None:
             raise
         sys.stderr.write(f"{lacking}\n")
         sys.exit(NOT_INSTALLED)
+    _end()
+
+
+def _end() -> NoReturn:
+    """As an interpreter does that does not take itself down object by object: a fork copies them all then."""
+    threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - multiprocessing ends its forks so
+    atexit._run_exitfuncs()  # noqa: SLF001 - as above
+    with contextlib.suppress(OSError):  # of a disk that is full
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)
 
 
 def leave_with(parent: int) -> None:

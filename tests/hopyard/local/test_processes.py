@@ -71,6 +71,26 @@ async def test_what_a_program_prints_is_in_its_log(program: Write, begin: Begin)
     assert printed(running.program) == "hello\n"
 
 
+ENDS_LATE = """
+import atexit, threading, time
+def later():
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    print("what a thread says")
+threading.Thread(target=later).start()
+atexit.register(print, "what is said at the exit")
+print("hello")
+"""
+
+
+async def test_a_program_ends_once_its_threads_have_and_what_it_left_for_its_exit_is_done(
+    program: Write, begin: Begin
+) -> None:
+    running = await begin(program(ENDS_LATE))
+    assert await running.process.wait() == 0
+    assert printed(running.program) == "hello\nwhat a thread says\nwhat is said at the exit\n"
+
+
 async def test_a_program_that_is_asked_to_stop_stops(program: Write, begin: Begin) -> None:
     running = await begin(program(SLEEPS))
     await until(lambda: printed(running.program))
