@@ -47,9 +47,9 @@ async def stack_and_client(
         yield stack, client
 
 
-async def submit_all(client: Client, key: str = "key") -> int:
-    """Every job of the scenario at once, each again until it is acknowledged; how many."""
-    jobs = arrivals(load_scenario("tiny"), seed=1)
+async def submit_all(client: Client, key: str = "key", most: int | None = None) -> int:
+    """Every job of the scenario, or so many, at once, each again until it is acknowledged; how many."""
+    jobs = arrivals(load_scenario("tiny"), seed=1)[:most]
     for number, arrival in enumerate(jobs):
         await patiently(lambda job=arrival.job, key=f"{key}-{number}": client.submit(job, key))  # type: ignore[misc]
     return len(jobs)

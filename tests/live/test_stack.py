@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from hopyard.actions.scenario import cluster_of
+from hopyard.api.client import Client
 from hopyard.failures import Failure
 from hopyard.local.processes import Restarts
 from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
@@ -20,7 +21,7 @@ from schemas.events import JobCompleted, PlanPublished, PolicyChosen
 from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import audit
 from tests.live.live_builders import QUICK, all_ended, stack_and_client, submit_all
-from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
+from tests.stack_watch import LIMIT_S, LOOK_AFTER_S, Seconds, busy, log_of, until
 
 
 async def ready(port: int) -> None:
@@ -73,10 +74,12 @@ async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_po
     data = tmp_path / "data"
     async with stack_and_client(data, speed=QUICK) as (_, client):
         count = await submit_all(client)
-        await until(client, busy)
-        await client.set_policy(PolicyChoice(policy="fifo"))
-        await until(client, lambda status: status.policy == "fifo")
-        await client.set_policy(PolicyChoice(policy="hops"))
+        await until(client, busy_or(all_ended(count)))
+        for policy in ("fifo", "hops"):
+            await client.set_policy(PolicyChoice(policy=policy))
+            await until(client, lambda status, policy=policy: status.policy == policy)  # type: ignore[misc]
+            count += await submit_all(client, f"under-{policy}", most=1)  # the others may all have ended
+            await planned_by(client, policy)
         await until(client, all_ended(count))
         events = await log_of(client)
         for job_id in {event.job_id for event in events if isinstance(event, JobCompleted)}:
@@ -87,6 +90,18 @@ async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_po
     assert_ended_well(events, count)
     assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
     assert {event.policy for event in events if isinstance(event, PlanPublished)} == {"fifo", "hops"}
+
+
+async def planned_by(client: Client, policy: str) -> None:
+    """Wait until it has made the newest plan."""
+    async with asyncio.timeout(LIMIT_S):
+        while await newest_planner(client) != policy:
+            await asyncio.sleep(LOOK_AFTER_S)
+
+
+async def newest_planner(client: Client) -> str:
+    events = await log_of(client)
+    return next((event.policy for event in reversed(events) if isinstance(event, PlanPublished)), "")
 
 
 def busy_or(ended: Callable[[StatusView], bool]) -> Callable[[StatusView], bool]:
