@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from services.agent.process.kernel.cgroups import Group
 from services.agent.process.kernel.process_scan import has_variable
 from services.agent.process.kernel.spawning import Account, NoAccount, ToStart, reach, started
 from services.agent.process.listener import Peer
+from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess, found, of_child
 from services.agent.process.templates import NoTemplate, Template
 from shared.runtime.process.ports import HeldPorts
@@ -72,7 +74,7 @@ class Launcher:
     async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
         """Start all ranks. `say`: takes what the job's owner should know. Raises OSError, NoAccount."""
         account = await asyncio.to_thread(self._host.account, self._order)
-        for name in await asyncio.to_thread(self._prepare, account):
+        for name in await in_own_thread(partial(self._prepare, account)):
             say(f"this node sets no limit on {name}")
         template = await self._template(account)
         processes = {}

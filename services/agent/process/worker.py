@@ -23,6 +23,7 @@ from services.agent.process.gang.verdicts import End
 from services.agent.process.host import Host
 from services.agent.process.launching import Launcher
 from services.agent.process.listener import Connection, Peer
+from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess
 from services.agent.process.tails import Tail
 from services.agent.process.turns.executor import Executor, Participant
@@ -32,7 +33,7 @@ from shared.domain import gangs
 HANG_UP_LIMIT_S = 1.0
 """how long what a rank said may take to arrive after its end"""
 OF_THE_NODE = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
 }
 """what keeps a job from being started here, and not elsewhere"""
@@ -209,7 +210,7 @@ class LiveWorker:
         await self._hear_out(rank)
         memory = await asyncio.to_thread(self._launcher.memory)
         lines = await asyncio.to_thread(self._tails[rank].last)
-        full = await asyncio.to_thread(self._host.folders.full, self.order)
+        full = await in_own_thread(partial(self._host.folders.full, self.order))
         return End(code=code, signal=number, memory=memory, disk_full=full, lines=lines)
 
     async def _hear_out(self, rank: int) -> None:
