@@ -2,7 +2,8 @@
 
 A process is forked for each, from one that has imported all that can be had without the module: only the
 module, what rests on it and its tests are imported anew, so that a mutant takes a fraction of a second. A
-line of JSON is printed for each. Hypothesis has one seed: the same mutants survive every time.
+line of JSON is printed for each. Hypothesis has one seed: the same mutants survive every time. An example
+that a test fails with is enough: no smaller one is looked for.
 """
 
 import gc
@@ -20,13 +21,18 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType
 
+import hypothesis
 import msgspec
 import pytest
 
 from tests.mutants.changes import changes
 from tests.programs import run
 
-OPTIONS = ("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--assert=plain", "--hypothesis-seed=0")
+ONE_EXAMPLE = "one example"
+OPTIONS = (
+    *("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--assert=plain"),
+    *("--hypothesis-seed=0", f"--hypothesis-profile={ONE_EXAMPLE}"),
+)
 TIMES = 10.0
 """the CPU time of the tests as they are, and `LEAST_S`: one that takes longer is noticed"""
 LEAST_S = 2.0
@@ -77,6 +83,13 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
+    hypothesis.settings.register_profile(
+        ONE_EXAMPLE,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+    )
     served, tests = Served(Path(sys.argv[1])), sys.argv[2:]
     sys.meta_path.insert(0, served)
     source = served.path.read_text("utf-8")

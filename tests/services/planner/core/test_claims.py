@@ -18,6 +18,7 @@ from services.planner.core.state import State
 from services.planner.core.viewing import idle_gpus, view_of, waiting
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.solver.effort import Effort
+from shared.domain import gangs
 from tests.fact_builders import (
     K80,
     cancelled,
@@ -230,6 +231,10 @@ PLACES: dict[str, Placement] = {
 }
 PROFILES = ("pf-1", "pf-2", "pf-3")
 WORKERS = (*PLACES, *PROFILES)
+HOLDERS: dict[str, str] = {name: name for name in PROFILES} | {
+    name: gangs.rota(one.gang) or name for name, one in PLACES.items()
+}
+"""who has the GPUs: placements that take turns, together"""
 
 a_node = st.sampled_from(["node-1", "node-2"])
 a_worker = st.sampled_from(WORKERS)
@@ -289,7 +294,7 @@ def by_definition(claims: Claims) -> dict[NodeId, int]:
         promised = planned.gang.configuration if planned else {node_id: 1} if node_id else {}
         for place in (promised, claims.workers.get(name, {})):
             for node, gpus in place.items():
-                own = (claims.rotas.get(name, name), node)
+                own = HOLDERS[name], node
                 largest[own] = max(largest.get(own, 0), gpus)
     gpus_of: dict[NodeId, int] = {}
     for (_, node), gpus in largest.items():
