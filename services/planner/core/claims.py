@@ -157,9 +157,10 @@ class Claims(msgspec.Struct, kw_only=True):
 
     def _stop(self, placement_id: PlacementId, node_id: NodeId) -> None:
         """A worker is gone, and placements are not started twice: that part of the claim is over."""
-        self.workers[placement_id] = _without(self.workers.get(placement_id, {}), node_id)
-        if not self.workers[placement_id]:
-            del self.workers[placement_id]
+        held = self.workers.get(placement_id, {})
+        held.pop(node_id, None)
+        if not held:
+            self.workers.pop(placement_id, None)
         planned = self.planned.get(placement_id)
         rest = _rest(planned, node_id) if planned else None
         if rest is not None:
@@ -193,7 +194,3 @@ def _rest(planned: Placement, node_id: NodeId) -> Placement | None:
 def _larger(one: Configuration, other: Configuration) -> Configuration:
     nodes = dict.fromkeys((*one, *other))
     return {node_id: max(one.get(node_id, 0), other.get(node_id, 0)) for node_id in nodes}
-
-
-def _without(place: Configuration, node_id: NodeId) -> Configuration:
-    return {node: gpus for node, gpus in place.items() if node != node_id}

@@ -84,6 +84,7 @@ def profile_over() -> ProfileFailed:
         ([*running()[:5]], 6),  # planned, not started
         ([*running()[:5], refused()], 8),
         ([*running()[:5], refused(), worker_started(gpu_indices=(0, 1))], 6),  # too late taken back
+        ([*running()[:5], cancelled(at=5.0)], 8),  # before anything started
         ([*running(), completed(at=20.0)], 6),  # the worker is still there
         ([*running(), completed(at=20.0), worker_stopped(at=21.0)], 8),
         ([*running(), cancelled(at=20.0), worker_stopped(at=21.0)], 8),
@@ -331,14 +332,14 @@ def test_late_word_of_a_job_s_old_place_takes_nothing_from_its_new_one(old: str,
 
 
 BOTH = config(node_1=2, node_2=2)
-COPIES = Gang.of(BOTH, Forked(shares=(0.5, 0.5)))
+COPIES = Gang.of(BOTH, Forked(shares=(0.75, 0.25)))
 
 
 @pytest.mark.parametrize(
     ("gang", "node_id", "left", "broken"),
     [
         (Gang.of(BOTH), "node-1", Gang.of(config(node_2=2)), True),
-        (COPIES, "node-1", Gang.of(config(node_2=2), Forked(shares=(0.5,))), False),
+        (COPIES, "node-1", Gang.of(config(node_2=2), Forked(shares=(0.25,))), False),
         (Gang.of(BOTH), "node-3", Gang.of(BOTH), False),
         (Gang.of(TWO), "node-1", None, False),
     ],
@@ -357,6 +358,26 @@ def test_a_gang_that_lost_a_worker_trains_no_more_and_copies_do(
     assert (one.placement_id in claims.broken) == broken
     claims.plan(plan())
     assert not claims.broken
+
+
+def test_a_copy_that_is_left_is_as_fast_as_its_share() -> None:
+    whole = msgspec.structs.replace(placement(), gang=COPIES)
+    claims = Claims()
+    claims.plan(plan(whole))
+    claims.stop_worker(worker_stopped(node_id="node-1"))
+    [rest] = claims.planned.values()
+    assert rest.throughput == pytest.approx(0.25 * whole.throughput)
+
+
+def test_a_worker_that_stops_leaves_those_of_other_nodes_their_gpus() -> None:
+    for gone, left in (("node-1", "node-2"), ("node-2", "node-1")):
+        claims = Claims()
+        claims.plan(plan(msgspec.structs.replace(placement(), gang=Gang.of(BOTH))))
+        for node_id in BOTH:
+            claims.start_worker(worker_started(node_id=node_id, gpu_indices=(0, 1)))
+        claims.plan(plan())
+        claims.stop_worker(worker_stopped(node_id=gone))
+        assert claims.claimed == {left: 2}
 
 
 def test_only_copies_are_fewer_when_a_node_is_lost() -> None:
