@@ -14,7 +14,7 @@ import numpy.typing as npt
 from schemas.ids import Fingerprint
 from schemas.plans import Layer
 from schemas.questions import LAYERS, EstimateQuestion, Estimates
-from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.configurations import Configurations, Pieces
 from services.planner.policies.contract.view import View
 from services.planner.solver.problem import subset
 from shared.domain.arrays import Floats, Ints
@@ -23,6 +23,8 @@ Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
 CACHED = LAYERS.index("cached")
+FEW = 64
+"""rows that are all asked about: to find those that repeat others takes longer than to answer them"""
 REMEMBERED_AT_MOST = 1_000_000
 """rows that were asked about"""
 LAID_BY_AT_MOST = 400_000
@@ -68,7 +70,9 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
 def inquiry(wanted: Configurations, view: View) -> Inquiry:
     workload_of = {job.job_id: job.workload for job in view.jobs}
     workloads = tuple(workload_of.get(job_id, Fingerprint("")) for job_id in wanted.jobs)
-    rows, which = _once(wanted, workloads)
+    if wanted.pieces is None or len(wanted) <= FEW:
+        return Inquiry(asked=wanted, workloads=workloads, which=np.arange(len(wanted), dtype=np.int32))
+    rows, which = _once(wanted, wanted.pieces, workloads)
     start, cells = subset(wanted.start, rows)
     asked = Configurations(
         jobs=wanted.jobs,
@@ -106,19 +110,16 @@ def estimated(reply: Estimates, count: int) -> Estimated:
     return Estimated(throughput=np.where(usable, throughput, np.nan), layer=layer)
 
 
-def _once(wanted: Configurations, workloads: Sequence[Fingerprint]) -> tuple[Ints, Ints]:
+def _once(wanted: Configurations, pieces: Pieces, workloads: Sequence[Fingerprint]) -> tuple[Ints, Ints]:
     """Rows of the first piece of each shape and workload, and for every row its place among them."""
-    everything = np.arange(len(wanted), dtype=np.int32)
-    if wanted.pieces is None or not len(wanted):
-        return everything, everything
-    start, shape = wanted.pieces.start, wanted.pieces.shape
+    start, shape = pieces.start, pieces.shape
     workload = _codes(_names(wanted.jobs, workloads))[wanted.job[start[:-1]]]
     _, first, which = np.unique(
         workload * (int(shape.max()) + 1) + shape, return_index=True, return_inverse=True
     )
     begin, rows = subset(start, first.astype(np.int32))
     shift = begin[:-1][which] - start[:-1]
-    return rows, everything + np.repeat(shift, np.diff(start))
+    return rows, np.arange(len(wanted), dtype=np.int32) + np.repeat(shift, np.diff(start))
 
 
 def _names(jobs: Sequence[str], workloads: Sequence[Fingerprint]) -> tuple[str, ...]:
