@@ -28,7 +28,7 @@ from services.planner.policies.contract.pools import (
     supply_of,
 )
 from services.planner.policies.contract.view import ViewJob, ViewNode
-from shared.domain.arrays import Ints
+from shared.domain.arrays import Floats, Ints
 
 
 class Pieces(msgspec.Struct, frozen=True):
@@ -56,6 +56,16 @@ class Configurations(msgspec.Struct, frozen=True, kw_only=True):
 
     def __len__(self) -> int:
         return len(self.job)
+
+    def of_each_job(self, fold: np.ufunc, values: Floats) -> Floats:
+        """By job, `fold` over its rows' values; NaN where it has none. Rows come in the order of the jobs."""
+        found = np.full(len(self.jobs), np.nan)
+        if len(self):
+            begins = np.ones(len(self), dtype=np.bool_)
+            np.not_equal(self.job[1:], self.job[:-1], out=begins[1:])
+            first = begins.nonzero()[0]
+            found[self.job[first]] = fold.reduceat(values, first)
+        return found
 
     def at(self, row: int) -> Configuration:
         return {self.nodes[node]: gpus for node, gpus in self.cells(row).items()}
@@ -141,6 +151,10 @@ def listed(
     )
 
 
+NOWHERE = -1
+"""the position of no node"""
+
+
 def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints:
     """The rows that are the present configuration of their job. Rows come in the order of the jobs."""
     position = {node_id: index for index, node_id in enumerate(wanted.nodes)}
@@ -152,14 +166,16 @@ def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints
             places[index] = {position[node_id]: gpus for node_id, gpus in place.items()}
     if not places:
         return NO_INTS
-    one = np.zeros((2, len(wanted.jobs)), dtype=np.int32)
-    """by job, a node of its place, and its GPUs there; 0 GPUs: it has none"""
-    one[:, list(places)] = np.array([next(iter(place.items())) for place in places.values()]).T
-    node, gpus = np.repeat(one[:, wanted.job], np.diff(wanted.start), axis=1)
-    hits = np.flatnonzero((wanted.node == node) & (wanted.gpus == gpus))
+    one = np.zeros((3, len(wanted.jobs)), dtype=np.int32)
+    """by job: a node of its place, its GPUs there, and its nodes; 0 nodes: it has none"""
+    one[:, list(places)] = np.array([(*next(iter(place.items())), len(place)) for place in places.values()]).T
+    node, gpus, nodes = (column[wanted.job] for column in one)
+    widths = wanted.start[1:] - wanted.start[:-1]
+    node[widths != nodes] = NOWHERE
+    hits = np.flatnonzero((wanted.node == np.repeat(node, widths)) & (wanted.gpus == np.repeat(gpus, widths)))
     rows = np.searchsorted(wanted.start, hits, side="right") - 1
     found = zip(rows.tolist(), wanted.job[rows].tolist(), strict=True)
-    return _ints([row for row, job in found if wanted.cells(row) == places[job]])
+    return _ints([row for row, job in found if len(places[job]) == 1 or wanted.cells(row) == places[job]])
 
 
 def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, int]) -> PlaceBlock | None:

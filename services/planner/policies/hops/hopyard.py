@@ -101,8 +101,7 @@ class Hopyard(ProgramPolicy):
 
 def counted(wanted: Configurations, weight: Floats, gain: Floats, gpus: int) -> Floats:
     """By configuration: what the GPUs that it takes count, as gain; v is what each of `gpus` is worth."""
-    best = np.zeros(len(wanted.jobs))
-    np.fmax.at(best, wanted.job, weight[wanted.job] * gain)
+    best = np.nan_to_num(wanted.of_each_job(np.fmax, weight[wanted.job] * gain))
     taken = np.add.reduceat(wanted.gpus, wanted.start[:-1])
     result: Floats = taken * (best.sum() / gpus) / weight[wanted.job]
     return result

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Meta
 
 from schemas.ids import Fingerprint, GpuType, JobId
-from schemas.placement import Configuration, Gang
+from schemas.placement import Gang
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import (
     Configurations,
@@ -135,14 +135,15 @@ class ProgramPolicy(ABC):
         outlook = self._outlook(view)
         present = _present(view)
         gain = self._gains(outlook, wanted, estimates.throughput)
-        stays = held(wanted, present)
+        stays = held(wanted, {job_id: gang.configuration for job_id, gang in present.items()})
         self._discount_moves(gain, view, wanted, present, stays)
         weight = self._weights(outlook)
         capacity = np.array([node.idle for node in view.nodes], dtype=np.int32)
         problem, rows = problem_of(wanted, capacity, weight, gain, stays)
         solution = solve(problem, view.effort)
         chosen = rows[solution.choice[solution.choice != NOTHING]].tolist()
-        choices = tuple([_choice(wanted, estimates, row) for row in chosen])
+        kept = {row: present[wanted.jobs[wanted.job[row]]] for row in stays.tolist()}
+        choices = tuple([_choice(wanted, estimates, row, kept.get(row)) for row in chosen])
         bids = Bids(wanted=wanted, worth=weight[wanted.job] * gain, chosen=chosen, stays=stays)
         return Decision(
             choices=choices,
@@ -210,7 +211,7 @@ class ProgramPolicy(ABC):
         gain: Floats,
         view: View,
         wanted: Configurations,
-        present: Mapping[JobId, Configuration],
+        present: Collection[JobId],
         stays: Ints,
     ) -> None:
         """Multiply the gain of what would move a job by the share of the round that is left to it."""
@@ -263,8 +264,8 @@ class Hops(ProgramPolicy):
         return ranked(view, self._rule)
 
 
-def _present(view: View) -> dict[JobId, Configuration]:
-    return {job.job_id: job.present.gang.configuration for job in view.jobs if job.present is not None}
+def _present(view: View) -> dict[JobId, Gang]:
+    return {job.job_id: job.present.gang for job in view.jobs if job.present is not None}
 
 
 def _columns(view: View) -> dict[GpuType, int]:
@@ -281,16 +282,16 @@ def _types(view: View, wanted: Configurations, columns: Mapping[GpuType, int]) -
 
 def gains(wanted: Configurations, throughput: Floats) -> Floats:
     """G_ij: throughput / the job's smallest in this plan; NaN where there is no estimate."""
-    smallest = np.full(len(wanted.jobs), np.inf)
-    np.fmin.at(smallest, wanted.job, throughput)
+    smallest = wanted.of_each_job(np.fmin, throughput)
     result: Floats = throughput / smallest[wanted.job]
     return result
 
 
-def _choice(wanted: Configurations, estimates: Estimated, row: int) -> Choice:
+def _choice(wanted: Configurations, estimates: Estimated, row: int, present: Gang | None) -> Choice:
+    """`present`: the gang that holds these GPUs now."""
     return Choice(
         job_id=wanted.jobs[wanted.job[row]],
-        gang=Gang.of(wanted.at(row)),
+        gang=present or Gang.of(wanted.at(row)),
         throughput=float(estimates.throughput[row]),
         layer=estimates.layer_at(row),
     )
@@ -299,8 +300,7 @@ def _choice(wanted: Configurations, estimates: Estimated, row: int) -> Choice:
 def standings(ranks: Sequence[tuple[ViewJob, float]], bids: Bids) -> dict[JobId, Standing]:
     """How every job stood: its priority, and what its places were worth to the plan, where it had any."""
     wanted, worth = bids.wanted, bids.worth
-    gain, stay = np.full(len(wanted.jobs), np.nan), np.full(len(wanted.jobs), np.nan)
-    np.fmax.at(gain, wanted.job, worth)
+    gain, stay = wanted.of_each_job(np.fmax, worth), np.full(len(wanted.jobs), np.nan)
     gain[wanted.job[bids.chosen]] = worth[bids.chosen]
     stay[wanted.job[bids.stays]] = worth[bids.stays]
     places = dict(zip(wanted.jobs, zip(gain.tolist(), stay.tolist(), strict=True), strict=True))

@@ -254,6 +254,16 @@ def test_a_row_on_all_the_nodes_there_are_may_be_where_a_job_is() -> None:
     assert held(explicit([(job("x").job_id, place)], nodes(4, 4)), {job("x").job_id: place}).tolist() == [0]
 
 
+def test_what_is_folded_by_job_is_of_its_rows_alone() -> None:
+    """The second job has no row, and of the third nothing is known."""
+    offered = [("x", (place_on(a0=1), place_on(a0=2))), ("y", ()), ("z", (place_on(a0=1),))]
+    columns = listed([(job(name).job_id, places) for name, places in offered], nodes(8))
+    least = columns.of_each_job(np.fmin, np.array([3.0, 2.0, np.nan]))
+    assert least[0] == 2.0
+    assert np.isnan(least[1:]).all()
+    assert np.isnan(listed([(job("x").job_id, ())], nodes(8)).of_each_job(np.fmax, np.empty(0))).all()
+
+
 def test_where_nothing_offers_the_present_place_no_row_holds_it() -> None:
     columns = configurations_for([job("x", (4,), sensitivity=SENSITIVE)], nodes(4, 4), 1.4)
     for place in (place_on(a0=2, a1=2), place_on(gone=4), place_on()):
