@@ -67,12 +67,12 @@ def sample_subject(kind: type[Sample], node_id: str = "*") -> str:
 
 
 def is_subject_of(event: Event, subject: str) -> bool:
-    """Whether a fact may stand there: the server knows who may publish what by subjects alone.
+    """Whether a fact may stand there: the server knows who may publish what by subjects alone."""
+    return subject == event.subject
 
-    Version 0.1 had measurements by job.
-    """
-    if subject == event.subject:
-        return True
+
+def was_subject_of(event: Event, subject: str) -> bool:
+    """Whether version 0.1 put the fact there: it had measurements by job."""
     by_job = f"hopyard.{event.tag().replace('.', '.{}.')}"
     return isinstance(event, ProfileEvent) and subject == by_job.format(event.job_id)
 

@@ -1,6 +1,7 @@
 """The stream of facts over JetStream."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
@@ -11,7 +12,7 @@ from nats.js.errors import APIError, NotFoundError
 from schemas.base import Event
 from schemas.codec import Malformed, encode
 from schemas.events import ServiceLed
-from schemas.subjects import FACTS_STREAM, is_subject_of, passing
+from schemas.subjects import FACTS_STREAM, is_subject_of, passing, was_subject_of
 from shared.domain.invariants import read_fact
 from shared.runtime.bus.contract import Batch, Fenced, Record, Unavailable
 from shared.runtime.bus.jetstream.acks import (
@@ -40,6 +41,7 @@ class JetStreamFacts:
         self._handoff = handoff
         self._acks = Acks(connection)
         self._publishing = asyncio.Lock()
+        self._led_first: int | None = None
 
     async def open(self) -> None:
         with unavailable("subscribe"):
@@ -380,11 +382,39 @@ class JetStreamFacts:
             await self._connection.dead_letter(raw.subject, raw.data, str(error), raw.seq)
             return None
         self._connection.counts.facts_unknown += event is None
-        if event is not None and not is_subject_of(event, raw.subject):
+        if event is not None and not await self._belongs(event, raw):
             reason = f"a fact of {event.subject} does not belong there"
             await self._connection.dead_letter(raw.subject, raw.data, reason, raw.seq)
             return None
         return event
+
+    async def _belongs(self, event: Event, raw: Raw) -> bool:
+        """Whether it stands where its publisher may put it, or had it there before anybody led.
+
+        A job may have the name of a node, so where version 0.1 put measurements an agent can say anything.
+        """
+        if is_subject_of(event, raw.subject):
+            return True
+        return was_subject_of(event, raw.subject) and raw.seq < await self._first_led()
+
+    async def _first_led(self) -> float:
+        """Sequence of the first fact in the stream by which an instance led; in version 0.1 none did."""
+        connection = self._connection
+        if connection.of_agents:
+            return 0
+        for pause in connection.pauses():
+            if self._led_first is not None:
+                break
+            try:
+                found = await connection.js.get_msg(FACTS_STREAM, 1, subject=_led("*"), next=True)
+                self._led_first = found.seq or 0
+            except NotFoundError:
+                return math.inf
+            except (Error, OSError):
+                await connection.up()
+                await asyncio.sleep(pause)
+        assert self._led_first is not None
+        return self._led_first
 
 
 def _node_of(subjects: Sequence[str]) -> str:

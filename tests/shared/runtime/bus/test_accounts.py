@@ -24,8 +24,8 @@ from hopyard.local.accounts import (
 )
 from hopyard.local.credentials import account_of, folder_of
 from schemas.codec import encode
-from schemas.events import FACTS, NodeJoined, ServiceLed, StopOrdered
-from schemas.ids import NodeId
+from schemas.events import FACTS, NodeJoined, ProfileFailed, ServiceLed, StopOrdered
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.quarantine import Death, Quarantine, key_of
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
@@ -156,6 +156,28 @@ async def test_a_fact_on_the_subject_of_another_is_nobodys(guarded: Guarded) -> 
         (record,) = await read_all(bus, 1, [subject_of(kind, "*") for kind in OWN["agent"]])
         assert record.event == joined("n-1")
         assert bus.counts.malformed == 3
+
+
+async def test_where_version_0_1_put_a_measurement_it_counts_until_somebody_leads(guarded: Guarded) -> None:
+    """Then it is an agent that speaks of a job with its node's name, and of another's measurement."""
+    lie = ProfileFailed(
+        at=0.0,
+        job_id=JobId("n-1"),
+        placement_id=PlacementId("pf-1"),
+        gpu_type=GpuType("v100"),
+        node_id=NODES[1],
+        reason="a lie",
+        final=True,
+    )
+    led = ServiceLed(at=0.0, service="planner", instance=1, token=7)
+    async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
+        stream = client.client.jetstream()
+        await stream.publish("hopyard.profile.n-1.failed", encode(lie))
+        await planner.lead(led, 0)
+        await stream.publish("hopyard.profile.n-1.failed", encode(lie))
+        await planner.publish([plan()])
+        found = await read_all(planner, 3)
+    assert [record.event for record in found] == [lie, led, plan()]
 
 
 async def test_who_takes_the_id_of_a_fact_keeps_it_out_of_no_stream(guarded: Guarded) -> None:
