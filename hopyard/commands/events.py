@@ -37,7 +37,7 @@ def events(
     ] = None,
     *,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, max=TAIL_MAX, help="Only the newest N.")
+        int | None, typer.Option("--tail", "-n", min=0, max=TAIL_MAX, help="Only the newest N facts.")
     ] = None,
     since: Annotated[
         str | None,
@@ -61,6 +61,8 @@ def events(
 
     async def print_all(client: Client) -> None:
         first = None if since is None else await _first(client, since)
+        if job is not None and follow:
+            await _known(client, job)
         found = False
         async for line in client.events(after=after, job=job, follow=follow, tail=tail, since=first):
             found = True
@@ -81,6 +83,13 @@ def readable(line: LoggedEvent, times: Times) -> str:
         return fact_line(line.fact(), times)
     except Malformed:  # of a later version
         return plain_line(line.fields(), times)
+
+
+async def _known(client: Client, job: str) -> None:
+    """Raises ApiRefusal if there is no such job. One that ended long ago is known by its facts alone."""
+    newest = [line async for line in client.events(job=job, tail=1)]
+    if not newest:
+        await client.job(JobId(job))
 
 
 async def _first(client: Client, since: str) -> float:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from schemas.views import Problem
 from tests.hopyard.cli_builders import status_view
 from tests.hopyard.cli_line import Hopyard
@@ -21,15 +23,27 @@ def test_events_prints_a_line_a_fact(hopyard: Hopyard, api: CannedApi) -> None:
     assert api.requests[0][1]["job"] == "job-1"
 
 
-def test_events_of_a_job_that_there_is_not_is_refused(hopyard: Hopyard, api: CannedApi) -> None:
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_events_of_a_job_that_there_is_not_are_refused(
+    hopyard: Hopyard, api: CannedApi, follow: tuple[str, ...]
+) -> None:
     api.says_bytes("GET /v1/events", b"")
     api.says(
         "GET /v1/jobs/job-9",
         Problem(title="Not found", status=404, detail="there is no job job-9"),
         status=404,
     )
-    ran = hopyard("events", "job-9", "--api", api.url)
+    ran = hopyard("events", "job-9", *follow, "--api", api.url)
     assert (ran.code, ran.out, ran.err) == (1, "", "hopyard: there is no job job-9\n")
+    assert not any("follow" in query for _, query, _, _ in api.requests)
+
+
+def test_events_of_a_job_are_followed_where_only_its_facts_are_known(
+    hopyard: Hopyard, api: CannedApi
+) -> None:
+    api.says_bytes("GET /v1/events", EVENTS)
+    assert len(hopyard("events", "job-1", "--follow", "--api", api.url).out.splitlines()) == 2
+    assert [query.get("follow") for _, query, _, _ in api.requests] == [None, "true"]
 
 
 def test_events_as_json_is_a_document_a_line(hopyard: Hopyard, api: CannedApi) -> None:
