@@ -15,12 +15,15 @@ def gang(**gpus: int) -> Gang:
 
 
 def test_gpus_are_of_the_types_that_the_nodes_have_now() -> None:
-    state, known = State(), GpusByType()
-    for name, gpu_type in (("n1", "V100"), ("n2", "A100"), ("n2", "V100")):
+    state, known, there = State(), GpusByType(), gang(n1=2, n2=1)
+    for name, gpu_type, expected in (
+        ("n1", "V100", {"V100": 2}),
+        ("n2", "A100", {"V100": 2, "A100": 1}),
+        ("n2", "V100", {"V100": 3}),
+    ):
         fold(state, joined(name, gpu_type=gpu_type, life=f"{name} {gpu_type}"))
-        there = gang(n1=2, n2=1)
-        assert known.of(state, JOB, there) == GpusByType().of(state, JOB, there)
-    assert known.of(state, JOB, gang(n1=2, n2=1)) == {"V100": 3}
+        assert known.of(state, JOB, there) == expected
+        assert known.of(state, JOB, there) is known.of(state, JOB, there)
 
 
 def test_another_gang_of_a_job_has_other_gpus() -> None:
