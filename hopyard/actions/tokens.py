@@ -49,7 +49,7 @@ def tokens_file(named: Path | None) -> Path:
 def create(file: Path, role: Role, *, user: str, project: str, days: float, note: str) -> MadeToken:
     """`days` 0: it never expires. Raises Failure."""
     if role is Role.SUBMITTER and not user:
-        raise Invalid("--user is missing: jobs that are submitted with the token run under this name")
+        raise Invalid("--user is missing: it owns the jobs that are submitted with the token")
     now = time.time()
     expires_at = now + days * DAY_S if days else None
     token, entry = issued(role, user=user, now=now, project=project, expires_at=expires_at, note=note)

@@ -120,7 +120,12 @@ def ps(
     ] = JobSorting.ACTIVE,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most N jobs.")] = 200,
     after: Annotated[
-        str | None, typer.Option("--after", help="Continue after this job, where the last page ended.")
+        str | None,
+        typer.Option(
+            "--after",
+            metavar="PAGE",
+            help="Continue where a page ended: the value that its last line printed.",
+        ),
     ] = None,
     columns: ListColumns = None,
     quiet: Quiet = False,

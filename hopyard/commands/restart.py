@@ -30,8 +30,8 @@ def restart(
 
     Each shuts down cleanly, and `hopyard up` starts it again with the code
     that is installed then: after an upgrade, the new version. The next one is
-    restarted when it is ready; admission is the last. `hopyard up` itself and
-    NATS are not restarted.
+    restarted when the one before is ready; admission is the last. `hopyard up`
+    itself and NATS are not restarted.
 
     $ hopyard restart
     $ hopyard restart planner placer --data /var/lib/hopyard

@@ -51,9 +51,9 @@ def create_token(
 ) -> None:
     """Create a token and print it, this one time: only its digest is stored.
 
-    A viewer reads. A submitter also submits jobs, and cancels their own; agents
-    that are root run them as the account of that name. An operator may do
-    everything, to anybody's jobs. The token is valid at once, without a restart.
+    A viewer reads. A submitter also submits jobs, and cancels those of the same
+    user; agents that are root run them as the account of that name. An operator
+    may do everything, to anybody's jobs. The token is valid at once, without a restart.
 
     $ hopyard token create --user ada --out ada.token
     $ hopyard token create --role operator --user bob --days 7
