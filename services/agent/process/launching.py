@@ -42,13 +42,14 @@ class Launcher:
         command = launch.command_of(order, self.ground.checkpoints)
         self._host = host
         self._order = order
-        self._held = HeldPorts("") if claim is None and order.gang.gpus > 1 else None
+        self._command = command
+        self._script = launch.script_of(command)
+        meets = claim is None and self._script is None and order.gang.gpus > 1
+        self._held = HeldPorts("") if meets else None
         """rank 0's, of a command that is no script: it has nothing better to be met by"""
         port = self._held.ports[0] if self._held else None
         self._claim = claim or _new_claim(order, gpu_indices, host.groups_of(order), port)
         self._found = claim is not None
-        self._command = command
-        self._script = launch.script_of(command)
         self._folder = host.folders.worker(order.placement_id)
         self._members = host.members(self._claim)
 
@@ -77,6 +78,9 @@ class Launcher:
         for name in await in_own_thread(partial(self._prepare, account)):
             say(f"this node sets no limit on {name}")
         template = await self._template(account)
+        self._held = (
+            None  # not every program sets SO_REUSEADDR, without which it cannot have a port that is held
+        )
         processes = {}
         for claim in self._claim.ranks:
             start = await asyncio.to_thread(self._start, claim.rank, meeting, account)

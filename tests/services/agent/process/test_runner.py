@@ -97,15 +97,16 @@ async def test_a_gang_meets_where_rank_0_is() -> None:
         assert node.of(Started) == [Started(P1, "127.0.0.1:29500", 0.0)]
 
 
-LISTENS = """import os, socketserver
-socketserver.TCPServer.allow_reuse_address = True
-socketserver.TCPServer(("", int(os.environ["MASTER_PORT"])), None)
-print("listens", flush=True)
+LISTENS = """import os, socket
+if os.environ["RANK"] == "0":
+    socket.socket().bind(("", int(os.environ["MASTER_PORT"])))
+    print("listens", flush=True)
 """
+"""as a program does that sets no option of its socket"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no port is held")
-async def test_the_port_of_a_command_that_is_no_script_is_free_until_its_rank_0_listens() -> None:
+async def test_the_port_of_a_command_that_is_no_script_is_held_until_its_rank_0_starts() -> None:
     async with running_node() as node:
         one = order(command=("sh", "-c", f"exec {sys.executable} -c '{LISTENS}'"), gpus=2)
         node.runner.start(one, (0, 1))
