@@ -6,7 +6,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,20 +14,17 @@ T = TypeVar("T")
 
 async def in_own_thread(work: Callable[[], T]) -> T:
     """What the work returns or raises. Who does not wait for it any more leaves it behind."""
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-    result: list[T] = []
-    failed: list[Exception] = []
+    done: Future[T] = Future()
 
     def run() -> None:
+        if not done.set_running_or_notify_cancel():
+            return
         try:
-            result.append(work())
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            failed.append(error)
-        with suppress(RuntimeError):  # the process ends, and nobody waits
-            loop.call_soon_threadsafe(done.set)
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            done.set_exception(error)
+        else:
+            done.set_result(result)
 
     threading.Thread(target=run, daemon=True).start()
-    await done.wait()
-    if failed:
-        raise failed[0]
-    return result[0]
+    return await asyncio.wrap_future(done)

@@ -6,6 +6,7 @@ import os
 import pwd
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -79,12 +80,15 @@ def started(start: ToStart) -> subprocess.Popen[bytes]:
 
 def reach(folder: Path, account: Account | None, *, make: bool = False) -> None:
     """Get into the folder as the account can, and make it before as the account may. Raises OSError."""
-    with _entering(account, {"folder": str(folder), "make": make, "reach": True}) as process:
-        try:
-            code = process.wait(REACH_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(folder)) from None
+    process = _entering(account, {"folder": str(folder), "make": make, "reach": True})
+    try:
+        code = process.wait(REACH_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        threading.Thread(
+            target=process.wait, daemon=True
+        ).start()  # killed it waits for its disk all the same
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(folder)) from None
     if code:
         raise OSError(abs(code), os.strerror(abs(code)), str(folder))
 

@@ -1,15 +1,21 @@
 """A disk below checkpoints that hangs, or is gone and comes back, under real processes. Needs a mount."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from schemas.events import StartOrdered
 from schemas.ids import PlacementId
+from services.agent.process.kernel import spawning
+from services.agent.process.kernel.spawning import reach
+from services.agent.process.own_thread import in_own_thread
 from services.agent.tasks import Completed, Interrupted, Saved, Stopped
 from tests.live.ext4_disk import Disk, disk_at
 from tests.services.agent.process.process_bench import RunningNode, left_of, order, short_folder
-from tests.stack_watch import Seconds
+from tests.stack_watch import LIMIT_S, Seconds
 
 THERE, AWAY, LATER = PlacementId("there"), PlacementId("away"), PlacementId("later")
 MANY = 12
@@ -100,3 +106,14 @@ async def test_while_the_disk_is_gone_starts_are_refused_with_the_reason_and_the
     back.say("checkpoints' disk is back: a job started")
     assert isinstance(await node.ended(LATER), Completed)
     await stopped(node, AWAY)
+
+
+async def test_who_cannot_get_into_a_folder_hears_so_in_time_though_what_tries_cannot_be_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spawning, "REACH_LIMIT_S", 0.5)
+    (folder := tmp_path / "disk").mkdir()
+    with disk_at(folder, tmp_path / "image") as disk, disk.hanging():
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises(TimeoutError, match="Connection timed out"):
+                await in_own_thread(partial(reach, folder / "made", None, make=True))
