@@ -155,7 +155,8 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
     )
     wrong = objection(measurement)
     if wrong is not None:
-        _count(job, fact.gpu_type, Out(wrong, lasting=False), attempts)
+        if run is not None:
+            _count(job, fact.gpu_type, Out(wrong, lasting=False), attempts)
         return
     if job is not None:
         job.measured = True
@@ -165,13 +166,18 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
 
 
 def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
-    if not _is_asked(state, fact):
+    """A run fails once: one that has ended was an attempt already, or is none.
+
+    Facts of earlier versions have other ids, so what was said before an upgrade may come again.
+    """
+    run = _end(state, fact.placement_id) if _is_asked(state, fact) else None
+    if run is None:
         return
-    run, job = _end(state, fact.placement_id), state.jobs.get(fact.job_id)
+    job = state.jobs.get(fact.job_id)
     if fact.absent and job is not None:
         job.absent[fact.node_id] = fact.reason
         job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
-    elif fact.final or run is None or not run.excused:
+    elif fact.final or not run.excused:
         limit = 1 if fact.final else attempts
         _count(job, fact.gpu_type, Out(fact.reason, lasting=fact.final), limit)
 

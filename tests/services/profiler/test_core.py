@@ -1,7 +1,12 @@
 """The life of a job in the profiler, from submission to its verdict."""
 
-import msgspec
+from collections.abc import Callable
+from functools import partial
 
+import msgspec
+import pytest
+
+from schemas.base import Event
 from schemas.events import (
     JobProfiled,
     JobRejected,
@@ -10,6 +15,7 @@ from schemas.events import (
     Outcome,
     PlacementRefused,
     ProfileFailed,
+    ProfileRun,
     ProfilingPlanned,
 )
 from schemas.ids import GpuType, NodeId, PlanId
@@ -192,9 +198,24 @@ def test_a_failure_that_is_not_final_is_tried_again_and_then_is() -> None:
     assert len(driver.all(JobRejected)) == 1
 
 
+NONSENSE = measurement(backward_s=float("nan"))
+
+
+@pytest.mark.parametrize("said", [partial(failed, final=False), partial(measured, numbers=NONSENSE)])
+def test_a_failure_under_two_ids_is_one(said: Callable[[ProfileRun], Event]) -> None:
+    """An earlier version gave it another id: the stream has it twice, and so does whoever reads."""
+    driver = Driver(attempts=2).tell(joined(), submitted())
+    [run] = driver.next_round()
+    for _ in range(2):
+        driver.perform(driver.core.handle(said(run), driver.now))
+    assert not driver.all(JobRejected)
+    driver.tell(*map(said, driver.next_round()))
+    assert len(driver.all(JobRejected)) == 1
+
+
 def test_numbers_that_make_no_sense_count_as_a_failure() -> None:
     driver = Driver(attempts=1).tell(joined(), submitted())
-    driver.tell(*(measured(run, measurement(backward_s=float("nan"))) for run in driver.next_round()))
+    driver.tell(*(measured(run, NONSENSE) for run in driver.next_round()))
     assert "non-finite" in driver.all(JobRejected)[0].reason
 
 
