@@ -76,7 +76,10 @@ SERVICES_OWN = (
         for name in OWN
         if name != "agent"
     ),
-    *(f"$KV.{STATE_BUCKET}.{key}" for key in ("lease/planner", "planner/policy", "settings")),
+    *(
+        f"$KV.{STATE_BUCKET}.{key}"
+        for key in ("lease/planner", "planner/policy", "facts/first-led", "settings")
+    ),
     *(f"{API}.{what}.{name}" for what in ("DELETE", "UPDATE", "PURGE") for name in STREAMS),
     *(f"{API}.{what}.{FACTS_STREAM}" for what in ("CREATE", "MSG.DELETE")),
     *(f"$JS.API.CONSUMER.CREATE.{name}" for name in STREAMS),  # it could have the server send to any subject
@@ -158,26 +161,41 @@ async def test_a_fact_on_the_subject_of_another_is_nobodys(guarded: Guarded) -> 
         assert bus.counts.malformed == 3
 
 
+LIE = ProfileFailed(
+    at=0.0,
+    job_id=JobId("n-1"),
+    placement_id=PlacementId("pf-1"),
+    gpu_type=GpuType("v100"),
+    node_id=NODES[1],
+    reason="a lie",
+    final=True,
+)
+"""of an agent, about a job with its node's name and the measurement of another's"""
+
+
 async def test_where_version_0_1_put_a_measurement_it_counts_until_somebody_leads(guarded: Guarded) -> None:
-    """Then it is an agent that speaks of a job with its node's name, and of another's measurement."""
-    lie = ProfileFailed(
-        at=0.0,
-        job_id=JobId("n-1"),
-        placement_id=PlacementId("pf-1"),
-        gpu_type=GpuType("v100"),
-        node_id=NODES[1],
-        reason="a lie",
-        final=True,
-    )
     led = ServiceLed(at=0.0, service="planner", instance=1, token=7)
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
         stream = client.client.jetstream()
-        await stream.publish("hopyard.profile.n-1.failed", encode(lie))
+        await stream.publish("hopyard.profile.n-1.failed", encode(LIE))
         await planner.lead(led, 0)
-        await stream.publish("hopyard.profile.n-1.failed", encode(lie))
+        await stream.publish("hopyard.profile.n-1.failed", encode(LIE))
         await planner.publish([plan()])
         found = await read_all(planner, 3)
-    assert [record.event for record in found] == [lie, led, plan()]
+    assert [record.event for record in found] == [LIE, led, plan()]
+
+
+async def test_who_led_first_is_known_once_the_stream_has_dropped_it(guarded: Guarded) -> None:
+    """Whoever leads for long says so again, and what is older goes to the archive."""
+    led = ServiceLed(at=0.0, service="planner", instance=1, token=7)
+    async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
+        await planner.lead(led, 0)
+        await client.client.jetstream().publish("hopyard.profile.n-1.failed", encode(LIE))
+        await planner.lead_on(msgspec.structs.replace(led, again=1), 0)
+        async with guarded.bus("monitor") as monitor:
+            await monitor.drop(FACTS_STREAM, 1)
+            [record] = await read_all(monitor, 1)
+            assert (record.seq, monitor.counts.malformed) == (3, 1)
 
 
 async def test_who_takes_the_id_of_a_fact_keeps_it_out_of_no_stream(guarded: Guarded) -> None:
