@@ -152,9 +152,12 @@ def _become(program: Program, parent: int, middle: int) -> None:
     os.setsid()
     if program.umask >= 0:
         os.umask(program.umask)
-    with owner_only.appended(program.log) as log, Path(os.devnull).open("rb") as nothing:
-        for stream, number in ((nothing, 0), (log, 1), (log, 2)):
-            os.dup2(stream.fileno(), number)
+    with Path(os.devnull).open("rb") as nothing:  # whoever reads the pipe does not wait for the log's disk
+        for number in (0, 1):
+            os.dup2(nothing.fileno(), number)
+    with owner_only.appended(program.log) as log:
+        for number in (1, 2):
+            os.dup2(log.fileno(), number)
     os.environ.clear()
     os.environ.update(program.environ)
     importlib.invalidate_caches()  # of folders that were not there

@@ -6,14 +6,14 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from hopyard.failures import NOT_INSTALLED, Died, NotInstalled, StoreDamaged
 from hopyard.local.child import Program, command_line
-from hopyard.local.template import Process, Template
+from hopyard.local.template import LIMIT_S, Process, Template
 from shared.runtime import owner_only
 from shared.runtime.damage import EXIT_CODE
 
@@ -23,6 +23,10 @@ Say = Callable[[str], None]
 LOG_ROTATE_BYTES = 16 * 1024 * 1024
 LOG_TAIL_LINES = 12
 LINE_CHARS = 300
+FORK_AGAIN_LIMIT_S = 10.0
+"""then a program is started again without the template, which may be stuck"""
+KILL_LIMIT_S = 5.0
+"""for a process that was killed to be gone; one that waits for a disk stays until the disk answers"""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,36 +72,35 @@ async def start(program: Program) -> RunningProgram:
     return RunningProgram(program, await _spawn(program))
 
 
-async def start_all(programs: Sequence[Program], template: Template, running: list[RunningProgram]) -> None:
-    """Start them, forked from `template` where that can be done, and add them to `running`.
+async def start_all(
+    programs: Sequence[Program],
+    template: Template,
+    running: list[RunningProgram],
+    fork_limit_s: float = LIMIT_S,
+) -> None:
+    """Start them, forked from `template` where it does so in time, and add them to `running`.
 
-    They are there even if this is cancelled.
+    If this is cancelled, those that had been started are there, and no more are started.
     """
-    await _to_its_end(_start_all(programs, template, running))
-
-
-async def _start_all(programs: Sequence[Program], template: Template, running: list[RunningProgram]) -> None:
     for program in programs:
         _make_log(program)
-    begun = await template.fork(programs)
+    begun: dict[int, Process] = {}
+    try:
+        await template.fork(programs, begun, fork_limit_s)
+    finally:
+        running += [RunningProgram(programs[place], process) for place, process in sorted(begun.items())]
     for place, program in enumerate(programs):
-        running.append(RunningProgram(program, begun.get(place) or await _spawn(program)))
+        if place not in begun:
+            running.append(await start(program))
 
 
 async def _start_again(running: RunningProgram, template: Template) -> None:
     again: list[RunningProgram] = []
-    await _start_all([running.program], template, again)
-    running.process = again[0].process
-
-
-async def _to_its_end(work: Coroutine[None, None, None]) -> None:
-    """Also where this is cancelled meanwhile."""
-    task = asyncio.create_task(work)
     try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
+        await start_all([running.program], template, again, FORK_AGAIN_LIMIT_S)
+    finally:
+        for one in again:
+            running.process = one.process
 
 
 async def keep(running: RunningProgram, template: Template, restarts: Restarts, say: Say) -> None:
@@ -119,7 +122,7 @@ async def keep(running: RunningProgram, template: Template, restarts: Restarts, 
             raise Died(_last_words(running.program, code))
         say(f"{running.program.name} ended with {_how(code)}; starting it again in {delay_s:g} s")
         await asyncio.sleep(delay_s)
-        await _to_its_end(_start_again(running, template))
+        await _start_again(running, template)
         running.restarts += 1
 
 
@@ -135,7 +138,9 @@ async def stop(all_running: Iterable[RunningProgram], limit_s: float) -> None:
             await asyncio.gather(*(process.wait() for process in processes))
     for process in processes:
         kill_group(process.pid)
-    await asyncio.gather(*(process.wait() for process in processes))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(KILL_LIMIT_S):
+            await asyncio.gather(*(process.wait() for process in processes))
 
 
 def kill_group(pid: int) -> None:

@@ -187,9 +187,9 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
             await _until_ready(stack)
             yield stack
     finally:
-        await stack.template.end()
         await stop(stack.running, SAVE_LIMIT_S if settings_of(spec).runner == PROCESSES else STOP_LIMIT_S)
         await stack.nats.stop()
+        await stack.template.end()
 
 
 def _nodes(spec: StackSpec) -> list[Node]:

@@ -5,7 +5,9 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from hopyard.local.child import Program
@@ -13,6 +15,14 @@ from hopyard.local.prefork import END, POSSIBLE, ROOM, Forks, adopting
 
 LIMIT_S = 120.0
 """an import takes its time on a crowded machine"""
+END_LIMIT_S = 5.0
+"""for a process that was killed to be gone; one that waits for a disk stays until the disk answers"""
+LOOK_EVERY_S = 0.005
+PARENT, SESSION, BEGAN = 4 - 3, 6 - 3, 22 - 3
+"""fields of `/proc/PID/stat` after the name: the first is the third"""
+
+Begun = MutableMapping[int, "Process"]
+"""processes by the places of their programs"""
 
 
 class Process(Protocol):
@@ -65,15 +75,19 @@ class Template:
         self._possible = POSSIBLE
         self._one_at_a_time = asyncio.Lock()
 
-    async def fork(self, programs: Sequence[Program]) -> dict[int, Process]:
-        """The processes that run them by their places; of any that could not be forked there is none."""
-        async with self._one_at_a_time:
-            begun = await self._forked(programs)
-            if not begun and self._possible:
-                await self._begin(programs)
-                begun = await self._forked(programs)
-                self._possible = bool(begun)
-            return begun
+    async def fork(self, programs: Sequence[Program], begun: Begun, limit_s: float = LIMIT_S) -> None:
+        """Add to `begun` the processes that run them; of any that could not be forked in time there is none.
+
+        A template that does not answer in time, or while this is cancelled, is killed. What it had forked is
+        in `begun` then too.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s), self._one_at_a_time:
+                await self._forked(programs, begun)
+                if not begun and self._possible:
+                    await self._begin(programs)
+                    await self._forked(programs, begun)
+                    self._possible = bool(begun)
 
     @property
     def pid(self) -> int | None:
@@ -99,32 +113,124 @@ class Template:
         )
 
     async def _end(self) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.communicate()
-        self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            _kill(process)
+            await _gone(process)
 
-    async def _forked(self, programs: Sequence[Program]) -> dict[int, Process]:
+    async def _forked(self, programs: Sequence[Program], begun: Begun) -> None:
         if self._process is None:
-            return {}
-        given_up = asyncio.get_running_loop().call_later(LIMIT_S, self._process.kill)
-        with adopting():
-            pairs = [
-                line.split() for line in await _answer(self._process, Forks(self._imports, tuple(programs)))
-            ]
-        given_up.cancel()
-        return {int(place): AdoptedProcess(int(pid)) for place, pid in pairs}
+            return
+        lines: list[str] = []
+        with _burying_strays(self._process.pid, begun), adopting():
+            try:
+                await _ask(self._process, Forks(self._imports, tuple(programs)), lines)
+            except asyncio.CancelledError:
+                _kill(self._process)
+                raise
+            finally:
+                await _to_its_end(_adopt(self._process, lines, begun))
 
 
-async def _answer(process: asyncio.subprocess.Process, request: Forks) -> list[str]:
-    """The lines before END, or before its own end."""
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    """Wait until a process that was killed is gone, and nobody holds its pipe; or for `END_LIMIT_S`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_LIMIT_S):
+            await process.wait()
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Do it to its end also where this is cancelled meanwhile, however often."""
+    task, cancelled = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _ask(process: asyncio.subprocess.Process, request: Forks, lines: list[str]) -> None:
     assert process.stdin is not None
-    assert process.stdout is not None
     with contextlib.suppress(ConnectionError):
         process.stdin.write(request.encode())
         await process.stdin.drain()
-    lines = []
-    while (line := (await process.stdout.readline()).decode().strip()) not in {"", END}:
-        lines.append(line)
-    return lines
+    await _read(process, lines)
+
+
+async def _read(process: asyncio.subprocess.Process, lines: list[str]) -> None:
+    """Up to END, or to the template's own end: the last line is END or empty."""
+    assert process.stdout is not None
+    while not lines or lines[-1] not in {"", END}:
+        lines.append((await process.stdout.readline()).decode().strip())
+
+
+async def _adopt(process: asyncio.subprocess.Process, lines: list[str], begun: Begun) -> None:
+    """Add to `begun` what was forked, once it is this process's own.
+
+    What does not become so in time has run nothing yet (`prefork._outlive`), and is killed.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_LIMIT_S):
+            await _read(process, lines)
+            if lines[-1] != END:  # what the template forked is handed on as it ends
+                await process.wait()
+            while not all(_is_child(pid) for _, pid in _forks(lines)):  # noqa: ASYNC110 - nobody says when
+                await asyncio.sleep(LOOK_EVERY_S)
+    for place, pid in _forks(lines):
+        if _is_child(pid):
+            begun[place] = AdoptedProcess(pid)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _forks(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """Of each its place and its process id."""
+    pairs = [line.split() for line in lines if line not in {"", END}]
+    return [(int(place), int(pid)) for place, pid in pairs]
+
+
+@contextlib.contextmanager
+def _burying_strays(template: int, begun: Begun) -> Iterator[None]:
+    """Have orphans buried that became this process's children meanwhile and are none of `begun`.
+
+    They are workers of an agent that was killed, and parts of a template that was.
+    """
+    before, opened = _children(), time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    try:
+        yield
+    finally:
+        for pid in _children() - before - {process.pid for process in begun.values()}:
+            stat = _stat(pid)
+            if stat and (int(stat[BEGAN]) < int(opened) or int(stat[SESSION]) == template):
+                AdoptedProcess(pid)
+
+
+def _children() -> set[int]:
+    """Of this process's first thread: orphans become its own."""
+    pid = os.getpid()
+    with contextlib.suppress(OSError):  # a kernel that does not list them
+        return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+    return set()
+
+
+def _is_child(pid: int) -> bool:
+    stat = _stat(pid)
+    return bool(stat) and int(stat[PARENT]) == os.getpid()
+
+
+def _stat(pid: int) -> list[str]:
+    """Of a process, from its state on; empty: there is none."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []

@@ -4,19 +4,23 @@
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from hopyard.local import processes
 from hopyard.local.child import Program
 from hopyard.local.pids import alive
 from hopyard.local.processes import Restarts, RunningProgram, keep, start, start_all, stop
-from hopyard.local.template import AdoptedProcess, Template
+from hopyard.local.template import END_LIMIT_S, AdoptedProcess, Template
 from tests.hopyard.local.programs import SLEEPS, printed, template, until
 
 
@@ -176,18 +180,94 @@ async def test_a_template_that_was_killed_is_begun_anew(tmp_path: Path) -> None:
         await stop([running], limit_s=5.0)
 
 
-async def test_programs_whose_start_is_cancelled_are_known_all_the_same(tmp_path: Path) -> None:
-    programs = [written(tmp_path, name, SLEEPS) for name in ("one", "two")]
+NAMES = tuple(f"p{number}" for number in range(20))
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.002, 0.005, 0.01, 0.02])
+async def test_a_start_that_is_cancelled_leaves_no_process_that_is_not_known(
+    tmp_path: Path, after_s: float
+) -> None:
+    before = children()
+    programs = [written(tmp_path, name, SLEEPS) for name in NAMES]
     running: list[RunningProgram] = []
     async with template() as forking:
+        await stop([await begun(programs[0], forking)], limit_s=5.0)
         starting = asyncio.create_task(start_all(programs, forking, running))
-        await asyncio.sleep(0)
+        await asyncio.sleep(after_s)
         starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-    assert [each.program for each in running] == programs
+        starting.cancel()
+        await asyncio.wait([starting])
     await stop(running, limit_s=5.0)
-    assert not any(alive(each.process.pid) for each in running)
+    await until(lambda: children() <= before)
+
+
+def children() -> set[int]:
+    """Of this process, those that ended and are not buried among them."""
+    stats = [path.read_text().rpartition(")") for path in Path("/proc").glob("[0-9]*/stat")]
+    return {int(name.split()[0]) for name, _, rest in stats if int(rest.split()[1]) == os.getpid()}
+
+
+@contextlib.contextmanager
+def stuck(forking: Template) -> Iterator[None]:
+    """As on a disk that hangs, except that it can be killed."""
+    assert forking.pid is not None
+    pid = os.pidfd_open(forking.pid)
+    signal.pidfd_send_signal(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pid, signal.SIGCONT)
+        os.close(pid)
+
+
+SOON_S = 30.0
+"""real seconds, on a crowded machine; far fewer than a template may take"""
+
+
+async def test_a_start_that_waits_for_a_stuck_template_is_cancelled_soon(tmp_path: Path) -> None:
+    program = written(tmp_path, "one", SLEEPS)
+    async with template() as forking:
+        await stop([await begun(program, forking)], limit_s=5.0)
+        before, running = children(), list[RunningProgram]()
+        with stuck(forking):
+            starting = asyncio.create_task(start_all([program], forking, running))
+            await asyncio.sleep(0.1)
+            starting.cancel()
+            async with asyncio.timeout(SOON_S):
+                await asyncio.wait([starting])
+        assert running == []
+    assert children() <= before
+
+
+async def test_what_ends_while_the_template_is_stuck_is_started_again_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "FORK_AGAIN_LIMIT_S", 0.2)
+    program = written(tmp_path, "one", SLEEPS)
+    async with template() as forking:
+        running = await begun(program, forking)
+        with stuck(forking):
+            async with asyncio.timeout(SOON_S):
+                await again(running, forking)
+        assert not isinstance(running.process, AdoptedProcess)
+        monkeypatch.undo()
+        await again(running, forking)
+        assert isinstance(running.process, AdoptedProcess), "of another template"
+        await stop([running], limit_s=5.0)
+
+
+async def test_a_template_ends_while_a_program_waits_for_the_disk_of_its_log(tmp_path: Path) -> None:
+    """In place of the disk a pipe that nobody reads: whoever opens it waits."""
+    program = written(tmp_path, "one", SLEEPS)
+    program.log.parent.mkdir(mode=0o700)
+    os.mkfifo(program.log)
+    async with template() as forking:
+        running = await begun(program, forking)
+        began = time.monotonic()
+        await forking.end()
+        assert time.monotonic() - began < END_LIMIT_S, "nobody holds its pipe"
+        await stop([running], limit_s=0.1)
 
 
 LEAVES_ONE = """
@@ -203,3 +283,23 @@ async def test_orphans_of_others_are_not_adopted_afterwards(tmp_path: Path) -> N
     await running.process.wait()
     await until(lambda: printed(program))
     assert int(printed(program)) != os.getpid()
+
+
+BEGINS_ONE = "import subprocess as s\nprint(s.Popen(['sleep', '600']).pid, flush=True)\n" + SLEEPS
+
+
+async def test_an_orphan_that_is_adopted_unasked_is_buried_when_it_ends(tmp_path: Path) -> None:
+    """A worker of an agent that is killed while another program is forked."""
+    agent, other = written(tmp_path, "one", BEGINS_ONE), written(tmp_path, "two", SLEEPS)
+    async with template() as forking:
+        running = await begun(agent, forking)
+        await until(lambda: "here" in printed(agent))
+        worker = int(printed(agent).split()[0])
+        with stuck(forking):
+            starting = asyncio.create_task(begun(other, forking))
+            await asyncio.sleep(0.1)
+            os.kill(running.process.pid, signal.SIGKILL)
+            await until(lambda: worker in children())
+        await stop([await starting], limit_s=5.0)
+        os.kill(worker, signal.SIGKILL)
+        await until(lambda: not alive(worker))
