@@ -45,9 +45,10 @@ class GradientWeights:
         self._rounds = rounds
         self._installed = False
         self._under_way = 0
-        """backward passes of this process"""
+        """number of backward passes under way in this process"""
         self._tells = _tells()
-        """torch says which pass a thread runs; else any that begins during another is a part of it"""
+        """whether torch says which pass a thread runs; if not, any pass that begins during another counts as
+        a part of it"""
 
     def set(self, weight: float) -> None:
         self.weight = weight

@@ -18,7 +18,7 @@ from hopjob.state.checkpoints import Folder, State, Taken
 from hopjob.state.plain import plain
 from hopjob.state.samples import Progress
 
-FIRST_S = 60.0
+FIRST_MODEL_LIMIT_S = 60.0
 """how long copies wait for the model that all begin with"""
 LOOK_S = 0.05
 
@@ -34,13 +34,13 @@ class TrainingState:
     ) -> None:
         self._process, self._order, self._folder = process, process.order, process.folder
         self._root = process.folder
-        """the job's; of a copy, `_folder` is its own from the time on when it knows how it begins"""
+        """the job's folder; a copy has a `_folder` of its own once it knows how it begins"""
         self._model, self._optimizer = model, optimizer
         self._others = {**more, **({"scheduler": scheduler} if scheduler is not None else {})}
         self.rate = rates.Rate(optimizer, scheduler, now=rates.base(optimizer))
         self.progress = Progress()
         self.group: Any = None
-        """of all ranks, on the CPU; None for one rank"""
+        """process group of all ranks, on the CPU; None for one rank"""
         self._found: tuple[str, State] | None = None
         self._saved_at, self._saved = time.monotonic(), -1
         if self._folder is not None:
@@ -72,7 +72,7 @@ class TrainingState:
         if merging.first_there(merging.placed(root.path, self._order.placement), merging.BEGINNER):
             state = {**self._state(), "ranks": 0, "rng": {}}
             return root.save(state, 0).name, state
-        deadline = time.monotonic() + FIRST_S
+        deadline = time.monotonic() + FIRST_MODEL_LIMIT_S
         while time.monotonic() < deadline:
             if self._process.line.stop_asked is not None:
                 self._process.ending.stopped()
@@ -80,7 +80,7 @@ class TrainingState:
             if found is not None:
                 return found
             time.sleep(LOOK_S)
-        raise OSError(f"no copy has written the model that all begin with within {FIRST_S:g} s")
+        raise OSError(f"no copy has written the model that all begin with within {FIRST_MODEL_LIMIT_S:g} s")
 
     def restore(self, seed: int) -> None:
         """Once all ranks have joined: the rest of the state, from rank 0's checkpoint, and random numbers."""

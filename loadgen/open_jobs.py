@@ -6,7 +6,7 @@ from schemas.events import JobCompleted, JobEvent, JobPreempted, JobStarted, Job
 from schemas.ids import JobId
 
 STUCK_S = 24 * 3600.0
-"""of cluster time without any job running, or anything happening to one"""
+"""cluster time in which no job runs and nothing happens to one, after which jobs count as stuck"""
 
 
 class OpenJobs:
@@ -16,7 +16,7 @@ class OpenJobs:
         self._open: set[JobId] = set()
         self._running: set[JobId] = set()
         self._heard: set[str] = set()
-        """ids of what happened to jobs: the stream may hold a fact twice"""
+        """ids of the facts that were heard: the stream may hold a fact twice"""
         self._last_s = self._now_s = 0.0
         """when something last happened to a job; when anything did"""
 

@@ -31,15 +31,15 @@ from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
 
-LEISURE: Mapping[str, str | float] = {
+SIMULATED_SETTINGS: Mapping[str, str | float] = {
     "heartbeat_real_s": 86_400.0,
     "node_lease_real_s": 259_200.0,
     "lease_real_s": 86_400.0,
     "store_flush_real_s": 60.0,
     "solve_limit": "work",
 }
-"""what a simulation does less often than a live stack, since seconds that pass in no time cost the same
-work; and what ends a solve where no machine's seconds may"""
+"""settings of simulations: virtual seconds pass in no time, so what a live stack does every few seconds is
+done seldom; and a solve ends by work, since no machine's seconds may decide"""
 
 Engine = Literal["conductor", "loop"]
 
@@ -159,7 +159,7 @@ def _settings(
 
 def virtual_settings(scenario: ScenarioFile, decided: Mapping[str, str | float | bool]) -> Settings:
     """With what is decided beside the scenario. Raises ConflictingSettings."""
-    settings = msgspec.convert({**LEISURE, **scenario.settings, **decided}, Settings)
+    settings = msgspec.convert({**SIMULATED_SETTINGS, **scenario.settings, **decided}, Settings)
     # a second is a second here and workers are emulated, whatever the settings say
     check_together(msgspec.structs.replace(settings, speed=1.0, runner=EMULATED))
     return settings

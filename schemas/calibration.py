@@ -14,7 +14,8 @@ class AllReduceTimes(Message, frozen=True, kw_only=True):
     """What an agent timed: one all-reduce for each size and repetition."""
 
     seconds: tuple[tuple[float, ...], ...]
-    """by size, in the order asked, or that of `sizes`; empty: by a node that is not the first"""
+    """time of an all-reduce by size, in the order asked for, or that of `sizes`; empty where a node answers
+    that is not the first"""
     sizes: tuple[float, ...] = ()
     """bytes that were timed, if not those that were asked for (where CPU slots stand for GPUs)"""
 
@@ -45,7 +46,7 @@ class Path(Message, frozen=True, kw_only=True):
 
     distributed: bool
     gpus: Annotated[int, Meta(ge=0)]
-    """of each node; 0: however many"""
+    """GPUs of each node; 0: any number"""
     latency_s: Annotated[float, Meta(ge=0)]
     bandwidth: Annotated[float, Meta(gt=0)]
     """bytes/s"""

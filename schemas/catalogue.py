@@ -33,7 +33,7 @@ class Model(File, frozen=True, kw_only=True):
     kernels: Count
     """launched in a forward pass"""
     efficiency: Portion
-    """of what a GPU sustains that this model's large kernels reach"""
+    """share of what a GPU sustains that this model's large kernels reach"""
     loop: Annotated[float, Meta(ge=0)] = 0.0
     """seconds of a reference core that the script takes in every iteration besides launching kernels: Python,
     metrics, logging"""
@@ -61,7 +61,7 @@ class Dataset(File, frozen=True, kw_only=True):
     """seconds of a reference core per sample"""
     loading: Literal["stable", "unstable"]
     memory: Literal["pinned", "pageable"] = "pinned"
-    """of the host, that a batch is sent from: `pageable` where the script itself writes each batch anew"""
+    """host memory that a batch is sent from: `pageable` where the script itself writes each batch anew"""
     source: str = ""
 
 
@@ -75,9 +75,9 @@ class Gpu(File, frozen=True, kw_only=True):
     bandwidth: Positive
     """bytes/s"""
     sustained: Portion
-    """of the peak that long kernels hold"""
+    """share of the peak that long kernels hold"""
     sustained_tf32: Portion | None = None
-    """of the peak on tensor cores; left out: `sustained`"""
+    """share of the peak on tensor cores; left out: as `sustained`"""
     convolutions: Positive = 1.0
     """how near its peak convolutions come, in units of what models reach on a V100"""
     kernel: Positive = 4e-6
@@ -161,14 +161,15 @@ class Speeds(File, frozen=True, kw_only=True):
     model: Title
     dataset: Title
     batch: Count | None = None
-    """samples per GPU of the jobs that these are the speeds of; left out: any that has no row of its own"""
+    """the speeds are of jobs with so many samples per GPU; left out: of all jobs that have no row of their
+    own"""
     parameters: Positive
     exchange: Literal["epoch", "iteration"] = "epoch"
     """how often gradients are exchanged"""
     rates: Annotated[dict[GpuType, Positive], Meta(min_length=1)]
     """samples/s of one GPU alone"""
     profile_error: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-    """by what share of itself a rate that profiling shows is off at most, drawn for each profile"""
+    """largest relative error of a rate that profiling shows; drawn for each profile"""
     source: str = ""
 
 
@@ -176,7 +177,7 @@ class CatalogueFile(File, frozen=True, kw_only=True):
     """Entries beside those that ship with the product; one of a known name replaces it."""
 
     models: list[Model] = msgspec.field(default_factory=list)
-    """one of the same model and data set replaces it"""
+    """an entry of the same model and data set replaces the shipped one"""
     datasets: dict[Title, Dataset] = msgspec.field(default_factory=dict)
     gpus: dict[GpuType, Gpu] = msgspec.field(default_factory=dict)
     """by the type that a cluster file names"""
@@ -185,7 +186,7 @@ class CatalogueFile(File, frozen=True, kw_only=True):
     mixes: dict[Title, Mix] = msgspec.field(default_factory=dict)
     """by the name that a scenario's workload gives"""
     speeds: list[Speeds] = msgspec.field(default_factory=list)
-    """of the world `table`; one of the same model, data set and batch replaces it"""
+    """speeds of the world `table`; an entry of the same model, data set and batch replaces the shipped one"""
 
 
 NOTHING_MORE = CatalogueFile()

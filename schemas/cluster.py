@@ -70,8 +70,8 @@ class NodeFile(File, frozen=True, kw_only=True):
     gpus: (
         Annotated[int, Meta(ge=1, le=64)] | Annotated[tuple[GpuFile, ...], Meta(min_length=1, max_length=64)]
     )
-    """those that jobs get, in the order of their indices; a number alone: of CPU slots, or the first of the
-    machine"""
+    """GPUs that jobs get, in the order of their indices; a number alone: so many CPU slots, or so many of the
+    machine's GPUs, the first ones"""
     server: Name = "generic"
     """server model"""
     address: Address = ""

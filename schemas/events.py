@@ -157,7 +157,7 @@ class ProfilingPlanned(Event, frozen=True, kw_only=True, tag="round.opened"):
     identity: ClassVar[tuple[str, ...]] = ("round",)
 
     round: WholeNumber
-    """cluster time / round length, whole"""
+    """number of the round: cluster time / round length, rounded down"""
     runs: tuple[ProfileRun, ...]
 
 
@@ -203,7 +203,7 @@ class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed
 
     reason: str
     final: bool
-    """true: this type is out for the job; false: try again in the next round"""
+    """true: the job gets no GPUs of this type; false: try again in the next round"""
     absent: bool = False
     """its program, folder or image is missing on the node; another node of the type may have it"""
 
@@ -335,7 +335,7 @@ class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit
     reason: str = ""
     """why, in a few words; empty: nobody said"""
     life: PlainLine = ""
-    """of the agent that takes its leave: the drain ends with it; empty: a drain that only a restore ends"""
+    """life of an agent that leaves: the drain ends with this life; empty: a drain that only a restore ends"""
     by: PlainLine = ""
     """as in `JobSubmitted`"""
 
@@ -355,7 +355,7 @@ class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
     gpus: dict[Index, str]
-    """by index, and why; empty: all can be had again"""
+    """by index, and why; empty: all are available again"""
 
 
 # ---- workers: one job's processes on one node ---------------------------------------------------------
@@ -409,7 +409,7 @@ class TurnsOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.turns-ord
     identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id", "plan_id")
 
     gang: Gang
-    """the members that it has, with other tasks, turns or place"""
+    """the gang with the same members, and other tasks, turns or place"""
     plan_id: PlanId
 
 
@@ -445,7 +445,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """ended by a fault of the job's own: an exit code, an exception"""
     REFUSED = "refused"
-    """never started: the node had not the GPUs"""
+    """never started: the node lacked the GPUs"""
     INTERRUPTED = "interrupted"
     """ended by what is no fault of the job: a lost peer, a signal not ours, the node out of memory, a GPU"""
     QUOTA = "quota"

@@ -8,7 +8,8 @@ from typing import Annotated
 from msgspec import Meta
 
 Time = Annotated[float, Meta(ge=-86_400, le=1e12)]
-"""cluster seconds; a clock may be behind that of whoever counts from 0, and floats beyond are too coarse"""
+"""cluster seconds; below 0 where a clock is behind the one that began to count; above the largest, floats are
+too coarse"""
 Amount = Annotated[float, Meta(ge=0, le=1e30)]
 Rate = Annotated[float, Meta(gt=0, le=1e30)]
 """above 0, since others are divided by it"""

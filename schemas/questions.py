@@ -47,7 +47,7 @@ class HandedOn(Question, frozen=True, kw_only=True, tag="handed-on"):
     subject: ClassVar[str] = ADMISSION
 
     asked: bytes
-    """as admission itself has it, MessagePack; the caller's name and rights are in it"""
+    """the request as admission itself represents it, in MessagePack, with the caller's name and rights"""
 
 
 class HandedBack(Message, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class ImportStore(Question, frozen=True, kw_only=True, tag="import-store"):
 class Imported(Message, frozen=True, kw_only=True):
     entered: int
     known: int
-    """were there already"""
+    """observations that were there already"""
     wrong: tuple[int, str] | None = None
     """index of the first line that cannot be read, and why; then nothing of the page is entered"""
 
@@ -349,7 +349,8 @@ class ArchivePage(Message, frozen=True, kw_only=True):
     messages: tuple[ArchivedMessage, ...]
     """ascending"""
     upto: WholeNumber
-    """all that is wanted up to there is in the page; where the question began: there is no more"""
+    """the page has all that is wanted up to this sequence; the sequence where the question began: there is no
+    more"""
     begins: WholeNumber
     """sequence of the first that the archive has; 0: it has none"""
     lacks: tuple[tuple[int, int], ...] = ()

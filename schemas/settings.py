@@ -95,12 +95,12 @@ class Settings(File, frozen=True, kw_only=True):
     instance: Annotated[int, Meta(ge=1, le=INSTANCES_MAX)] = 1
     """number of this instance of its service; of several one leads, and the others are ready to"""
     instances: Annotated[int, Meta(ge=0, le=INSTANCES_MAX)] = 0
-    """how many instances of this service the stack has: reports of others are of when it had more; 0: not
-    known"""
+    """how many instances of this service the stack has; reports of further instances are from when it had
+    more; 0: not known"""
     lease_real_s: Seconds = 3.0
     """how long an instance leads without renewing"""
     idle_limit_real_s: Seconds = 60.0
-    """a leader that owes something for so long gives its lease up and ends"""
+    """a leader that leaves something undone for so long gives its lease up and ends"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """what is logged: this and what is graver"""
     log_format: Literal["json", "console"] = "json"
@@ -137,7 +137,7 @@ class Settings(File, frozen=True, kw_only=True):
     node_until: Annotated[float, Meta(ge=0)] = 0.0
     """agent: Unix time at which its node goes away, as the end of an allocation; 0: it stays"""
     leave_s: Seconds = 120.0
-    """so long before its node goes away an agent takes its leave: what runs saves, to go on elsewhere"""
+    """how long before its node goes away an agent leaves: what runs there saves, to go on elsewhere"""
 
     # ---- admission
     api_url: str = ""
@@ -266,8 +266,8 @@ class Settings(File, frozen=True, kw_only=True):
     """agent that runs processes: how weights of a job's copies are averaged, by the samples that each did or
     all alike"""
     template: bool = True
-    """agent that runs processes: fork ranks from a process that has imported torch, which takes it a fraction
-    of a second in place of some; false: start each by itself"""
+    """agent that runs processes: fork ranks from a process that has imported torch, so that they start within
+    a fraction of a second and not some seconds; false: start each by itself"""
     nodes: str = "cluster-file"
     """agent: what finds the node it stands for; an entry point of `hopyard.nodes`, or `module:attribute`"""
     gpus: Annotated[
@@ -304,7 +304,7 @@ class Settings(File, frozen=True, kw_only=True):
     checkpoint_s: Annotated[float, Meta(ge=0)] = 5.0
     """writing a checkpoint when a job is stopped"""
     switching: Switching = "hare"
-    """of the emulated runner: how a GPU goes over to a relaxed job that stands by, as in table III of Hare"""
+    """of the emulated runner: how a GPU switches to a relaxed job that stands by, as in table III of Hare"""
     world_structure: WorldStructure = "plain"
     """of the world `emulated`: what it has that eq. 1 to 5 do not describe (docs/scenarios.md)"""
     residents_max: Annotated[int, Meta(ge=1, le=1_000)] = 16

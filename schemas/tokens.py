@@ -14,7 +14,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
     """reads"""
     SUBMITTER = "submitter"
-    """submits, and cancels jobs of its own"""
+    """submits, and cancels jobs of its user"""
     OPERATOR = "operator"
     """all jobs, nodes, the policy"""
 
@@ -65,4 +65,4 @@ class Identity(Message, frozen=True, kw_only=True):
 
 
 ITSELF = Identity(role=Role.OPERATOR)
-"""the stack, or whoever holds it in his hands as a simulation does"""
+"""the stack itself, or a simulation, which has all services in one process"""

@@ -35,7 +35,7 @@ class JobView(Message, frozen=True, kw_only=True):
     unmeasured: str = ""
     """while it waits to be measured: where and why it could not be last"""
     moves: tuple["MoveView", ...] = ()
-    """where one job is asked for: the last times it was stopped and not over, oldest first"""
+    """only where one job is asked for: the last times it was stopped without being over, oldest first"""
     interruptions: int = 0
     """how often a run ended by what was no fault of the job"""
     failures: int = 0
@@ -53,7 +53,8 @@ class JobView(Message, frozen=True, kw_only=True):
     running_s: float = 0.0
     """all its runs together; counted against `spec.time_limit_s`"""
     nodes: tuple[NodeId, ...] = ()
-    """where one job is asked for: nodes where its processes were ordered to start, to be measured too"""
+    """only where one job is asked for: nodes where its processes were ordered to start, also to be
+    measured"""
 
 
 class MoveView(Message, frozen=True, kw_only=True):
@@ -95,10 +96,10 @@ class HolderView(Message, frozen=True, kw_only=True):
 
     job_id: JobId
     gpus: int
-    """of types that the other may use, there or promised"""
+    """GPUs of types that the waiting job may use, which this one holds or is promised"""
     submitted_at: float
     started_at: float | None = None
-    """of its present run; null: it starts"""
+    """of its present run; null: it is still starting"""
     standing: Standing | None = None
     """in the plan that left the other out"""
 
@@ -204,7 +205,7 @@ class ServiceView(Message, frozen=True, kw_only=True):
     troubles: tuple[str, ...] = ()
     """settings that are not in effect, in words: a policy that cannot be loaded, say"""
     quarantined: tuple[Death, ...] = ()
-    """facts that it passes over since it ended by each of them twice, or stays down by"""
+    """facts that it skips, since it ended by each of them twice, or that keep it down"""
     instance: int = 1
     """its number among the instances of the service"""
     leads: bool = True
@@ -212,7 +213,8 @@ class ServiceView(Message, frozen=True, kw_only=True):
     worked_at: float | None = None
     """when it last did what it is for, as far as it reports; null: not in this life"""
     did: str = ""
-    """the last fact that it published, or what it judged: `plan.published`, `heartbeat`; empty: none yet"""
+    """the last fact that it published, or the kind of message that it last handled, as `plan.published`,
+    `heartbeat`; empty: none yet"""
     did_at: float | None = None
 
 

@@ -29,7 +29,7 @@ class Profile:
         self.divides = bool(os.environ.get(DIVIDES))
         """ranks can have unlike parts of a batch; else nobody needs to know whether more of it would fit"""
         self.modes: tuple[str, ...] = DIVIDING if self.divides else BY_ITSELF
-        """in which the script can train on several GPUs; none: in any"""
+        """modes in which the script can train on several GPUs; empty: any"""
         self.watch = Watch(self._one_more)
 
     def attached(self) -> None:

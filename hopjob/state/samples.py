@@ -23,9 +23,9 @@ class Share:
     accumulate: int = 1
     """steps to one update"""
     weights: tuple[int, ...] = ()
-    """by rank, as whose ratios a step is divided; empty: a batch each"""
+    """parts of a step by rank, in whose ratios it is divided; empty: a batch each"""
     tasks: tuple[int, ...] = ()
-    """by rank, the batches of one step; empty: one each. Never together with weights"""
+    """batches of one step by rank; empty: one each. Never together with weights"""
 
     @property
     def step(self) -> int:

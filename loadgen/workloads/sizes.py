@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from schemas.catalogue import SizeClass
 
-BENT_AT_MOST = 32.0
+BEND_MOST = 32.0
 """k lies between 1/32 and 32: beyond, all jobs of a class have one size"""
 STEPS = 60
 
@@ -28,7 +28,7 @@ def gpu_hours(
 
     if mean is None:
         return bent(0.0)
-    least, most = -np.log(BENT_AT_MOST), np.log(BENT_AT_MOST)  # the mean falls as k grows
+    least, most = -np.log(BEND_MOST), np.log(BEND_MOST)  # the mean falls as k grows
     for _ in range(STEPS):
         middle = (least + most) / 2
         least, most = (middle, most) if bent(middle).mean() > mean else (least, middle)

@@ -24,11 +24,11 @@ NETWORK_LATENCY_S = 35e-6
 HALF_SPEED_BYTES = 1.5e6
 """size of message at which a path reaches half its bandwidth"""
 SOCKETS_SHARE = 0.88
-"""of its bandwidth that a ring keeps when it crosses the link between two sockets"""
+"""share of its bandwidth that a ring keeps when it crosses the link between two sockets"""
 SHORT_LATENCY, SHORT_BANDWIDTH = 0.3, 0.8
 """of a message that goes by the protocol for short ones, in units of the other's"""
 RIVALS_SHARE = 0.35
-"""of a network card's bandwidth that other jobs on the same server take at most"""
+"""share of a network card's bandwidth that other jobs on the same server take at most"""
 
 
 def all_reduce_s(

@@ -26,9 +26,9 @@ from shared.domain import gangs
 from shared.domain.rota import Turn
 
 STRETCH_DRAWS = 512
-"""of data times, processes × iterations, that stand for a stretch of running"""
+"""number of data times, processes × iterations, that are drawn for a stretch of running"""
 ROUNDS_DRAWN = 24
-"""of a job in a rota, at most: they come again in its later cycles"""
+"""rounds of a job in a rota that are drawn, at most: they come again in its later cycles"""
 ITERATIONS = range(32, 129)
 """how few and how many iterations that may be"""
 REPORTED_ITERATIONS = 8

@@ -36,8 +36,8 @@ class ProcessTimes(msgspec.Struct, frozen=True):
     hit_s: Vector
     miss_s: Vector
     on_time: Vector | None
-    """probability that a process's own reading does not make it late, and that its node's disk does not;
-    None: nobody is ever late"""
+    """probability that neither a process's own reading nor its node's disk makes it late; None: nobody is
+    ever late"""
     node: NDArray[np.int64]
     """index of each process's node"""
     first: NDArray[np.int64]

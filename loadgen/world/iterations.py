@@ -25,7 +25,7 @@ COMPUTE_NOISE = 0.01
 HIT_NOISE = 0.06
 MISS_NOISE = 0.18
 STEP_NOISE = 0.012
-"""of a whole iteration: interrupts, clock changes, logging"""
+"""relative noise of a whole iteration: interrupts, clock changes, logging"""
 SWITCH_S = 1.5e-4
 """of the training loop itself, once an iteration"""
 

@@ -38,15 +38,15 @@ class Structure(File, frozen=True, kw_only=True):
     message_a_bucket: bool = False
     """each bucket is an all-reduce of its own, with latency of its own"""
     head: Share = 0.1
-    """of the backward pass that is over before the first bucket is full"""
+    """share of the backward pass that is over before the first bucket is full"""
     protocols: bool = False
     """short messages go by a protocol of low latency and low bandwidth: all-reduces bend with their size"""
     slowed_backward: Share = 0.0
-    """of the time in which gradients move during the backward pass, by which that pass is longer"""
+    """share of the time in which gradients move during the backward pass, by which that pass is longer"""
     contention: Share = 0.0
-    """by which other jobs on a full node lengthen loading and the script's own time, at most"""
+    """share by which other jobs on a full node lengthen loading and the script's own time, at most"""
     clocks: Share = 0.0
-    """by which the clocks of a node's GPUs sink when all of them are busy"""
+    """share by which the clocks of a node's GPUs sink when all of them are busy"""
     inputs: Share = 0.0
     """standard deviation of the size of a batch, a share of its mean"""
 

@@ -28,7 +28,7 @@ from shared.domain.rota import Turn
 from shared.runtime.error_wording import listed
 
 FORWARD_SHARE = 1.0 / 3.0
-"""of an iteration without an exchange: a backward pass does twice the work"""
+"""share of an iteration without an exchange: a backward pass does twice the work of a forward pass"""
 
 
 class TableWorld:

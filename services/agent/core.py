@@ -80,7 +80,7 @@ class Agent:
         self._leave_at = None if node.until is None else node.until - leave_s
         """when it leaves; None: never, or its leave is published already"""
         self._early: list[Report | GpusSeen] = []
-        """reports and looks from before the life began: what they are about is not known yet"""
+        """reports and looks at GPUs from before this life joined; they are handled once it has"""
         self._gpus = GpuHealth(node.node_id, seen)
 
     def handle(self, message: Input, now: float) -> Effects:

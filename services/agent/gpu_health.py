@@ -23,7 +23,7 @@ class GpuHealth:
         self._strangers = frozenset[int]()
         """GPUs that were busy at the last look, but not with our workers"""
         self._withheld: dict[int, str] = {}
-        """as published last"""
+        """withheld GPUs and why, as published last"""
         self._drained_for: set[int] = set()
 
     def first(self, state: State, adopted: Iterable[PlacementId]) -> dict[int, str]:

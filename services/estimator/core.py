@@ -76,8 +76,8 @@ class Estimator:
         self._again: dict[JobId, None] = {}
         self._due: float | None = None
         self._there: _There | None = None
-        """until a fact about nodes"""
-        self._refused = False
+        """None: to be computed anew, since a fact about nodes came"""
+        self._write_failed = False
         """the last write failed, so the next one waits for its time"""
 
     def handle(self, message: Input, now: float) -> Effects:
@@ -107,7 +107,7 @@ class Estimator:
     def wake(self, now: float) -> Effects:
         if self._due is None or now < self._due:
             return []
-        self._due, self._refused = None, False
+        self._due, self._write_failed = None, False
         again, self._again = list(self._again), {}
         effects = [effect for job_id in again for effect in self._teach(job_id)]
         return [*self._flush(), *effects, *self._calibrate(now)]
@@ -189,7 +189,7 @@ class Estimator:
         if not (0 < seen.throughput < math.inf and 0 < seen.seconds < math.inf and gangs.observed(seen.gang)):
             return []
         self._observed.append(seen)
-        if len(self._observed) >= BATCH and not self._refused:
+        if len(self._observed) >= BATCH and not self._write_failed:
             return self._flush()
         self._wait(now)
         return []
@@ -253,7 +253,7 @@ class Estimator:
                 self._wait(now)
             case WriteObservations(observations) | Correct(observations=observations):
                 self._observed = [*observations, *self._observed][-BUFFER:]
-                self._refused = True
+                self._write_failed = True
                 self._wait(now)
             case _:
                 pass

@@ -29,7 +29,7 @@ class Correct(msgspec.Struct, frozen=True, kw_only=True):
 
     observations: tuple[ThroughputObserved, ...]
     nodes: dict[NodeId, Node]
-    """those of the gangs that are known"""
+    """nodes of the gangs, as far as they are known"""
     typical: dict[GpuType, Node]
     """one node of each type that is known"""
 
@@ -39,7 +39,7 @@ class Refine(msgspec.Struct, frozen=True, kw_only=True):
 
     fingerprint: Fingerprint
     node: Node
-    """any of the type"""
+    """any node of the type"""
 
 
 class WriteExecutions(msgspec.Struct, frozen=True):

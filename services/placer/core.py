@@ -28,11 +28,11 @@ class Placer:
         self._start_timeout_s = start_timeout_s
         self._profile_iterations = profile_iterations
         self._unsettled: Sequence[Placed] = ()
-        """after the last fact that may have changed some"""
+        """unsettled placements, as they were after the last fact that may have changed some"""
         self._timed_out: set[PlacementId] = set()
         self._first_deadline: float | None = None
-        self._looked = False
-        """the first deadline is known"""
+        self._deadline_known = False
+        """`_first_deadline` is computed from the present state"""
 
     def handle(self, message: Input, now: float) -> Effects:  # noqa: ARG002 - facts carry their time
         if not isinstance(message, Event) or type(message) not in FOLDS:
@@ -40,25 +40,25 @@ class Placer:
         at_once = _published(fold(self.state, message))
         if type(message) in ORDERS_NOTHING:
             return at_once
-        self._looked = False
+        self._deadline_known = False
         return [*at_once, *self._converged(message.at)]
 
     def next_wakeup(self) -> float | None:
         """When the first of the placements that are coming up is out of time."""
-        if not self._looked:
+        if not self._deadline_known:
             self._first_deadline = min((deadline for _, deadline in self._coming_up()), default=None)
-            self._looked = True
+            self._deadline_known = True
         return self._first_deadline
 
     def wake(self, now: float) -> Effects:
         late = [placed for placed, deadline in self._coming_up() if now >= deadline]
-        self._looked = False
+        self._deadline_known = False
         self._timed_out.update(placed.placement_id for placed in late)
         reason = f"not up within {self._start_timeout_s:g} s"
         return _published(refused(placed, reason, now, late=True) for placed in late)
 
     def resume(self, now: float) -> Effects:
-        self._looked = False
+        self._deadline_known = False
         return self._converged(now)
 
     def _coming_up(self) -> Iterator[tuple[Placed, float]]:

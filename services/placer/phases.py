@@ -55,9 +55,9 @@ class Owed(StrEnum):
     """The fact to publish of a placement once its last worker is gone."""
 
     PREEMPTION = "preemption"
-    """it trained"""
+    """its job trained"""
     REFUSAL = "refusal"
-    """it never did"""
+    """its job never did"""
     NOTHING = "nothing"
     """the job ended, or it was a measurement"""
 

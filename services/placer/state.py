@@ -28,7 +28,7 @@ from shared.domain.tally import Tally
 K = TypeVar("K")
 
 ENDED_REMEMBERED = 2_000
-"""placements; a plan that still keeps one of them was made seconds after its end"""
+"""so many ended placements; a plan that still keeps one of them was made seconds after its end"""
 
 
 class Placed(msgspec.Struct, kw_only=True):

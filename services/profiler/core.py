@@ -48,7 +48,7 @@ from shared.domain.iteration import OURS, Law, unhidden_share
 
 ABOUT_RUNS = (StartOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
 """facts that say nothing about what a job needs"""
-ROOM = (
+MEASURE_AT_ONCE = (
     JobSubmitted,
     NodeJoined,
     NodeReturned,
@@ -58,8 +58,8 @@ ROOM = (
     ProfilingAdded,
 )
 """facts after which a job may be measured at once"""
-FREED = (WorkerStopped, ProfileMeasured, ProfileFailed, PlacementRefused)
-"""facts after which it may be a little later"""
+MEASURE_SOON = (WorkerStopped, ProfileMeasured, ProfileFailed, PlacementRefused)
+"""facts after which a job may be measured once `settle_s` has passed"""
 
 
 class Profiler:
@@ -88,15 +88,15 @@ class Profiler:
         self._at_once = at_once
         self._settle_s = settle_s
         self._opened = -1
-        self._adding = -1
-        """the last addition that was published"""
+        self._last_addition = -1
+        """number of the last `ProfilingAdded` that was published; −1: none in this round"""
         self._look_at = inf
         """when to look for idle GPUs"""
         self._given_up: set[PlacementId] = set()
         self._asked: set[tuple[Fingerprint, GpuType]] = set()
         self._fits: dict[tuple[Fingerprint, GpuType], TimeModules] = {}
         self._types: Types | None = None
-        """until a fact about nodes"""
+        """None: to be computed anew, since a fact about nodes came"""
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:
@@ -128,7 +128,7 @@ class Profiler:
         return effects + self._open_round(now) + self._add_runs(now)
 
     def resume(self, now: float) -> Effects:
-        self._opened = self._adding = -1
+        self._opened = self._last_addition = -1
         self._look_at = inf
         self._given_up.clear()
         self._fits.clear()
@@ -188,9 +188,9 @@ class Profiler:
 
     def _look(self, fact: Event, now: float) -> Effects:
         """After a fact: for GPUs that jobs could be measured on, now or soon."""
-        if isinstance(fact, ROOM):
+        if isinstance(fact, MEASURE_AT_ONCE):
             return self._look_for_room(now)
-        if isinstance(fact, FREED) and self._at_once and self.state.jobs:
+        if isinstance(fact, MEASURE_SOON) and self._at_once and self.state.jobs:
             self._look_at = min(self._look_at, now + self._settle_s)
         return []
 
@@ -203,14 +203,16 @@ class Profiler:
         if now < self._look_at:
             return []
         self._look_at = inf
-        on_the_way = self._adding >= self.state.additions or self._opened > self.state.round
+        on_the_way = self._last_addition >= self.state.additions or self._opened > self.state.round
         if not self._at_once or on_the_way or self.state.round < 0 or now >= self._boundary():
             return []
         runs = added_runs(self.state, self._fits, self._types_there(), self._attempts)
         if not runs:
             return []
-        self._adding = self.state.additions
-        return [Publish(ProfilingAdded(at=now, round=self.state.round, number=self._adding, runs=runs))]
+        self._last_addition = self.state.additions
+        return [
+            Publish(ProfilingAdded(at=now, round=self.state.round, number=self._last_addition, runs=runs))
+        ]
 
     # ---- runs
 

@@ -39,7 +39,7 @@ from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
 RUNS_REMEMBERED = 1_000
-"""that ended: numbers may come late"""
+"""so many ended runs: their numbers may come late"""
 WORKLOADS_REMEMBERED = 10_000
 """the oldest is forgotten first, and measured again if it returns"""
 

@@ -9,7 +9,7 @@ from schemas.measurements import TimeModules
 from services.profiler.state import State, UnprofiledJob
 
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
-"""fitted, and not yet published"""
+"""time modules by workload and type that are fitted and not yet published"""
 NODES_BELIEVED = 2
 """nodes that must lack a job's program before it is taken to be on none"""
 
@@ -19,13 +19,13 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
     usable: dict[GpuType, TimeModules]
     out: dict[GpuType, str]
-    """with the reason; types that failed before types that are away"""
+    """types that the job cannot use, with the reason; those that failed before those that are away"""
     failed: bool
     """whether the job was tried on some type and does not run there"""
     wanted: tuple[GpuType, ...]
-    """to be measured, on a node that is there"""
+    """types to be measured on, each on a node that is there"""
     pending: bool
-    """a fit is under way, or a type is waited for"""
+    """whether a fit is under way, or a type is waited for"""
 
     @property
     def settled(self) -> bool:

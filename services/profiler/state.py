@@ -22,7 +22,7 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
 
     spec: JobSpec
     fingerprint: Fingerprint
-    """what its measurements are kept by: see `State.kept_by`"""
+    """the key of its measurements: see `State.kept_by`"""
     tries: dict[GpuType, int] = {}
     """runs that failed, by type"""
     added: list[GpuType] = []
@@ -31,7 +31,7 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     """rounds in a row that opened without a node of the type"""
     out: dict[GpuType, Out] = {}
     absent: dict[NodeId, str] = {}
-    """nodes on which what it is started with is not, and what they said"""
+    """nodes that lack its program, script, folder or image, and what they said"""
     measured: bool = False
     """a run of its own brought numbers"""
 
@@ -60,12 +60,12 @@ class State(msgspec.Struct, kw_only=True):
     """not profiled yet, in the order of submission"""
     runs: dict[PlacementId, PendingRun] = {}
     ended: dict[PlacementId, ProfileRun] = {}
-    """the last that did; numbers may come late"""
+    """the last runs that ended; their numbers may come late"""
     nodes: dict[NodeId, KnownNode] = {}
     workers: dict[NodeId, dict[PlacementId, int]] = {}
     """GPUs in use on a node, or ordered to be, by placement"""
     raw: dict[Fingerprint, dict[GpuType, Measured]] = {}
-    """measured; their modules are not yet published"""
+    """measurements whose time modules are not yet published"""
     modules: dict[Fingerprint, dict[GpuType, TimeModules]] = {}
     unfit: dict[Fingerprint, dict[GpuType, str]] = {}
     """types that a workload which runs elsewhere does not run on, and why"""

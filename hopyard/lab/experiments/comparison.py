@@ -25,7 +25,7 @@ from hopyard.lab.report.verdicts import in_short, verdicts, warnings
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of, values_of
 from hopyard.lab.runs.trials import Simulated, plain
 from hopyard.show.units import duration
-from loadgen.simulation import LEISURE
+from loadgen.simulation import SIMULATED_SETTINGS
 from schemas.results import JobResult
 
 HOUR_S = 3600.0
@@ -219,7 +219,7 @@ def _settings(outcome: Simulated) -> list[str]:
     return [
         f"`{name}` {plain(value)}"
         for name, value in outcome.result.settings.items()
-        if name not in ("seed", "policy") and name not in LEISURE
+        if name not in ("seed", "policy") and name not in SIMULATED_SETTINGS
     ]
 
 

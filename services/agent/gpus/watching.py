@@ -42,9 +42,9 @@ class GpuWatch:
         self._answer_limit_real_s = answer_limit_real_s
         self._nvml: Nvml | None = None
         self._unwell: Faults = {}
-        """at the last look, by readings alone"""
+        """faults at the last look, by readings alone"""
         self._broken: Faults = {}
-        """so far"""
+        """GPUs found broken so far"""
 
     async def first(self) -> GpusSeen:
         """The state of the GPUs before the agent joins."""

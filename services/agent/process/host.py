@@ -22,7 +22,7 @@ from services.agent.work.runner import Write
 LOCALHOST = "127.0.0.1"
 """address of nodes whose cluster file gives none: all are on one machine"""
 Members = Group | ProcessScan
-"""all processes of a worker"""
+"""where all processes of a worker are found"""
 
 
 class Host(msgspec.Struct, kw_only=True):

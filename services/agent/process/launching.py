@@ -46,7 +46,7 @@ class Launcher:
         self._script = launch.script_of(command)
         meets = claim is None and self._script is None and order.gang.gpus > 1
         self._held = HeldPorts("") if meets else None
-        """rank 0's, of a command that is no script: it has nothing better to be met by"""
+        """the port where other ranks meet rank 0 of a command that is no script, which reports none itself"""
         port = self._held.ports[0] if self._held else None
         self._claim = claim or _new_claim(order, gpu_indices, host.groups_of(order), port)
         self._found = claim is not None

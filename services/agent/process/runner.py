@@ -36,11 +36,12 @@ from shared.runtime.process.ports import HeldPorts
 
 READ_EVERY_S = 0.2
 CPU_PART = 1 / 32
-"""of the sizes whose all-reduces are asked for, where a CPU stands for GPUs: all would take minutes"""
+"""share of each all-reduce that is sent where a CPU stands for GPUs: whole ones would take minutes"""
 ORPHAN_LEASES = 2
-"""how long ranks train on without an agent: after one its job goes on elsewhere"""
+"""leases for which ranks train on without an agent: after one lease their job goes on elsewhere"""
 END_LIMIT_S = 45.0
-"""what workers get at least, once the agent itself has to end, and to be gone once they are killed"""
+"""seconds that workers get at least to save once the agent itself has to end, and to be gone once they are
+killed"""
 
 log = structlog.get_logger()
 
@@ -59,16 +60,16 @@ class ProcessRunner:
         self._host: Host
         self._workers: dict[PlacementId, LiveWorker] = {}
         self._executors: dict[int, Executor] = {}
-        """by GPU, where jobs take turns"""
+        """the executor of each GPU on which jobs take turns"""
         self._idle: dict[PlacementId, StartOrdered] = {}
-        """without a process here: none of its tasks is on a GPU of this node"""
+        """placements without a process here: none of their tasks is on a GPU of this node"""
         self._lives: set[asyncio.Task[None]] = set()
         self._found: list[claims.WorkerClaim] = []
         self._lock = -1
         self._ready = False
         self._early: list[Callable[[], None]] = []
         self._meeting: HeldPorts | None = None
-        """where all-reduces are timed"""
+        """ports where the ranks of timed all-reduces meet"""
 
     async def adopt(self) -> tuple[PlacementId, ...]:
         """Raises OSError, where its folder cannot be had."""

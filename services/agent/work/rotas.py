@@ -25,12 +25,12 @@ class Emulated:
         """once it trains, on the node that leads it"""
         self.save_at = 0.0
         self.stretches = 0
-        """begun so far"""
+        """number of stretches begun so far"""
         self.stretch_s = 0.0
         """how long the next one lasts"""
         self.stopping = False
         self.up = False
-        """its processes are there"""
+        """whether its processes are up"""
         self.rota: Rota | None = None
         """while it trains on GPUs that it has in turns"""
         self.alarm: Alarm | None = None

@@ -28,11 +28,11 @@ class Hosts(msgspec.Struct, frozen=True):
     """Servers of a model and GPU type, by kind."""
 
     kind: Whole
-    """by node; −1: all of its GPU type are alike"""
+    """kind of each node; −1: all nodes of its GPU type are alike"""
     members: Sequence[Whole]
-    """by kind: its nodes"""
+    """nodes of each kind"""
     place: Sequence[HostModel]
-    """by kind"""
+    """GPU type and server model of each kind"""
 
 
 def hosts_of(nodes: Sequence[Node | None]) -> Hosts:

@@ -14,7 +14,7 @@ from services.estimator.theory.formula import Computed
 WORKLOADS_KEPT = 10_000
 
 Place = tuple[GpuType, tuple[Path, ...]]
-"""a type, and the paths of its gradients"""
+"""a GPU type, and the paths of its gradients"""
 
 
 class _Ideal(msgspec.Struct, frozen=True):

@@ -15,13 +15,13 @@ from services.estimator.theory.paths import exchange, paths_of
 from shared.domain.iteration import OURS, Column, Law
 
 _Kind = tuple[GpuType, tuple[Path, ...]]
-"""what theory distinguishes nodes by"""
+"""a GPU type and the paths of its gradients: theory takes nodes of one kind for alike"""
 NOWHERE: _Kind = (GpuType(""), ())
 
 
 class Known(msgspec.Struct, frozen=True):
     kind: Whole
-    """by node"""
+    """kind of each node"""
     gpu_types: list[GpuType]
     """by kind"""
     paths: list[tuple[Path, ...]]
@@ -32,7 +32,8 @@ class Known(msgspec.Struct, frozen=True):
     batch_size: Whole
     """samples per GPU and iteration, by workload; the last, for what is not known, is 0"""
     types: Mapping[GpuType, tuple[Path, ...]]
-    """of the nodes, and paths of their gradients: of a type with several, the first"""
+    """types of the nodes, with the paths of their gradients: where a type has several kinds, those of the
+    first"""
     law: Law = OURS
 
 
@@ -41,7 +42,7 @@ class KnownOf(msgspec.Struct, frozen=True):
 
     about: Known
     number: dict[GpuType, int]
-    """kind of each type on which it knows the workload"""
+    """kind of each type on which theory knows the workload"""
 
 
 def known(

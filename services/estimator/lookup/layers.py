@@ -53,7 +53,7 @@ class _Cells(msgspec.Struct, frozen=True):
     gpus: Whole
     """N of the whole configuration"""
     fewest: Whole
-    """of the node that has the fewest of them"""
+    """GPUs of the node that has the fewest"""
     size: Whole
     """row in the table"""
 
@@ -121,7 +121,7 @@ class _Asked(msgspec.Struct, frozen=True):
     enough: Enough
     theory: Known
     known: npt.NDArray[np.bool_]
-    """by cell: its workload and its node are"""
+    """whether the cell's workload and node are known"""
     hosts: Hosts
 
 

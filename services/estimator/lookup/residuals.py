@@ -35,17 +35,17 @@ from shared.domain.iteration import Column
 SPREAD = 0.05
 """standard deviation of a workload's coefficients from the common ones, and of those from 0"""
 ERROR = 0.04
-"""of what one shape showed: servers of a model differ by some per cent for good"""
-AT_MOST = 3.0
-"""times, or a share of, what theory says: beyond it nothing is believed"""
-COMMON = 64
-"""workloads, those that ran last, from which the common coefficients are"""
+"""standard deviation of what one shape showed: servers of a model differ by some per cent for good"""
+FACTOR_MOST = 3.0
+"""largest factor on what theory says, or 1 / it: nothing beyond is believed"""
+COMMON_WORKLOADS = 64
+"""the common coefficients come from so many workloads, those that ran last"""
 DIGITS = 9
-"""that come out alike on every machine"""
-OF_A_SHAPE = 3
-"""coefficients beside those of types and servers"""
-OF_A_SERVER = 2.0
-"""times SPREAD: standard deviation of a server model's coefficients"""
+"""significant digits that come out alike on every machine"""
+SHAPE_COEFFICIENTS = 3
+"""number of coefficients beside those of types and servers"""
+SERVER_SPREADS = 2.0
+"""standard deviation of a server model's coefficients, in units of SPREAD"""
 
 Matrix = npt.NDArray[np.float64]
 
@@ -101,9 +101,9 @@ class _Design(msgspec.Struct, frozen=True):
 
     rows: tuple[Showing, ...]
     answered: Whole
-    """of those, the ones that theory has an answer for"""
+    """indices of the rows that theory has an answer for"""
     own: tuple[Showing, ...]
-    """these"""
+    """the rows at `answered`"""
     x: Matrix
     terms: Terms
     ideal: Column
@@ -125,7 +125,7 @@ class _Remembered(msgspec.Struct):
     common: Column | None = None
     """β; None: not computed yet"""
     changes: int = 0
-    """of the store, when β was computed"""
+    """number of changes of the store when β was computed"""
 
 
 class Residuals:
@@ -150,8 +150,8 @@ class Residuals:
             return before.seen
 
         if kept.common is None or kept.changes != store.changes():
-            ran = [one for name in store.latest(COMMON) if (one := seen(name)) is not None]
-            kept.common = common(ran, OF_A_SHAPE + len(places))
+            ran = [one for name in store.latest(COMMON_WORKLOADS) if (one := seen(name)) is not None]
+            kept.common = common(ran, SHAPE_COEFFICIENTS + len(places))
             kept.changes = store.changes()  # looking may have brought workloads into memory
         return Factors(places, coefficients(kept.common, [seen(name) for name in fingerprints]))
 
@@ -247,18 +247,18 @@ class Factors(msgspec.Struct, frozen=True):
             return np.ones(len(workload))
         x = described(self.places, place, nodes, gpus)
         factor = np.exp((x * self.coefficients[workload]).sum(axis=1))
-        return np.asarray(factor.clip(1.0 / AT_MOST, AT_MOST).round(DIGITS), dtype=np.float64)
+        return np.asarray(factor.clip(1.0 / FACTOR_MOST, FACTOR_MOST).round(DIGITS), dtype=np.float64)
 
 
 def described(places: Sequence[HostModel], place: Sequence[HostModel], nodes: Whole, gpus: Whole) -> Matrix:
     """x, a row a gang; `place`: of each."""
-    number = {one: OF_A_SHAPE + index for index, one in enumerate(places)}
-    x = np.zeros((len(nodes), OF_A_SHAPE + len(places)))
+    number = {one: SHAPE_COEFFICIENTS + index for index, one in enumerate(places)}
+    x = np.zeros((len(nodes), SHAPE_COEFFICIENTS + len(places)))
     x[:, 0], x[:, 1], x[:, 2] = 1.0, nodes > 1, np.log2(gpus)
     row = np.arange(len(nodes))
     x[row, [number[gpu_type, ""] for gpu_type, _ in place]] = 1.0
     server = np.array([number[one] if one[1] else 0 for one in place], dtype=np.int64)
-    x[row[server > 0], server[server > 0]] = OF_A_SERVER
+    x[row[server > 0], server[server > 0]] = SERVER_SPREADS
     return x
 
 
@@ -277,7 +277,7 @@ def terms_of(x: Matrix) -> Terms:
 
 def shown(x: Matrix, terms: Terms, ratio: Column) -> Seen:
     """`ratio`: measured / theory of each gang."""
-    y = np.log(ratio.clip(1.0 / AT_MOST, AT_MOST))
+    y = np.log(ratio.clip(1.0 / FACTOR_MOST, FACTOR_MOST))
     products = x.T @ y / ERROR**2
     return Seen(terms, products, products - terms.inner @ products)
 

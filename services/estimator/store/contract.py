@@ -227,7 +227,7 @@ def entity(node_id: NodeId, gpu_type: GpuType) -> str:
 SIZE_OF_A_NODE = 2**13
 """beyond so many GPUs gangs share a row"""
 NODES_MOST = 2**12 - 1
-"""likewise"""
+"""beyond so many nodes gangs share a row"""
 
 
 def size_of(nodes: Whole, gpus: Whole) -> Whole:

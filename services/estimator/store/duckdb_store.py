@@ -317,7 +317,7 @@ _DAMAGED = (
     "`--instance` that of another one; or move it away to begin with an empty store"
 )
 _OUTSIDE = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException)
-"""what is no fault of ours"""
+"""errors whose cause is outside: a disk, a lock, a damaged file"""
 
 
 def _remedy(reason: str) -> str:

@@ -57,7 +57,7 @@ class MemoryStore:
         self.table = Table()
         self.counts = counts
         self.observed_at: dict[Fingerprint, float] = {}
-        """the newest observation of each workload"""
+        """when the newest observation of each workload was made"""
         self.theories: dict[Fingerprint, Theory] = {}
         self._pools: dict[Fingerprint, dict[GpuType, deque[ThroughputObserved]]] = {}
         self._half_life_s = half_life_s

@@ -14,8 +14,8 @@ from services.estimator.store.contract import Correction
 
 WEIGHT = 0.3
 """α of the exponentially weighted mean (the weight is not given in JPS)"""
-AT_MOST = 3.0
-"""times, or a share of, what was estimated: beyond it a measurement is not believed"""
+FACTOR_MOST = 3.0
+"""largest factor on what was estimated, or 1 / it: a measurement beyond is not believed"""
 NONE_YET = Correction(factor=1.0, observations=0)
 
 
@@ -26,6 +26,6 @@ def types_of(types: Iterable[GpuType]) -> str:
 
 def corrected(known: Correction, ratio: float) -> Correction:
     """`ratio`: measured / estimated, where the estimate has the known correction in it."""
-    believed = min(max(ratio, 1.0 / AT_MOST), AT_MOST)
+    believed = min(max(ratio, 1.0 / FACTOR_MOST), FACTOR_MOST)
     factor = known.factor * (1.0 + WEIGHT * (believed - 1.0))
     return Correction(factor=float(f"{factor:.9g}"), observations=known.observations + 1)

@@ -22,7 +22,7 @@ from services.agent.process.gang.effects import (
     Terminate,
 )
 from services.agent.process.gang.stretches import Stretches
-from services.agent.process.gang.verdicts import End, Past, RankRecord, verdict
+from services.agent.process.gang.verdicts import End, RankRecord, WorkerRecord, verdict
 from services.agent.process.launch import tasks_of
 from services.agent.tasks import Failed, Saved, Started
 from shared.domain import gangs
@@ -77,7 +77,7 @@ class Gang:
     ) -> None:
         self.state = G.STARTING
         self.meeting = ""
-        self.past = Past(order)
+        self.past = WorkerRecord(order)
         self.ranks = {rank: RankRecord(rank, port=port) for rank in ranks_on(order)}
         self._order = order
         self._speaks = speaks

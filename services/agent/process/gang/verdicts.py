@@ -62,7 +62,7 @@ class RankRecord(msgspec.Struct):
 
     number: int
     attached: bool = False
-    """it says when it is done; one that is not attached just ends"""
+    """it says when it is done; a rank that is not attached just ends"""
     up: bool = False
     port: int | None = None
     message: LastMessage | None = None
@@ -75,14 +75,14 @@ class RankRecord(msgspec.Struct):
         return self.end is not None and self.end.code == 0 and not self.attached
 
 
-class Past(msgspec.Struct):
+class WorkerRecord(msgspec.Struct):
     """What is known of a worker apart from its ranks."""
 
     order: StartOrdered
     samples: float | None = None
-    """done, as rank 0 said last; None: it is elsewhere, or has said nothing"""
+    """samples done, as rank 0 said last; None: rank 0 is elsewhere, or has said nothing"""
     kept: float | None = None
-    """in the newest checkpoint; None: nobody said"""
+    """samples in the newest checkpoint; None: nobody said"""
     save_s: float = 0.0
     """what that took to write"""
     times: Times | None = None
@@ -93,7 +93,7 @@ class Past(msgspec.Struct):
     """the ranks that ended badly, the first first, before the others were killed"""
 
 
-def verdict(past: Past, ranks: list[RankRecord]) -> LastReport:
+def verdict(past: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
     """The verdict about a worker whose ranks have all ended."""
     order, placement_id = past.order, past.order.placement_id
     if past.times is not None:
@@ -126,7 +126,7 @@ def _measured(times: Times) -> Measured:
     )
 
 
-def _of_fault(past: Past, rank: RankRecord) -> Failed | Interrupted:
+def _of_fault(past: WorkerRecord, rank: RankRecord) -> Failed | Interrupted:
     end = rank.end or End()
     placement_id = past.order.placement_id
     reason = "\n".join([_reason(rank, end), *end.lines])
@@ -157,7 +157,7 @@ def _lasting(rank: RankRecord, end: End) -> bool:
     return end.memory is Memory.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
 
 
-def _absent(past: Past, rank: RankRecord, end: End) -> bool:
+def _absent(past: WorkerRecord, rank: RankRecord, end: End) -> bool:
     """Whether it never began because its program, folder or image is missing."""
     if rank.up or rank.message is not None:
         return False

@@ -19,9 +19,9 @@ class GpuMemory(msgspec.Struct, frozen=True):
     """Of the GPU, bytes; 0: not known."""
 
     kept: float = 0.0
-    """that a worker keeps between its turns"""
+    """what a worker keeps between its turns"""
     peak: float = 0.0
-    """that it takes at the most while it computes"""
+    """what it takes at most while it computes"""
     whole: float = 0.0
 
 
@@ -54,7 +54,7 @@ class Order:
         self._waits_since: float | None = None
         self._unheard: set[PlacementId] = set()
         self._there: list[PlacementId] = []
-        """whose memory counts, in the order in which they first were ready"""
+        """workers whose memory counts, in the order in which they first were ready"""
 
     def __contains__(self, placement_id: PlacementId) -> bool:
         return placement_id in self._residents

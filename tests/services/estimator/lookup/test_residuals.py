@@ -13,7 +13,7 @@ from schemas.measurements import DataMode
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.lookup.residuals import (
-    AT_MOST,
+    FACTOR_MOST,
     Residuals,
     coefficients,
     common,
@@ -84,7 +84,7 @@ def test_the_factor_is_positive_and_bounded(
     plain = theory(store, gang(shape), model)
     store.add([showing(gang(one), ratio, of) for one, ratio, of in seen])
     factor = theory(store, gang(shape), model) / plain
-    assert 1 / AT_MOST - 1e-9 <= factor <= AT_MOST + 1e-9
+    assert 1 / FACTOR_MOST - 1e-9 <= factor <= FACTOR_MOST + 1e-9
 
 
 @given(st.floats(0.6, 1.5), SHAPES)
