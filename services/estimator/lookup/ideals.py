@@ -13,38 +13,41 @@ from services.estimator.theory.formula import Computed
 
 WORKLOADS_KEPT = 10_000
 
-Place = tuple[GpuType, tuple[Path, ...]]
-"""a GPU type, and the paths of its gradients"""
+Paths = tuple[Path, ...]
 
 
 class _Ideal(msgspec.Struct, frozen=True):
+    """What theory says of one workload on one GPU type."""
+
     theory: int
-    """the revision of the workload's theory"""
-    known: dict[Place, dict[Shape, float | None]]
-    """samples/s per GPU; None: theory has no answer"""
+    """revision of the workload's theory on the type"""
+    known: dict[Paths, dict[Shape, float | None]]
+    """by the paths of gradients: samples/s per GPU; None: theory has no answer"""
 
 
 class Ideals:
     def __init__(self) -> None:
-        self._kept: dict[Fingerprint, _Ideal] = {}
+        self._kept: dict[Fingerprint, dict[GpuType, _Ideal]] = {}
 
     def of(
         self,
         fingerprint: Fingerprint,
         shapes: Sequence[Shape],
-        theory: int,
         *,
         store: Store,
         computed: Computed,
         about: Known,
     ) -> list[float | None]:
-        """By shape, samples/s per GPU; `theory`: the revision. Raises StoreUnavailable."""
-        kept = self._kept.get(fingerprint)
-        if kept is None or kept.theory != theory:
-            if len(self._kept) > WORKLOADS_KEPT:
-                self._kept.clear()
-            kept = self._kept[fingerprint] = _Ideal(theory, {})
-        by_type = {one: kept.known.setdefault((one, paths), {}) for one, paths in about.types.items()}
+        """By shape, samples/s per GPU. Raises StoreUnavailable."""
+        if fingerprint not in self._kept and len(self._kept) > WORKLOADS_KEPT:
+            self._kept.clear()
+        own = self._kept.setdefault(fingerprint, {})
+        by_type: dict[GpuType, dict[Shape, float | None]] = {}
+        for gpu_type, paths in about.types.items():
+            theory = store.revision(fingerprint, (gpu_type,)).theory
+            if gpu_type not in own or own[gpu_type].theory != theory:
+                own[gpu_type] = _Ideal(theory, {})
+            by_type[gpu_type] = own[gpu_type].known.setdefault(paths, {})
         new = [one for one in shapes if one.gpu_type in by_type and one not in by_type[one.gpu_type]]
         if new:
             for one, value in zip(new, _computed(fingerprint, new, store, computed, about), strict=True):

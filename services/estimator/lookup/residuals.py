@@ -110,8 +110,11 @@ class _Design(msgspec.Struct, frozen=True):
     """samples/s per GPU, by theory"""
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _Kept(msgspec.Struct):
+    changes: int
+    """number of changes of the workload in the store when it was looked at last"""
     revision: Revision
+    """the workload's on the types of the question"""
     shapes: tuple[Shape, ...]
     """what the store answered: the same tuple until it knows others"""
     design: _Design
@@ -122,10 +125,12 @@ class _Remembered(msgspec.Struct):
     """What was computed for types on some paths, and some servers."""
 
     seen: dict[Fingerprint, _Kept] = {}
+    ran: list[Seen] = []
+    """what the workloads that ran last showed"""
     common: Column | None = None
-    """β; None: not computed yet"""
+    """β, which follows from them; None: not computed yet"""
     changes: int = 0
-    """number of changes of the store when β was computed"""
+    """number of changes of the store when these workloads were looked at last"""
 
 
 class Residuals:
@@ -144,21 +149,26 @@ class Residuals:
         kept = self._kept[question]
 
         def seen(fingerprint: Fingerprint) -> Seen | None:
-            revision, before = store.revision(fingerprint), kept.seen.get(fingerprint)
-            if before is None or before.revision != revision:
-                before = kept.seen[fingerprint] = self._fresh(fingerprint, beside, places, before)
-            return before.seen
+            changes, one = store.changes(fingerprint), kept.seen.get(fingerprint)
+            if one is None or one.changes != changes:
+                one = kept.seen[fingerprint] = self._fresh(fingerprint, beside, places, one)
+                one.changes = changes
+            return one.seen
 
         if kept.common is None or kept.changes != store.changes():
             ran = [one for name in store.latest(COMMON_WORKLOADS) if (one := seen(name)) is not None]
-            kept.common = common(ran, SHAPE_COEFFICIENTS + len(places))
+            if kept.common is None or list(map(id, ran)) != list(map(id, kept.ran)):
+                kept.common, kept.ran = common(ran, SHAPE_COEFFICIENTS + len(places)), ran
             kept.changes = store.changes()  # looking may have brought workloads into memory
         return Factors(places, coefficients(kept.common, [seen(name) for name in fingerprints]))
 
     def _fresh(
         self, fingerprint: Fingerprint, beside: Beside, places: Sequence[HostModel], before: _Kept | None
     ) -> _Kept:
-        revision = beside.store.revision(fingerprint)
+        """As `before`, where only other types than those of the question have changed."""
+        revision = beside.store.revision(fingerprint, beside.about.types)
+        if before is not None and before.revision == revision:
+            return before
         shapes, rows, mean = _showings(fingerprint, beside, before)
         if before is not None and before.design.rows == rows and before.revision.theory == revision.theory:
             design = before.design
@@ -166,13 +176,12 @@ class Residuals:
             ideal = self._ideals.of(
                 fingerprint,
                 [row.shape for row in rows],
-                revision.theory,
                 store=beside.store,
                 computed=beside.computed,
                 about=beside.about,
             )
             design = _design(rows, ideal, places, before.design if before else None)
-        return _Kept(revision, shapes, design, _seen(design, mean))
+        return _Kept(0, revision, shapes, design, _seen(design, mean))
 
 
 def _question(beside: Beside) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 Two implementations pass one contract suite: DuckDB, the store of record, and one in memory.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -64,12 +64,12 @@ class Showings(msgspec.Struct, frozen=True):
 
 
 class Revision(NamedTuple):
-    """Two numbers of a workload that are never again what they were."""
+    """Two numbers of a workload on some types that are never again what they were."""
 
     evidence: int
-    """another one as soon as its showings may be other"""
+    """another one as soon as its showings there may be other"""
     theory: int
-    """another one as soon as its theory or any bandwidth may be"""
+    """another one as soon as its theory there or any bandwidth may be"""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -151,10 +151,13 @@ class Store(Protocol):
         """Of those observed by the gang's shape, the newest first."""
         ...
 
-    def revision(self, fingerprint: Fingerprint) -> Revision: ...
+    def revision(self, fingerprint: Fingerprint, gpu_types: Collection[GpuType]) -> Revision: ...
 
-    def changes(self) -> int:
-        """A number that is never again what it was as soon as any workload's revision may be other."""
+    def changes(self, of: Fingerprint | None = None) -> int:
+        """A number that is never again what it was as soon as a revision of the workload may be other.
+
+        None: of any workload.
+        """
         ...
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:

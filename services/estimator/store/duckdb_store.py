@@ -7,7 +7,7 @@ memory and computed there; every change is in the file before a method returns, 
 memory is read anew from it. Used by one thread.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -100,12 +100,13 @@ class DuckDbStore:
     def latest(self, limit: int) -> list[Fingerprint]:
         return self._memory.latest(limit)
 
-    def revision(self, fingerprint: Fingerprint) -> Revision:
+    def revision(self, fingerprint: Fingerprint, gpu_types: Collection[GpuType]) -> Revision:
         self._load([fingerprint])
-        return self._memory.revision(fingerprint)
+        return self._memory.revision(fingerprint, gpu_types)
 
-    def changes(self) -> int:
-        return self._memory.changes()
+    def changes(self, of: Fingerprint | None = None) -> int:
+        self._load([of] if of else [])
+        return self._memory.changes(of)
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
         with self._translated("read"):

@@ -1,7 +1,7 @@
 """The store in memory: it computes everything and writes nothing. For simulations, and beneath DuckDB."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 
@@ -67,8 +67,11 @@ class MemoryStore:
         self._in_order: dict[Fingerprint, tuple[tuple[Shape, ...], Whole]] = {}
         """with the row of each in the table"""
         self._changes = self._calibrated = 0
-        self._evidence_changed: dict[Fingerprint, int] = {}
-        self._theory_changed: dict[Fingerprint, int] = {}
+        self._changed: dict[Fingerprint, int] = {}
+        """the count of changes after the last one of each workload"""
+        self._evidence_changed: dict[Fingerprint, dict[GpuType, int]] = {}
+        """the same by type"""
+        self._theory_changed: dict[Fingerprint, dict[GpuType, int]] = {}
         self._bandwidths: dict[GpuType, Bandwidth] = {}
         self._log: dict[PlacementId, Execution] = {}
         self._seen: deque[ThroughputObserved] = deque(maxlen=SEEN_KEPT)
@@ -124,16 +127,17 @@ class MemoryStore:
         for (name, layer, place, distributed, size), key in zip(rows, keys.tolist(), strict=True):
             if layer != "type":
                 continue
-            fingerprint = Fingerprint(name)
-            self._evidence_changed[fingerprint] = self._change()
-            shape = shape_in(GpuType(place), size, distributed=distributed)
+            fingerprint, gpu_type = Fingerprint(name), GpuType(place)
+            self._evidence_changed.setdefault(fingerprint, {})[gpu_type] = self._change(fingerprint)
+            shape = shape_in(gpu_type, size, distributed=distributed)
             known = self._shapes.setdefault(fingerprint, {})
             if shape is not None and shape not in known:
                 known[shape] = key
                 self._in_order.pop(fingerprint, None)
 
-    def _change(self) -> int:
+    def _change(self, fingerprint: Fingerprint) -> int:
         self._changes += 1
+        self._changed[fingerprint] = self._changes
         return self._changes
 
     def showings(self, fingerprint: Fingerprint) -> Showings:
@@ -150,12 +154,16 @@ class MemoryStore:
         newest = nlargest(limit, self.observed_at.items(), key=lambda one: (one[1], one[0]))
         return [fingerprint for fingerprint, _ in newest]
 
-    def revision(self, fingerprint: Fingerprint) -> Revision:
-        theory = max(self._theory_changed.get(fingerprint, 0), self._calibrated)
-        return Revision(self._evidence_changed.get(fingerprint, 0), theory)
+    def revision(self, fingerprint: Fingerprint, gpu_types: Collection[GpuType]) -> Revision:
+        evidence = self._evidence_changed.get(fingerprint, {})
+        theory = self._theory_changed.get(fingerprint, {})
+        return Revision(
+            max([evidence.get(one, 0) for one in gpu_types], default=0),
+            max([theory.get(one, 0) for one in gpu_types] + [self._calibrated]),
+        )
 
-    def changes(self) -> int:
-        return self._changes
+    def changes(self, of: Fingerprint | None = None) -> int:
+        return self._changes if of is None else max(self._changed.get(of, 0), self._calibrated)
 
     def find(self, keys: Keys) -> Evidence:
         workload = self._workloads.of(keys.fingerprints)[keys.workload]
@@ -191,7 +199,9 @@ class MemoryStore:
         self.table.drop(self._workloads.of(fingerprints))
         self._in_order.clear()
         for one in fingerprints:
-            self._evidence_changed[one] = self._theory_changed[one] = self._change()
+            now = self._change(one)
+            for changed in (self._evidence_changed, self._theory_changed):
+                changed[one] = dict.fromkeys(changed.get(one, ()), now)
             self._shapes.pop(one, None)
             self.theories.pop(one, None)
             self._pools.pop(one, None)
@@ -204,7 +214,9 @@ class MemoryStore:
         known = {**theory.modules, **modules}
         if before is None or known != before.modules:
             self.theories[workload.fingerprint] = msgspec.structs.replace(theory, modules=known)
-            self._theory_changed[workload.fingerprint] = self._change()
+            new = [gpu_type for gpu_type, one in modules.items() if theory.modules.get(gpu_type) != one]
+            now = self._change(workload.fingerprint)
+            self._theory_changed.setdefault(workload.fingerprint, {}).update(dict.fromkeys(new, now))
 
     def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
         return {one: self.theories[one] for one in fingerprints if one in self.theories}
@@ -215,7 +227,7 @@ class MemoryStore:
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         if fingerprint in self.theories:
             self.theories[fingerprint].loading[gpu_type] = loading
-            self._theory_changed[fingerprint] = self._change()
+            self._theory_changed.setdefault(fingerprint, {})[gpu_type] = self._change(fingerprint)
 
     def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
         if fingerprint in self.theories:
@@ -226,7 +238,7 @@ class MemoryStore:
 
     def calibrate(self, measured: Mapping[GpuType, Bandwidth]) -> None:
         self._bandwidths |= measured
-        self._calibrated = self._change()
+        self._calibrated = self._changes = self._changes + 1
 
     # ---- the prediction log
 

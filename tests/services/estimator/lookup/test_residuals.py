@@ -191,6 +191,45 @@ def test_what_was_kept_makes_no_difference_once_anything_is_another() -> None:
     assert len({tuple(one) for one in said}) == len(said), "each step says something else"
 
 
+def test_what_was_kept_makes_no_difference_to_questions_about_some_types() -> None:
+    store, residuals = known(*MODELS), Residuals()
+
+    def see(name: str, gpu_type: str, gpus: int, *models: str) -> None:
+        own = {name: gpus}
+        store.add(
+            [observed(name, gpu_type, configuration=own, throughput=40.0 + gpus, model=one) for one in models]
+        )
+
+    for gpus in (1, 2):
+        see("a0", "A", gpus, *MODELS)
+        see("b0", "B", gpus, *MODELS)
+    slow = Loading(
+        data=(DataMode(probability=1.0, mean_s=9.0, std_s=0.1),), wait_factor=1.0, wait_s=0.0, iterations=9
+    )
+    asked = {
+        "A": wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES[:2]),
+        "B": wanted({"b0": 8}, nodes=NODES[2:]),
+        "both": wanted({"a0": 8}, {"b0": 8}, nodes=NODES),
+    }
+
+    def answers(residuals: Residuals | None) -> dict[str, list[float]]:
+        each = {name: estimate(one, store, NEVER, residuals=residuals) for name, one in asked.items()}
+        return {name: one.throughput.tolist() for name, one in each.items()}
+
+    steps: list[tuple[str, Callable[[], None]]] = [
+        ("A", lambda: see("a0", "A", 4, "vgg")),
+        ("B", lambda: see("b0", "B", 4, "vgg")),
+        ("A", lambda: store.refine(workload("vgg").fingerprint, A, slow)),
+        ("B", lambda: store.keep(workload("vgg"), {B: modules(forward_s=2.0)})),
+    ]
+    for concerned, step in steps:
+        before = answers(residuals)
+        step()
+        kept = answers(residuals)
+        assert kept == answers(None)
+        assert {name for name in asked if kept[name] != before[name]} == {concerned, "both"}
+
+
 def test_what_workloads_showed_is_found_again_once_another_is_forgotten() -> None:
     store, alone = known(*MODELS), known(*MODELS[1:])
     for model in MODELS:

@@ -117,18 +117,35 @@ def test_a_revision_is_another_when_something_is(store: Store) -> None:
         partial(store.calibrate, {A: paths}),
     ]
     for step in steps:
-        before, elsewhere, changes = store.revision(name), store.revision(other)[0], store.changes()
+        before, elsewhere = store.revision(name, (A, B)), store.revision(other, (A, B)).evidence
+        changes, own = store.changes(), store.changes(name)
         step()
-        assert store.revision(name) != before
+        assert store.revision(name, (A, B)) != before
         assert store.changes() != changes
-        assert store.revision(other)[0] == elsewhere
+        assert store.changes(name) != own
+        assert store.revision(other, (A, B)).evidence == elsewhere
+
+
+def test_a_revision_on_some_types_is_another_when_something_is_on_one_of_them(store: Store) -> None:
+    name = workload().fingerprint
+    store.keep(workload(), {A: modules(), B: modules()})
+    steps: list[Callable[[], None]] = [
+        partial(store.add, [observed()]),
+        partial(store.refine, name, A, REFINED),
+        partial(store.keep, workload(), {A: modules(forward_s=2.0), B: modules()}),
+    ]
+    for step in steps:
+        before = {types: store.revision(name, types) for types in ((A,), (B,), (A, B))}
+        step()
+        changed = [types for types, one in before.items() if store.revision(name, types) != one]
+        assert changed == [(A,), (A, B)]
 
 
 def test_a_revision_is_the_same_where_what_is_kept_was_known(store: Store) -> None:
     store.keep(workload(), {A: modules(), B: modules()})
-    before = store.revision(workload().fingerprint)
+    before = store.revision(workload().fingerprint, (A, B))
     store.keep(workload(), {A: modules()})
-    assert store.revision(workload().fingerprint) == before
+    assert store.revision(workload().fingerprint, (A, B)) == before
 
 
 def test_workloads_are_apart(store: Store) -> None:
