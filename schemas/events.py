@@ -471,7 +471,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
 # ---- services ---------------------------------------------------------------------------------------
 
 
-class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led"):
+class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defaults=True):
     """An instance of a service began to lead. The stream takes no fact of an earlier leader behind it."""
 
     entity_field: ClassVar[str] = "service"
@@ -481,8 +481,10 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led"):
     instance: WholeNumber
     token: WholeNumber
     """fencing token of its lease: larger than that of every leader before"""
-    again: WholeNumber = 0
+    again: WholeNumber = written(0)
     """how often it has published this before; repeated, since the log may lose its oldest facts"""
+    first: WholeNumber = 0
+    """sequence of the first fact of this kind, of any service; 0: there was none, or it is not known"""
 
 
 # ---- the tables ---------------------------------------------------------------------------------------

@@ -136,7 +136,6 @@ def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
             *_asking(name),
             f"hopyard.ask.{ARCHIVE}",
             *(f"{_KV}.{kind}/{name}" for kind in ("cursor", "lease", "quarantine")),
-            f"{_KV}.facts/first-led",
             *(f"{_KV}.service/{instance}" for instance in instances_of(name)),
             f"hopyard.service.{name}.led",
             f"{_OBJECTS}.M.{snapshot}",

@@ -21,7 +21,7 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
 
     def __init__(self, connection: Connection) -> None:
         hands_on = connection.name == ADMISSION and connection.settings.nats_replicas > 1
-        JetStreamFacts.__init__(self, connection, self, Handoff(connection, self) if hands_on else None)
+        JetStreamFacts.__init__(self, connection, Handoff(connection, self) if hands_on else None)
         JetStreamQuestions.__init__(self, connection)
         self._reads = NodeReads(connection)
 

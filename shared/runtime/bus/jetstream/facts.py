@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
+from msgspec.structs import replace
 from nats.errors import Error
 from nats.js.api import PubAck
 from nats.js.errors import APIError, NotFoundError
@@ -12,9 +13,9 @@ from nats.js.errors import APIError, NotFoundError
 from schemas.base import Event
 from schemas.codec import Malformed, encode
 from schemas.events import ServiceLed
-from schemas.subjects import FACTS_STREAM, is_subject_of, passing, state_subject, was_subject_of
+from schemas.subjects import FACTS_STREAM, is_subject_of, passing, was_subject_of
 from shared.domain.invariants import read_fact
-from shared.runtime.bus.contract import Batch, Conflict, Fenced, Record, State, Unavailable
+from shared.runtime.bus.contract import Batch, Fenced, Record, Unavailable
 from shared.runtime.bus.jetstream.acks import (
     ID_IN_PROCESS,
     SEQUENCE_IN_DOUBT,
@@ -33,18 +34,16 @@ from shared.runtime.bus.limits import check_size
 FETCHED_AT_ONCE = 100
 READ_ROOM_BYTES = 1_024
 """of a message, left for what a service adds that shows the fact to an agent"""
-FIRST_LED = "facts/first-led"
-"""key of the sequence of the first fact by which an instance led: the stream drops that fact in time"""
 
 
 class JetStreamFacts:
-    def __init__(self, connection: Connection, state: State, handoff: Handoff | None = None) -> None:
+    def __init__(self, connection: Connection, handoff: Handoff | None = None) -> None:
         self._connection = connection
-        self._state = state
         self._handoff = handoff
         self._acks = Acks(connection)
         self._publishing = asyncio.Lock()
-        self._led_first: int | None = None
+        self._led_first = 0
+        """0: not known, and to an agent none counts"""
 
     async def open(self) -> None:
         with unavailable("subscribe"):
@@ -91,16 +90,15 @@ class JetStreamFacts:
         be stored all the same.
         """
         await self._say(led, after)
-        await self._keep_first_led()
         if self._handoff is not None:
             await self._in_order(await self._handoff.take_over())
             await self._handoff.let_go()
 
     async def _say(self, led: ServiceLed, after: int) -> None:
         """Raises Fenced, Unavailable."""
-        letter = self._letter(led)
         expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
         with unavailable("lead"):
+            letter = self._letter(replace(led, first=await self._first_led_known()))
             try:
                 ack = await self._lead(letter, letter.headers | expected)
                 if ack.duplicate and await self._is_taken(letter, ack.seq):
@@ -112,24 +110,6 @@ class JetStreamFacts:
                     raise Unavailable(str(error)) from None
                 raise
         self._connection.fence = Fence(letter.subject, int(ack.seq))
-
-    async def _keep_first_led(self) -> None:
-        """Write down where instances began to lead, unless it is known. Raises Unavailable.
-
-        Not where this account may not write there: accounts of NATS may be of an earlier version.
-        """
-        if await self._state.get(FIRST_LED) is not None:
-            return
-        with unavailable("first led"):
-            first = await self._first_led_in_stream()
-        try:
-            await self._state.put(FIRST_LED, str(first).encode(), expected=0)
-        except Conflict:
-            pass  # another instance has found it
-        except Unavailable as error:
-            if state_subject(FIRST_LED) not in self._connection.refused:
-                raise
-            self._connection.log.warning("this account may not say who led first", reason=str(error))
 
     async def _lead(self, letter: Letter, headers: dict[str, str]) -> PubAck:
         return await self._connection.js.publish(letter.subject, letter.data, headers=headers)
@@ -422,26 +402,28 @@ class JetStreamFacts:
     async def _first_led(self) -> float:
         """Sequence of the first fact by which an instance led; in version 0.1 none did."""
         connection = self._connection
-        if connection.of_agents:
-            return 0
+        if connection.of_agents or self._led_first:
+            return self._led_first
         for pause in connection.pauses():
-            if self._led_first is not None:
-                break
             try:
-                kept = await self._state.get(FIRST_LED)
-                self._led_first = int(kept[0]) if kept else await self._first_led_in_stream()
-            except NotFoundError:
-                return math.inf
+                self._led_first = await self._first_led_known()
             except (Error, OSError):
                 await connection.up()
                 await asyncio.sleep(pause)
-        assert self._led_first is not None
-        return self._led_first
+            else:
+                return self._led_first or math.inf
+        raise AssertionError("pauses have no end")
 
-    async def _first_led_in_stream(self) -> int:
-        """Raises NotFoundError, and what NATS raises."""
-        found = await self._connection.js.get_msg(FACTS_STREAM, 1, subject=_led("*"), next=True)
-        return found.seq or 0
+    async def _first_led_known(self) -> int:
+        """0: none is. What the stream has dropped, who led since has said. Raises what NATS raises."""
+        stream = self._connection.js
+        try:
+            oldest = await stream.get_msg(FACTS_STREAM, 1, subject=_led("*"), next=True)
+            newest = await stream.get_last_msg(FACTS_STREAM, _led("*"))
+        except NotFoundError:
+            return 0
+        known = oldest.seq, _first_said(oldest.data), _first_said(newest.data)
+        return min(filter(None, known), default=0)
 
 
 def _node_of(subjects: Sequence[str]) -> str:
@@ -468,6 +450,14 @@ def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:
         if error is not None:
             return place
     return len(acks)
+
+
+def _first_said(data: bytes | None) -> int:
+    try:
+        fact = read_fact(data or b"")
+    except Malformed:
+        return 0
+    return fact.first if isinstance(fact, ServiceLed) else 0
 
 
 def _led(service: str) -> str:

@@ -76,10 +76,7 @@ SERVICES_OWN = (
         for name in OWN
         if name != "agent"
     ),
-    *(
-        f"$KV.{STATE_BUCKET}.{key}"
-        for key in ("lease/planner", "planner/policy", "facts/first-led", "settings")
-    ),
+    *(f"$KV.{STATE_BUCKET}.{key}" for key in ("lease/planner", "planner/policy", "settings")),
     *(f"{API}.{what}.{name}" for what in ("DELETE", "UPDATE", "PURGE") for name in STREAMS),
     *(f"{API}.{what}.{FACTS_STREAM}" for what in ("CREATE", "MSG.DELETE")),
     *(f"$JS.API.CONSUMER.CREATE.{name}" for name in STREAMS),  # it could have the server send to any subject
