@@ -25,7 +25,7 @@ PAUSE_S = {"swift": 0.012, "steady": 0.030}
 SAMPLES = 4_096
 BATCH = 32
 PRINTED_EVERY = 20
-"""updates"""
+"""number of updates between two printed lines"""
 
 
 class Pause(torch.autograd.Function):

@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable
 
 AGAIN_S = 0.2
-"""between two attempts to reach an agent that is away"""
+"""seconds between two attempts to reach an agent that is away"""
 ACCEPTED_S = 15
 """a line that is open for so long was not refused: an agent may have nothing to say for hours"""
 SEND_S = 2
 """longest time for which an agent that does not read may hold up the training"""
 LOOK_S = 0.02
-"""between two looks at what was received"""
+"""seconds between two looks at what was received"""
 
 
 class Connection:
@@ -44,7 +44,7 @@ class Connection:
         self.meeting: tuple[str, int] | None = None
         """host and port where the ranks meet, once the agent has said so"""
         self.wanted: dict[str, object] | None = None
-        """with which this process said that it is ready for its turn"""
+        """the message with which this process said that it is ready for its turn"""
         self.held: int | None = None
         """the round for which it has the turn"""
         self._granted = threading.Event()

@@ -14,7 +14,7 @@ class Order:
     """of the whole job"""
     local_rank: int = 0
     socket: str = ""
-    """of the agent; empty: the script runs by itself"""
+    """the agent's socket; empty: the script runs by itself"""
     orphan_s: float = float("inf")
     """how long the agent may be away"""
     last: str = ""
@@ -23,7 +23,7 @@ class Order:
     address: str = ""
     """what the other nodes reach this one at"""
     checkpoints: str = ""
-    """folder; empty: none are written"""
+    """folder of the checkpoints; empty: none are written"""
     interval_s: float = 600.0
     samples: float | None = None
     """of the whole job"""

@@ -42,7 +42,7 @@ class SyncResult:
     wait_s: list[list[float]]
     """T_w: beyond the rank that waited least"""
     unhidden_s: float
-    """of the rank that waited least, mean"""
+    """mean of the rank that waited least"""
 
 
 class RankSync:

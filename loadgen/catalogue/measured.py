@@ -30,7 +30,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     gpu: GpuType
     server: str
     gpus: int
-    """of the server"""
+    """GPUs of the server"""
     batch: int
     samples_s: float
     part: Part

@@ -23,7 +23,7 @@ class Catalogue(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Compared by identity, so that what is computed from one can be kept: ask `catalogue_with` for it."""
 
     models: dict[tuple[str, str], Model]
-    """by model and data set"""
+    """models by name and data set"""
     datasets: dict[str, Dataset]
     gpus: dict[GpuType, Gpu]
     servers: dict[str, Server]

@@ -35,7 +35,7 @@ READERS: dict[str, Reader] = {
     "pollux": pollux.read,
 }
 USER_AT_MOST = 100
-"""letters"""
+"""most letters of a user's name"""
 BY_COLUMNS = "columns"
 """the format of a file whose columns the user names"""
 NAMING = "submit=COLUMN,gpus=COLUMN,seconds=COLUMN"

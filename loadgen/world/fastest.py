@@ -24,7 +24,7 @@ from services.agent.work.world import DoesNotFit, World
 TRIED = 2
 """nodes of a type by each of the two rankings"""
 DRAWS = 4
-"""stretches that a speed is the mean of"""
+"""number of stretches whose mean is a speed"""
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from loadgen.draws import generator
 from services.planner.policies.hlas.predicting import JobSoFar
 
 LOSSES_NEEDED = 5
-"""rounds; a fit to fewer says nothing"""
+"""rounds that a fit needs; one to fewer says nothing"""
 SPREAD = 1.0
 """σ before the first round"""
 HALVED_AFTER = 50

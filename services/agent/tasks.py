@@ -153,5 +153,5 @@ class Interrupted(msgspec.Struct, frozen=True):
 
 
 LastReport = Profiled | Stopped | Completed | Failed | Interrupted
-"""its worker is gone, and its GPUs are free"""
+"""last report about a worker: it is gone, and its GPUs are free"""
 Report = Started | Observed | Saved | LastReport

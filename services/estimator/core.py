@@ -49,7 +49,7 @@ from shared.domain.core import Asked, Effects, Input, Publish, Reply, Work, Work
 from shared.domain.states import JobState
 
 BATCH = 100
-"""observations written at once"""
+"""number of observations that are written at once"""
 BUFFER = 10_000
 """observations held while the store cannot be written; the oldest go first"""
 
@@ -58,7 +58,7 @@ class _There(msgspec.Struct, frozen=True):
     typical: dict[GpuType, Node]
     """one node of each type that was ever there: the first by its id"""
     gpus: dict[GpuType, int]
-    """of the nodes that are there, by type"""
+    """GPUs of the nodes that are there, by type"""
 
 
 class Estimator:

@@ -21,7 +21,7 @@ class Folded(NamedTuple):
     moved: bool
     """the fact was about a job, and the table of states allowed it"""
     execution: Execution | None
-    """that the fact ended"""
+    """the execution that ended by the fact"""
 
 
 def fold(state: State, fact: Event) -> Folded:

@@ -23,7 +23,7 @@ from services.estimator.theory.formula import Computed
 from services.estimator.theory.paths import exchange, paths_of
 
 NO_AGEING_S = 1e12
-"""half-life of what was observed: an export is what it is"""
+"""half-life of observations from an export: so long that they do not age"""
 ENOUGH = Enough(observations=1, seconds=0.0)
 LINES_AT_ONCE = 10_000
 

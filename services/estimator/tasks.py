@@ -70,7 +70,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     ticket: int
     question: EstimateQuestion
     fingerprints: tuple[Fingerprint | None, ...]
-    """of the question's jobs; None: not known"""
+    """fingerprints of the question's jobs; None: not known"""
     nodes: tuple[Node | None, ...]
     """the question's nodes; None: not known"""
 
@@ -89,7 +89,7 @@ class Learn(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[GpuType, Node]
     """one node of each type that is known"""
     gpus: dict[GpuType, int]
-    """of the nodes that are there, by type"""
+    """GPUs of the nodes that are there, by type"""
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ NAMED_AT_MOST = 3
 """largest number of beneficiaries that a cause names"""
 
 Takers = dict[NodeId, Counter[JobId]]
-"""by node, the GPUs that go to each job"""
+"""GPUs of each node that go to each job"""
 
 
 def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptReason, Cause]]:

@@ -94,11 +94,11 @@ class Placed(msgspec.Struct, kw_only=True):
 class UnfinishedJob(msgspec.Struct, kw_only=True):
     spec: JobSpec
     samples_done: float = 0.0
-    """in its last checkpoint"""
+    """samples in its last checkpoint"""
     failures: int = 0
     """placements that a process of its own ended by failing"""
     running: bool = False
-    """as the stream has it: it started, and was not preempted since"""
+    """whether, by the facts of the stream, it started and was not preempted since"""
     over: bool = False
     """it completed or failed, and the monitor has yet to publish so"""
 
@@ -119,9 +119,9 @@ class State(msgspec.Struct, kw_only=True):
     by_job: dict[JobId, dict[PlacementId, None]] = {}
     """those in `placements`, oldest first"""
     by_node: dict[NodeId, dict[PlacementId, None]] = {}
-    """the same by the nodes of their gangs"""
+    """those in `placements` by the nodes of their gangs"""
     added: int = 0
-    """placements so far"""
+    """number of placements so far"""
     ended: dict[PlacementId, None] = {}
     """placements that never start again, oldest first"""
 

@@ -24,7 +24,7 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     fingerprint: Fingerprint
     """the key of its measurements: see `State.kept_by`"""
     tries: dict[GpuType, int] = {}
-    """runs that failed, by type"""
+    """number of failed runs by type"""
     added: list[GpuType] = []
     """types it was measured on within a round; where that failed, it waits for a round's opening"""
     away: dict[GpuType, int] = {}
@@ -33,7 +33,7 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     absent: dict[NodeId, str] = {}
     """nodes that lack its program, script, folder or image, and what they said"""
     measured: bool = False
-    """a run of its own brought numbers"""
+    """whether a run of its own brought numbers"""
 
 
 class PendingRun(msgspec.Struct, kw_only=True):
@@ -53,7 +53,7 @@ class State(msgspec.Struct, kw_only=True):
     every_job: bool = False
     """no job rests on what another one's measurement has shown"""
     round: int = -1
-    """the last round that was opened"""
+    """number of the last round that was opened"""
     additions: int = 0
     """how often runs were added within a round"""
     jobs: dict[JobId, UnprofiledJob] = {}

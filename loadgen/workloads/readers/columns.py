@@ -7,7 +7,7 @@ from loadgen.workloads.readers.rows import Cells, TraceJob, table
 from schemas.scenarios import TraceColumns
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-"""seconds"""
+"""seconds of each unit"""
 DELIMITERS = ",;\t"
 
 

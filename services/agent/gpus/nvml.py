@@ -17,7 +17,7 @@ A = TypeVar("A")
 DRIVER = Path("/proc/driver/nvidia/version")
 """path that exists while the kernel module is loaded"""
 EVENTS_AT_MOST = 100
-"""read in one go"""
+"""events that are read in one go"""
 
 
 class NoNvml(OSError):
@@ -43,7 +43,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: int = 0
     """percent of the last moments in which a kernel ran"""
     partitioned: bool = False
-    """cut into instances (MIG): the whole is nobody's"""
+    """cut into instances (MIG): no job gets the whole GPU"""
     remap_pending: bool = False
     """memory rows or pages are to be replaced at the next reset"""
     remap_failed: bool = False

@@ -16,7 +16,7 @@ from services.agent.work.nodes import Standing, UnknownNode
 from shared.runtime.service import Ports
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""names the machine as long as it is up: the next life of its agent has the claim at once"""
+"""file with an id of this boot of the machine: the next life of its agent takes the claim over at once"""
 NATS_PORT = 4222
 LEASES_WAITED = 2
 """how long a name may be held before it counts as another machine's: this one may have restarted"""

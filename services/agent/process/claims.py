@@ -17,18 +17,18 @@ NAME = "claim.json"
 class RankClaim(msgspec.Struct, frozen=True):
     rank: int
     process: Identity | None = None
-    """None: about to be started"""
+    """None: it is about to be started"""
 
 
 class WorkerClaim(msgspec.Struct, frozen=True, kw_only=True):
     order: StartOrdered
     gpu_indices: tuple[int, ...]
     ranks: tuple[RankClaim, ...]
-    """none: the job has no task on this node of its rota"""
+    """empty: the job has no task on this node of its rota"""
     groups: dict[str, str] = {}
     """folders of its control groups by controller: the next agent may be in another group itself"""
     port: int | None = None
-    """where rank 0 is met of a command that is no script"""
+    """port where ranks meet rank 0 of a command that is no script"""
 
 
 def write(folder: Path, claim: WorkerClaim) -> None:

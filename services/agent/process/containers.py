@@ -20,14 +20,15 @@ MARKS = ':,"'
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
-    """its program"""
+    """program of the engine"""
     name: str
     user: str
     """uid:gid"""
     environment: Path
-    """file with the rank's; the engine's program has the agent's own, and does nothing that a job says"""
+    """file with the rank's environment; the engine's program runs in the agent's own, so that a job cannot
+    influence it"""
     folders: Sequence[str]
-    """that it sees, under the names that they have outside"""
+    """folders that it sees, under the names that they have outside"""
     gpus: Sequence[str]
 
 

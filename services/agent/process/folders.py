@@ -54,7 +54,7 @@ class Folders(msgspec.Struct, frozen=True):
     run: Path
     jobs: Path
     source: Path | None = None
-    """of the plug-in, which is copied; None: the installed one"""
+    """folder of the plug-in that is copied; None: the installed one"""
 
     def turns(self, gpu: int) -> Path:
         """The file of a GPU's executor log."""

@@ -22,12 +22,13 @@ _FLAGS = re.compile(r"-[bBdOqsuvx]+")
 _PLAIN_LINE = re.compile(r"[\w@%+=:,./{}\s\"'-]+")
 """a line in which a shell has nothing to do but to split it into words"""
 READ_AT_START = ("LD_", "PYTHON", "LANG", "LC_", "OMP_", "MKL_", "KMP_", "OPENBLAS_")
-"""begin the names of variables that a process, or a library in it, reads once: a fork's come too late"""
+"""beginnings of names of variables that a process, or a library in it, reads once as it starts: a fork would
+get them too late"""
 READ_BY_FORKS = {"PYTHONPATH", "PYTHONUNBUFFERED"}
 MARK = "HOPJOB_LAST"
 """environment variable that marks the processes of a worker"""
 OURS = ("HOPYARD_", "HOPJOB_")
-"""begin the names of variables that no job takes over: settings and tokens of the agent"""
+"""beginnings of names of variables that no job gets: settings and tokens of the agent"""
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from services.agent.process.gang.messages import LINE_MAX_BYTES, Hello, NotAMess
 
 HELLO_LIMIT_S = 10.0
 _CREDENTIALS = struct.Struct("3i")
-"""process, user, group"""
+"""struct of the kernel's credentials of a peer: process, user, group"""
 
 log = structlog.get_logger()
 

@@ -36,7 +36,7 @@ OF_THE_NODE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
 }
-"""what keeps a job from being started here, and not elsewhere"""
+"""errors that keep a job from being started here, and not elsewhere"""
 
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC}
 """a program or a folder is not there, or not for the job's account; elsewhere it may be"""

@@ -24,20 +24,20 @@ from shared.runtime import owner_only
 from shared.runtime.clock import Clock
 
 LINE_MAX = 8_192
-"""characters; the rest is cut off"""
+"""characters of a line; the rest is cut off"""
 PAGE_MAX_BYTES = 262_144
-"""of one rank in one answer"""
+"""bytes of one rank's output in one answer"""
 _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 """of a job: what is none leads out of the folder"""
 _LINE = re.compile(rb"(?P<at>-?\d+\.\d{3}) (?P<text>.*)")
 OPEN_MAX = 64
-"""files that are kept open"""
+"""number of files that are kept open"""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int
     files: int
-    """of one rank"""
+    """number of files of one rank"""
     node_bytes: int
 
 

@@ -15,7 +15,7 @@ class Progress(msgspec.Struct, kw_only=True):
     floor: float = 0.0
     """where the way to `total` begins: of a copy, far from 0 late in a long job"""
     done: float
-    """at `since`"""
+    """samples done at `since`"""
     since: float
     rate: float = 0.0
 

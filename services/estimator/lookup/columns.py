@@ -24,7 +24,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Configurations to estimate, as compressed sparse rows (see `EstimateQuestion`)."""
 
     fingerprints: tuple[Fingerprint | None, ...]
-    """by job; None: the job is not known"""
+    """fingerprint of each job; None: the job is not known"""
     nodes: tuple[Node | None, ...]
     job: Whole
     start: Whole

@@ -45,7 +45,7 @@ class _Cells(msgspec.Struct, frozen=True):
     """What is asked about nodes, each thing once: a row a cell."""
 
     workload: Whole
-    """code of the fingerprint"""
+    """number of the fingerprint"""
     node: Whole
     """index into the wanted nodes"""
     distributed: npt.NDArray[np.bool_]

@@ -40,7 +40,7 @@ class Paces(msgspec.Struct, frozen=True):
 
 
 Corrections = Mapping[Fingerprint, Mapping[str, Correction]]
-"""by workload and types"""
+"""corrections by workload and GPU types"""
 
 
 class Beneath(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Beneath(msgspec.Struct, frozen=True):
 
     known: Known
     workload: Whole
-    """by row, its number there"""
+    """number of each row's workload"""
     computed: Computed
     corrections: Corrections
 
@@ -58,11 +58,11 @@ class _Rows(msgspec.Struct, frozen=True):
 
     row: Whole
     begin: Whole
-    """first cell of each"""
+    """first cell of each row"""
     cell: Whole
     """position in the question"""
     of: Whole
-    """by cell, which of the rows"""
+    """row of each cell"""
     widths: Whole
 
 

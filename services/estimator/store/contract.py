@@ -51,7 +51,7 @@ class Shape(NamedTuple):
     gpu_type: GpuType
     nodes: int
     gpus: int
-    """over all nodes"""
+    """GPUs over all nodes"""
 
 
 class Showings(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Evidence(msgspec.Struct, frozen=True):
     mean: Column
     """samples/s per GPU, weighted by length and by age"""
     variance: Column
-    """of the observations around that mean"""
+    """variance of the observations around that mean"""
 
 
 class Loading(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float
     """mean T_w that no loading explains, seconds"""
     iterations: int
-    """that it was fitted to"""
+    """number of iterations that it was fitted to"""
     waits_s: tuple[float, ...] = ()
     """mean T_w as recorded, by component of `data`; empty: no gang has run"""
 
@@ -102,7 +102,7 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
     """How far estimates of gangs with unlike shares are off, as far as it is known."""
 
     factor: float
-    """on the estimate"""
+    """factor by which estimates are multiplied"""
     observations: int
 
 
@@ -110,16 +110,16 @@ class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
     """Measured paths of a GPU type's gradients (Hops eq. 2), bytes/s. None: nothing was measured."""
 
     link: float | None
-    """of gangs in one node, all of them together"""
+    """bandwidth inside a node: one figure for all gangs there"""
     network: float | None
-    """of gangs over several"""
+    """bandwidth between nodes: one figure for all gangs over several"""
     at: float
     """cluster time of the measurement"""
     measurements: int
     error: float
     """mean |T_c measured − T_c by its path| / T_c measured"""
     paths: tuple[Path, ...] = ()
-    """gang by gang: what predictions rest on"""
+    """bandwidths by gang, which predictions use"""
 
 
 class Theory(msgspec.Struct, frozen=True):
@@ -127,9 +127,9 @@ class Theory(msgspec.Struct, frozen=True):
 
     batch_size: int
     modules: dict[GpuType, TimeModules]
-    """as profiled"""
+    """time modules as profiled"""
     loading: dict[GpuType, Loading]
-    """as running refined it, where it did"""
+    """loading as refined by what ran, where anything did"""
     corrections: dict[str, Correction] = {}
     """of gangs with unlike shares, by their GPU types (`theory.correction.types_of`)"""
 

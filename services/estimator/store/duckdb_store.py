@@ -49,7 +49,7 @@ from services.estimator.store.tables import (
 from shared.runtime.damage import Damaged
 
 WORKLOADS_IN_MEMORY = 5_000
-"""the first read is dropped first"""
+"""workloads whose rows are kept in memory; the one read first is dropped first"""
 
 
 class DamagedStore(StoreUnavailable, Damaged):

@@ -32,7 +32,7 @@ class Gangs(msgspec.Struct, frozen=True):
     """Processes that train together, one row a gang."""
 
     modules: Sequence[Modules]
-    """those that occur"""
+    """the modules that occur"""
     which: npt.NDArray[np.int64]
     """index into `modules`, by row"""
     batch_size: npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ class Gangs(msgspec.Struct, frozen=True):
 
 _Rest = tuple[int, int, bool, float, float, float]
 COMPUTED_AT_MOST = 100_000
-"""rows that are kept"""
+"""number of rows whose answers are kept"""
 
 
 class Computed:

@@ -27,7 +27,7 @@ SUPPORT = 2
 RELATIVE_NOISE = 1e-3
 """times whose spread is below this share of their mean are one value"""
 FLOOR = 1e-4
-"""of a variance, on standardised times: a component on a single time would be endlessly likely"""
+"""least variance, of standardised times: without it a component on a single time would be endlessly likely"""
 TOLERANCE = 1e-3
 """of the mean log-likelihood; a step that gains less is the last"""
 STEPS_MOST = 200
@@ -46,7 +46,7 @@ class Mixture(msgspec.Struct, frozen=True, kw_only=True):
 class FittedMixture(msgspec.Struct, frozen=True, kw_only=True):
     mixture: Mixture
     log_likelihood: float
-    """of all times together"""
+    """log-likelihood of all times together"""
     carried: int
     """how many times are likelier of the component that has fewer of them"""
     converged: bool

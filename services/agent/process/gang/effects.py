@@ -61,6 +61,6 @@ class Last(msgspec.Struct, frozen=True):
 
 
 Small = Tell | Ring | Print | Say
-"""effects that are done at once"""
+"""effects that take no time to carry out"""
 Action = Spawn | Terminate | Kill | Last | Small
 Actions = list[Action]

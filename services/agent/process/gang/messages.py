@@ -33,7 +33,7 @@ class Up(msgspec.Struct, frozen=True):
     port: int | None = None
     """where rank 0 has its store"""
     samples: float | None = None
-    """restored"""
+    """samples of the checkpoint that was restored"""
     elastic: bool = False
 
 
@@ -47,9 +47,9 @@ class Times(msgspec.Struct, frozen=True):
     iteration_s: tuple[float, ...]
     parameters: float
     memory_share: float | None = None
-    """of the GPU's memory that was taken"""
+    """share of the GPU's memory that was taken"""
     modes: tuple[str, ...] = ()
-    """in which the script can train; empty: any"""
+    """modes in which the script can train; empty: any"""
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Ran(msgspec.Struct, frozen=True):
     batch: float
     """samples of one iteration, over the whole gang"""
     data_s: tuple[tuple[float, ...], ...] = ()
-    """by rank: the last iterations"""
+    """T_d of the last iterations, by rank"""
     wait_s: tuple[tuple[float, ...], ...] = ()
 
 
@@ -71,11 +71,11 @@ class Ready(msgspec.Struct, frozen=True):
 
     round: int
     kept: float = 0.0
-    """between its turns"""
+    """bytes that it keeps between its turns"""
     peak: float = 0.0
-    """while it computes"""
+    """bytes that it takes at most while it computes"""
     whole: float = 0.0
-    """that the GPU has"""
+    """bytes that the GPU has"""
 
 
 class Done(msgspec.Struct, frozen=True):

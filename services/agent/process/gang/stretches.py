@@ -23,7 +23,7 @@ class Stretches:
         self._stretch_s = every_s
         self._before_s = 0.0
         self._ran: list[tuple[float, float]] = []
-        """seconds and samples"""
+        """seconds that it ran, and samples that it did"""
         self._data_s: dict[int, deque[float]] = {}
         self._wait_s: dict[int, deque[float]] = {}
 

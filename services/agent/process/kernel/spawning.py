@@ -35,12 +35,12 @@ class ToStart(msgspec.Struct, frozen=True, kw_only=True):
     command: Sequence[str]
     environment: Mapping[str, str]
     folder: str
-    """that it works in; empty: the agent's"""
+    """folder that it works in; empty: the agent's"""
     log: Path
-    """that it appends what it prints to"""
+    """file to which what it prints is appended"""
     groups: Sequence[Path] = ()
     account: Account | None = None
-    """None: the agent's"""
+    """account that it runs as; None: the agent's"""
 
 
 class NoAccount(ValueError):
