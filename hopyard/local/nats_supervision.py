@@ -6,14 +6,19 @@ until it starts anew. Of a disk that is gone it says nothing, as its log is ther
 
 import asyncio
 import os
+import re
+from collections.abc import Collection, Mapping
 
-from hopyard.failures import Invalid, NotReady
+from hopyard.failures import Died, Invalid, NotReady
 from hopyard.local.processes import Allowance, Restarts, Say
+from shared.runtime.process.nats_server import RECOVERY_LIMIT_S, START_TIMEOUT_S, NatsServer, Recovering
 from shared.runtime.process.nats_servers import NatsServers
 
 LOOK_EVERY_S = 0.5
 LONGEST_S = 2.0
 """until a server that ended, or did not start, is started again"""
+REASONS_MAX = 20
+"""that are said of servers until they are back"""
 
 LEAST_BYTES = 4 * 1024 * 1024
 """free, for the disk to count as full"""
@@ -21,50 +26,103 @@ STORE = "jetstream"
 """what a server makes in its folder"""
 ROOM_BYTES = 16 * 1024 * 1024
 """free, for a server to begin anew"""
-FULL = "the disk of {} is full: jobs run on, nothing new is taken until there is room"
-GONE = "the disk of {} takes nothing ({}): jobs run on, nothing new is taken until it does"
+
+NOTHING_NEW = "jobs run on, nothing new is taken"
+OTHERS = "the other servers go on with all"
+"""while they are a majority"""
+ENDED = "{} ended; starting it again in {:g} s"
+FULL = "the disk of {} is full: {} until there is room"
+GONE = "the disk of {} takes nothing ({}): {} until it does"
 BACK = "that disk is back: nats-server starts anew, since it stores nothing after a failed write"
-AWAY = "NATS does not come back ({}): jobs run on, nothing new is taken; it is tried again and again"
+AWAY = "{} does not come back ({}): {}; it is tried again and again"
+SLOW = "{} runs and takes no clients yet, as it recovers its store: {}"
 THERE = "nats-server has started again"
 ROOM = "there is room again: nats-server starts anew, since it stores nothing after a failed write"
 
 
-async def start_nats(nats: NatsServers) -> None:
-    """Raises NotReady."""
-    try:
-        await nats.start()
-    except (RuntimeError, OSError) as error:
-        raise NotReady(str(error)) from None
+async def start_nats(nats: NatsServers, say: Say) -> None:
+    """Raises NotReady, Invalid."""
+    why = await _begun(nats, START_TIMEOUT_S)
+    if why and all(isinstance(error, Recovering) for error in why.values()):
+        say(SLOW.format(_named(why, nats), "the stack waits for it"))
+        why = await _begun(nats, RECOVERY_LIMIT_S)
+    for error in why.values():
+        raise error if isinstance(error, Invalid) else NotReady(str(error))
+
+
+async def _begun(nats: NatsServers, limit_s: float) -> dict[int, Exception]:
+    """Why servers take no clients, by their numbers; what is no fault of the environment is raised."""
+    why = await nats.begin(limit_s)
+    for error in why.values():
+        if not isinstance(error, RuntimeError | OSError | Invalid):
+            raise error
+    return why
 
 
 async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
     """As `keep`, for as long as it takes: the services wait for the server, and its store is on the disk.
 
-    Without the disk no server is started: it would end, or begin an empty store where the disk was.
+    Without the disk no server is started: it would end, or begin an empty store where the disk was. Raises
+    Died where nothing is to be restarted.
     """
-    allowed, disk, failed = Allowance(restarts), NatsDisk(nats), False
+    allowed, disk, outage, anew = Allowance(restarts), NatsDisk(nats), Outage(nats, say), False
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        if await asyncio.to_thread(disk.to_begin_anew, say):  # on a disk that hangs this waits
+        if anew or await asyncio.to_thread(disk.to_begin_anew, say):  # on a disk that hangs this waits
             await nats.stop()
-        elif nats.running() or disk.unfit:
+        elif nats.ready() or disk.unfit:
             continue
-        else:
+        elif ended := nats.ended():
+            if restarts.most == 0:
+                raise Died(f"{_named(ended, nats)} ended: {nats.each[ended[0] - 1].log_tail()}")
             delay_s = min(allowed.take() or LONGEST_S, LONGEST_S)
-            if not failed:
-                say(f"nats-server ended; starting it again in {delay_s:g} s")
+            if not outage.said:
+                say(ENDED.format(_named(ended, nats), delay_s))
             await asyncio.sleep(delay_s)
-        try:
-            await start_nats(nats)
-        except (NotReady, Invalid) as error:  # the accounts that it lets in are on a disk too
-            await asyncio.to_thread(disk.to_begin_anew, say)
-            if not (disk.unfit or failed):
-                say(AWAY.format(str(error).splitlines()[-1]))
-            failed = True
-        else:
-            if failed:
-                say(THERE)
-            failed = False
+        why = await _begun(nats, START_TIMEOUT_S)  # the accounts that it lets in are on a disk too
+        anew = bool(why) and await asyncio.to_thread(disk.to_begin_anew, say)
+        if not (disk.unfit or anew):
+            outage.say_of(why)
+
+
+class Outage:
+    """What is said while servers do not come back: each reason once."""
+
+    def __init__(self, nats: NatsServers, say: Say) -> None:
+        self._nats = nats
+        self._say = say
+        self.said: set[str] = set()
+        """without numbers, which tell one try from another"""
+
+    def say_of(self, why: Mapping[int, Exception]) -> None:
+        """`why` servers take no clients, by their numbers; empty: all do."""
+        if not why and self.said:
+            self._say(THERE)
+            self.said.clear()
+        if why:
+            self._say_once(why)
+
+    def _say_once(self, why: Mapping[int, Exception]) -> None:
+        name, effect = _named(why, self._nats), _effect(len(why), self._nats)
+        error = next(iter(why.values()))
+        reason = str(error).splitlines()[-1]
+        slow = isinstance(error, Recovering)
+        line = SLOW.format(name, f"{effect} until then") if slow else AWAY.format(name, reason, effect)
+        kind = f"{sorted(why)} {SLOW if slow else re.sub('[0-9]+', '', reason)}"
+        if kind not in self.said and len(self.said) < REASONS_MAX:
+            self.said.add(kind)
+            self._say(line)
+
+
+def _named(numbers: Collection[int], nats: NatsServers) -> str:
+    """Servers by their numbers, if there are several at all."""
+    of = len(nats.each)
+    return "nats-server" if of == 1 else f"nats-server {', '.join(map(str, numbers))} of {of}"
+
+
+def _effect(lost: int, nats: NatsServers) -> str:
+    """Of as many servers that take nothing."""
+    return OTHERS if 2 * lost < len(nats.each) else NOTHING_NEW
 
 
 class NatsDisk:
@@ -83,34 +141,45 @@ class NatsDisk:
     def to_begin_anew(self, say: Say) -> bool:
         """Whether to restart a server that stores nothing although it could. Says once that it cannot."""
         free = self._free(say)
-        if free is None:
+        if not free:
             return False
-        if free < LEAST_BYTES and not self._full:
-            say(FULL.format(self._nats.each[0].folder))
-        self._full = free < ROOM_BYTES and (self._full or free < LEAST_BYTES)
+        least = min(free.values())
+        if least < LEAST_BYTES and not self._full:
+            say(FULL.format(*self._lost([server for server in free if free[server] < LEAST_BYTES])))
+        self._full = least < ROOM_BYTES and (self._full or least < LEAST_BYTES)
         full_once = [server for server in self._nats.each if server.stores_nothing()]
-        if free < ROOM_BYTES or not (full_once or self._was_gone):
+        if least < ROOM_BYTES or not (full_once or self._was_gone):
             return False
         say(BACK if self._was_gone else ROOM)
         self._was_gone = False
         return True
 
-    def _free(self, say: Say) -> int | None:
-        """Bytes; None until what the servers hold is there again and can be written to.
+    def _free(self, say: Say) -> dict[NatsServer, int]:
+        """Bytes of each; empty until what the servers hold is there again and can be written to.
 
         One of several that ended may come back without its disk: those that run hold all.
         """
-        free = []
+        free: dict[NatsServer, int] = {}
+        gone: dict[NatsServer, str | None] = {}
         each = self._nats.each
         for server in [one for one in each if one.running()] or each:
             try:
                 os.utime(server.folder / STORE)
                 found = os.statvfs(server.folder)
             except OSError as error:
-                if not self._gone:
-                    say(GONE.format(server.folder, error.strerror))
-                self._gone = self._was_gone = True
-                return None
-            free.append(found.f_bavail * found.f_frsize)
-        self._gone = False
-        return min(free)
+                gone[server] = error.strerror
+            else:
+                free[server] = found.f_bavail * found.f_frsize
+        if gone and not self._gone:
+            folders, effect = self._lost(gone)
+            say(GONE.format(folders, next(iter(gone.values())), effect))
+        self._gone = bool(gone)
+        self._was_gone |= self._gone
+        return {} if gone else free
+
+    def _lost(self, servers: Collection[NatsServer]) -> tuple[str, str]:
+        """The folders of servers that store nothing, and what that means beside those that do not run."""
+        ended = [server for server in self._nats.each if not server.running() and server not in servers]
+        return ", ".join(str(server.folder) for server in servers), _effect(
+            len(servers) + len(ended), self._nats
+        )

@@ -179,7 +179,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     )
     stack = Stack(_nats(spec, settings), ports, data=spec.data, tls=tls)
     try:
-        await start_nats(stack.nats)
+        await start_nats(stack.nats, say)
         at_nats = msgspec.structs.replace(settings, **stack.at_nats())
         await check_streams(spec.data, at_nats, say, spec.nats_servers)
         await start_all(_programs(spec, stack), stack.template, stack.running)

@@ -25,6 +25,10 @@ from shared.runtime.process.ports import HeldPorts
 
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
+RECOVERY_LIMIT_S = 1800.0
+"""for a server with a large store, where somebody waits for it"""
+KILL_LIMIT_S = 5.0
+"""for a server that was killed to be gone; one that waits for a disk stays until the disk answers"""
 GREETING = b"INFO "
 GREETING_LIMIT_S = 1.0
 STOP_TIMEOUT_S = 5.0
@@ -35,6 +39,10 @@ GLOBAL = "$G"
 """the account of a server that has no accounts"""
 LOG_READ_BYTES = 1_000_000
 NO_SPACE = b"no space left on device"
+
+
+class Recovering(RuntimeError):
+    """The server runs, and takes no clients yet: it recovers its store."""
 
 
 class Peers(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +112,7 @@ class NatsServer:
         self._began_at = 0
         """bytes of its log, when it was started last"""
         self._full = False
+        self._took_clients = False
 
     @property
     def url(self) -> str:
@@ -119,11 +128,15 @@ class NatsServer:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    async def start(self) -> None:
+    def ready(self) -> bool:
+        """Whether it runs and has taken clients."""
+        return self._took_clients and self.running()
+
+    async def start(self, limit_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until it takes clients. Raises RuntimeError with the end of its log."""
         self.launch()
         try:
-            await self._ready()
+            await self.until_ready(limit_s)
         except BaseException:
             self.kill()
             raise
@@ -148,11 +161,12 @@ class NatsServer:
         self.kill()
 
     def kill(self) -> None:
-        """End it as a power cut would, and wait until it is gone."""
+        """End it as a power cut would, and wait until it is gone, or for `KILL_LIMIT_S`."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
-            self._process = None
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(KILL_LIMIT_S)
+                self._process = None
 
     def stores_nothing(self) -> bool:
         """Whether a write has failed for want of space since it started: then it stores nothing any more."""
@@ -173,7 +187,7 @@ class NatsServer:
         config = self._write_config()
         self._keep_streams()
         self._began_at = self._looked_to = self._log.stat().st_size if self._log.exists() else 0
-        self._full = False
+        self._full = self._took_clients = False
         self._process = subprocess.Popen(  # noqa: S603 - our own server
             [_executable(), "--config", config],
             stdin=subprocess.DEVNULL,
@@ -196,12 +210,16 @@ class NatsServer:
         """The account of NATS in which the services are now, and the one in which they may have been."""
         return (STREAMS_OWNER, GLOBAL) if self._accounts() else (GLOBAL, STREAMS_OWNER)
 
-    async def _ready(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+    async def until_ready(self, limit_s: float) -> None:
+        """Wait until it takes clients. Raises RuntimeError with the end of its log, Recovering if it runs."""
+        deadline = time.monotonic() + limit_s
         while not await self._takes_clients():
-            if not self.running() or time.monotonic() > deadline:
-                raise RuntimeError(f"nats-server did not start on {self.url}: {self._log_tail()}")
+            late = time.monotonic() > deadline
+            if late or not self.running():
+                error = Recovering if self.running() else RuntimeError
+                raise error(f"nats-server did not start on {self.url}: {self.log_tail()}")
             await asyncio.sleep(POLL_S)
+        self._took_clients = True
 
     async def _takes_clients(self) -> bool:
         """Whether it greets: it does so only once JetStream has recovered its store."""
@@ -233,7 +251,8 @@ class NatsServer:
         owner_only.write(path, msgspec.json.encode(config))
         return path
 
-    def _log_tail(self) -> str:
+    def log_tail(self) -> str:
+        """What it has said since it started."""
         said = self._log.read_bytes()[self._began_at :] if self._log.exists() else b""
         return said[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it wrote no log"
 

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from shared.runtime.process.nats_server import NatsServer, Peers
+from shared.runtime.process.nats_server import START_TIMEOUT_S, NatsServer, Peers
 from shared.runtime.process.ports import HeldPorts
 
 CLUSTER = "hopyard"
@@ -35,11 +35,29 @@ class NatsServers:
 
     def running(self) -> bool:
         """Whether all servers run."""
-        return all(server.running() for server in self.each)
+        return not self.ended()
+
+    def ready(self) -> bool:
+        """Whether all servers run and have taken clients."""
+        return all(server.ready() for server in self.each)
+
+    def ended(self) -> list[int]:
+        """Numbers of the servers that do not run, from 1."""
+        return [number for number, server in enumerate(self.each, 1) if not server.running()]
 
     async def start(self) -> None:
         """Raises RuntimeError with the end of the log of one that does not start."""
-        await asyncio.gather(*(server.start() for server in self.each if not server.running()))
+        for error in (await self.begin(START_TIMEOUT_S)).values():
+            raise error
+
+    async def begin(self, limit_s: float) -> dict[int, Exception]:
+        """Start those that do not run; why some take no clients in `limit_s`, by their numbers from 1.
+
+        One that runs, and only recovers its store for longer, goes on.
+        """
+        begun = (_begin(server, limit_s) for server in self.each)
+        found = await asyncio.gather(*begun, return_exceptions=True)
+        return {number: error for number, error in enumerate(found, 1) if isinstance(error, Exception)}
 
     def take_accounts(self) -> None:
         for server in self.each:
@@ -51,6 +69,13 @@ class NatsServers:
     def kill(self) -> None:
         for server in self.each:
             server.kill()
+
+
+async def _begin(server: NatsServer, limit_s: float) -> None:
+    if not server.running():
+        server.launch()
+    if not server.ready():
+        await server.until_ready(limit_s)
 
 
 def servers_begun(folder: Path) -> int:

@@ -10,13 +10,27 @@ from typing import NamedTuple
 
 import pytest
 
-from hopyard.failures import Invalid
+from hopyard.failures import Died, Invalid
 from hopyard.local import nats_supervision
-from hopyard.local.nats_supervision import AWAY, BACK, FULL, GONE, THERE, NatsDisk, keep_nats
+from hopyard.local.nats_supervision import (
+    AWAY,
+    BACK,
+    ENDED,
+    FULL,
+    GONE,
+    NOTHING_NEW,
+    OTHERS,
+    SLOW,
+    THERE,
+    NatsDisk,
+    Outage,
+    keep_nats,
+    start_nats,
+)
 from hopyard.local.processes import Restarts
 from shared.runtime.bus.accounts import NatsUser
 from shared.runtime.process import nats_server
-from shared.runtime.process.nats_server import NatsServer
+from shared.runtime.process.nats_server import NatsServer, Recovering
 from shared.runtime.process.nats_servers import NatsServers
 
 LIMIT_S = 30.0
@@ -87,11 +101,108 @@ async def test_a_server_that_cannot_start_is_tried_until_it_can(
             kill(stage.server)
             await stage.until(lambda: len(tries) > RESTARTS.most + 1)
         await stage.until(lambda: stage.server.running() and THERE in stage.said)
-        assert [line.partition(" (")[0] for line in stage.said] == [
-            "nats-server ended; starting it again in 0.05 s",
-            AWAY.partition(" (")[0],
+        reason = f"nats-server did not start on {stage.server.url}: it wrote no log"
+        assert stage.said == [
+            ENDED.format("nats-server", 0.05),
+            AWAY.format("nats-server", reason, NOTHING_NEW),
             THERE,
         ]
+
+
+def outage(servers: int, running: int) -> tuple[Outage, list[str]]:
+    """Of servers the first of which run."""
+    each = [NatsServer(Path(f"nats-{number}")) for number in range(servers)]
+    for server in each[:running]:
+        server.running = lambda: True  # type: ignore[method-assign]
+    said: list[str] = []
+    return Outage(NatsServers(each), said.append), said
+
+
+def test_each_reason_why_nats_does_not_come_back_is_said_once_until_it_is_back() -> None:
+    """A second one is news, such as a full disk after a corrupt store; the time of a log line is none."""
+    one, said = outage(servers=1, running=0)
+    first, again, other = (
+        RuntimeError(f"the log:\n[{pid}] 2026/01/01 00:00:{pid} [FTL] {words}")
+        for pid, words in ((17, "no store"), (18, "no store"), (19, "no port"))
+    )
+    for error in (first, again, other, again, Recovering("...")):
+        one.say_of({1: error})
+    one.say_of({})
+    one.say_of({})
+    one.say_of({1: again})
+    assert said == [
+        AWAY.format("nats-server", "[17] 2026/01/01 00:00:17 [FTL] no store", NOTHING_NEW),
+        AWAY.format("nats-server", "[19] 2026/01/01 00:00:19 [FTL] no port", NOTHING_NEW),
+        SLOW.format("nats-server", f"{NOTHING_NEW} until then"),
+        THERE,
+        AWAY.format("nats-server", "[18] 2026/01/01 00:00:18 [FTL] no store", NOTHING_NEW),
+    ]
+
+
+def test_of_several_servers_those_are_named_that_are_down_and_the_others_go_on_while_they_are_most() -> None:
+    several, said = outage(servers=3, running=2)
+    several.say_of({3: RuntimeError("no port")})
+    several.say_of({2: RuntimeError("no port"), 3: RuntimeError("no port")})
+    assert said == [
+        AWAY.format("nats-server 3 of 3", "no port", OTHERS),
+        AWAY.format("nats-server 2, 3 of 3", "no port", NOTHING_NEW),
+    ]
+
+
+def test_only_what_was_said_to_be_away_is_said_to_be_back() -> None:
+    one, said = outage(servers=1, running=1)
+    one.say_of({})
+    assert said == []
+
+
+async def test_where_nothing_is_to_be_restarted_a_server_that_ends_ends_the_stack(tmp_path: Path) -> None:
+    """As a benchmark's, whose figures would have the outage in them."""
+    server = NatsServer(tmp_path / "nats")
+    nats = NatsServers([server])
+    await start_nats(nats, print)
+    keeping = asyncio.create_task(keep_nats(nats, Restarts(most=0), print))
+    kill(server)
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Died, match="nats-server ended"):
+            await keeping
+
+
+SLOWLY = '#!/bin/sh\nsleep {}\nexec {} "$@"\n'
+
+
+async def test_a_server_that_recovers_its_store_for_long_is_left_to_do_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed after ten seconds, and began anew, for ever."""
+    (slow := tmp_path / "nats-server").write_text(SLOWLY.format(3, nats_server._executable()))
+    slow.chmod(0o755)
+    monkeypatch.setattr(nats_supervision, "START_TIMEOUT_S", 0.3)
+    async with kept(tmp_path / "disk") as stage:
+        monkeypatch.setattr(nats_server, "_executable", lambda: str(slow))
+        kill(stage.server)
+        await stage.until(lambda: len(stage.said) > 1)
+        first = stage.server.pid
+        await stage.until(lambda: THERE in stage.said)
+        assert stage.server.pid == first
+        recovers = SLOW.format("nats-server", f"{NOTHING_NEW} until then")
+        assert stage.said == [ENDED.format("nats-server", 0.5), recovers, THERE]
+
+
+async def test_a_stack_waits_for_a_server_that_recovers_its_store_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (slow := tmp_path / "nats-server").write_text(SLOWLY.format(2, nats_server._executable()))
+    slow.chmod(0o755)
+    monkeypatch.setattr(nats_supervision, "START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(nats_server, "_executable", lambda: str(slow))
+    said: list[str] = []
+    nats = NatsServers([NatsServer(tmp_path / "nats")])
+    try:
+        await start_nats(nats, said.append)
+        assert nats.ready()
+    finally:
+        await nats.stop()
+    assert said == [SLOW.format("nats-server", "the stack waits for it")]
 
 
 MOUNTED_ON = pytest.mark.parametrize("mounted_on", [Path.mkdir, Path.touch], ids=["a folder", "a file"])
@@ -148,8 +259,11 @@ async def test_a_disk_that_comes_back_full_has_nats_start_anew_once_there_is_roo
     free[0] = nats_supervision.ROOM_BYTES
     assert look() == (True, False)
     assert look() == (False, False)
-    expected = [words.format(server.folder, "No such file or directory") for words in (GONE, FULL, BACK)]
-    assert said == expected
+    assert said == [
+        GONE.format(server.folder, "No such file or directory", NOTHING_NEW),
+        FULL.format(server.folder, NOTHING_NEW),
+        BACK,
+    ]
 
 
 async def test_a_disk_that_goes_while_it_is_asked_counts_as_gone(
@@ -201,5 +315,22 @@ async def test_one_of_several_that_ended_is_not_asked_for_its_disk(
     monkeypatch.setattr(NatsServer, "running", lambda server: server in running)
     disk, said = NatsDisk(NatsServers(servers)), list[str]()
     assert (disk.to_begin_anew(said.append), disk.unfit, said) == (False, False, [])
+    shutil.rmtree(servers[1].folder)
+    assert (disk.to_begin_anew(said.append), disk.unfit) == (False, True)
+    assert said == [GONE.format(servers[1].folder, "No such file or directory", NOTHING_NEW)], "one runs well"
     running.clear()
     assert (disk.to_begin_anew(said.append), disk.unfit) == (False, True)
+
+
+async def test_of_a_disk_that_one_server_of_three_has_it_is_said_that_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = [NatsServer(tmp_path / name) for name in "abc"]
+    for server in servers:
+        (server.folder / nats_supervision.STORE).mkdir(parents=True)
+    monkeypatch.setattr(NatsServer, "running", lambda _: True)
+    said: list[str] = []
+    disk = NatsDisk(NatsServers(servers))
+    shutil.rmtree(servers[2].folder)
+    assert not disk.to_begin_anew(said.append)
+    assert said == [GONE.format(servers[2].folder, "No such file or directory", OTHERS)]
