@@ -34,7 +34,6 @@ NOTICES = ("**Awaits a rerun.**", "**Results not stored.**")
 SEEDLESS = {"catalogue"}
 """results in which nothing is drawn; `test_catalogue_page` computes them anew"""
 WITHOUT_SEEDS = {
-    "hadar",
     "hare",
     "priorities",
 }
