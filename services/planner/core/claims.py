@@ -13,6 +13,7 @@ from schemas.events import (
     PlanPublished,
     ProfilingAdded,
     ProfilingPlanned,
+    StartOrdered,
     WorkerStarted,
     WorkerStopped,
 )
@@ -33,8 +34,10 @@ class Claims(msgspec.Struct, kw_only=True):
     """one GPU each, promised to a measurement that is not over"""
     of_job: dict[JobId, PlacementId] = {}
     """the planned placement of each job that has one"""
+    ordered: dict[PlacementId, set[NodeId]] = {}
+    """of placements that take turns: the nodes whose workers are ordered and may yet come up"""
     rotas: dict[PlacementId, str] = {}
-    """who holds the GPUs of a placement that takes turns, while it is planned or its workers run"""
+    """who holds the GPUs of a placement that takes turns, while it is planned, ordered or its workers run"""
     counted: dict[str, Configuration] = {}
     """GPUs by node that each holder claims: a placement, or a rota for all of its own"""
     claimed: dict[NodeId, int] = {}
@@ -76,7 +79,7 @@ class Claims(msgspec.Struct, kw_only=True):
         for placement_id in [one for one, own in self.rotas.items() if own == holder]:
             own = self._claim(placement_id)
             claim = _larger(claim, own)
-            if not own:
+            if not own and placement_id not in self.ordered:
                 del self.rotas[placement_id]
         return claim
 
@@ -112,7 +115,14 @@ class Claims(msgspec.Struct, kw_only=True):
                 del self.of_job[planned.job_id]
             self._count(placement_id)
 
+    def order(self, fact: StartOrdered) -> None:
+        """Remember whose GPUs a worker has in turns: it may come up after its placement was withdrawn."""
+        if gangs.rota(fact.gang):
+            self.ordered.setdefault(fact.placement_id, set()).add(fact.node_id)
+            self.rotas[fact.placement_id] = in_turns.holder(fact.placement_id, fact.gang)
+
     def start_worker(self, fact: WorkerStarted) -> None:
+        self._expect_no_more(fact.placement_id, fact.node_id)
         place = self.workers.setdefault(fact.placement_id, {})
         place[fact.node_id] = len(fact.gpu_indices)
         self._count(fact.placement_id)
@@ -126,6 +136,9 @@ class Claims(msgspec.Struct, kw_only=True):
         for placement_id in [pid for pid, place in self.workers.items() if fact.node_id in place]:
             if placement_id not in fact.workers:
                 self._stop(placement_id, fact.node_id)
+        for placement_id in [pid for pid in self.ordered if pid not in fact.workers]:
+            self._expect_no_more(placement_id, fact.node_id)
+            self._count(placement_id)
         for placement_id in [pid for pid in self.profiles if pid not in fact.workers]:
             self.end_profile(placement_id, fact.node_id)
 
@@ -155,8 +168,16 @@ class Claims(msgspec.Struct, kw_only=True):
         if placement_id is not None:
             self.withdraw(placement_id)
 
+    def _expect_no_more(self, placement_id: PlacementId, node_id: NodeId) -> None:
+        """A worker that was ordered there is up, or will not come up any more."""
+        expected = self.ordered.get(placement_id, set())
+        expected.discard(node_id)
+        if not expected:
+            self.ordered.pop(placement_id, None)
+
     def _stop(self, placement_id: PlacementId, node_id: NodeId) -> None:
         """A worker is gone, and placements are not started twice: that part of the claim is over."""
+        self._expect_no_more(placement_id, node_id)
         held = self.workers.get(placement_id, {})
         held.pop(node_id, None)
         if not held:

@@ -295,6 +295,7 @@ def _node_changed(state: State, fact: NodeEvent) -> None:
 
 
 def _start_ordered(state: State, fact: StartOrdered) -> None:
+    state.claims.order(fact)
     job = state.jobs.get(fact.job_id)
     if job is None or fact.profile_iterations:
         return

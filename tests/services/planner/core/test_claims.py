@@ -21,6 +21,7 @@ from services.planner.solver.effort import Effort
 from shared.domain import gangs
 from tests.fact_builders import (
     K80,
+    a_node,
     cancelled,
     completed,
     config,
@@ -32,6 +33,7 @@ from tests.fact_builders import (
     plan,
     preempted,
     profile_run,
+    start_ordered,
     started,
     worker_started,
     worker_stopped,
@@ -237,7 +239,7 @@ HOLDERS: dict[str, str] = {name: name for name in PROFILES} | {
 }
 """who has the GPUs: placements that take turns, together"""
 
-a_node = st.sampled_from(["node-1", "node-2"])
+some_node = st.sampled_from(["node-1", "node-2"])
 a_worker = st.sampled_from(WORKERS)
 
 
@@ -246,9 +248,22 @@ def on_plan(chosen: dict[str, str], kind: PlanKind) -> Happening:
     return lambda claims: claims.plan(plan(*places, kind=kind))
 
 
+def on_order(place: str, node_id: str) -> Happening:
+    gang = PLACES[place].gang
+    nodes = tuple([a_node(each) for each in gang.nodes])
+    fact = msgspec.structs.replace(start_ordered(place=place, node_id=node_id), gang=gang, nodes=nodes)
+
+    def happening(claims: Claims) -> None:
+        if place in claims.planned and node_id in gang.nodes:  # nothing else is ordered
+            claims.order(fact)
+
+    return happening
+
+
 def on_start(place: str, node_id: str, gpus: int) -> Happening:
     def happening(claims: Claims) -> None:
-        if {place} & {*claims.planned, *claims.profiles}:  # nothing else is started
+        ordered = node_id in claims.ordered.get(PlacementId(place), ())
+        if ordered or {place} & {*claims.planned, *claims.profiles}:  # nothing else is started
             claims.start_worker(worker_started(place=place, node_id=node_id, gpu_indices=range(gpus)))
 
     return happening
@@ -273,10 +288,11 @@ happenings = st.lists(
             st.dictionaries(st.sampled_from(JOBS + IN_TURNS), st.sampled_from("ab")),
             st.sampled_from([PlanKind.FIRST, PlanKind.FRAGMENT]),
         ),
-        st.builds(on_start, a_worker, a_node, st.integers(1, 5)),
-        st.builds(on_stop, a_worker, a_node),
-        st.builds(on_restart, a_node, st.sets(a_worker)),
-        st.builds(on_profiles, st.sampled_from(PROFILES), a_node),
+        st.builds(on_order, st.sampled_from(sorted(PLACES)), some_node),
+        st.builds(on_start, a_worker, some_node, st.integers(1, 5)),
+        st.builds(on_stop, a_worker, some_node),
+        st.builds(on_restart, some_node, st.sets(a_worker)),
+        st.builds(on_profiles, st.sampled_from(PROFILES), some_node),
         st.sampled_from(sorted(PLACES)).map(lambda place: lambda claims: claims.withdraw(PlacementId(place))),
         st.sampled_from(JOBS + IN_TURNS).map(lambda job_id: lambda claims: claims.drop_job(JobId(job_id))),
     ),
@@ -309,6 +325,24 @@ def test_a_node_s_claim_is_the_sum_of_what_was_promised_or_is_held_there(happens
     for happening in happens:
         happening(claims)
         assert claims.claimed == by_definition(claims)
+
+
+def test_who_comes_up_late_takes_turns_all_the_same() -> None:
+    """A job of a rota was cancelled while its worker came up: the GPUs are those that the others have."""
+    mine, others = PLACES["job-4-a"], PLACES["job-5-a"]
+    ordered = msgspec.structs.replace(start_ordered("job-4", place=mine.placement_id), gang=mine.gang)
+    here = [joined(), *in_queue("job-4", demand=(2,)), *in_queue("job-5", demand=(2,)), plan(mine, others)]
+    late = [ordered, cancelled("job-4"), worker_started("job-4", place=mine.placement_id, gpu_indices=(0, 1))]
+    assert idle_gpus(after(*here)) == idle_gpus(after(*here, *late)) == 6
+
+
+@given(happenings)
+def test_once_no_worker_can_come_up_nothing_of_a_rota_is_remembered(happens: list[Happening]) -> None:
+    claims = Claims()
+    for happening in (*happens, *(on_restart(node_id, set()) for node_id in ("node-1", "node-2"))):
+        happening(claims)
+    claims.plan(plan())
+    assert {*claims.claimed, *claims.ordered, *claims.rotas, *claims.workers} == set()
 
 
 @given(happenings)
