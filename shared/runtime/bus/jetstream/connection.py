@@ -105,7 +105,7 @@ class Connection:
         self.why_not_stored = ""
         """why what was published last was not stored; empty: it was"""
         self.refused: set[str] = set()
-        """subjects on which this account may not publish, as far as the server has said"""
+        """subjects on which this account may not publish, as far as the server has said; in small letters"""
         self._servers = _servers(settings.nats_url)
         self._left = ""
         """where the server is that was lost last"""
@@ -300,9 +300,13 @@ class Connection:
         if found["how"] == "publish" and len(self.refused) < REFUSED_AT_MOST:
             self.refused.add(found["subject"])
 
+    def refuses(self, subject: str) -> bool:
+        """Whether the server has said so; the client hands on what it says in small letters."""
+        return subject.lower() in self.refused
+
     def check_allowed(self, subject: str) -> None:
         """Raises PermissionError for one on which the server has refused to publish."""
-        if subject in self.refused:
+        if self.refuses(subject):
             raise PermissionError(f"this account may not publish on {subject}")
 
     def _next_server(self, servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:

@@ -199,7 +199,7 @@ class Handoff:
 
     def _refused(self) -> bool:
         """Whether the server has refused this account to write there."""
-        return state_subject(self._key) in self._connection.refused
+        return self._connection.refuses(state_subject(self._key))
 
     async def _put(self, revision: int) -> int:
         return await self._state.put(self._key, msgspec.msgpack.encode(self._kept), expected=revision)

@@ -24,8 +24,8 @@ from hopyard.local.accounts import (
 )
 from hopyard.local.credentials import account_of, folder_of
 from schemas.codec import encode
-from schemas.events import FACTS, NodeJoined, ProfileFailed, ServiceLed, StopOrdered
-from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.events import FACTS, NodeJoined, PlanPublished, ProfileFailed, ServiceLed, StopOrdered
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.quarantine import Death, Quarantine, key_of
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
@@ -35,6 +35,7 @@ from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.handoff import Handoff
 from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate
 from shared.runtime.process.nats_server import NatsServer
@@ -135,15 +136,26 @@ async def test_a_service_changes_no_stream_but_admission_and_the_monitor(guarded
             assert await client.refused(changes) == {each.lower() for each in changes - left}, user
 
 
-async def test_what_is_refused_is_counted_logged_and_ends_whoever_tried(guarded: Guarded) -> None:
+@pytest.mark.parametrize("fact", [plan(), plan(plan_id=PlanId("Plan-A"))])
+async def test_what_is_refused_is_counted_logged_and_ends_whoever_tried(
+    guarded: Guarded, fact: PlanPublished
+) -> None:
     with structlog.testing.capture_logs() as logs:
         async with guarded.bus("placer") as bus:
             with pytest.raises(PermissionError, match=r"may not publish on hopyard\.plan\."):
-                await bus.publish([plan()])
+                async with asyncio.timeout(LIMIT_S):
+                    await bus.publish([fact])
             assert bus.counts.subjects_refused == 1
             assert await bus.last_seq() == 0
-    assert [log["subject"] for log in logs if log["event"] == "NATS refuses a subject"] == [plan().subject]
+    assert [log["subject"] for log in logs if log["event"] == "NATS refuses a subject"] == [
+        fact.subject.lower()
+    ]
     assert "Publish Violation" in (guarded.data / "nats" / "nats-server.log").read_text()
+
+
+async def test_a_service_that_may_keep_no_facts_leads_all_the_same(guarded: Guarded) -> None:
+    async with guarded.bus("placer") as bus:
+        assert await Handoff(bus._connection, bus).take_over() == []
 
 
 async def test_a_fact_on_the_subject_of_another_is_nobodys(guarded: Guarded) -> None:

@@ -228,7 +228,7 @@ async def test_an_account_that_may_keep_nothing_leads_all_the_same() -> None:
     async with leader(Closed(ScaledClock())) as handoff:
         with pytest.raises(Unavailable):
             await handoff.take_over()
-        handoff._connection.refused.add(state_subject(KEY))
+        handoff._connection.refused.add(state_subject(KEY).lower())
         assert await handoff.take_over() == []
         await handoff.safely([A], asyncio.sleep(0.1))
         assert not handoff._behind
