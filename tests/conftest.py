@@ -4,6 +4,7 @@ The whole suite runs in several processes, file by file, a named part of it in o
 the session lives once in each process.
 """
 
+import atexit
 import gc
 import logging
 import os
@@ -116,9 +117,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    """Or the interpreter ends with it, and libraries say so."""
-    gc.unfreeze()
+atexit.register(gc.unfreeze)
+"""or the interpreter ends with it, and libraries say so; no sooner, or pytest looks for garbage in it all"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
