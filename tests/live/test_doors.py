@@ -1,5 +1,6 @@
 """The doors of a stack as `hopyard up` makes it, tried from outside while it runs."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -51,7 +52,11 @@ def secrets_of(stack: Stack) -> list[str]:
 def seen_from_outside(stack: Stack) -> list[str]:
     """Command lines, environments, logs."""
     files = [Path(f"/proc/{pid}/{what}") for pid in pids(stack) for what in ("cmdline", "environ")]
-    return [file.read_text(errors="replace") for file in (*files, *stack.data.rglob("*.log"))]
+    seen = []
+    for file in (*files, *stack.data.rglob("*.log")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # of a process that has just ended
+            seen.append(file.read_text(errors="replace"))
+    return seen
 
 
 async def test_no_secret_is_on_a_command_line_in_an_environment_or_in_a_log(running: Running) -> None:
