@@ -15,7 +15,7 @@ from schemas.cluster import ClusterFile
 from schemas.views import StatusView
 from shared.domain.states import ENDED
 
-SPEED = 60.0
+SPEED = 120.0
 QUICK = 240.0
 """where a test waits for jobs to end, which take as many facts at any speed, and services idle less"""
 

@@ -1,10 +1,16 @@
-"""The whole API under requests that schemathesis makes from its OpenAPI document, valid ones and others."""
+"""The whole API under requests that schemathesis makes from its OpenAPI document, valid ones and others.
+
+The tests share one stack: no answer depends on what was asked before.
+"""
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import pytest_asyncio
 import requests
 import schemathesis
 from hypothesis import HealthCheck, given, seed, settings
@@ -14,6 +20,8 @@ from schemathesis.specs.openapi import checks
 
 from hopyard.local.stack import Stack
 from tests.live.live_builders import stack_and_client
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CHECKS = (
     "not_a_server_error",
@@ -42,29 +50,33 @@ REFUSED = [
 ]
 
 
-async def test_no_request_is_answered_otherwise_than_documented(tmp_path: Path) -> None:
-    async with stack_and_client(tmp_path / "data") as (stack, _):
-        settings = tmp_path / "schemathesis.toml"
-        settings.write_text(f'headers = {{ Authorization = "Bearer {stack.token}" }}\n')
-        settings.chmod(0o600)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(settings)),
-            *("run", f"{stack.api_url}/openapi.json", "--checks", ",".join(CHECKS)),
-            *("--phases", "coverage,fuzzing", "--exclude-path-regex", STREAMS),
-            *("--max-examples", str(EXAMPLES), "--seed", "1", "--request-timeout", "60"),
-            *("--generation-database", "none", "--no-color"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=tmp_path,
-        )
-        said, _ = await asyncio.wait_for(process.communicate(), 300)
-        assert process.returncode == 0, said.decode()[-6000:]
-        assert "Tested" in said.decode()
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    async with stack_and_client(tmp_path_factory.mktemp("stack") / "data") as (stack, _):
+        yield stack
 
 
-async def test_no_request_for_what_has_no_end_is_answered_otherwise_than_documented(tmp_path: Path) -> None:
-    async with stack_and_client(tmp_path / "data") as (stack, _):
-        assert await asyncio.to_thread(_stream_answers, stack) >= {200, 404, 422}
+async def test_no_request_is_answered_otherwise_than_documented(stack: Stack, tmp_path: Path) -> None:
+    settings = tmp_path / "schemathesis.toml"
+    settings.write_text(f'headers = {{ Authorization = "Bearer {stack.token}" }}\n')
+    settings.chmod(0o600)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(settings)),
+        *("run", f"{stack.api_url}/openapi.json", "--checks", ",".join(CHECKS)),
+        *("--phases", "coverage,fuzzing", "--exclude-path-regex", STREAMS),
+        *("--max-examples", str(EXAMPLES), "--seed", "1", "--request-timeout", "60"),
+        *("--generation-database", "none", "--no-color"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=tmp_path,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 300)
+    assert process.returncode == 0, said.decode()[-6000:]
+    assert "Tested" in said.decode()
+
+
+async def test_no_request_for_what_has_no_end_is_answered_otherwise_than_documented(stack: Stack) -> None:
+    assert await asyncio.to_thread(_stream_answers, stack) >= {200, 404, 422}
 
 
 def _stream_answers(stack: Stack) -> set[int]:

@@ -44,13 +44,14 @@ from schemas.placement import Gang
 from schemas.plans import PlanKind
 from shared.domain.audit import audit
 from shared.domain.states import ENDED
+from tests.live.live_builders import SPEED
 from tests.live.struck import GPUS_PER_NODE, Struck, node_agent, struck_stack
 from tests.stack_watch import Seconds, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 START_TIMEOUT_S = 5.0
-ROUND_S = 1_800.0
+ROUND_S = 30.0 * SPEED
 """half a minute"""
 EARLY = 0.4
 """of a round: what begins by then has come to its end before the next"""

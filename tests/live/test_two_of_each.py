@@ -43,6 +43,8 @@ LIMIT_S = 120.0
 AWAY_S = float(os.environ.get("AWAY_S", "0"))
 """how long who is stopped or cut off is away, beyond what it takes until others lead"""
 JOBS_MEANWHILE = 15
+LENGTH = 0.5
+"""of the scenario's jobs: enough that some always run, and no more for the last test to wait for"""
 IDLE_S = 12.0
 """how long a leader may owe something"""
 
@@ -62,7 +64,12 @@ class Loaded:
         self.asleep: set[str] = set()
         """processes that are away"""
         self.acknowledged: list[JobId] = []
-        self._jobs = itertools.cycle([arrival.job for arrival in arrivals(load_scenario("tiny"), seed=1)])
+        self._jobs = itertools.cycle(
+            [
+                replace(arrival.job, samples=arrival.job.samples * LENGTH)
+                for arrival in arrivals(load_scenario("tiny"), seed=1)
+            ]
+        )
 
     @property
     def client(self) -> Client:
