@@ -28,7 +28,7 @@ from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
 from shared.runtime.process.waiting_site import WaitingSite
 from shared.runtime.process.watchdog import watch
-from shared.runtime.process.web import serve
+from shared.runtime.process.web import STARTS, serve
 from shared.runtime.service import Ports, Service
 from shared.runtime.settings import load_settings, sources_of
 from shared.runtime.shell.shell import Shell
@@ -140,6 +140,7 @@ class Life(NamedTuple):
 
 async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> None:
     reporter = life.reporter
+    life.waiting.why = lambda: ports.bus.why_not_stored() or STARTS
     with _starting(life.name):
         built = build(settings, ports)
         service = await built if inspect.isawaitable(built) else built

@@ -1,12 +1,13 @@
-"""What a process answers over HTTP while it waits for NATS: 503 with the reason, in place of no answer."""
+"""What a process answers over HTTP until its service is there: 503 with the reason, not silence."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from schemas.settings import Settings
-from shared.runtime.process.web import Site, listen, tls_of, waiting_application
+from shared.runtime.process.web import WAITS, Site, listen, tls_of, waiting_application
 
 PATIENCE_S = 1.0
 """a service that finds its NATS is there sooner, and listens itself"""
@@ -16,6 +17,8 @@ class WaitingSite:
     """Listens at the service's address, from a while after its block begins until `close`."""
 
     def __init__(self, settings: Settings) -> None:
+        self.why: Callable[[], str] = lambda: WAITS
+        """what it answers"""
         self._settings = settings
         self._site: Site | None = None
 
@@ -41,5 +44,8 @@ class WaitingSite:
         settings = self._settings
         with suppress(OSError, ValueError):  # of a port or certificate: the service itself will say it
             self._site = await listen(
-                waiting_application(settings), settings.web_host, settings.web_port, tls_of(settings)
+                waiting_application(settings, lambda: self.why()),  # noqa: PLW0108 - the reason changes
+                settings.web_host,
+                settings.web_port,
+                tls_of(settings),
             )

@@ -37,6 +37,7 @@ CLUSTER = "Hopyard-Cluster"
 """header: name of the cluster that answers"""
 NOT_READY = "not caught up with the stream, or the bus is gone"
 WAITS = "there is no connection to NATS, or it stores nothing: the service waits for it"
+STARTS = "the service starts; an agent without a node waits for one that no other agent has"
 RETRY_AFTER_S = 2
 """real seconds, sent with 503"""
 TROUBLED = "it has troubles, which status names"
@@ -95,14 +96,14 @@ async def serve(
     return await listen(app, settings.web_host, settings.web_port, tls_of(settings))
 
 
-def waiting_application(settings: Settings) -> web.Application:
-    """Of a process that has no service yet, since NATS is not there: it lives, and refuses all with that."""
+def waiting_application(settings: Settings, why: Callable[[], str]) -> web.Application:
+    """Of a process that has no service yet: it lives, and refuses all with the reason."""
 
     async def healthz(_: web.Request) -> web.Response:
         return json_response({"status": "alive"})
 
     async def refuse(_: web.Request) -> web.Response:
-        raise Refusal(503, WAITS)
+        raise Refusal(503, why())
 
     app = web.Application(middlewares=[_problems])
     app.add_routes([web.get("/healthz", healthz), web.route("*", "/{path:.*}", refuse)])
@@ -123,14 +124,16 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
 
 
 async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> Site:
-    """Serve an application; port 0 takes any free one."""
+    """Serve an application; port 0 takes any free one. Nobody listens where this fails or is cancelled."""
     timeouts = ClientTimeouts()
     app.middlewares.insert(0, timeouts.middleware())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
+    starting = asyncio.create_task(web.TCPSite(runner, host, port, ssl_context=tls).start())
     try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
-    except OSError:
+        await asyncio.shield(starting)  # cancelled, it would listen already, and nobody could close it
+    except BaseException:
+        await asyncio.wait([starting])
         await runner.cleanup()
         raise
     assert runner.server is not None, "it is set up"

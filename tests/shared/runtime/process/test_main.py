@@ -2,11 +2,17 @@ import asyncio
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import suppress
+from pathlib import Path
 
+import aiohttp
 import pytest
 
 from shared.runtime.process.main import beside
+from shared.runtime.process.nats_server import NatsServer
+from shared.runtime.process.ports import HeldPorts
+from shared.runtime.process.web import STARTS
 
 
 async def test_a_service_that_still_waits_for_nats_says_so_and_stops_at_a_signal() -> None:
@@ -19,6 +25,49 @@ async def test_a_service_that_still_waits_for_nats_says_so_and_stops_at_a_signal
         assert b"waiting for NATS" in await process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
+
+
+async def test_an_agent_that_waits_for_a_node_does_not_say_that_it_waits_for_nats(tmp_path: Path) -> None:
+    server, held = NatsServer(tmp_path / "nats"), HeldPorts("127.0.0.1", 2)
+    (tmp_path / "cluster.yaml").write_text(ONE_NODE)
+    environ = os.environ | {
+        "HOPYARD_NATS_URL": server.url,
+        "HOPYARD_CLUSTER": str(tmp_path / "cluster.yaml"),
+        "HOPYARD_RUNNER": "emulated",
+    }
+    await server.start()
+    agents: list[asyncio.subprocess.Process] = []
+    try:
+        for port, said in zip(held.ports, ('"services"', STARTS), strict=True):
+            own = environ | {"HOPYARD_WEB_PORT": str(port)}
+            agents += [await asyncio.create_subprocess_exec(*AGENT, env=own, stderr=DEVNULL)]
+            await until_it_says(said, port)
+    finally:
+        for agent in agents:
+            with suppress(ProcessLookupError):
+                agent.terminate()
+        await asyncio.gather(*(agent.wait() for agent in agents))
+        await server.stop()
+
+
+AGENT = (sys.executable, "-m", "services.agent")
+
+
+ONE_NODE = """
+name: small
+gpu_types: {V100: {link_bandwidth: 1.0e+10, network_bandwidth: 1.0e+9}}
+nodes: [{prefix: node, count: 1, gpu_type: V100, gpus: 1}]
+"""
+
+
+async def until_it_says(words: str, port: int) -> None:
+    text = ""
+    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        while words not in text:
+            with suppress(aiohttp.ClientError):
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as response:
+                    text = await response.text()
+            await asyncio.sleep(0.1)
 
 
 async def test_what_runs_beside_a_service_takes_it_along_when_it_fails() -> None:

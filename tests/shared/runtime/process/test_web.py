@@ -14,8 +14,9 @@ from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.process.logs import UNPARSED_MAX, configure_logs
+from shared.runtime.process.ports import HeldPorts
 from shared.runtime.process.reports import reported, reports
-from shared.runtime.process.web import TROUBLED, Refusal, Site, json_response, serve
+from shared.runtime.process.web import TROUBLED, Refusal, Site, json_response, listen, serve
 from shared.runtime.service import Gauge, Service
 
 
@@ -205,6 +206,20 @@ async def test_a_port_that_is_taken_is_an_error(site: Web) -> None:
     settings = Settings(web_port=site.site.port)
     with pytest.raises(OSError, match="address already in use"):
         await serve(settings, _service(), Shell(), MemoryBus(LoopClock()))
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_server_whose_start_is_cancelled_listens_no_more(turns: int) -> None:
+    """One that had the port kept the service that followed from having it."""
+    held = HeldPorts("127.0.0.1")
+    [port] = held.ports
+    starting = asyncio.create_task(listen(web.Application(), "127.0.0.1", port))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await (await starting).close()
+    await (await listen(web.Application(), "127.0.0.1", port)).close()
 
 
 async def test_a_request_that_is_no_http_leaves_a_line_and_nothing_that_it_said(
