@@ -203,7 +203,7 @@ class ServiceView(Message, frozen=True, kw_only=True):
     last_error: str = ""
     last_error_at: float | None = None
     troubles: tuple[str, ...] = ()
-    """settings that are not in effect, in words: a policy that cannot be loaded, say"""
+    """what it does without, in words: a policy that cannot be loaded, or a disk, say"""
     quarantined: tuple[Death, ...] = ()
     """facts that it skips, since it ended by each of them twice, or that keep it down"""
     instance: int = 1

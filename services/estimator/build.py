@@ -27,9 +27,8 @@ from services.estimator.tasks import (
 )
 from services.estimator.theory.refinement import data_of
 from services.estimator.work.measuring import measured
-from services.estimator.work.workers import StoreWorkers
+from services.estimator.work.workers import StoreLane, StoreWorkers
 from shared.domain.iteration import law_of
-from shared.runtime.offload import Lane
 from shared.runtime.service import Ports, Service, Worker
 
 FIT_TIMEOUT_REAL_S = 30.0
@@ -44,7 +43,7 @@ def build(settings: Settings, ports: Ports) -> Service:
     enough = Enough(settings.evidence_observations, settings.evidence_s)
     workers = StoreWorkers(store, enough, law)
     # One lane: DuckDB wants one thread, and tasks are done in the order in which they were given.
-    lane = ports.offload.lane("store")
+    lane = StoreLane(ports.offload.lane("store"), settings.store)
 
     async def close() -> None:
         lane.close()
@@ -63,6 +62,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         answers=ESTIMATOR,
         workers=_workers(workers, ports, lane),
         lengthy=(MeasurePaths, ReadStore, Refine),
+        troubles=lane.troubles,
         close=close,
     )
 
@@ -75,7 +75,7 @@ def _store(settings: Settings, *, counts: bool) -> Store:
     return DuckDbStore(settings.store, settings.evidence_half_life_s, counts=counts)
 
 
-def _workers(store: StoreWorkers, ports: Ports, lane: Lane) -> dict[type, Worker]:
+def _workers(store: StoreWorkers, ports: Ports, lane: StoreLane) -> dict[type, Worker]:
     async def refine(task: Refine) -> None:
         observations = await lane.do(store.running, task)
         if observations:

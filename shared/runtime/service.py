@@ -81,7 +81,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     gauges: Callable[[], Sequence[Gauge]] | None = None
     """what the metrics endpoint shows beside the shell's counts; read afresh at every scrape"""
     troubles: Callable[[], Sequence[str]] = tuple
-    """settings that are not in effect at the moment, in words"""
+    """what it does without at the moment, in words: a setting that is not in effect, a disk"""
     close: Callable[[], Awaitable[None]] | None = None
 
 

@@ -13,6 +13,7 @@ import pytest
 from hopyard.local.data_folder import store_of
 from hopyard.local.stack import Stack
 from schemas.events import JobQueued, JobSubmitted
+from schemas.views import StatusView
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.domain.audit import audit
@@ -97,6 +98,7 @@ async def test_without_room_for_the_estimators_store_jobs_run_on_and_nothing_is_
         restarts = [running.restarts for running in stack.running]
         full = fill(disk)
         began = (await client.status()).at
+        await until(client, store_has_no_room)
         await until(client, all_ended(count))
         ended = (await client.status()).at
         size = _size(facts_elsewhere)
@@ -104,12 +106,17 @@ async def test_without_room_for_the_estimators_store_jobs_run_on_and_nothing_is_
         async with asyncio.timeout(LIMIT_S):
             while _size(facts_elsewhere) == size:
                 await asyncio.sleep(0.2)
+        await until(client, lambda status: not store_has_no_room(status))
         events = await log_of(client)
         assert [running.restarts for running in stack.running] == restarts
     assert audit(events) == []
     store = DuckDbStore(str(store_of(facts_elsewhere)), HALF_LIFE_S)
     assert [seen for seen in store.observations(0, 10_000) if began < seen.at < ended]
     store.close()
+
+
+def store_has_no_room(status: StatusView) -> bool:
+    return any("Make room" in trouble for one in status.services for trouble in one.troubles)
 
 
 def _size(data: Path) -> int:

@@ -9,8 +9,11 @@ from typing import NamedTuple
 import pytest
 
 from hopyard.api.client import Client
+from hopyard.local.data_folder import store_of
 from hopyard.local.stack import Stack
 from schemas.events import JobSubmitted
+from schemas.samples import ThroughputObserved
+from schemas.views import StatusView
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.domain.audit import audit
@@ -28,6 +31,18 @@ def nats_disk(tmp_path: Path) -> Iterator[Disk]:
     folder.mkdir(parents=True)
     folder.parent.chmod(0o700)
     with disk_at(folder, tmp_path / "image") as disk:
+        yield disk
+
+
+@pytest.fixture
+def store_disk(tmp_path: Path) -> Iterator[Disk]:
+    """Below the estimator's store of the stack on its folder, whose other files are elsewhere."""
+    (folder := tmp_path / "data").mkdir()
+    with disk_at(folder, tmp_path / "image") as disk:
+        folder.chmod(0o700)
+        for name in ("nats", "logs", "credentials", "output", "archive"):
+            (tmp_path / name).mkdir(mode=0o700)
+            (folder / name).symlink_to(tmp_path / name)
         yield disk
 
 
@@ -75,6 +90,28 @@ async def test_when_the_disk_of_nats_is_gone_that_is_said_and_nats_starts_anew_o
         back.say("NATS' disk is back: accepted")
 
 
+async def test_while_the_disk_of_the_estimators_store_hangs_jobs_run_on_and_status_names_it(
+    store_disk: Disk,
+) -> None:
+    async with busy_stack(store_disk.folder) as struck:
+        with store_disk.hanging():
+            hangs, began = Seconds(), (await struck.client.status()).at
+            ended = (await until(struck.client, troubled)).jobs.get("completed", 0)
+            hangs.say("the store's disk hangs: status names it")
+            await accepted(struck.stack)
+            seen = await until(struck.client, lambda status: status.jobs.get("completed", 0) > ended)
+        well = Seconds()
+        await until(struck.client, lambda status: not troubled(status))
+        well.say("the store's disk hangs no more: the store has written")
+    kept = observations(str(store_of(store_disk.folder)))
+    assert [one for one in kept if began < one.at < seen.at]
+
+
+def troubled(status: StatusView) -> bool:
+    found = [trouble for one in status.services for trouble in one.troubles]
+    return any("estimator.duckdb has not answered" in each for each in found)
+
+
 async def said(struck: Struck, words: str) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not any(words in line for line in struck.said):
@@ -99,7 +136,7 @@ def test_what_the_estimator_could_not_write_to_a_lost_disk_is_not_taken_for_writ
         assert observations(path) == [*known, *seen]
 
 
-def observations(path: str) -> Sequence[object]:
+def observations(path: str) -> Sequence[ThroughputObserved]:
     store = DuckDbStore(path, HALF_LIFE_S)
     try:
         return store.observations(0, 10_000)

@@ -1,8 +1,10 @@
 """Does the estimator's work on the store, one task at a time."""
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -26,7 +28,7 @@ from services.estimator.lookup.columns import (
 from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter, page
-from services.estimator.store.contract import Store, Theory
+from services.estimator.store.contract import Store, StoreUnavailable, Theory
 from services.estimator.theory.ageing import age_s, sensitivity, shares
 from services.estimator.theory.calibration import Timing, bandwidths, merged
 from services.estimator.theory.correction import NONE_YET, corrected, types_of
@@ -34,6 +36,48 @@ from services.estimator.theory.formula import Computed
 from services.estimator.theory.refinement import due, refined
 from shared.domain.accuracy import KEYS, report, worth_measuring
 from shared.domain.iteration import OURS, Law
+from shared.runtime.offload import Lane
+
+HANGS_AFTER_S = 10.0
+"""real seconds at one piece of work, all of which take milliseconds on a disk that answers"""
+A = TypeVar("A")
+
+
+class StoreLane:
+    """Has the work done in its order by one thread, and says what is wrong with the store's file."""
+
+    def __init__(self, lane: Lane, path: str) -> None:
+        self._lane = lane
+        self._path = path
+        self._began: float | None = None
+        self._failed: dict[Callable[..., object], str] = {}
+        """kinds of work whose last attempt failed, and why"""
+
+    async def do(self, work: Callable[..., A], *arguments: object) -> A:
+        return await self._lane.do(self._timed, work, *arguments)
+
+    def _timed(self, work: Callable[..., A], *arguments: object) -> A:
+        self._began = time.monotonic()
+        try:
+            done = work(*arguments)
+        except StoreUnavailable as error:
+            self._failed[work] = str(error)
+            raise
+        finally:
+            self._began = None
+        self._failed.pop(work, None)
+        return done
+
+    def troubles(self) -> tuple[str, ...]:
+        began = self._began
+        hangs = began is not None and time.monotonic() - began > HANGS_AFTER_S
+        return (
+            *dict.fromkeys(self._failed.copy().values()),
+            *([f"the disk of {self._path} has not answered for {HANGS_AFTER_S:g} s"] if hangs else []),
+        )
+
+    def close(self) -> None:
+        self._lane.close()
 
 
 class StoreWorkers:

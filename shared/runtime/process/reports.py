@@ -1,7 +1,7 @@
 """The state of the services: each writes a report to the bus's key-value store, and each can read all.
 
 A report says since when the service runs, how often it restarted after an end that was not ordered, its last
-error, and its troubles: what of its settings is not in effect. Times here are Unix seconds. A service whose
+error, and its troubles: what it does without. Times here are Unix seconds. A service whose
 report is not renewed counts as gone. Agents write none, since the monitor follows the nodes.
 """
 
