@@ -157,7 +157,8 @@ class NatsDisk:
     def _free(self, say: Say) -> dict[NatsServer, int]:
         """Bytes of each; empty until what the servers hold is there again and can be written to.
 
-        One of several that ended may come back without its disk: those that run hold all.
+        A server whose disk is gone is killed: once the disk is back it would write there what belongs to the
+        lost one. One of several may come back without its disk, as long as others run: those hold all.
         """
         free: dict[NatsServer, int] = {}
         gone: dict[NatsServer, str | None] = {}
@@ -168,12 +169,13 @@ class NatsDisk:
                 found = os.statvfs(server.folder)
             except OSError as error:
                 gone[server] = error.strerror
+                server.kill()
             else:
                 free[server] = found.f_bavail * found.f_frsize
-        if gone and not self._gone:
+        was_gone, self._gone = self._gone, bool(gone) and not any(server.running() for server in each)
+        if gone and not was_gone:
             folders, effect = self._lost(gone)
             say(GONE.format(folders, next(iter(gone.values())), effect))
-        self._gone = bool(gone)
         self._was_gone |= self._gone
         return {} if gone else free
 

@@ -210,7 +210,7 @@ MOUNTED_ON = pytest.mark.parametrize("mounted_on", [Path.mkdir, Path.touch], ids
 
 
 @MOUNTED_ON
-async def test_a_server_that_ends_while_its_disk_is_gone_is_started_once_that_is_back(
+async def test_a_server_whose_disk_is_gone_is_killed_and_started_once_that_is_back(
     tmp_path: Path, mounted_on: Callable[[Path], None]
 ) -> None:
     """And not before: it would begin an empty store below the mount, or end the stack."""
@@ -219,7 +219,7 @@ async def test_a_server_that_ends_while_its_disk_is_gone_is_started_once_that_is
         disk.rename(elsewhere)
         mounted_on(disk)
         await stage.until(stage.says(GONE))
-        kill(stage.server)
+        assert stage.server.pid is None
         await asyncio.wait([stage.keeping], timeout=4 * nats_supervision.LOOK_EVERY_S)
         assert stage.server.pid is None
         if disk.is_dir():
@@ -310,14 +310,17 @@ async def test_one_of_several_that_ended_is_not_asked_for_its_disk(
     """It may come back without it, since the others hold all."""
     servers = [NatsServer(tmp_path / name) for name in "abc"]
     running = servers[:2]
+    monkeypatch.setattr(NatsServer, "kill", lambda server: server in running and running.remove(server))
     for server in running:
         (server.folder / nats_supervision.STORE).mkdir(parents=True)
     monkeypatch.setattr(NatsServer, "running", lambda server: server in running)
     disk, said = NatsDisk(NatsServers(servers)), list[str]()
     assert (disk.to_begin_anew(said.append), disk.unfit, said) == (False, False, [])
     shutil.rmtree(servers[1].folder)
-    assert (disk.to_begin_anew(said.append), disk.unfit) == (False, True)
+    assert (disk.to_begin_anew(said.append), disk.unfit) == (False, False)
+    assert running == servers[:1], "it is killed"
     assert said == [GONE.format(servers[1].folder, "No such file or directory", NOTHING_NEW)], "one runs well"
+    assert (disk.to_begin_anew(said.append), disk.unfit, len(said)) == (False, False, 1)
     running.clear()
     assert (disk.to_begin_anew(said.append), disk.unfit) == (False, True)
 

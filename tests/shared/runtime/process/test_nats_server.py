@@ -54,3 +54,18 @@ async def test_the_password_is_not_for_everybody_to_read(tmp_path: Path) -> None
     await server.start()
     await server.stop()
     assert (tmp_path / "nats-server.conf").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_a_server_whose_write_has_failed_is_not_shut_down_but_killed(
+    tmp_path: Path, *, failed: bool
+) -> None:
+    """Shut down it would note the sequence of what it has not stored, and pass it over when it starts."""
+    server = NatsServer(tmp_path)
+    await server.start()
+    log = tmp_path / "nats-server.log"
+    if failed:
+        with log.open("a") as file:
+            file.write("[ERR] JetStream failed to store a msg on stream 'S': no space left on device\n")
+    await server.stop()
+    assert ("Initiating Shutdown" in log.read_text()) is not failed
