@@ -77,6 +77,11 @@ def was_subject_of(event: Event, subject: str) -> bool:
     return isinstance(event, ProfileEvent) and subject == by_job.format(event.job_id)
 
 
+def is_subject_of_sample(sample: Sample, subject: str) -> bool:
+    """Whether one of those that may send the sample sends on this subject."""
+    return subject in {sample_subject(type(sample), node_id) for node_id in sample.senders()}
+
+
 def facts_of(*entities: str) -> tuple[str, ...]:
     """The subjects of all facts about some kinds of entity."""
     return tuple(f"hopyard.{entity}.*.*" for entity in entities)

@@ -5,26 +5,38 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from hopyard.failures import Failure, Invalid
 from hopyard.local.damage import ARCHIVE
 from hopyard.local.data_folder import claimed, store_of
 from hopyard.local.offline_nats import offline_nats
 from schemas.base import Message
-from schemas.codec import Malformed, decode_sample
+from schemas.codec import Malformed
 from schemas.questions import ArchiveKind
 from schemas.samples import ThroughputObserved
-from schemas.subjects import ALL_FACTS, FACTS_STREAM, OBSERVATIONS_STREAM
+from schemas.subjects import (
+    ALL_FACTS,
+    FACTS_STREAM,
+    OBSERVATIONS_STREAM,
+    is_subject_of,
+    is_subject_of_sample,
+    was_subject_of,
+)
 from services.estimator.remake import Remake, from_export
 from services.monitor.archive.files import UnreadableFile
 from services.monitor.archive.reader import before
-from shared.domain.invariants import read_fact
+from shared.domain.invariants import read_fact, read_sample
 from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.integrity import messages
 from shared.runtime.damage import ranges_text
 from shared.runtime.process.nats_servers import servers_begun
+
+Placed = tuple[str, bytes]
+"""a message, with the subject on which it was published"""
+T = TypeVar("T")
 
 
 class Rebuilt(Message, frozen=True, kw_only=True):
@@ -95,26 +107,26 @@ async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
         streams = JetStreamBus(connection)
         older, lacks = before(archive, ArchiveKind.FACTS, (await streams.extent(FACTS_STREAM)).first)
         await _in_thread(_learn, made, older)
-        async for raw in messages(connection, FACTS_STREAM, ALL_FACTS):
-            _learn(made, raw)
+        async for message in messages(connection, FACTS_STREAM, ALL_FACTS):
+            _learn(made, message)
         earlier, _ = before(
             archive, ArchiveKind.OBSERVATIONS, (await streams.extent(OBSERVATIONS_STREAM)).first
         )
         await _in_thread(_observe, made, earlier)
-        async for raw in messages(connection, OBSERVATIONS_STREAM, ">"):
-            _observe(made, raw)
+        async for message in messages(connection, OBSERVATIONS_STREAM, ">"):
+            _observe(made, message)
     return lacks
 
 
-async def _in_thread(take: Callable[[Remake, bytes], None], made: Remake, archived: Iterator[bytes]) -> None:
+async def _in_thread(take: Callable[[Remake, T], None], made: Remake, archived: Iterator[T]) -> None:
     """Whoever cancels does not wait for all that is archived: the thread ends at the next message."""
     over = threading.Event()
 
     def each() -> None:
-        for raw in archived:
+        for message in archived:
             if over.is_set():
                 return
-            take(made, raw)
+            take(made, message)
 
     try:
         await asyncio.to_thread(each)
@@ -122,17 +134,20 @@ async def _in_thread(take: Callable[[Remake, bytes], None], made: Remake, archiv
         over.set()
 
 
-def _learn(made: Remake, raw: bytes) -> None:
-    """What no service could read is passed over, here as there."""
+def _learn(made: Remake, message: Placed) -> None:
+    """What no service could read, or would believe there, is passed over, here as there."""
+    subject, raw = message
     with contextlib.suppress(Malformed):
-        if fact := read_fact(raw):
+        fact = read_fact(raw)
+        if fact is not None and (is_subject_of(fact, subject) or was_subject_of(fact, subject)):
             made.learn(fact)
 
 
-def _observe(made: Remake, raw: bytes) -> None:
+def _observe(made: Remake, message: Placed) -> None:
+    subject, raw = message
     with contextlib.suppress(Malformed):
-        sample = decode_sample(raw)
-        if isinstance(sample, ThroughputObserved):
+        sample = read_sample(raw)
+        if isinstance(sample, ThroughputObserved) and is_subject_of_sample(sample, subject):
             made.observe(sample)
 
 

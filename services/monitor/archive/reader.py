@@ -99,8 +99,10 @@ def _row(one: Stored) -> Row:
     return Row(one.seq, round(one.at * 1e6), one.subject, one.id, one.data)
 
 
-def before(folder: Path, kind: ArchiveKind, first: int) -> tuple[Iterator[bytes], tuple[range, ...]]:
-    """Messages that the stream, which begins at `first`, has dropped, and what is lacking of them.
+def before(
+    folder: Path, kind: ArchiveKind, first: int
+) -> tuple[Iterator[tuple[str, bytes]], tuple[range, ...]]:
+    """Messages, with subjects, that the stream, which begins at `first`, has dropped, and what is lacking.
 
     Raises OSError; the iterator, UnreadableFile.
     """
@@ -109,7 +111,7 @@ def before(folder: Path, kind: ArchiveKind, first: int) -> tuple[Iterator[bytes]
     return _messages(folder, there.files, first), tuple(lacking(stretches, 1, first - 1))
 
 
-def _messages(folder: Path, stretches: Iterable[Stretch], first: int) -> Iterator[bytes]:
+def _messages(folder: Path, stretches: Iterable[Stretch], first: int) -> Iterator[tuple[str, bytes]]:
     """Each below `first` once, also where files have it twice; a file at a time is in memory."""
     reached = 0
     for stretch in stretches:
@@ -117,7 +119,7 @@ def _messages(folder: Path, stretches: Iterable[Stretch], first: int) -> Iterato
             return
         for row in files.read(folder, stretch):
             if reached < row.seq < first:
-                yield row.raw
+                yield row.subject, row.raw
                 reached = row.seq
 
 

@@ -5,18 +5,22 @@ import itertools
 import time
 from pathlib import Path
 
-from hopyard.actions.rebuild import _in_thread, _learnt
+from hopyard.actions.rebuild import _in_thread, _learn, _learnt, _observe
 from schemas.base import Event
+from schemas.codec import encode
 from schemas.questions import ArchiveKind
+from schemas.samples import ThroughputObserved
 from schemas.settings import Settings
-from schemas.subjects import FACTS_STREAM
+from schemas.subjects import FACTS_STREAM, sample_subject
 from services.estimator.remake import Remake
 from services.monitor.archive.plan import BYTES_AT_MOST, Stretch
 from services.monitor.archive.reader import ArchiveReader
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S
-from tests.fact_builders import failed
+from tests.fact_builders import failed, joined
+from tests.services.estimator.estimator_builders import observed
+from tests.shared.runtime.bus.bus_build import drained
 
 FACTS, DROPPED, LONG = 20, 15, 10_000
 TOKEN = "of a server that nobody else knows"
@@ -62,6 +66,18 @@ async def test_a_long_archive_does_not_hold_up_the_connection_to_nats(tmp_path: 
     finally:
         made.close()
     assert (made.facts, made.holding_up) == (FACTS, FACTS - DROPPED)
+
+
+def test_what_an_agent_said_where_it_may_not_is_not_learnt(tmp_path: Path) -> None:
+    """NATS has it, and so does the archive: the server looks at subjects alone, and readers at the rest."""
+    made = Remake(tmp_path / "store.duckdb", half_life_s=1e6)
+    lie, seen = drained("node-2"), observed("a0")
+    for subject in (joined("node-1").subject, lie.subject):
+        _learn(made, (subject, encode(lie)))
+    for sender in ("node-2", *seen.senders()):
+        _observe(made, (sample_subject(ThroughputObserved, sender), encode(seen)))
+    made.close()
+    assert (made.facts, made.observations) == (1, 1)
 
 
 def test_who_interrupts_it_does_not_wait_for_all_that_is_archived(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ async def lacking(connection: Connection) -> list[range]:
     return found
 
 
-async def messages(connection: Connection, stream: str, subject: str) -> AsyncIterator[bytes]:
-    """The messages of a stream on a subject, in order. Raises Unavailable."""
+async def messages(connection: Connection, stream: str, subject: str) -> AsyncIterator[tuple[str, bytes]]:
+    """The messages of a stream on a subject, in order, each with its own subject. Raises Unavailable."""
     with unavailable(f"reading {stream}"):
         state = await _state(connection, stream)
         if state is None or not state.messages:
@@ -118,7 +118,7 @@ async def messages(connection: Connection, stream: str, subject: str) -> AsyncIt
         try:
             while True:
                 message = await reader.next_msg(timeout=LIMIT_S)
-                yield message.data
+                yield message.subject, message.data
                 if message.metadata.sequence.stream >= end:
                     return
         finally:

@@ -9,7 +9,7 @@ from nats.errors import Error
 from schemas.base import Sample
 from schemas.codec import Malformed, encode
 from schemas.ids import NodeId
-from schemas.subjects import sample_subject
+from schemas.subjects import is_subject_of_sample, sample_subject
 from shared.domain.invariants import read_sample
 from shared.runtime.bus.backlog import Backlog
 from shared.runtime.bus.jetstream.connection import ANY, Connection, unavailable
@@ -60,7 +60,7 @@ class JetStreamSamples:
         except Malformed as error:
             await self._connection.dead_letter(msg.subject, msg.data, str(error))
             return None
-        if msg.subject not in {sample_subject(type(sample), node_id) for node_id in sample.senders()}:
+        if not is_subject_of_sample(sample, msg.subject):
             reason = f"a sample of {', '.join(sample.senders())} does not belong there"
             await self._connection.dead_letter(msg.subject, msg.data, reason)
             return None

@@ -66,7 +66,7 @@ def test_files_that_overlap_double_nothing(tmp_path: Path) -> None:
         put(shelf, first, last)
     assert seqs(pages(shelf)) == list(range(1, 121))
     messages, lacks = before(tmp_path, FACTS, 111)
-    assert list(messages) == [stored(seq).data for seq in range(1, 111)]
+    assert list(messages) == [(stored(seq).subject, stored(seq).data) for seq in range(1, 111)]
     assert lacks == ()
 
 
