@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from itertools import chain, pairwise
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed
 from hopyard.local.threads import ONE_THREAD
@@ -25,6 +26,8 @@ HELP = frozenset({"--help", "-h"})
 VERSION = "--version"
 COMPLETE = "_HOPYARD_COMPLETE"
 """a variable that the completion of a shell sets"""
+LIBRARY_S_OWN = "Value error, "
+"""before the message of an error that a parser of an option raised"""
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
 a tenth of the imports' time, and commands make few cycles and end soon"""
@@ -98,6 +101,17 @@ SILENT = frozenset({"jobs", "nodes", "logs", "events", "policy", "about"})
 """modules in which no code logs, and which need not wait for structlog"""
 
 
+class Commands(TyperGroup):
+    """Says what is wrong with an option without the name that a library has for such errors."""
+
+    def invoke(self, ctx: Any) -> object:  # noqa: ANN401 - the library does not export its type
+        try:
+            return super().invoke(ctx)
+        except typer.TyperException as misuse:
+            misuse.message = misuse.message.removeprefix(LIBRARY_S_OWN)
+            raise
+
+
 def groups_for(words: Sequence[str]) -> Iterable[str]:
     """The module of the first command on the line; all modules if there is none."""
     first = "version" if words and words[0] == VERSION else next(iter(words), "")
@@ -110,6 +124,7 @@ def application(words: Sequence[str]) -> typer.Typer:
     groups = groups_for(words)
     silent = SILENT.issuperset(groups) or not HELP.isdisjoint(words)
     app = typer.Typer(
+        cls=Commands,
         help=ABOUT,
         callback=_nothing if silent else log_errors_alone,
         no_args_is_help=True,

@@ -114,6 +114,8 @@ def experiment(
     $ hopyard experiment table3
     $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4
     """
+    if policies is not None:
+        _contenders(policies)  # what is wrong with them is said before what is not installed
     from hopyard.lab.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services
 
     chosen = EXPERIMENTS[name]
@@ -153,9 +155,9 @@ def compare(
     $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
     $ hopyard compare --scenario tiny --policies hops,all --seeds 2
     """
+    options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace, columns=columns)
     from hopyard.lab.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
-    options = _options(scenario=scenario, policies=policies, seeds=seeds, trace=trace, columns=columns)
     _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events, as_json=as_json)
 
 
@@ -170,21 +172,10 @@ def _options(
     full: bool = False,
 ) -> "Options":
     """Raises Invalid."""
-    from hopyard.actions.scenario import (  # noqa: PLC0415 - as above
-        check_policy,
-        chosen_scenario,
-        simulated_scenario,
-    )
+    from hopyard.actions.scenario import chosen_scenario, simulated_scenario  # noqa: PLC0415 - as above
     from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - brings numpy
 
-    texts = _named(policies)
-    if not texts:
-        raise Invalid("--policies names none")
-    if len(set(texts)) < len(texts):
-        raise Invalid(f"--policies names one twice: {policies}")
-    named = tuple(_contender(text) for text in texts)
-    for each in named:
-        check_policy(each.policy)
+    named = _contenders(policies)
     found = simulated_scenario(chosen_scenario(scenario, trace, columns), say, DECIDED)
     return Options(
         scenario=found.scenario,
@@ -194,6 +185,21 @@ def _options(
         quick=quick,
         full=full,
     )
+
+
+def _contenders(policies: str) -> "tuple[Contender, ...]":
+    """Raises Invalid."""
+    from hopyard.actions.scenario import check_policy  # noqa: PLC0415 - brings numpy
+
+    texts = _named(policies)
+    if not texts:
+        raise Invalid("--policies names none")
+    if len(set(texts)) < len(texts):
+        raise Invalid(f"--policies names one twice: {policies}")
+    named = tuple(_contender(text) for text in texts)
+    for each in named:
+        check_policy(each.policy)
+    return named
 
 
 def _named(policies: str) -> list[str]:

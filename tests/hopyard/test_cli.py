@@ -204,3 +204,13 @@ def test_a_stack_that_does_not_answer_is_not_waited_for(
         monkeypatch.setenv("HOPYARD_API_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         ran = completed(hopyard, monkeypatch, "hopyard show be")
     assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_an_option_that_is_wrong_is_named_without_the_words_of_a_library(
+    hopyard: Hopyard, more: list[str]
+) -> None:
+    ran = hopyard("ps", "--sort", "nonesuch", *more)
+    said = " ".join(ran.err.replace("│", " ").split())
+    assert ran.code == 2
+    assert "Invalid value for '--sort': 'nonesuch' is not one of 'submitted'" in said

@@ -48,6 +48,14 @@ def test_a_command_says_what_to_install(
     assert (code, said) == (1, f"hopyard: {library} is not installed: pip install {packages}\n")
 
 
+@pytest.mark.parametrize("words", [["compare"], ["experiment", "table3"]])
+def test_a_mistake_is_named_before_what_is_not_installed(words: list[str], tmp_path: Path) -> None:
+    code, said = ran_without("matplotlib", *words, "--policies", "hops,nonesuch", cwd=tmp_path)
+    assert code == 2
+    assert "nonesuch" in said
+    assert "not installed" not in said
+
+
 def test_a_benchmark_says_it_below_its_own_line(tmp_path: Path) -> None:
     code, said = ran_without("selenium", "bench", "page", cwd=tmp_path)
     assert (code, said) == (1, "page …\nhopyard: selenium is not installed: pip install selenium\n")
