@@ -33,6 +33,7 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
         name="admission",
         core=core,
         facts=subjects_of(FOLDS),
+        quiet=frozenset(FOLDS),
         own=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
         answers=ADMISSION,
         tasks=[forwarding.attach],

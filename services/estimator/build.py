@@ -10,7 +10,7 @@ from schemas.samples import ThroughputObserved
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.estimator.core import BUFFER, Estimator
-from services.estimator.folds import FOLDS
+from services.estimator.folds import FOLDS, QUIET
 from services.estimator.lookup.layers import Enough
 from services.estimator.store.contract import Store
 from services.estimator.store.memory_store import MemoryStore
@@ -56,6 +56,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             calibrates=settings.calibrate,
         ),
         facts=subjects_of(FOLDS),
+        quiet=QUIET,
         own=(JobQueued,),
         samples=(ThroughputObserved,),
         samples_kept=BUFFER,

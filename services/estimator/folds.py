@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from schemas.accuracy import Execution
 from schemas.base import Event
-from schemas.events import JobEvent, JobProfiled, JobSubmitted, NodeEvent
+from schemas.events import JobEvent, JobProfiled, JobSubmitted, NodeEvent, WorkerStopped
 from services.estimator.state import KnownJob, State
 from shared.domain import accuracy
 from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
@@ -63,3 +63,8 @@ _ENTRIES: Mapping[type[Event], Callable[[State, Any], bool]] = {
 
 FOLDS = frozenset({*_ENTRIES, *accuracy.FOLDS})
 """facts that change the state: of jobs and nodes by `_ENTRIES`, of executions by the shared fold"""
+
+QUIET = frozenset(
+    kind for kind in FOLDS if kind not in (JobProfiled, WorkerStopped) and not issubclass(kind, NodeEvent)
+)
+"""those of them that neither queue a job nor end an execution nor tell of a node"""

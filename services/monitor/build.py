@@ -8,7 +8,7 @@ from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.monitor.core import BusAway, Monitor
-from services.monitor.folds import FOLDS
+from services.monitor.folds import FOLDS, QUIET
 from services.monitor.gauges import gauges
 from shared.runtime.service import Inbox, Ports, Service
 
@@ -39,6 +39,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         name="monitor",
         core=core,
         facts=subjects_of(FOLDS),
+        quiet=QUIET,
         own=(NodeLost, NodeReturned, JobCompleted, JobFailed),
         samples=(Heartbeat,),
         answers=MONITOR,

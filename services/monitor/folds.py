@@ -16,6 +16,7 @@ from schemas.events import (
     JobPreempted,
     JobRejected,
     JobStarted,
+    NodeEvent,
     Outcome,
     PlacementRefused,
     WorkerStopped,
@@ -148,3 +149,6 @@ _BESIDES: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {
 
 FOLDS: frozenset[type[Event]] = frozenset({*ledger.FOLDS, *history.FOLDS, *_BESIDES, GangFormed})
 """facts that change the state"""
+
+QUIET = frozenset(kind for kind in FOLDS if kind not in _BESIDES and not issubclass(kind, NodeEvent))
+"""those of them that end no job and have no part in when one ends or a node is lost"""

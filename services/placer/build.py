@@ -11,7 +11,7 @@ from schemas.events import (
 )
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
-from services.placer.core import Placer
+from services.placer.core import ORDERS_NOTHING, Placer
 from services.placer.folds import FOLDS
 from shared.runtime.service import Ports, Service
 
@@ -24,5 +24,6 @@ def build(settings: Settings, ports: Ports) -> Service:
             profile_iterations=settings.profile_iterations,
         ),
         facts=subjects_of(FOLDS),
+        quiet=ORDERS_NOTHING,
         own=(StartOrdered, GangFormed, StopOrdered, TurnsOrdered, JobStarted, JobPreempted, PlacementRefused),
     )

@@ -16,7 +16,9 @@ from services.placer.phases import ComingUp
 from services.placer.state import Placed, State
 from shared.domain.core import Effects, Input, Publish
 
-ORDERS_NOTHING = (JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed)
+ORDERS_NOTHING: frozenset[type[Event]] = frozenset(
+    {JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed}
+)
 """facts that change neither the wanted placements nor the running ones"""
 
 

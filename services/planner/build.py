@@ -7,7 +7,7 @@ from schemas.subjects import subjects_of
 from services.planner.core.folds import FOLDS
 from services.planner.core.planner import Planner
 from services.planner.core.tasks import Judge, Look, Prepare, Resolve
-from services.planner.core.triggers import TRIGGERS
+from services.planner.core.triggers import CALLS_FOR_NOTHING, TRIGGERS
 from services.planner.solver.effort import Effort
 from services.planner.work.gauges import gauges
 from services.planner.work.leadership import begin_to_lead
@@ -45,6 +45,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         name="planner",
         core=core,
         facts=subjects_of({*FOLDS, *TRIGGERS}),
+        quiet=CALLS_FOR_NOTHING,
         own=(PlanPublished, PolicyChosen),
         answers=PLANNER,
         workers={

@@ -59,6 +59,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     core: Core
     facts: Sequence[str]
     """subjects it reads"""
+    quiet: frozenset[type[Event]] = frozenset()
+    """facts of which no effect and no other wakeup follows, whenever the core is handed them: a conductor
+    gives the service no turn for them, but hands them over with whatever comes next"""
     own: tuple[type[Event], ...] = ()
     """facts that it alone tells; it may pass over none of them"""
     samples: Sequence[type[Sample]] = ()

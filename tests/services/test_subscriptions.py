@@ -42,6 +42,7 @@ from shared.runtime.service import Ports, Service
 from shared.runtime.shell.virtual import run
 from tests import fact_builders as build
 from tests.fact_builders import NODE, a_node, whole_life
+from tests.services.estimator.estimator_builders import modules
 
 SETTINGS = Settings(store=":memory:", policy="fifo")
 
@@ -98,6 +99,8 @@ LOG: list[Event] = [
     NodeRestored(at=370.0, node_id=NODE),
     *whole_life("c", at=400.0, place="p-3")[:-1],
     build.failed("c", at=530.0, place="p-3"),
+    build.submitted("e", at=535.0),
+    msgspec.structs.replace(build.profiled("e", at=536.0), modules={build.V100: modules()}),
     ServiceLed(at=540.0, service="planner", instance=2, token=7),
 ]
 
@@ -109,6 +112,34 @@ def test_facts_that_a_service_does_not_subscribe_to_would_change_nothing(name: s
     heard = [fact for fact in LOG if subscribed.passes(fact.subject)]
     assert len(heard) < len(LOG) or set(SERVICES[name][1]) == set(FACTS.values())
     assert after(built(name), LOG) == after(service, heard)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_effect_and_no_other_wakeup_follows_from_a_quiet_fact(name: str) -> None:
+    service = built(name)
+    assert service.quiet <= set(SERVICES[name][1])
+    core = service.core
+    for fact in LOG:
+        before = core.next_wakeup()
+        effects = core.handle(fact, fact.at)
+        if type(fact) in service.quiet:
+            assert (effects, core.next_wakeup()) == ([], before), fact.tag()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_quiet_facts_may_come_late(name: str) -> None:
+    """At the time of the next fact that is not quiet."""
+    service, held = built(name), list[Event]()
+    published: list[Event] = []
+    for fact in LOG:
+        held.append(fact)
+        if type(fact) not in service.quiet:
+            effects = [effect for one in held for effect in service.core.handle(one, fact.at)]
+            published += [effect.event for effect in effects if isinstance(effect, Publish)]
+            held = []
+    for fact in held:
+        service.core.handle(fact, fact.at)
+    assert (msgspec.to_builtins(service.core.state), published) == after(built(name), LOG)
 
 
 def after(service: Service, facts: list[Event]) -> tuple[Any, list[Event]]:

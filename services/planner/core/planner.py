@@ -102,7 +102,7 @@ class Planner:
         match message:
             case Event() if type(message) in FOLDS:
                 self._learn(message, now)
-                if type(message) in CALLS_FOR_NOTHING and (self._timer is None or now < self._timer):
+                if type(message) in CALLS_FOR_NOTHING and (self._timer is None or message.at < self._timer):
                     return []  # the next plan is due when it was due before
             case Leadership():
                 effects = self._lead(message, now)

@@ -44,7 +44,7 @@ TRIGGERS: dict[type[Event], Trigger] = {
     GpusWithheld: Trigger.NODE,
 }
 
-CALLS_FOR_NOTHING = frozenset(
+CALLS_FOR_NOTHING: frozenset[type[Event]] = frozenset(
     {JobSubmitted, JobProfiled, JobStarted, StartOrdered, StopOrdered, WorkerStarted, WorkerCheckpointed}
 )
 """facts that call for no plan, and have no part in when a plan is due; most facts are of these"""

@@ -9,12 +9,12 @@ import msgspec
 from schemas.base import Question, Sample
 from schemas.settings import Settings
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
-from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.conductor.coroutine_driver import CoroutineDriver, Until, Wake
 from shared.runtime.conductor.log import ConductedLog
 from shared.runtime.conductor.timers import TimerAlarm, Timers
 from shared.runtime.service import Inbox, Service
-from shared.runtime.shell.handling import Handling
+from shared.runtime.shell.handling import TIMER_SLACK_S, Handling
 from shared.runtime.shell.snapshots import UnreadableSnapshot
 
 BATCH = 256
@@ -84,8 +84,19 @@ class ConductedShell:
             if not self.waits:
                 self._conductor.ready(self)
 
-    deliver = arrive = put
-    """takes a fact; a message from another service"""
+    arrive = put
+    """takes a message from another service"""
+
+    def deliver(self, record: Record) -> None:
+        """Take a fact. One that calls for nothing waits for the next turn, and the mailbox stays small."""
+        if type(record.event) in self.service.quiet and len(self._mailbox) < BATCH and not self._wakes_now():
+            self._mailbox.append(record)
+        else:
+            self.put(record)
+
+    def _wakes_now(self) -> bool:
+        """Whether a turn at this moment would wake the core."""
+        return self._alarm is not None and self._alarm.when <= self._conductor.now + TIMER_SLACK_S
 
     def question(self, question: Question, wake: Wake) -> None:
         """Put a question before the core, and wake with its answer."""
@@ -119,12 +130,11 @@ class ConductedShell:
         batch, self._mailbox = self._mailbox, []
         if len(batch) > BATCH:
             batch, self._mailbox = batch[:BATCH], batch[BATCH:]
+            self._conductor.ready(self)
         handling = self._handling
         effects = handling.turn(batch, self._conductor.now)
         if effects:
             self._perform(effects)
-        if self._mailbox:
-            self._conductor.ready(self)
         if handling.due is not None or self._alarm is not None:
             self._set_alarm(handling.due)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from schemas.settings import Settings
 from shared.domain.core import Effect, Publish
+from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
 from shared.runtime.conductor.conducted_shell import ConductedShell, Kept, ShellHost
 from shared.runtime.service import Service
@@ -40,7 +41,7 @@ class FaultyShell(ConductedShell):
 
     # ---- what reaches it
 
-    def deliver(self, record: object) -> None:
+    def deliver(self, record: Record) -> None:
         again = self._random.random() < self._faults.redeliver
         for one in (record, record) if again else (record,):
             self._bring(one)
