@@ -13,6 +13,8 @@ class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
     workers: tuple[PlacementId, ...]
     progress: dict[JobId, Amount] = {}
     """samples done so far by the jobs this node leads"""
+    troubles: tuple[PlainLine, ...] = ()
+    """what its jobs wait for that the node should give them, in words: a disk that does not answer, say"""
 
 
 class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):

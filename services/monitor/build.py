@@ -47,7 +47,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         tasks=(watch_bus, archiver.keep) if archiver else (watch_bus,),
         gauges=lambda: [*gauges(core.cluster(ports.clock.now())), *(archiver.gauges() if archiver else ())],
         beside={ARCHIVE: archiver.answer} if archiver else {},
-        troubles=archiver.troubles if archiver else tuple,
+        troubles=lambda: [*core.troubles(), *(archiver.troubles() if archiver else ())],
         close=archiver.close if archiver else None,
     )
 

@@ -37,6 +37,10 @@ class BusAway(msgspec.Struct, frozen=True):
     """An input: the bus is away, so silence says nothing about the nodes."""
 
 
+TROUBLES_MAX = 4
+"""of a node"""
+
+
 class Monitor:
     """`lease_s`: cluster seconds of silence after which a node is lost. `speed`: of the clock, to report.
 
@@ -57,6 +61,8 @@ class Monitor:
         """samples of running jobs, by the nodes that lead them"""
         self._progress: dict[JobId, tuple[float, float]] = {}
         self._returning: set[NodeId] = set()
+        self._troubles: dict[NodeId, tuple[str, ...]] = {}
+        """of nodes that are heard from and have any"""
 
     # ---- the core contract
 
@@ -120,6 +126,10 @@ class Monitor:
             silence_s=self._silence.of,
         )
 
+    def troubles(self) -> list[str]:
+        """What jobs wait for on the nodes, in words."""
+        return [f"{node_id}: {one}" for node_id, some in sorted(self._troubles.items()) for one in some]
+
     # ---- heartbeats
 
     def _heartbeat(self, beat: Heartbeat, now: float) -> Effects:
@@ -129,6 +139,9 @@ class Monitor:
         if not known.alive:
             return self._return(beat.node_id, now)
         self._silence.heard(beat.node_id, now)
+        self._troubles.pop(beat.node_id, None)
+        if beat.troubles:
+            self._troubles[beat.node_id] = beat.troubles[:TROUBLES_MAX]
         for job_id, samples_done in beat.progress.items():
             record = self.state.ledger.jobs.get(job_id)
             if record is not None and record.present is not None:
@@ -166,6 +179,7 @@ class Monitor:
             self._silence.heard(fact.node_id, now)
         elif isinstance(fact, NodeLost):
             self._silence.drop(fact.node_id)
+            self._troubles.pop(fact.node_id, None)
 
     def _stopped(self, job_id: JobId) -> None:
         record = self.state.ledger.jobs.get(job_id)

@@ -1,17 +1,20 @@
-"""A disk below NATS, or below the estimator's store, that hangs, or is gone and comes back. Needs a mount."""
+"""A disk below NATS, the estimator's store or checkpoints that hangs, or is gone and back. Needs a mount."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from hopyard.api.client import Client
 from hopyard.local.data_folder import store_of
 from hopyard.local.stack import Stack
 from schemas.events import JobSubmitted
+from schemas.jobs import JobFile
 from schemas.samples import ThroughputObserved
 from schemas.views import StatusView
 from services.estimator.store.contract import StoreUnavailable
@@ -20,6 +23,7 @@ from shared.domain.audit import audit
 from tests.live.ext4_disk import Disk, disk_at
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
 from tests.live.test_full_disk import HALF_LIFE_S, LIMITS, accepted, refused
+from tests.real.real_builders import cluster, nothing_left, real_stack
 from tests.services.estimator.estimator_builders import observed
 from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
@@ -43,6 +47,14 @@ def store_disk(tmp_path: Path) -> Iterator[Disk]:
         for name in ("nats", "logs", "credentials", "output", "archive"):
             (tmp_path / name).mkdir(mode=0o700)
             (folder / name).symlink_to(tmp_path / name)
+        yield disk
+
+
+@pytest.fixture
+def jobs_disk(tmp_path: Path) -> Iterator[Disk]:
+    """Below the checkpoints of a job."""
+    (folder := tmp_path / "checkpoints").mkdir()
+    with disk_at(folder, tmp_path / "image") as disk:
         yield disk
 
 
@@ -108,8 +120,41 @@ async def test_while_the_disk_of_the_estimators_store_hangs_jobs_run_on_and_stat
 
 
 def troubled(status: StatusView) -> bool:
-    found = [trouble for one in status.services for trouble in one.troubles]
-    return any("estimator.duckdb has not answered" in each for each in found)
+    return any("estimator.duckdb has not answered" in each for each in troubles_in(status))
+
+
+async def test_while_the_disk_of_checkpoints_hangs_status_names_it_and_the_node(
+    jobs_disk: Disk, tmp_path: Path
+) -> None:
+    written = {
+        "name": "waits",
+        "workload": {"model": "paced", "dataset": "line", "batch_size": 16, "dataset_samples": 2_048},
+        "command": [sys.executable, "train.py"],
+        "gpus": 1,
+        "samples": 2_000,
+        "checkpoint": {"folder": str(jobs_disk.folder / "waits")},
+    }
+    one = cluster(nodes=[{"prefix": "fast", "count": 1, "gpus": 1, "gpu_type": "fast"}])
+    async with real_stack(tmp_path / "data", one) as (_, client):
+        with jobs_disk.hanging():
+            hangs = Seconds()
+            taken = await client.submit(msgspec.convert(written, JobFile), "key")
+            status = await until(client, waits_for_disk)
+            hangs.say("a disk below checkpoints hangs: status names it")
+            assert [found for found in troubles_in(status) if str(jobs_disk.folder / "waits") in found]
+        well = Seconds()
+        await until(client, lambda status: not waits_for_disk(status))
+        well.say("a disk below checkpoints hangs no more: status names it no more")
+        await client.cancel(taken.job_id)
+    await nothing_left(tmp_path / "data")
+
+
+def waits_for_disk(status: StatusView) -> bool:
+    return any("fast-0: a start waits for a disk" in each for each in troubles_in(status))
+
+
+def troubles_in(status: StatusView) -> list[str]:
+    return [trouble for one in status.services for trouble in one.troubles]
 
 
 async def said(struck: Struck, words: str) -> None:

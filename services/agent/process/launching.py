@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,9 @@ from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess, found, of_child
 from services.agent.process.templates import NoTemplate, Template
 from shared.runtime.process.ports import HeldPorts
+
+ANSWER_LIMIT_S = 10.0
+"""for folders to be made and read: a disk that answers takes milliseconds, one of another machine seconds"""
 
 
 class Launcher:
@@ -52,6 +56,7 @@ class Launcher:
         self._found = claim is not None
         self._folder = host.folders.worker(order.placement_id)
         self._members = host.members(self._claim)
+        self._preparing_since: float | None = None
 
     @property
     def speaks(self) -> bool:
@@ -75,7 +80,12 @@ class Launcher:
     async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
         """Start all ranks. `say`: takes what the job's owner should know. Raises OSError, NoAccount."""
         account = await asyncio.to_thread(self._host.account, self._order)
-        for name in await in_own_thread(partial(self._prepare, account)):
+        self._preparing_since = time.monotonic()
+        try:
+            unlimited = await in_own_thread(partial(self._prepare, account))
+        finally:
+            self._preparing_since = None
+        for name in unlimited:
             say(f"this node sets no limit on {name}")
         template = await self._template(account)
         self._held = (
@@ -87,6 +97,12 @@ class Launcher:
             processes[claim.rank] = await self._started(start, template)
             await self._claim_rank(claim.rank, processes[claim.rank])
         return processes
+
+    def waits_for(self) -> str:
+        """The folder of its checkpoints, while a start has waited too long for its folders; else empty."""
+        since = self._preparing_since
+        late = since is not None and time.monotonic() - since > ANSWER_LIMIT_S
+        return self.ground.checkpoints if late else ""
 
     def owns(self, peer: Peer, process: RankProcess | None) -> bool:
         """Whether a process is the rank, or came of the worker; one in a container is known by a variable.

@@ -24,6 +24,7 @@ from services.agent.process.host import LOCALHOST, Host
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.locks import locked
 from services.agent.process.kernel.process_scan import take_in_orphans
+from services.agent.process.launching import ANSWER_LIMIT_S
 from services.agent.process.listener import listening
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
@@ -131,6 +132,13 @@ class ProcessRunner:
             for worker in self._workers.values()
             if worker.gang.past.samples is not None and worker.gang.state is not GangState.GONE
         }
+
+    def troubles(self) -> tuple[str, ...]:
+        waiting = [folder for worker in self._workers.values() if (folder := worker.waits_for())]
+        if not waiting:
+            return ()
+        starts = "a start waits" if len(waiting) == 1 else f"{len(waiting)} starts wait"
+        return (f"{starts} for a disk that has not answered for {ANSWER_LIMIT_S:g} s: {waiting[0]}",)
 
     # ---- workers
 

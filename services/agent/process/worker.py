@@ -101,6 +101,10 @@ class LiveWorker:
             self._executors[rank].heard(self.order.placement_id, message)
         self.put(partial(self.gang.heard, rank, message))
 
+    def waits_for(self) -> str:
+        """A folder on a disk that does not answer its start; empty: it waits for none."""
+        return self._launcher.waits_for()
+
     def stop(self) -> None:
         for executor in self._executors.values():
             executor.hurries(self.order.placement_id)

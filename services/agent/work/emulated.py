@@ -168,6 +168,9 @@ class EmulatedRunner:
             if worker.progress is not None
         }
 
+    def troubles(self) -> tuple[str, ...]:
+        return ()
+
     # ---- the life of a worker
 
     def _start_s(self, worker: Emulated) -> float:

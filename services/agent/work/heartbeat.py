@@ -7,6 +7,9 @@ from schemas.samples import Heartbeat
 from services.agent.work.runner import Runner
 from shared.runtime.service import Inbox, Ports
 
+TEXT_MAX = 400
+"""characters of a trouble"""
+
 
 def heartbeat(
     ports: Ports, runner: Runner, *, node_id: NodeId, life: str, every_s: float
@@ -22,6 +25,7 @@ def heartbeat(
                     life=life,
                     workers=runner.running(),
                     progress=runner.progress(),
+                    troubles=tuple([trouble[:TEXT_MAX] for trouble in runner.troubles()]),
                 )
             )
             await ports.clock.sleep(every_s)

@@ -84,6 +84,10 @@ class Runner(Protocol):
         """Samples done so far by the jobs that train under this node's lead, of each or of its copy here."""
         ...
 
+    def troubles(self) -> tuple[str, ...]:
+        """What its workers wait for that the node should give them, in words."""
+        ...
+
 
 class RunnerFactory(Protocol):
     """What the setting `runner` names: an entry point of `hopyard.runners`, or `module:attribute`."""

@@ -1,7 +1,9 @@
 """When a node is lost, and when it is back."""
 
+from msgspec.structs import replace
+
 from schemas.events import NodeLost, NodeReturned
-from services.monitor.core import BusAway
+from services.monitor.core import TROUBLES_MAX, BusAway
 from tests.fact_builders import NODE, joined, lost, returned
 from tests.services.monitor.monitor_world import LEASE_S, World, heartbeat
 
@@ -42,6 +44,20 @@ def test_heartbeats_of_a_node_that_never_joined_say_nothing() -> None:
     world = World()
     assert world.hear(heartbeat(), at=1) == []
     assert world.monitor.next_wakeup() is None
+
+
+def test_what_a_node_lacks_is_named_until_it_says_otherwise_or_is_lost() -> None:
+    world = World(joined(), joined("node-2"))
+    troubled = replace(heartbeat(), troubles=tuple(f"disk {number}" for number in range(9)))
+    named = [f"node-1: disk {number}" for number in range(TROUBLES_MAX)]
+    world.hear(troubled, at=1)
+    assert world.monitor.troubles() == named
+    world.hear(heartbeat(), at=2)
+    assert world.monitor.troubles() == []
+    world.hear(troubled, at=3)
+    assert world.monitor.troubles() == named
+    world.until(3 + LEASE_S)
+    assert world.monitor.troubles() == []
 
 
 def test_a_lost_node_that_is_heard_in_the_same_life_has_returned() -> None:
