@@ -186,7 +186,10 @@ def _last_error(program: Program, code: int) -> str:
 
 
 def _tail(program: Program) -> list[str]:
-    return program.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    try:
+        return program.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    except OSError as error:  # its disk is gone, or it was killed before it had one
+        return [f"its log cannot be read: {error.strerror}"]
 
 
 def _how(code: int) -> str:

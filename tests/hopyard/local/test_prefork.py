@@ -247,6 +247,7 @@ async def test_what_ends_while_the_template_is_stuck_is_started_again_without_it
     program = written(tmp_path, "one", SLEEPS)
     async with template() as forking:
         running = await begun(program, forking)
+        await until(lambda: printed(program))
         with stuck(forking):
             async with asyncio.timeout(SOON_S):
                 await again(running, forking)

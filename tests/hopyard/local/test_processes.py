@@ -135,6 +135,20 @@ async def test_a_program_that_dies_is_started_again_and_it_is_said(program: Writ
     assert said == ["small ended with signal SIGKILL; starting it again in 0.01 s"]
 
 
+async def test_a_program_whose_log_is_gone_is_started_again_all_the_same(program: Write) -> None:
+    running = await start(program(SLEEPS))
+    first = running.process.pid
+    await until(lambda: printed(running.program))
+    running.program.log.unlink()
+    async with template() as forking:
+        keeper = asyncio.create_task(keep(running, forking, Restarts(most=1, backoff_s=0.01), print))
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: keeper.done() or running.process.pid != first)
+        assert not keeper.done()
+        keeper.cancel()
+    await stop([running], limit_s=5.0)
+
+
 async def test_a_program_that_dies_too_often_is_given_up_with_its_last_words(
     program: Write, begin: Begin
 ) -> None:
