@@ -320,11 +320,16 @@ def test_a_job_that_lacks_the_mode_waits_for_another_policy_and_it_is_said_why()
     assert reasons == {"it runs no relaxed gangs"}
 
 
+@cache
+def copied_in_a_storm(seed: int, engine: Engine) -> Simulated:
+    return stormy(seed, f"{HERE}Copies", engine, NARROW)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(10))
 def test_a_storm_over_copies_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
     """Copies, agents and the placer that merges them are killed, whatever they are doing."""
-    run = stormy(seed, f"{HERE}Copies", engine, NARROW)
+    run = copied_in_a_storm(seed, engine)
     assert audit(run.events, drained=True, seqs=run.seqs) == []
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
@@ -341,7 +346,7 @@ def test_storms_take_copies_and_leave_the_others() -> None:
     """Or the storms above would say nothing."""
     ends: Counter[Course] = Counter()
     for seed in range(10):
-        run = stormy(seed, f"{HERE}Copies", scenario=NARROW)
+        run = copied_in_a_storm(seed, "conductor")
         ledger = Ledger()
         for fact in run.events:
             fold(ledger, fact)
