@@ -53,33 +53,33 @@ MORE_WORKERS_THAN_CORES = 2
 MOST_WORKERS = 8
 
 WAITING = (
-    "live/test_upgrade.py",
     "live/test_two_of_each.py",
-    "live/test_retention.py",
-    "live/test_quarantine.py",
-    "live/test_nats_gone.py",
-    "live/test_limits.py",
-    "live/test_stack.py",
     "hopyard/test_end_to_end.py",
-    "live/test_sixteen_faults.py",
-    "live/test_fuzzed.py",
-    "live/test_joining.py",
+    "live/test_limits.py",
     "live/test_disks.py",
-    "live/test_rotas.py",
+    "live/test_sixteen_faults.py",
     "live/test_agreement.py",
-    "live/test_api_fuzz.py",
+    "live/test_upgrade.py",
     "live/test_long_log.py",
-    "live/test_faults.py",
-    "live/test_doors.py",
-    "live/test_three_servers.py",
     "live/test_full_disk.py",
     "live/test_lost_disk.py",
+    "live/test_fuzzed.py",
+    "live/test_joining.py",
+    "live/test_retention.py",
+    "live/test_nats_gone.py",
+    "live/test_api_fuzz.py",
+    "live/test_rotas.py",
+    "services/planner/work/test_unfit_policies.py",
+    "live/test_nats_of_three.py",
+    "live/test_stack.py",
+    "live/test_data_of_0_1.py",
+    "live/test_faults.py",
+    "live/test_doors.py",
+    "live/test_handoff.py",
+    "live/test_quarantine.py",
+    "live/test_three_servers.py",
     "live/test_monitored.py",
     "live/test_metrics.py",
-    "live/test_handoff.py",
-    "live/test_data_of_0_1.py",
-    "live/test_nats_of_three.py",
-    "services/planner/work/test_unfit_policies.py",
     "real/test_training.py",
     "real/test_faults.py",
     "hopyard/actions/test_real_demo.py",
@@ -110,6 +110,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     marked = config.option.markexpr not in config.getini("addopts")
     cores = os.cpu_count() or 1
     return 0 if named or marked else min(cores + MORE_WORKERS_THAN_CORES, MOST_WORKERS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker ends once it has said all: to take down all that it has imported would take a second."""
+    if hasattr(config, "workerinput"):
+        atexit.register(os._exit, 0)
 
 
 def pytest_collection_finish() -> None:
