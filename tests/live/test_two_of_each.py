@@ -68,6 +68,7 @@ class Loaded:
             [
                 replace(arrival.job, samples=arrival.job.samples * LENGTH)
                 for arrival in arrivals(load_scenario("tiny"), seed=1)
+                if arrival.job.samples is not None
             ]
         )
 

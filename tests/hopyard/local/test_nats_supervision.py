@@ -310,7 +310,12 @@ async def test_one_of_several_that_ended_is_not_asked_for_its_disk(
     """It may come back without it, since the others hold all."""
     servers = [NatsServer(tmp_path / name) for name in "abc"]
     running = servers[:2]
-    monkeypatch.setattr(NatsServer, "kill", lambda server: server in running and running.remove(server))
+
+    def kill(server: NatsServer) -> None:
+        if server in running:
+            running.remove(server)
+
+    monkeypatch.setattr(NatsServer, "kill", kill)
     for server in running:
         (server.folder / nats_supervision.STORE).mkdir(parents=True)
     monkeypatch.setattr(NatsServer, "running", lambda server: server in running)
