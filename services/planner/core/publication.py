@@ -34,7 +34,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpusByType:
-    """Of each type, GPUs of the gang that a job has, kept while the gang and the nodes are the same.
+    """Of each type, GPUs of the gangs that jobs have, kept while the gang and the nodes are the same.
 
     A cache: it is in no snapshot and changes no plan.
     """
@@ -43,13 +43,16 @@ class GpusByType:
         self._node_facts = -1
         self._known: dict[JobId, tuple[Gang, dict[GpuType, int]]] = {}
 
-    def of(self, state: State, job_id: JobId, gang: Gang) -> dict[GpuType, int]:
+    def of(
+        self, state: State, places: Iterable[tuple[JobId, Gang]]
+    ) -> Iterator[tuple[JobId, dict[GpuType, int]]]:
         if self._node_facts != state.node_facts or len(self._known) > 2 * len(state.jobs) + 100:
             self._node_facts, self._known = state.node_facts, {}
-        known = self._known.get(job_id)
-        if known is None or known[0] is not gang:
-            known = self._known[job_id] = gang, _by_type(state, gang)
-        return known[1]
+        for job_id, gang in places:
+            known = self._known.get(job_id)
+            if known is None or known[0] is not gang:
+                known = self._known[job_id] = gang, _by_type(state, gang)
+            yield job_id, known[1]
 
 
 def _by_type(state: State, gang: Gang) -> dict[GpuType, int]:
@@ -224,7 +227,7 @@ def _left_out(
     waiting = [(job, known.gpu_types) for job in left if (known := jobs.get(job.job_id)) is not None]
     lists = {types for _, types in waiting}
     places = _places(state, frame.view.kind, choices)
-    holders = _holders([(job_id, by_type.of(state, job_id, gang)) for job_id, gang in places], lists)
+    holders = _holders(by_type.of(state, places), lists)
     most = {types: _most(holders, types) for types in lists}
     return tuple(
         [
@@ -235,7 +238,7 @@ def _left_out(
 
 
 def _holders(
-    held: Sequence[tuple[JobId, Mapping[GpuType, int]]], lists: Collection[tuple[GpuType, ...]]
+    held: Iterable[tuple[JobId, Mapping[GpuType, int]]], lists: Collection[tuple[GpuType, ...]]
 ) -> dict[GpuType, dict[JobId, int]]:
     """GPUs by job, by type, once the plan is carried out; of the types in `lists`."""
     holders: dict[GpuType, dict[JobId, int]] = {gpu_type: {} for gpu_type in chain.from_iterable(lists)}
@@ -247,12 +250,11 @@ def _holders(
     return holders
 
 
-def _places(state: State, kind: PlanKind, choices: Sequence[Choice]) -> Iterator[tuple[JobId, Gang]]:
-    for choice in choices:
-        yield choice.job_id, choice.gang
-    if kind == PlanKind.FRAGMENT:
-        for placement in state.claims.planned.values():
-            yield placement.job_id, placement.gang
+def _places(state: State, kind: PlanKind, choices: Sequence[Choice]) -> list[tuple[JobId, Gang]]:
+    chosen = [(choice.job_id, choice.gang) for choice in choices]
+    if kind is not PlanKind.FRAGMENT:
+        return chosen
+    return chosen + [(placement.job_id, placement.gang) for placement in state.claims.planned.values()]
 
 
 def _most(holders: dict[GpuType, dict[JobId, int]], types: tuple[GpuType, ...]) -> tuple[JobId, ...]:

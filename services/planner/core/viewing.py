@@ -36,10 +36,6 @@ class Memo(msgspec.Struct, kw_only=True):
     """the usable nodes with every GPU idle"""
     nodes: dict[tuple[NodeId, int], ViewNode] = {}
     """a node with so many of its GPUs idle"""
-    sizes: dict[NodeId, int] = {}
-    """GPUs of the usable nodes"""
-    gpus: int = 0
-    """of all of them"""
     places_of: dict[NodeId, int] = {}
     """in `whole`"""
     taken: dict[NodeId, int] = {}
@@ -216,14 +212,8 @@ def waiting(state: State) -> list[JobId]:
 
 def idle_gpus(state: State, memo: Memo | None = None, closed: frozenset[NodeId] = frozenset()) -> int:
     """GPUs of usable nodes that nobody claims."""
-    memo = memo or Memo()
-    _look_at_nodes(state, memo)
-    sizes = memo.sizes
-    idle = memo.gpus - sum([sizes.get(node_id, 0) for node_id in closed])
-    for node_id, claimed in state.claims.claimed.items():
-        if node_id not in closed:
-            idle -= min(claimed, sizes.get(node_id, 0))
-    return idle
+    nodes = _nodes(state, state.claims.claimed, memo or Memo())
+    return sum([node.idle for node in nodes if node.node_id not in closed])
 
 
 def closed_nodes(state: State, at: float, settings: Settings, memo: Memo) -> frozenset[NodeId]:
@@ -251,8 +241,6 @@ def _look_at_nodes(state: State, memo: Memo) -> None:
         for node_id, record in sorted(state.nodes.items())
         if record.usable
     )
-    memo.sizes = {node.node_id: node.gpus for node in memo.whole}
-    memo.gpus = sum(memo.sizes.values())
     memo.places_of = {node.node_id: place for place, node in enumerate(memo.whole)}
     memo.taken, memo.seen = {}, memo.whole
     memo.nodes, memo.usable, memo.places, memo.jobs = {}, {}, {}, {}

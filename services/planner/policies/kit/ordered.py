@@ -81,9 +81,9 @@ class Ordered(ABC):
 
     def serve(self, view: View, queue: Sequence[ViewJob]) -> Served:
         shown = self._look(view)
-        stayers_first = sorted(queue, key=lambda job: not job.stays)
+        stayers = [shown[job.job_id].queued for job in queue if job.stays]
         return served(
-            [shown[job.job_id].queued for job in stayers_first],
+            stayers + [shown[job.job_id].queued for job in queue if not job.stays],
             self._cluster.pools,
             {node.node_id: node.idle for node in view.nodes},
             strict=self.strict,
@@ -132,7 +132,7 @@ class Ordered(ABC):
         chosen = [moved.get(one) or staying[one].stay for one in verdict.served.placed]
         return Decision(
             choices=tuple([choice for choice in chosen if choice is not None]),
-            left=tuple(_left(job_id, by) for job_id, by in verdict.served.behind.items()),
+            left=tuple([_left(job_id, by) for job_id, by in verdict.served.behind.items()]),
             solve_s=walk_s(view),
             configurations=len(wanted),
             memory=verdict.memory,

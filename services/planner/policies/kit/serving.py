@@ -172,11 +172,13 @@ def _walk(queue: Sequence[QueuedJob], room: Room, *, strict: bool) -> Served:
     behind: dict[JobId, JobId | None] = {}
     blocked: dict[str, JobId] = {}
     for client in queue:
-        room.release(client.job_id)
+        if client.held:
+            room.release(client.job_id)
         by = blocked.get(client.line) if client.gpus else None
         where = None
         if by is None:
-            where = client.held if room.has(client.held) else room.find(client)
+            stays = client.held and room.has(client.held)
+            where = client.held if stays else room.find(client)
         if where is not None:
             placed[client.job_id] = where
             room.take(where)

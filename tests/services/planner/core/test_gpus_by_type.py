@@ -1,6 +1,6 @@
 """GPUs of gangs by type: what is kept of them is what would be computed anew."""
 
-from schemas.ids import JobId, NodeId
+from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Gang
 from services.planner.core.folds import fold
 from services.planner.core.publication import GpusByType
@@ -14,6 +14,10 @@ def gang(**gpus: int) -> Gang:
     return Gang.of({NodeId(name): count for name, count in gpus.items()})
 
 
+def found(known: GpusByType, state: State, there: Gang) -> dict[GpuType, int]:
+    return dict(known.of(state, [(JOB, there)]))[JOB]
+
+
 def test_gpus_are_of_the_types_that_the_nodes_have_now() -> None:
     state, known, there = State(), GpusByType(), gang(n1=2, n2=1)
     for name, gpu_type, expected in (
@@ -22,16 +26,16 @@ def test_gpus_are_of_the_types_that_the_nodes_have_now() -> None:
         ("n2", "V100", {"V100": 3}),
     ):
         fold(state, joined(name, gpu_type=gpu_type, life=f"{name} {gpu_type}"))
-        assert known.of(state, JOB, there) == expected
-        assert known.of(state, JOB, there) is known.of(state, JOB, there)
+        assert found(known, state, there) == expected
+        assert found(known, state, there) is found(known, state, there)
 
 
 def test_another_gang_of_a_job_has_other_gpus() -> None:
     state, known = State(), GpusByType()
     fold(state, joined("n1", gpu_type="V100"))
-    assert known.of(state, JOB, gang(n1=2)) == {"V100": 2}
-    assert known.of(state, JOB, gang(n1=4)) == {"V100": 4}
+    assert found(known, state, gang(n1=2)) == {"V100": 2}
+    assert found(known, state, gang(n1=4)) == {"V100": 4}
 
 
 def test_a_node_that_is_not_known_has_no_type() -> None:
-    assert GpusByType().of(State(), JOB, gang(n1=2)) == {}
+    assert found(GpusByType(), State(), gang(n1=2)) == {}
