@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from shlex import quote
@@ -87,8 +87,9 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
 def _draft(data: Path) -> Iterator[Path]:
     """A folder beside, that is gone afterwards unless it was renamed. Raises OSError."""
     data.absolute().parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{data.name}-", dir=data.absolute().parent))
+    draft = data.absolute().parent / f".{data.name}-{secrets.token_hex(8)}"
     try:
+        draft.mkdir(owner_only.FOLDER)  # not before: a signal raises between any two lines
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)

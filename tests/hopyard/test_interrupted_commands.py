@@ -1,6 +1,7 @@
 """A command that is stopped leaves nothing unfinished behind."""
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hopyard.actions.restore import restore
 from hopyard.local import backup_file
 from tests.hopyard.local.test_backup_file import STORE, manifest
 
@@ -30,6 +32,22 @@ async def test_a_restore_that_is_stopped_leaves_nothing(backup: Path, number: si
     async with asyncio.timeout(LIMIT_S):
         while await stopped_restore(backup, number) != 128 + number:
             shutil.rmtree(backup.parent / "new")  # it was over before it was stopped
+    assert not [path for path in backup.parent.iterdir() if "new" in path.name]
+
+
+def test_a_restore_that_is_stopped_as_it_makes_its_folder_leaves_nothing(
+    backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def made_and_stopped(path: str | Path, mode: int = 0o777) -> None:
+        make(path, mode)
+        if Path(path).name.startswith(".new-"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "mkdir", made_and_stopped)
+    with pytest.raises(KeyboardInterrupt):
+        restore(backup, backup.parent / "new")
     assert not [path for path in backup.parent.iterdir() if "new" in path.name]
 
 
