@@ -132,6 +132,8 @@ class NatsDisk:
         self._gone = False
         self._was_gone = False
         """since the servers began"""
+        self._lacking: set[NatsServer] = set()
+        """the servers whose disks were gone at the last look"""
 
     @property
     def unfit(self) -> bool:
@@ -155,15 +157,17 @@ class NatsDisk:
         return True
 
     def _free(self, say: Say) -> dict[NatsServer, int]:
-        """Bytes of each; empty until what the servers hold is there again and can be written to.
+        """Bytes of each; empty while a disk is gone below a server that is looked at.
 
         A server whose disk is gone is killed: once the disk is back it would write there what belongs to the
-        lost one. One of several may come back without its disk, as long as others run: those hold all.
+        lost one. One of three may come back without its disk, since the two others hold all. Two may not:
+        they would be most of three, and agree that there is nothing.
         """
         free: dict[NatsServer, int] = {}
         gone: dict[NatsServer, str | None] = {}
         each = self._nats.each
-        for server in [one for one in each if one.running()] or each:
+        running = [server for server in each if server.running()]
+        for server in running if 2 * len(running) > len(each) else each:
             try:
                 os.utime(server.folder / STORE)
                 found = os.statvfs(server.folder)
@@ -172,11 +176,12 @@ class NatsDisk:
                 server.kill()
             else:
                 free[server] = found.f_bavail * found.f_frsize
-        was_gone, self._gone = self._gone, bool(gone) and not any(server.running() for server in each)
-        if gone and not was_gone:
+        self._gone = bool(gone) and 2 * len(free) <= len(each)
+        self._was_gone = self._gone if gone else self._was_gone
+        before, self._lacking = self._lacking, set(gone)
+        if self._lacking - before:
             folders, effect = self._lost(gone)
             say(GONE.format(folders, next(iter(gone.values())), effect))
-        self._was_gone |= self._gone
         return {} if gone else free
 
     def _lost(self, servers: Collection[NatsServer]) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from hopyard.local.processes import Restarts
 from shared.runtime.bus.accounts import NatsUser
 from shared.runtime.process import nats_server
 from shared.runtime.process.nats_server import NatsServer, Recovering
-from shared.runtime.process.nats_servers import NatsServers
+from shared.runtime.process.nats_servers import NatsServers, nats_servers
 
 LIMIT_S = 30.0
 RESTARTS = Restarts(most=5)
@@ -304,41 +304,97 @@ async def test_a_server_that_does_not_start_again_since_the_disk_went_anew_does_
         assert [line.partition(" ")[0] for line in stage.said] == ["the", "that", "the", "that"]
 
 
-async def test_one_of_several_that_ended_is_not_asked_for_its_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may come back without it, since the others hold all."""
+class Three(NamedTuple):
+    """Servers of a cluster, each with a store; no processes."""
+
+    servers: list[NatsServer]
+    running: list[NatsServer]
+    disk: NatsDisk
+    said: list[str]
+
+    def look(self) -> tuple[bool, bool]:
+        return self.disk.to_begin_anew(self.said.append), self.disk.unfit
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Three:
     servers = [NatsServer(tmp_path / name) for name in "abc"]
-    running = servers[:2]
+    running = list(servers)
 
     def kill(server: NatsServer) -> None:
         if server in running:
             running.remove(server)
 
     monkeypatch.setattr(NatsServer, "kill", kill)
-    for server in running:
-        (server.folder / nats_supervision.STORE).mkdir(parents=True)
     monkeypatch.setattr(NatsServer, "running", lambda server: server in running)
-    disk, said = NatsDisk(NatsServers(servers)), list[str]()
-    assert (disk.to_begin_anew(said.append), disk.unfit, said) == (False, False, [])
-    shutil.rmtree(servers[1].folder)
-    assert (disk.to_begin_anew(said.append), disk.unfit) == (False, False)
-    assert running == servers[:1], "it is killed"
-    assert said == [GONE.format(servers[1].folder, "No such file or directory", NOTHING_NEW)], "one runs well"
-    assert (disk.to_begin_anew(said.append), disk.unfit, len(said)) == (False, False, 1)
-    running.clear()
-    assert (disk.to_begin_anew(said.append), disk.unfit) == (False, True)
-
-
-async def test_of_a_disk_that_one_server_of_three_has_it_is_said_that_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    servers = [NatsServer(tmp_path / name) for name in "abc"]
     for server in servers:
         (server.folder / nats_supervision.STORE).mkdir(parents=True)
-    monkeypatch.setattr(NatsServer, "running", lambda _: True)
+    return Three(servers, running, NatsDisk(NatsServers(servers)), [])
+
+
+def test_one_of_three_that_ended_is_not_asked_for_its_disk(three: Three) -> None:
+    """It may come back without it, since the others hold all."""
+    three.running.pop()
+    shutil.rmtree(three.servers[2].folder)
+    assert (three.look(), three.said) == ((False, False), [])
+
+
+def test_one_of_three_whose_disk_is_gone_is_killed_and_may_come_back_without_it(three: Three) -> None:
+    shutil.rmtree(three.servers[1].folder)
+    assert three.look() == (False, False)
+    assert three.servers[1] not in three.running
+    assert three.look() == (False, False)
+    assert three.said == [GONE.format(three.servers[1].folder, "No such file or directory", OTHERS)]
+
+
+def test_two_of_three_whose_disks_are_gone_are_not_started_before_one_is_back(three: Three) -> None:
+    """Most of the cluster, they would agree on empty stores."""
+    one, two, last = three.servers
+    for server in (two, last):
+        shutil.rmtree(server.folder)
+    for _ in range(3):
+        assert three.look() == (False, True)
+    assert three.running == [one]
+    (two.folder / nats_supervision.STORE).mkdir(parents=True)
+    assert three.look() == three.look() == (False, False)
+    (last.folder / nats_supervision.STORE).mkdir(parents=True)
+    three.running[:] = three.servers
+    assert three.look() == (False, False), "none of those that run had lost its disk"
+    folders = f"{two.folder}, {last.folder}"
+    assert three.said == [GONE.format(folders, "No such file or directory", NOTHING_NEW)]
+
+
+def test_the_last_of_three_that_runs_waits_with_those_that_lost_their_disks_before(three: Three) -> None:
+    three.running.pop()
+    for server in three.servers[1:]:
+        shutil.rmtree(server.folder)
+    assert three.look() == three.look() == (False, True)
+    three.running.clear()
+    assert three.look() == (False, True)
+
+
+async def test_two_servers_of_three_begin_nothing_where_their_disks_were(tmp_path: Path) -> None:
+    """They made most of a cluster that knew no stream."""
+    nats = nats_servers(tmp_path / "nats", 3, lambda folder, _, peers: NatsServer(folder, peers=peers))
     said: list[str] = []
-    disk = NatsDisk(NatsServers(servers))
-    shutil.rmtree(servers[2].folder)
-    assert not disk.to_begin_anew(said.append)
-    assert said == [GONE.format(servers[2].folder, "No such file or directory", OTHERS)]
+    await start_nats(nats, said.append)
+    keeping = asyncio.create_task(keep_nats(nats, RESTARTS, said.append))
+    lost = {server.folder: server.folder.with_suffix(".away") for server in nats.each[1:]}
+    try:
+        for folder, away in lost.items():
+            folder.rename(away)
+        async with asyncio.timeout(LIMIT_S):
+            while nats.ended() != [2, 3]:
+                await asyncio.sleep(0.02)
+        await asyncio.wait([keeping], timeout=4 * nats_supervision.LOOK_EVERY_S)
+        assert (nats.ended(), [folder.exists() for folder in lost]) == ([2, 3], [False, False])
+        for folder, away in lost.items():
+            away.rename(folder)
+        async with asyncio.timeout(LIMIT_S):
+            while not nats.ready():
+                await asyncio.sleep(0.02)
+        assert not keeping.done()
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        await nats.stop()
