@@ -33,10 +33,6 @@ STORED = [page for page in PAGES if results_of(page)]
 NOTICES = ("**Awaits a rerun.**", "**Results not stored.**")
 SEEDLESS = {"catalogue"}
 """results in which nothing is drawn; `test_catalogue_page` computes them anew"""
-WITHOUT_SEEDS = {
-    "hare",
-}
-"""results that were kept before values by seed were; what is made anew leaves this set"""
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?")
 INTERVAL = re.compile(r"([+−]?)(\d[\d,]*(?:\.\d+)?) ± (\d[\d,]*(?:\.\d+)?)")
 SENTENCES = re.compile(r"\n\n|\n- |(?<=[.:;])\s+(?=[A-Z*`])")
@@ -169,7 +165,7 @@ def test_a_sentence_says_where_seeds_do_not_decide(page: Path) -> None:
 @pytest.mark.parametrize("path", RESULTS, ids=name)
 def test_stored_figures_follow_from_their_values_by_seed(path: Path) -> None:
     figures = stored(path)
-    assert all(figure.values for figure in figures.values()) or path.stem in WITHOUT_SEEDS | SEEDLESS
+    assert all(figure.values for figure in figures.values()) or path.stem in SEEDLESS
     assert miscounted(figures) == []
 
 
