@@ -39,6 +39,8 @@ class BusAway(msgspec.Struct, frozen=True):
 
 TROUBLES_MAX = 4
 """of a node"""
+TROUBLES_NAMED = 20
+"""of all nodes; a disk that hangs below them all would fill the monitor's report beyond what NATS takes"""
 
 
 class Monitor:
@@ -128,7 +130,9 @@ class Monitor:
 
     def troubles(self) -> list[str]:
         """What jobs wait for on the nodes, in words."""
-        return [f"{node_id}: {one}" for node_id, some in sorted(self._troubles.items()) for one in some]
+        named = [f"{node_id}: {one}" for node_id, some in sorted(self._troubles.items()) for one in some]
+        more = [f"and {len(named) - TROUBLES_NAMED} more"] if len(named) > TROUBLES_NAMED else []
+        return [*named[:TROUBLES_NAMED], *more]
 
     # ---- heartbeats
 

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from schemas.events import NodeLost, NodeReturned
-from services.monitor.core import TROUBLES_MAX, BusAway
+from schemas.ids import NodeId
+from services.monitor.core import TROUBLES_MAX, TROUBLES_NAMED, BusAway
 from tests.fact_builders import NODE, joined, lost, returned
 from tests.services.monitor.monitor_world import LEASE_S, World, heartbeat
 
@@ -58,6 +59,16 @@ def test_what_a_node_lacks_is_named_until_it_says_otherwise_or_is_lost() -> None
     assert world.monitor.troubles() == named
     world.until(3 + LEASE_S)
     assert world.monitor.troubles() == []
+
+
+def test_of_many_nodes_that_lack_something_the_first_are_named_and_the_others_counted() -> None:
+    nodes = [f"node-{number:04}" for number in range(2_000)]
+    world = World(*(joined(node) for node in nodes))
+    for node in nodes:
+        world.hear(replace(heartbeat(), node_id=NodeId(node), troubles=("x" * 400,)), at=1)
+    *named, more = world.monitor.troubles()
+    assert [one.partition(":")[0] for one in named] == nodes[:TROUBLES_NAMED]
+    assert more == f"and {2_000 - TROUBLES_NAMED} more"
 
 
 def test_a_lost_node_that_is_heard_in_the_same_life_has_returned() -> None:
