@@ -43,7 +43,8 @@ def build(settings: Settings, ports: Ports) -> Service:
     enough = Enough(settings.evidence_observations, settings.evidence_s)
     workers = StoreWorkers(store, enough, law)
     # One lane: DuckDB wants one thread, and tasks are done in the order in which they were given.
-    lane = StoreLane(ports.offload.lane("store"), settings.store)
+    retried = (workers.record, workers.correct, workers.log, workers.learn)
+    lane = StoreLane(ports.offload.lane("store"), settings.store, retried)
 
     async def close() -> None:
         lane.close()

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -46,12 +46,14 @@ A = TypeVar("A")
 class StoreLane:
     """Has the work done in its order by one thread, and says what is wrong with the store's file."""
 
-    def __init__(self, lane: Lane, path: str) -> None:
+    def __init__(self, lane: Lane, path: str, retried: Collection[Callable[..., object]]) -> None:
+        """`retried`: kinds of work that are done again after a failure; of others whoever asked hears it."""
         self._lane = lane
         self._path = path
+        self._retried = retried
         self._began: float | None = None
         self._failed: dict[Callable[..., object], str] = {}
-        """kinds of work whose last attempt failed, and why"""
+        """retried kinds of work whose last attempt failed, and why"""
 
     async def do(self, work: Callable[..., A], *arguments: object) -> A:
         return await self._lane.do(self._timed, work, *arguments)
@@ -61,7 +63,8 @@ class StoreLane:
         try:
             done = work(*arguments)
         except StoreUnavailable as error:
-            self._failed[work] = str(error)
+            if work in self._retried:
+                self._failed[work] = str(error)
             raise
         finally:
             self._began = None

@@ -17,6 +17,7 @@ from services.estimator.lookup.layers import Enough, estimate
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.theory.refinement import FIRST_AT
+from services.estimator.work.workers import StoreLane
 from services.profiler.build import build as build_profiler
 from shared.runtime.bus.contract import Bus
 from shared.runtime.bus.memory import MemoryBus
@@ -144,3 +145,24 @@ def test_a_damaged_store_stops_the_service_before_it_starts(tmp_path: Path) -> N
     ports = Ports(bus=MemoryBus(LoopClock()).client("estimator"), clock=LoopClock())
     with pytest.raises(StoreUnavailable, match="hopyard store rebuild"):
         build(Settings(store=str(path)), ports)
+
+
+async def test_what_is_not_tried_again_is_no_trouble_of_the_store_for_ever() -> None:
+    """An import for which there was no room: who asked has heard it, and nobody asks again."""
+    full = True
+
+    def write() -> None:
+        if full:
+            raise StoreUnavailable("no room")
+
+    def import_page() -> None:
+        write()
+
+    lane = StoreLane(INLINE.lane("store"), "store", retried=(write,))
+    for work in (write, import_page):
+        with pytest.raises(StoreUnavailable):
+            await lane.do(work)
+    assert lane.troubles() == ("no room",)
+    full = False
+    await lane.do(write)
+    assert lane.troubles() == ()
