@@ -203,8 +203,13 @@ async def test_a_start_that_is_cancelled_leaves_no_process_that_is_not_known(
 
 def children() -> set[int]:
     """Of this process, those that ended and are not buried among them."""
-    stats = [path.read_text().rpartition(")") for path in Path("/proc").glob("[0-9]*/stat")]
-    return {int(name.split()[0]) for name, _, rest in stats if int(rest.split()[1]) == os.getpid()}
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # of one that has just ended
+            name, _, rest = path.read_text().rpartition(")")
+            if int(rest.split()[1]) == os.getpid():
+                found.add(int(name.split()[0]))
+    return found
 
 
 @contextlib.contextmanager
