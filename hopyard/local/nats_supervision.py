@@ -79,6 +79,9 @@ async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
             if not outage.said:
                 say(ENDED.format(_named(ended, nats), delay_s))
             await asyncio.sleep(delay_s)
+            anew = await asyncio.to_thread(disk.to_begin_anew, say)  # it may have gone meanwhile
+            if anew or disk.unfit:
+                continue
         why = await _begun(nats, START_TIMEOUT_S)  # the accounts that it lets in are on a disk too
         anew = bool(why) and await asyncio.to_thread(disk.to_begin_anew, say)
         if not (disk.unfit or anew):

@@ -232,6 +232,22 @@ async def test_a_server_whose_disk_is_gone_is_killed_and_started_once_that_is_ba
         assert stage.said[1:] == [BACK]
 
 
+async def test_a_disk_that_goes_once_the_server_has_ended_is_waited_for(tmp_path: Path) -> None:
+    """As where somebody ends all that uses the disk, and then unmounts it."""
+    disk, elsewhere = tmp_path / "disk", tmp_path / "elsewhere"
+    async with kept(disk) as stage:
+        kill(stage.server)
+        await stage.until(lambda: bool(stage.said))
+        disk.rename(elsewhere)
+        disk.mkdir()
+        await stage.until(lambda: len(stage.said) > 1)
+        assert stage.said[1:] == [GONE.format(disk / "nats", "No such file or directory", NOTHING_NEW)]
+        assert list(disk.iterdir()) == []
+        disk.rmdir()
+        elsewhere.rename(disk)
+        await stage.until(stage.server.ready)
+
+
 class Room(NamedTuple):
     f_bavail: int
     f_frsize: int = 1
