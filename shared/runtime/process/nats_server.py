@@ -163,7 +163,7 @@ class NatsServer:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, STOP_TIMEOUT_S)
-        self.kill()
+        await asyncio.to_thread(self.kill)
 
     def kill(self) -> None:
         """End it as a power cut would, and wait until it is gone, or for `KILL_LIMIT_S`."""
