@@ -88,9 +88,8 @@ class Launcher:
         for name in unlimited:
             say(f"this node sets no limit on {name}")
         template = await self._template(account)
-        self._held = (
-            None  # not every program sets SO_REUSEADDR, without which it cannot have a port that is held
-        )
+        # Not every program sets SO_REUSEADDR, without which it cannot have a port that is held.
+        self._held = None
         processes = {}
         for claim in self._claim.ranks:
             start = await asyncio.to_thread(self._start, claim.rank, meeting, account)

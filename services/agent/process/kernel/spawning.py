@@ -85,9 +85,8 @@ def reach(folder: Path, account: Account | None, *, make: bool = False) -> None:
         code = process.wait(REACH_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        threading.Thread(
-            target=process.wait, daemon=True
-        ).start()  # killed it waits for its disk all the same
+        # Killed it waits for its disk all the same.
+        threading.Thread(target=process.wait, daemon=True).start()
         raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(folder)) from None
     if code:
         raise OSError(abs(code), os.strerror(abs(code)), str(folder))
