@@ -121,11 +121,7 @@ def ps(
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most N jobs.")] = 200,
     after: Annotated[
         str | None,
-        typer.Option(
-            "--after",
-            metavar="PAGE",
-            help="Continue where a page ended: the value that its last line printed.",
-        ),
+        typer.Option("--after", metavar="PAGE", help="Continue after a page: the value in its last line."),
     ] = None,
     columns: ListColumns = None,
     quiet: Quiet = False,
