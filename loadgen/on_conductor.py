@@ -11,12 +11,12 @@ from loadgen.stack import (
     EMULATED,
     LONGEST_S,
     RETRY_S,
-    Answered,
-    Around,
+    OnAnswer,
     Runners,
-    makers,
-    unheeded,
-    untouched,
+    WrapFactory,
+    factories,
+    ignored_answer,
+    unwrapped,
 )
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
@@ -47,14 +47,14 @@ def run(
     policies: Sequence[PolicyChange] = (),
     hear: Sink = ignored,
     runners: Runners = EMULATED,
-    around: Around = untouched,
-    answered: Answered = unheeded,
+    wrap: WrapFactory = unwrapped,
+    on_answer: OnAnswer = ignored_answer,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once.
 
     Jobs that the policy never places are left waiting once nothing else happens.
 
-    `hear`: each as it is stored. `answered`: what came of each submission.
+    `hear`: each as it is stored.
     """
     records: list[Record] = []
 
@@ -71,8 +71,8 @@ def run(
         faults=faults,
         disturb=disturb,
         runners=runners,
-        around=around,
-        answered=answered,
+        wrap=wrap,
+        on_answer=on_answer,
     )
     if faults is None and not disturb:
         return records  # none is stored twice
@@ -92,23 +92,23 @@ def stream(
     faults: Faults | None = None,
     disturb: Sequence[Disturb] = (),
     runners: Runners = EMULATED,
-    around: Around = untouched,
-    answered: Answered = unheeded,
+    wrap: WrapFactory = unwrapped,
+    on_answer: OnAnswer = ignored_answer,
 ) -> None:
     """As `run`, each fact to `sink` as it is stored; with `faults`, some twice."""
     stage = Conductor(
-        makers(settings, nodes, runners, around), settings, faults=faults, lasting=bool(disturb)
+        factories(settings, nodes, runners, wrap), settings, faults=faults, lasting=bool(disturb)
     )
-    story = _Story(stage, answered)
-    stage.log.sinks += [story.hear, sink]
+    workload = _WorkloadRun(stage, on_answer)
+    stage.log.sinks += [workload.hear, sink]
     for name in stage.names:
         stage.start(name)
-    stage.begin(story.tell(arrivals))
-    stage.begin(replay(policies, story.choose, stage.clock))
+    stage.begin(workload.submit_all(arrivals))
+    stage.begin(replay(policies, workload.choose, stage.clock))
     for one in disturb:
         stage.begin(_disturbance(one, stage))
     with _rarely_collected():
-        stage.run(story.over)
+        stage.run(workload.over)
 
 
 @contextmanager
@@ -131,16 +131,14 @@ async def _disturbance(disturb: Disturb, stage: Conductor) -> None:
     await disturb(stage)
 
 
-class _Story:
-    """Submits the jobs, and hears how they end."""
-
-    def __init__(self, stage: Conductor, answered: Answered) -> None:
+class _WorkloadRun:
+    def __init__(self, stage: Conductor, on_answer: OnAnswer) -> None:
         self._stage = stage
-        self._answered = answered
+        self._on_answer = on_answer
         self._submitted = False
         self._jobs = OpenJobs()
 
-    async def tell(self, arrivals: Sequence[Arrival]) -> None:
+    async def submit_all(self, arrivals: Sequence[Arrival]) -> None:
         await replay(arrivals, self._submit, self._stage.clock)
         self._submitted = True
 
@@ -157,7 +155,7 @@ class _Story:
         assert isinstance(answer, PolicyChoice), "the policies of a scenario are found before it begins"
 
     async def _submit(self, arrival: Arrival) -> None:
-        self._answered(await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
+        self._on_answer(await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
 
     async def _ask(self, question: OwnQuestion) -> object:
         while True:

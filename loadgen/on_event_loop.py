@@ -10,12 +10,12 @@ from loadgen.stack import (
     EMULATED,
     LONGEST_S,
     RETRY_S,
-    Answered,
-    Around,
     MemoryStack,
+    OnAnswer,
     Runners,
-    unheeded,
-    untouched,
+    WrapFactory,
+    ignored_answer,
+    unwrapped,
 )
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
@@ -38,8 +38,8 @@ def run(
     *,
     policies: Sequence[PolicyChange] = (),
     runners: Runners = EMULATED,
-    around: Around = untouched,
-    answered: Answered = unheeded,
+    wrap: WrapFactory = unwrapped,
+    on_answer: OnAnswer = ignored_answer,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once."""
     return virtual.run(
@@ -51,8 +51,8 @@ def run(
             disturb,
             policies=policies,
             runners=runners,
-            around=around,
-            answered=answered,
+            wrap=wrap,
+            on_answer=on_answer,
         )
     )
 
@@ -66,11 +66,11 @@ async def _run(
     *,
     policies: Sequence[PolicyChange],
     runners: Runners,
-    around: Around,
-    answered: Answered,
+    wrap: WrapFactory,
+    on_answer: OnAnswer,
 ) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
-    stack = MemoryStack(bus, settings, nodes, runners, around)
+    stack = MemoryStack(bus, settings, nodes, runners, wrap)
     for name in stack.names:
         stack.start(name)
     tasks = [asyncio.create_task(stack.watch())]
@@ -78,25 +78,25 @@ async def _run(
     tasks += [asyncio.create_task(_until_cancelled(one)) for one in beside]
     try:
         async with asyncio.timeout(LONGEST_S):
-            story = asyncio.create_task(_story(bus, stack, arrivals, answered))
-            await asyncio.wait({story, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (*tasks, story):
+            workload = asyncio.create_task(_run_workload(bus, stack, arrivals, on_answer))
+            await asyncio.wait({workload, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, workload):
                 if task.done():
                     task.result()
-            return await story
+            return await workload
     finally:
-        for task in (story, *tasks):
+        for task in (workload, *tasks):
             task.cancel()
-        await asyncio.wait({story, *tasks})
+        await asyncio.wait({workload, *tasks})
         await stack.close()
         await bus.close()
 
 
-async def _story(
-    bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival], answered: Answered
+async def _run_workload(
+    bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival], on_answer: OnAnswer
 ) -> list[Record]:
     jobs = OpenJobs()
-    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, answered), LoopClock()))
+    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, on_answer), LoopClock()))
     records: dict[str, Record] = {}
     seq, stored = 0, bus.read(0, FACT_SUBJECTS)
     while not (submitting.done() and jobs.over) or seq < await bus.last_seq():
@@ -111,9 +111,9 @@ async def _story(
     return list(records.values())
 
 
-def _submitter(stack: MemoryStack, answered: Answered) -> Callable[[Arrival], Awaitable[None]]:
+def _submitter(stack: MemoryStack, on_answer: OnAnswer) -> Callable[[Arrival], Awaitable[None]]:
     async def submit(arrival: Arrival) -> None:
-        answered(await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
+        on_answer(await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
 
     return submit
 

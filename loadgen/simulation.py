@@ -18,7 +18,7 @@ from loadgen.progress import Watch, watched
 from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster
-from loadgen.stack import Answered, Around, Runners, emulated_on, unheeded, untouched
+from loadgen.stack import OnAnswer, Runners, WrapFactory, emulated_on, ignored_answer, unwrapped
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.results import RunResult
@@ -63,14 +63,13 @@ def simulate(
     engine: Engine = "conductor",
     watch: Watch | None = None,
     runners: Runners | None = None,
-    around: Around = untouched,
-    answered: Answered = unheeded,
+    wrap: WrapFactory = unwrapped,
+    on_answer: OnAnswer = ignored_answer,
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
     `watch`: is shown how far it has come, by the conductor. `runners`: in place of the emulated ones.
-    `around`: how services are made, where that is to be another way. `answered`: hears what admission said
-    to each submission. Raises UnfitPolicy, InvalidFile and ConflictingSettings.
+    Raises UnfitPolicy, InvalidFile and ConflictingSettings.
     """
     began = time.perf_counter()
     settings = _settings(scenario, policy, seed, overrides)
@@ -87,8 +86,8 @@ def simulate(
         disturb,
         policies=scenario.policies,
         runners=runners,
-        around=around,
-        answered=answered,
+        wrap=wrap,
+        on_answer=on_answer,
     )
     events = [record.event for record in records]
     result = run_result(

@@ -16,7 +16,7 @@ from shared.domain.states import ENDED, MOVES
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus, MemoryClient
 from shared.runtime.clock import Clock, LoopClock
-from shared.runtime.service import Ports, Service
+from shared.runtime.service import Ports, Service, ServiceFactory
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import LoopTurns
 
@@ -27,24 +27,19 @@ ENDINGS = frozenset(fact for fact, (_, after) in MOVES.items() if after in ENDED
 
 RETRY_S = 5.0
 
-Maker = Callable[[Ports, str], Service]
-"""ports and the number of the life → service"""
-
-Around = Callable[[str, Maker], Maker]
-"""the name of a service and how it is made → how it is made instead"""
+WrapFactory = Callable[[str, ServiceFactory], ServiceFactory]
+"""The first argument is the name of the service."""
 
 
-def untouched(_: str, make: Maker) -> Maker:
-    """As it is made for a live stack."""
-    return make
+def unwrapped(_: str, factory: ServiceFactory) -> ServiceFactory:
+    return factory
 
 
-Answered = Callable[[object], None]
-"""what admission said to a submission: `Submitted`, or a problem"""
+OnAnswer = Callable[[object], None]
+"""Called with the answer to a submission: `Submitted`, or a problem."""
 
 
-def unheeded(_: object) -> None:
-    """An `Answered` that ignores answers."""
+def ignored_answer(_: object) -> None: ...
 
 
 Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
@@ -87,14 +82,14 @@ class MemoryStack:
         settings: Settings,
         nodes: Sequence[Node],
         runners: Runners = EMULATED,
-        around: Around = untouched,
+        wrap: WrapFactory = unwrapped,
     ) -> None:
         self.bus = bus
         self._settings = settings
-        self._makers = makers(settings, nodes, runners, around)
-        self._ranks = {name: rank for rank, name in enumerate(self._makers)}
+        self._factories = factories(settings, nodes, runners, wrap)
+        self._ranks = {name: rank for rank, name in enumerate(self._factories)}
         self._clients: dict[str, MemoryClient] = {}
-        self._lives = dict.fromkeys(self._makers, 0)
+        self._lives = dict.fromkeys(self._factories, 0)
         self._shells: dict[str, Shell] = {}
         self._turns: dict[str, StallingTurns] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -102,7 +97,7 @@ class MemoryStack:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._makers)
+        return tuple(self._factories)
 
     def shell(self, name: str) -> Shell:
         """Of the life that goes on. Raises Unavailable between two lives."""
@@ -184,7 +179,7 @@ class MemoryStack:
             await client.close()
 
     async def _run(self, name: str, ports: Ports) -> None:
-        service = self._makers[name](ports, str(self._lives[name]))
+        service = self._factories[name](ports, str(self._lives[name]))
         turns = self._turns[name] = StallingTurns(self._ranks[name])
         shell = self._shells[name] = Shell(service, ports, self._settings, turns)
         try:
@@ -194,11 +189,11 @@ class MemoryStack:
                 await service.close()
 
 
-def makers(
-    settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATED, around: Around = untouched
-) -> Mapping[str, Maker]:
-    """How each service is made, in the order in which services take turns at the same instant."""
-    found: dict[str, Maker] = {}
+def factories(
+    settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATED, wrap: WrapFactory = unwrapped
+) -> Mapping[str, ServiceFactory]:
+    """By name, in the order in which services take turns at the same instant."""
+    found: dict[str, ServiceFactory] = {}
     for entry in sorted(TABLE, key=lambda entry: entry.turn):
         if entry.on_every_node:
             found |= {
@@ -206,16 +201,16 @@ def makers(
             }
         else:
             found[entry.name] = _of_cluster(entry, settings, nodes)
-    return {name: around(name, make) for name, make in found.items()}
+    return {name: wrap(name, factory) for name, factory in found.items()}
 
 
-def _of_cluster(entry: ServiceEntry, settings: Settings, nodes: Sequence[Node]) -> Maker:
+def _of_cluster(entry: ServiceEntry, settings: Settings, nodes: Sequence[Node]) -> ServiceFactory:
     build = entry.build()
     known = {"nodes": nodes} if entry.name == "admission" else {}
     return lambda ports, _: build(settings, ports, **known)
 
 
-def _of_node(entry: ServiceEntry, settings: Settings, node: Node, runners: Runners) -> Maker:
+def _of_node(entry: ServiceEntry, settings: Settings, node: Node, runners: Runners) -> ServiceFactory:
     """An agent in memory stands for an emulated node, whatever the settings say of live ones."""
     build = entry.build()
 

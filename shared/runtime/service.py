@@ -97,3 +97,7 @@ class Inbox(msgspec.Struct, frozen=True):
     """put a question before the core and wait for its Reply, stored facts included"""
     replayed: Callable[[], bool]
     """whether the core has caught up with the stream and runs"""
+
+
+ServiceFactory = Callable[[Ports, str], Service]
+"""The second argument distinguishes the lives of a service."""

@@ -6,17 +6,16 @@ from typing import Any
 
 import msgspec
 
-from loadgen.stack import Maker
 from shared.domain.core import Core, Effects, Input
 from shared.runtime.clock import Alarm, Clock
-from shared.runtime.service import Ports, Service
+from shared.runtime.service import Ports, Service, ServiceFactory
 
 
 class Clocks(msgspec.Struct):
     off_s: dict[str, float] = {}
     """of the next lives of services, by name"""
 
-    def around(self, name: str, make: Maker) -> Maker:
+    def wrap(self, name: str, make: ServiceFactory) -> ServiceFactory:
         def made(ports: Ports, life: str) -> Service:
             off_s = self.off_s.get(name, 0.0)
             if not off_s:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from loadgen.fault_injection import Stack
-from loadgen.stack import Answered
+from loadgen.stack import OnAnswer
 from schemas.base import Event
 from schemas.events import (
     JobProfiled,
@@ -65,7 +65,7 @@ class Scene(msgspec.Struct):
     clocks: Clocks
     policy: str
     """to go back to"""
-    heard: Answered
+    heard: OnAnswer
     """hears what admission answers"""
     struck: set[str] = set()
     """services that an action has to itself for now"""

@@ -9,7 +9,7 @@ import msgspec
 
 from loadgen.fault_injection import Stack
 from loadgen.simulation import Engine, Simulated, simulate
-from loadgen.stack import Around, untouched
+from loadgen.stack import WrapFactory, unwrapped
 from schemas.base import Event
 from schemas.events import JobCompleted, JobSubmitted
 from schemas.ids import JobId
@@ -77,7 +77,7 @@ class Played(msgspec.Struct):
     """what does not hold; empty: all is well"""
 
     def hear(self, answer: object) -> None:
-        """An `Answered`."""
+        """An `OnAnswer`."""
         if isinstance(answer, Submitted):
             self.acknowledged.append(answer.job_id)
 
@@ -115,13 +115,12 @@ def _jobs(seed: int) -> Iterator[ArrivingJob]:
         at_s += random.expovariate(1 / 90.0)
 
 
-def tell(story: Story, engine: Engine = "conductor", around: Around = untouched) -> Played:
-    """`around`: how services are made, where one is to be at fault."""
+def tell(story: Story, engine: Engine = "conductor", wrap: WrapFactory = unwrapped) -> Played:
     played = Played(story)
     if story.seed % COLLECT_EVERY == 0:
         gc.collect()
     try:
-        ran = _run(story, played, engine, around)
+        ran = _run(story, played, engine, wrap)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what the story breaks
         played.broken = [f"{type(error).__name__}: {error}"]
         return played
@@ -130,7 +129,7 @@ def tell(story: Story, engine: Engine = "conductor", around: Around = untouched)
     return played
 
 
-def _run(story: Story, played: Played, engine: Engine, around: Around) -> Simulated:
+def _run(story: Story, played: Played, engine: Engine, wrap: WrapFactory) -> Simulated:
     ills, clocks = Ills(), Clocks()
     scenes: list[Scene] = []
 
@@ -147,8 +146,8 @@ def _run(story: Story, played: Played, engine: Engine, around: Around) -> Simula
         disturb=[_without_end, *(partial(lane, story.actions[number::LANES]) for number in range(LANES))],
         engine=engine,
         runners=ill(ills, Frailty(seed=story.seed, breaks=0.1, within_s=300.0)),
-        around=lambda name, make: clocks.around(name, around(name, make)),
-        answered=played.hear,
+        wrap=lambda name, make: clocks.wrap(name, wrap(name, make)),
+        on_answer=played.hear,
     )
 
 

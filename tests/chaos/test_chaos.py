@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from loadgen.simulation import Engine
-from loadgen.stack import Around, Maker
+from loadgen.stack import WrapFactory
 from schemas.base import Event
 from schemas.events import JobQueued, JobSubmitted
 from shared.domain.core import Effects, Input, Publish
-from shared.runtime.service import Ports, Service
+from shared.runtime.service import Ports, Service, ServiceFactory
 from tests.chaos.clocks import WrongTime
 from tests.chaos.faults import FAULTS, Action
 from tests.chaos.storm import Story, shortest, story, tell
@@ -61,17 +61,17 @@ class Forgetful(WrongTime):
         return [] if missed else super().handle(message, now)
 
 
-def faulty(which: str, core: type[WrongTime]) -> Around:
+def faulty(which: str, core: type[WrongTime]) -> WrapFactory:
     """Of this service: its own core within one that is at fault."""
 
-    def around(name: str, make: Maker) -> Maker:
+    def wrap(name: str, make: ServiceFactory) -> ServiceFactory:
         def made(ports: Ports, life: str) -> Service:
             service = make(ports, life)
             return msgspec.structs.replace(service, core=core(service.core, 0.0))
 
         return made if name == which else make
 
-    return around
+    return wrap
 
 
 class Careless(WrongTime):
@@ -92,7 +92,7 @@ def _unlucky(fact: Event) -> bool:
 )
 @pytest.mark.parametrize("engine", ["conductor", "loop"])
 def test_a_service_at_fault_is_found(service: str, core: type[WrongTime], rule: str, engine: Engine) -> None:
-    played = tell(story(2, rounds=2), engine, around=faulty(service, core))
+    played = tell(story(2, rounds=2), engine, wrap=faulty(service, core))
     assert any(one.startswith(rule) for one in played.broken), played.broken
 
 

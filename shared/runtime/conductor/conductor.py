@@ -15,11 +15,8 @@ from shared.runtime.conductor.faulty import FaultyShell
 from shared.runtime.conductor.log import ConductedLog
 from shared.runtime.conductor.ports import ConductedBus, ConductedClock, ConductedTasks
 from shared.runtime.conductor.timers import Timers
-from shared.runtime.service import Ports, Service
+from shared.runtime.service import Ports, Service, ServiceFactory
 from shared.runtime.shell.virtual import RESOLUTION_S
-
-Make = Callable[[Ports, str], Service]
-"""ports and the number of the life → service"""
 
 
 class Stalled(RuntimeError):
@@ -34,7 +31,7 @@ class Conductor:
 
     def __init__(
         self,
-        makers: Mapping[str, Make],
+        factories: Mapping[str, ServiceFactory],
         settings: Settings,
         *,
         faults: Faults | None = None,
@@ -48,11 +45,11 @@ class Conductor:
         self.clock = ConductedClock(self)
         self.values = Values(self.clock)
         self.blobs: dict[str, bytes] = {}
-        self._makers = makers
+        self._factories = factories
         self._settings = settings
-        self._ranks = {name: rank for rank, name in enumerate(makers)}
-        self._lives = dict.fromkeys(makers, 0)
-        self._kept = {name: Kept() for name in makers}
+        self._ranks = {name: rank for rank, name in enumerate(factories)}
+        self._lives = dict.fromkeys(factories, 0)
+        self._kept = {name: Kept() for name in factories}
         self._shells: dict[str, ConductedShell] = {}
         self._buses: dict[str, ConductedBus] = {}
         self._ready: list[int] = []
@@ -69,7 +66,7 @@ class Conductor:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._makers)
+        return tuple(self._factories)
 
     # ---- running
 
@@ -137,7 +134,7 @@ class Conductor:
         bus = ConductedBus(self, name)
         life = self._lives[name]
         ports = Ports(bus=bus, clock=self.clock, tasks=ConductedTasks(), term=lambda: life)
-        service = self._makers[name](ports, str(self._lives[name]))
+        service = self._factories[name](ports, str(self._lives[name]))
         shell = self._shell(service, name)
         self._shells[name] = self._at[shell.rank] = shell
         self._buses[name] = bus
