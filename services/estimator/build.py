@@ -11,7 +11,7 @@ from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.estimator.core import BUFFER, Estimator
 from services.estimator.folds import FOLDS, QUIET
-from services.estimator.lookup.layers import Enough
+from services.estimator.lookup.layers import EvidenceThreshold
 from services.estimator.store.contract import Store
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.tasks import (
@@ -40,8 +40,8 @@ def build(settings: Settings, ports: Ports) -> Service:
     """Raises StoreUnavailable when the store cannot be opened."""
     law = law_of(settings.equations_as_printed)
     store = _store(settings, counts=law.counts)
-    enough = Enough(settings.evidence_observations, settings.evidence_s)
-    workers = StoreWorkers(store, enough, law)
+    threshold = EvidenceThreshold(settings.evidence_observations, settings.evidence_s)
+    workers = StoreWorkers(store, threshold, law)
     # One lane: DuckDB wants one thread, and tasks are done in the order in which they were given.
     retried = (workers.record, workers.correct, workers.log, workers.learn)
     lane = StoreLane(ports.offload.lane("store"), settings.store, retried)

@@ -54,11 +54,10 @@ BUFFER = 10_000
 """observations held while the store cannot be written; the oldest go first"""
 
 
-class _There(msgspec.Struct, frozen=True):
-    typical: dict[GpuType, Node]
-    """one node of each type that was ever there: the first by its id"""
-    gpus: dict[GpuType, int]
-    """GPUs of the nodes that are there, by type"""
+class _Inventory(msgspec.Struct, frozen=True):
+    node_by_type: dict[GpuType, Node]
+    """of all types that were ever there: the first by its id"""
+    gpus_alive: dict[GpuType, int]
 
 
 class Estimator:
@@ -73,9 +72,9 @@ class Estimator:
         self._measured: set[GpuType] = set()
         self._observed: list[ThroughputObserved] = []
         self._ended: list[Execution] = []
-        self._again: dict[JobId, None] = {}
+        self._retries: dict[JobId, None] = {}
         self._due: float | None = None
-        self._there: _There | None = None
+        self._inventory: _Inventory | None = None
         """None: to be computed anew, since a fact about nodes came"""
         self._write_failed = False
         """the last write failed, so the next one waits for its time"""
@@ -108,8 +107,8 @@ class Estimator:
         if self._due is None or now < self._due:
             return []
         self._due, self._write_failed = None, False
-        again, self._again = list(self._again), {}
-        effects = [effect for job_id in again for effect in self._teach(job_id)]
+        retries, self._retries = list(self._retries), {}
+        effects = [effect for job_id in retries for effect in self._teach(job_id)]
         return [*self._flush(), *effects, *self._calibrate(now)]
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract of a core
@@ -122,7 +121,7 @@ class Estimator:
     def _learn(self, fact: Event, now: float) -> Effects:
         moved, execution = fold(self.state, fact)
         if isinstance(fact, NodeEvent):
-            self._there = None
+            self._inventory = None
         if execution is not None:
             self._ended.append(execution)
             self._wait(now)
@@ -143,16 +142,16 @@ class Estimator:
             job_id=job_id,
             spec=job.spec,
             modules=job.modules,
-            nodes=self._nodes().typical,
-            gpus=self._nodes().gpus,
+            node_by_type=self._types().node_by_type,
+            gpus_alive=self._types().gpus_alive,
         )
         return [Work(task)]
 
-    def _nodes(self) -> "_There":
-        if self._there is None:
+    def _types(self) -> "_Inventory":
+        if self._inventory is None:
             nodes = [known.node for _, known in sorted(self.state.nodes.items(), reverse=True)]
-            self._there = _There({node.gpu_type: node for node in nodes}, gpus_by_type(self._alive()))
-        return self._there
+            self._inventory = _Inventory({node.gpu_type: node for node in nodes}, gpus_by_type(self._alive()))
+        return self._inventory
 
     def _learned(self, learned: Learned, now: float) -> Effects:
         job = self.state.jobs.get(learned.job_id)
@@ -169,7 +168,7 @@ class Estimator:
 
     def _calibrate(self, now: float) -> Effects:
         """Have the types measured that have joined since the last time."""
-        new = self._nodes().gpus.keys() - self._measured if self._calibrates else None
+        new = self._types().gpus_alive.keys() - self._measured if self._calibrates else None
         if not new:
             return []
         self._measured |= new
@@ -177,7 +176,7 @@ class Estimator:
         return [Work(MeasurePaths(ticket=None, nodes=nodes, now=now))]
 
     def _refine(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Effects:
-        node = self._nodes().typical.get(gpu_type)
+        node = self._types().node_by_type.get(gpu_type)
         return [Work(Refine(fingerprint=fingerprint, node=node))] if node else []
 
     def _alive(self) -> list[Node]:
@@ -208,7 +207,7 @@ class Estimator:
         known = {
             node_id: self.state.nodes[node_id].node for node_id in sorted(nodes & self.state.nodes.keys())
         }
-        return Work(Correct(observations=tuple(batch), nodes=known, typical=self._nodes().typical))
+        return Work(Correct(observations=tuple(batch), nodes=known, node_by_type=self._types().node_by_type))
 
     def _wait(self, now: float) -> None:
         if self._due is None:
@@ -249,7 +248,7 @@ class Estimator:
                 self._ended = [*executions, *self._ended][-BUFFER:]
                 self._wait(now)
             case Learn(job_id=job_id):
-                self._again[job_id] = None
+                self._retries[job_id] = None
                 self._wait(now)
             case WriteObservations(observations) | Correct(observations=observations):
                 self._observed = [*observations, *self._observed][-BUFFER:]

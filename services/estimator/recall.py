@@ -14,17 +14,17 @@ from schemas.measurements import TimeModules
 from schemas.placement import Gang
 from schemas.questions import ImportStore
 from services.estimator.lookup.columns import of_gang
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter
 from services.estimator.store.contract import Store
 from services.estimator.store.memory_store import MemoryStore
-from services.estimator.theory.formula import Computed
+from services.estimator.theory.formula import ThroughputCache
 from services.estimator.theory.paths import exchange, paths_of
 
 NO_AGEING_S = 1e12
 """half-life of observations from an export: so long that they do not age"""
-ENOUGH = Enough(observations=1, seconds=0.0)
+ANY_EVIDENCE = EvidenceThreshold(observations=1, seconds=0.0)
 LINES_AT_ONCE = 10_000
 
 
@@ -41,7 +41,7 @@ class Recall:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._computed, self._residuals = Computed(), Residuals()
+        self._cache, self._residuals = ThroughputCache(), Residuals()
 
     def workloads(self) -> list[Workload]:
         """Those whose time modules are known."""
@@ -50,7 +50,7 @@ class Recall:
     def throughput(self, workload: Workload, nodes: Sequence[Node], gang: Gang) -> float:
         """samples/s of the whole gang; `nodes`: of its members, in their order. NaN: nothing is known."""
         wanted = of_gang(workload.fingerprint, nodes, gang, workload.batch_size)
-        answer = estimate(wanted, self._store, ENOUGH, self._computed, residuals=self._residuals)
+        answer = estimate(wanted, self._store, ANY_EVIDENCE, self._cache, residuals=self._residuals)
         return float(answer.throughput[0])
 
     def modules(self, workload: Workload, gpu_type: GpuType) -> TimeModules | None:

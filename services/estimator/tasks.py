@@ -30,8 +30,7 @@ class Correct(msgspec.Struct, frozen=True, kw_only=True):
     observations: tuple[ThroughputObserved, ...]
     nodes: dict[NodeId, Node]
     """nodes of the gangs, as far as they are known"""
-    typical: dict[GpuType, Node]
-    """one node of each type that is known"""
+    node_by_type: dict[GpuType, Node]
 
 
 class Refine(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,10 +85,9 @@ class Learn(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId
     spec: JobSpec
     modules: dict[GpuType, TimeModules]
-    nodes: dict[GpuType, Node]
-    """one node of each type that is known"""
-    gpus: dict[GpuType, int]
-    """GPUs of the nodes that are there, by type"""
+    node_by_type: dict[GpuType, Node]
+    """of all types that were ever there"""
+    gpus_alive: dict[GpuType, int]
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):

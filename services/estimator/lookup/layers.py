@@ -5,7 +5,7 @@ several models of server, those of this model: `hosts`), else theory. Then
 
     throughput = min over nodes of the per-GPU throughput there · all GPUs
 
-Nodes that are asked about in the same way, in whatever configuration and for whatever job of a workload,
+Nodes that are asked theory in the same way, in whatever configuration and for whatever job of a workload,
 are looked up once: a million configurations of a large cluster are some ten thousand such cells.
 Configurations whose nodes take unlike shares of the batch are answered in `shares`, from the same paces.
 """
@@ -21,21 +21,20 @@ from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
 from services.estimator.lookup.hosts import Hosts, hosts_of, together
-from services.estimator.lookup.known import Known, gangs_of
-from services.estimator.lookup.known import known as theory_of
-from services.estimator.lookup.residuals import Beside, Residuals
-from services.estimator.lookup.shares import Beneath, Paces, shared, with_shares
+from services.estimator.lookup.residuals import LookupContext, Residuals
+from services.estimator.lookup.shares import LockstepPaces, ShareContext, shared, with_shares
+from services.estimator.lookup.theory_table import TheoryTable, gangs_of, theory_table
 from services.estimator.store.contract import Evidence, Keys, Store, entity, size_of
 from services.estimator.store.distinct import distinct
 from services.estimator.store.table import Whole
-from services.estimator.theory.formula import Computed
+from services.estimator.theory.formula import ThroughputCache
 from shared.domain.iteration import OURS, Column, Law
 
 ENTITY, TYPE, THEORY = (LAYERS.index(name) for name in ("entity", "type", "theory"))
 
 
-class Enough(msgspec.Struct, frozen=True):
-    """With how much evidence a layer answers: either is enough."""
+class EvidenceThreshold(msgspec.Struct, frozen=True):
+    """Of a layer that answers: either is enough."""
 
     observations: int
     seconds: float
@@ -71,13 +70,13 @@ class _Found(msgspec.Struct, frozen=True):
 def estimate(
     wanted: Wanted,
     store: Store,
-    enough: Enough,
-    computed: Computed | None = None,
+    threshold: EvidenceThreshold,
+    cache: ThroughputCache | None = None,
     law: Law = OURS,
     *,
     residuals: Residuals | None = None,
 ) -> Estimated:
-    """Answer every configuration; `computed`, `residuals`: what came out before, by the same law and store.
+    """Answer every configuration; `cache`, `residuals`: of the same law and store.
 
     Raises StoreUnavailable.
     """
@@ -90,25 +89,25 @@ def estimate(
     found = _nothing(len(cells.node))
     there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
     known = (cells.workload < len(fingerprints)) & there[cells.node]
-    theory = theory_of(fingerprints, wanted.nodes, store, law)
-    asked = _Asked(fingerprints, wanted.nodes, store, enough, theory, known, hosts_of(wanted.nodes))
+    theory = theory_table(fingerprints, wanted.nodes, store, law)
+    asked = _Asked(fingerprints, wanted.nodes, store, threshold, theory, known, hosts_of(wanted.nodes))
     if any(node is not None and node.node_id for node in wanted.nodes):
         _from_evidence(found, cells, asked, ENTITY)
     _from_like_servers(found, cells, asked)
-    computed = computed or Computed()
-    _from_types(found, cells, asked, computed, residuals or Residuals())
+    cache = cache or ThroughputCache()
+    _from_types(found, cells, asked, cache, residuals or Residuals())
     answer = _per_configuration(wanted, gpus, found, which)
     if not len(shared(wanted)):
         return answer
-    paces = Paces(
+    paces = LockstepPaces(
         mean=found.mean[which],
         variance=found.variance[which],
         count=found.count[which],
         layer=found.layer[which],
     )
     corrections = {one: of.corrections for one, of in store.theory(fingerprints).items()}
-    beneath = Beneath(asked.theory, _workloads(wanted, fingerprints), computed, corrections)
-    return with_shares(wanted, answer, paces, beneath)
+    context = ShareContext(asked.theory, _workloads(wanted, fingerprints), cache, corrections)
+    return with_shares(wanted, answer, paces, context)
 
 
 # ---- cells
@@ -118,8 +117,8 @@ class _Asked(msgspec.Struct, frozen=True):
     fingerprints: list[Fingerprint]
     nodes: Sequence[Node | None]
     store: Store
-    enough: Enough
-    theory: Known
+    threshold: EvidenceThreshold
+    theory: TheoryTable
     known: npt.NDArray[np.bool_]
     """whether the cell's workload and node are known"""
     hosts: Hosts
@@ -187,7 +186,7 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int) -> N
         distributed=cells.distributed[todo],
         size=cells.size[todo],
     )
-    _fill(found, todo, asked.store.find(keys), layer, asked.enough)
+    _fill(found, todo, asked.store.find(keys), layer, asked.threshold)
 
 
 def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
@@ -212,7 +211,7 @@ def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
     )
     evidence = together(asked.store.find(keys), np.cumsum(widths) - widths)
     of_each = Evidence(*(getattr(evidence, name)[of_cell] for name in Evidence.__struct_fields__))
-    _fill(found, todo, of_each, TYPE, asked.enough)
+    _fill(found, todo, of_each, TYPE, asked.threshold)
 
 
 def _where_alike(asked: _Asked, cells: _Cells) -> _Asked:
@@ -222,9 +221,9 @@ def _where_alike(asked: _Asked, cells: _Cells) -> _Asked:
     return msgspec.structs.replace(asked, known=asked.known & (asked.hosts.kind[cells.node] < 0))
 
 
-def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, enough: Enough) -> None:
+def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, threshold: EvidenceThreshold) -> None:
     """Cells that there is enough evidence of."""
-    answered = _enough(evidence, enough)
+    answered = _suffices(evidence, threshold)
     at = todo[answered]
     found.mean[at] = evidence.mean[answered]
     found.variance[at] = evidence.variance[answered]
@@ -238,16 +237,16 @@ def _place(node: Node | None, layer: int) -> str:
     return entity(node.node_id, node.gpu_type) if layer == ENTITY else node.gpu_type
 
 
-def _enough(evidence: Evidence, enough: Enough) -> npt.NDArray[np.bool_]:
-    many = evidence.count >= enough.observations
-    return np.asarray(many | (evidence.seconds >= enough.seconds), dtype=np.bool_)
+def _suffices(evidence: Evidence, threshold: EvidenceThreshold) -> npt.NDArray[np.bool_]:
+    many = evidence.count >= threshold.observations
+    return np.asarray(many | (evidence.seconds >= threshold.seconds), dtype=np.bool_)
 
 
 # ---- types
 
 
 def _from_types(
-    found: _Found, cells: _Cells, asked: _Asked, computed: Computed, residuals: Residuals
+    found: _Found, cells: _Cells, asked: _Asked, cache: ThroughputCache, residuals: Residuals
 ) -> None:
     """What is the same on all nodes of a type, or on servers of a model, each thing once.
 
@@ -264,32 +263,32 @@ def _from_types(
     one = msgspec.structs.replace(asked, known=np.ones(len(rows), dtype=np.bool_))
     own = _nothing(len(rows))
     _from_evidence(own, alike, _where_alike(one, alike), TYPE)
-    _from_theory(own, alike, one, computed, residuals)
+    _from_theory(own, alike, one, cache, residuals)
     _from_evidence(own, alike, one, TYPE)
     for name in _Found.__struct_fields__:
         getattr(found, name)[todo] = getattr(own, name)[of_cell]
 
 
 def _from_theory(
-    found: _Found, cells: _Cells, asked: _Asked, computed: Computed, residuals: Residuals
+    found: _Found, cells: _Cells, asked: _Asked, cache: ThroughputCache, residuals: Residuals
 ) -> None:
     """No two cells are alike."""
-    about = asked.theory
+    theory = asked.theory
     todo = _open(found, asked)
-    workload, kind = cells.workload[todo], about.kind[cells.node[todo]]
-    answers = about.index[workload, kind] >= 0
+    workload, kind = cells.workload[todo], theory.kind[cells.node[todo]]
+    answers = theory.modules_index[workload, kind] >= 0
     if not answers.any():
         return
     todo, workload, kind = todo[answers], workload[answers], kind[answers]
     nodes, gpus = cells.nodes[todo], cells.gpus[todo]
-    gangs = gangs_of(about, workload, kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
-    throughput = computed.per_gpu_throughput(gangs)
-    if about.law.learns:
-        beside = Beside(asked.store, computed, about, asked.nodes, asked.hosts)
-        learnt = residuals.factors(beside, asked.fingerprints)
+    gangs = gangs_of(theory, workload, kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
+    throughput = cache.per_gpu_throughput(gangs)
+    if theory.law.learns:
+        context = LookupContext(asked.store, cache, theory, asked.nodes, asked.hosts)
+        learnt = residuals.factors(context, asked.fingerprints)
         hosts = asked.hosts.kind[cells.node[todo]]
         place = [
-            asked.hosts.place[host] if host >= 0 else (about.gpu_types[one], "")
+            asked.hosts.place[host] if host >= 0 else (theory.gpu_types[one], "")
             for one, host in zip(kind.tolist(), hosts.tolist(), strict=True)
         ]
         throughput *= learnt.of(workload, place, nodes, gpus)

@@ -26,10 +26,10 @@ from schemas.cluster import Node
 from schemas.ids import Fingerprint, NodeId
 from services.estimator.lookup.hosts import HostModel, Hosts, together
 from services.estimator.lookup.ideals import Ideals
-from services.estimator.lookup.known import Known
+from services.estimator.lookup.theory_table import TheoryTable
 from services.estimator.store.contract import Evidence, Keys, Revision, Shape, Store, entity, size_of
 from services.estimator.store.table import Whole
-from services.estimator.theory.formula import Computed
+from services.estimator.theory.formula import ThroughputCache
 from shared.domain.iteration import Column
 
 SPREAD = 0.05
@@ -50,67 +50,64 @@ SERVER_SPREADS = 2.0
 Matrix = npt.NDArray[np.float64]
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What follows from x alone, a workload's."""
+class GramTerms(msgspec.Struct, frozen=True):
+    """Of one workload: what follows from x alone."""
 
-    squares: Matrix
+    gram: Matrix
     """A"""
-    inverse: Matrix
+    covariance: Matrix
     """M"""
-    inner: Matrix
+    shrinkage: Matrix
     """A·M"""
-    left: Matrix
+    marginal_gram: Matrix
     """A − A·M·A"""
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What one workload's gangs showed."""
+class SufficientStatistics(msgspec.Struct, frozen=True):
+    """Of what one workload's gangs showed."""
 
-    terms: Terms
-    products: Column
+    terms: GramTerms
+    moments: Column
     """b"""
-    right: Column
+    marginal_moments: Column
     """b − A·M·b"""
 
 
-class Showing(NamedTuple):
-    """Gangs whose showings are one."""
-
+class ObservedShape(NamedTuple):
     shape: Shape
     server: str
     """model of those that showed it, where the type stands in several; else empty"""
 
 
-class Beside(msgspec.Struct, frozen=True):
-    """What a question is about, beside workloads."""
+class LookupContext(msgspec.Struct, frozen=True):
+    """Of a question, all but its workloads."""
 
     store: Store
-    computed: Computed
-    about: Known
+    cache: ThroughputCache
+    theory: TheoryTable
     nodes: Sequence[Node | None]
     hosts: Hosts
 
     @property
     def places(self) -> list[HostModel]:
         """What columns stand for: types, then servers of types in several models."""
-        return [*((one, "") for one in sorted(self.about.types)), *sorted(self.hosts.place)]
+        return [*((one, "") for one in sorted(self.theory.types)), *sorted(self.hosts.place)]
 
 
 class _Design(msgspec.Struct, frozen=True):
     """All but what was measured."""
 
-    rows: tuple[Showing, ...]
+    rows: tuple[ObservedShape, ...]
     answered: Whole
     """indices of the rows that theory has an answer for"""
-    own: tuple[Showing, ...]
-    """the rows at `answered`"""
+    answered_rows: tuple[ObservedShape, ...]
     x: Matrix
-    terms: Terms
+    terms: GramTerms
     ideal: Column
     """samples/s per GPU, by theory"""
 
 
-class _Kept(msgspec.Struct):
+class _WorkloadCache(msgspec.Struct):
     changes: int
     """number of changes of the workload in the store when it was looked at last"""
     revision: Revision
@@ -118,14 +115,14 @@ class _Kept(msgspec.Struct):
     shapes: tuple[Shape, ...]
     """what the store answered: the same tuple until it knows others"""
     design: _Design
-    seen: Seen | None
+    seen: SufficientStatistics | None
 
 
-class _Remembered(msgspec.Struct):
-    """What was computed for types on some paths, and some servers."""
+class _PlacesCache(msgspec.Struct):
+    """For types on some paths, and some servers."""
 
-    seen: dict[Fingerprint, _Kept] = {}
-    ran: list[Seen] = []
+    seen: dict[Fingerprint, _WorkloadCache] = {}
+    ran: list[SufficientStatistics] = []
     """what the workloads that ran last showed"""
     common: Column | None = None
     """β, which follows from them; None: not computed yet"""
@@ -137,21 +134,21 @@ class Residuals:
     """Factors on theory. What a workload's gangs showed is computed again only once it is other."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], _Remembered] = {}
+        self._kept: dict[tuple[object, ...], _PlacesCache] = {}
         self._ideals = Ideals()
 
-    def factors(self, beside: Beside, fingerprints: Sequence[Fingerprint]) -> "Factors":
+    def factors(self, context: LookupContext, fingerprints: Sequence[Fingerprint]) -> "Factors":
         """Of these workloads, on the places of a question. Raises StoreUnavailable."""
-        places, store = beside.places, beside.store
-        question = _question(beside)
+        places, store = context.places, context.store
+        question = _question(context)
         if question not in self._kept:
-            self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), question: _Remembered()}
+            self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), question: _PlacesCache()}
         kept = self._kept[question]
 
-        def seen(fingerprint: Fingerprint) -> Seen | None:
+        def seen(fingerprint: Fingerprint) -> SufficientStatistics | None:
             changes, one = store.changes(fingerprint), kept.seen.get(fingerprint)
             if one is None or one.changes != changes:
-                one = kept.seen[fingerprint] = self._fresh(fingerprint, beside, places, one)
+                one = kept.seen[fingerprint] = self._fresh(fingerprint, context, places, one)
                 one.changes = changes
             return one.seen
 
@@ -163,33 +160,37 @@ class Residuals:
         return Factors(places, coefficients(kept.common, [seen(name) for name in fingerprints]))
 
     def _fresh(
-        self, fingerprint: Fingerprint, beside: Beside, places: Sequence[HostModel], before: _Kept | None
-    ) -> _Kept:
+        self,
+        fingerprint: Fingerprint,
+        context: LookupContext,
+        places: Sequence[HostModel],
+        before: _WorkloadCache | None,
+    ) -> _WorkloadCache:
         """As `before`, where only other types than those of the question have changed."""
-        revision = beside.store.revision(fingerprint, beside.about.types)
+        revision = context.store.revision(fingerprint, context.theory.types)
         if before is not None and before.revision == revision:
             return before
-        shapes, rows, mean = _showings(fingerprint, beside, before)
+        shapes, rows, mean = _observed(fingerprint, context, before)
         if before is not None and before.design.rows == rows and before.revision.theory == revision.theory:
             design = before.design
         else:
             ideal = self._ideals.of(
                 fingerprint,
                 [row.shape for row in rows],
-                store=beside.store,
-                computed=beside.computed,
-                about=beside.about,
+                store=context.store,
+                cache=context.cache,
+                table=context.theory,
             )
             design = _design(rows, ideal, places, before.design if before else None)
-        return _Kept(0, revision, shapes, design, _seen(design, mean))
+        return _WorkloadCache(0, revision, shapes, design, _seen(design, mean))
 
 
-def _question(beside: Beside) -> tuple[object, ...]:
+def _question(context: LookupContext) -> tuple[object, ...]:
     """What else a workload's showings rest on."""
-    types = tuple((one, beside.about.types[one]) for one in sorted(beside.about.types))
+    types = tuple((one, context.theory.types[one]) for one in sorted(context.theory.types))
     servers = [
-        (place, tuple(_names(beside.nodes, members)))
-        for place, members in zip(beside.hosts.place, beside.hosts.members, strict=True)
+        (place, tuple(_names(context.nodes, members)))
+        for place, members in zip(context.hosts.place, context.hosts.members, strict=True)
     ]
     return (types, *sorted(servers))
 
@@ -199,25 +200,27 @@ def _names(nodes: Sequence[Node | None], members: Whole) -> list[NodeId]:
     return [node.node_id for node in found if node is not None]
 
 
-def _showings(
-    fingerprint: Fingerprint, beside: Beside, before: _Kept | None
-) -> tuple[tuple[Shape, ...], tuple[Showing, ...], Column]:
+def _observed(
+    fingerprint: Fingerprint, context: LookupContext, before: _WorkloadCache | None
+) -> tuple[tuple[Shape, ...], tuple[ObservedShape, ...], Column]:
     """What was observed by the gang's shape: on a type, or on its servers of each model. Shapes first."""
-    showings, hosts = beside.store.showings(fingerprint), beside.hosts
+    observed, hosts = context.store.shape_means(fingerprint), context.hosts
     unlike = {gpu_type for gpu_type, _ in hosts.place}
-    shapes, mean = showings.shapes, showings.mean
+    shapes, mean = observed.shapes, observed.mean
     if not unlike:
         if before is not None and before.shapes is shapes:
             return shapes, before.design.rows, mean
-        return shapes, tuple([Showing(shape, "") for shape in shapes]), mean
+        return shapes, tuple([ObservedShape(shape, "") for shape in shapes]), mean
     alike = [index for index, shape in enumerate(shapes) if shape.gpu_type not in unlike]
-    rows, means = [Showing(shapes[index], "") for index in alike], [mean[alike]]
+    rows, means = [ObservedShape(shapes[index], "") for index in alike], [mean[alike]]
     for (gpu_type, server), members in zip(hosts.place, hosts.members, strict=True):
         own = [shape for shape in shapes if shape.gpu_type == gpu_type]
         if own:
-            shown = _of_servers(fingerprint, own, _names(beside.nodes, members), beside.store)
+            shown = _of_servers(fingerprint, own, _names(context.nodes, members), context.store)
             rows += [
-                Showing(shape, server) for shape, one in zip(own, shown.count.tolist(), strict=True) if one
+                ObservedShape(shape, server)
+                for shape, one in zip(own, shown.count.tolist(), strict=True)
+                if one
             ]
             means.append(shown.mean[shown.count > 0])
     return shapes, tuple(rows), np.concatenate(means)
@@ -277,57 +280,59 @@ def _precision(width: int) -> Matrix:
     return np.eye(width) / SPREAD**2
 
 
-def terms_of(x: Matrix) -> Terms:
-    squares = x.T @ x / ERROR**2
-    inverse = np.asarray(np.linalg.inv(squares + _precision(len(squares))), dtype=np.float64)
-    inner = squares @ inverse
-    return Terms(squares, inverse, inner, squares - inner @ squares)
+def gram_terms(x: Matrix) -> GramTerms:
+    gram = x.T @ x / ERROR**2
+    covariance = np.asarray(np.linalg.inv(gram + _precision(len(gram))), dtype=np.float64)
+    shrinkage = gram @ covariance
+    return GramTerms(gram, covariance, shrinkage, gram - shrinkage @ gram)
 
 
-def shown(x: Matrix, terms: Terms, ratio: Column) -> Seen:
+def statistics_of(x: Matrix, terms: GramTerms, ratio: Column) -> SufficientStatistics:
     """`ratio`: measured / theory of each gang."""
     y = np.log(ratio.clip(1.0 / FACTOR_MOST, FACTOR_MOST))
-    products = x.T @ y / ERROR**2
-    return Seen(terms, products, products - terms.inner @ products)
+    moments = x.T @ y / ERROR**2
+    return SufficientStatistics(terms, moments, moments - terms.shrinkage @ moments)
 
 
-def common(seen: Sequence[Seen], width: int) -> Column:
+def common(seen: Sequence[SufficientStatistics], width: int) -> Column:
     """β, of the workloads that ran last."""
-    left = _precision(width) + sum([one.terms.left for one in seen])
-    right = sum((one.right for one in seen), np.zeros(width))
+    left = _precision(width) + sum([one.terms.marginal_gram for one in seen])
+    right = sum((one.marginal_moments for one in seen), np.zeros(width))
     return np.asarray(np.linalg.solve(left, right), dtype=np.float64)
 
 
-def coefficients(common: Column, own: Sequence[Seen | None]) -> Matrix:
+def coefficients(common: Column, own: Sequence[SufficientStatistics | None]) -> Matrix:
     """β_w of each of `own`; β for a workload that showed nothing."""
     found = np.tile(common, (len(own), 1))
     for index, one in enumerate(own):
         if one is not None:
-            found[index] += one.terms.inverse @ (one.products - one.terms.squares @ common)
+            found[index] += one.terms.covariance @ (one.moments - one.terms.gram @ common)
     return np.asarray(found.round(DIGITS), dtype=np.float64)
 
 
 def _design(
-    rows: tuple[Showing, ...],
+    rows: tuple[ObservedShape, ...],
     ideal: Sequence[float | None],
     places: Sequence[HostModel],
     before: _Design | None,
 ) -> _Design:
     """`before`: the last one of the workload on these places."""
     answered = [(index, one) for index, one in enumerate(ideal) if one is not None]
-    own = tuple([rows[index] for index, _ in answered])
-    if before is not None and own == before.own:
+    answered_rows = tuple([rows[index] for index, _ in answered])
+    if before is not None and answered_rows == before.answered_rows:
         x, terms = before.x, before.terms
     else:
-        nodes = np.array([row.shape.nodes for row in own], dtype=np.int64)
-        gpus = np.array([row.shape.gpus for row in own], dtype=np.int64)
-        x = described(places, [(row.shape.gpu_type, row.server) for row in own], nodes, gpus)
-        terms = terms_of(x)
+        nodes = np.array([row.shape.nodes for row in answered_rows], dtype=np.int64)
+        gpus = np.array([row.shape.gpus for row in answered_rows], dtype=np.int64)
+        x = described(places, [(row.shape.gpu_type, row.server) for row in answered_rows], nodes, gpus)
+        terms = gram_terms(x)
     index = np.array([index for index, _ in answered], dtype=np.int64)
-    return _Design(rows, index, own, x, terms, np.array([one for _, one in answered], dtype=np.float64))
+    return _Design(
+        rows, index, answered_rows, x, terms, np.array([one for _, one in answered], dtype=np.float64)
+    )
 
 
-def _seen(design: _Design, mean: Column) -> Seen | None:
+def _seen(design: _Design, mean: Column) -> SufficientStatistics | None:
     if not len(design.answered):
         return None
-    return shown(design.x, design.terms, mean[design.answered] / design.ideal)
+    return statistics_of(design.x, design.terms, mean[design.answered] / design.ideal)

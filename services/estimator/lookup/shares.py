@@ -21,16 +21,16 @@ import numpy.typing as npt
 from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from services.estimator.lookup.columns import Estimated, Wanted
-from services.estimator.lookup.known import Known, gangs_of
+from services.estimator.lookup.theory_table import TheoryTable, gangs_of
 from services.estimator.store.contract import Correction
 from services.estimator.store.table import Whole
 from services.estimator.theory.correction import types_of
-from services.estimator.theory.formula import Computed, Gangs
+from services.estimator.theory.formula import Gangs, ThroughputCache
 from shared.domain.iteration import Column, communication_s
 
 
-class Paces(msgspec.Struct, frozen=True):
-    """What the layers found for each node of each configuration, as if it were in lockstep."""
+class LockstepPaces(msgspec.Struct, frozen=True):
+    """For each node of each configuration, from whichever layer answered."""
 
     mean: Column
     """samples/s per GPU"""
@@ -43,13 +43,11 @@ Corrections = Mapping[Fingerprint, Mapping[str, Correction]]
 """corrections by workload and GPU types"""
 
 
-class Beneath(msgspec.Struct, frozen=True):
-    """What lies beneath the paces."""
-
-    known: Known
+class ShareContext(msgspec.Struct, frozen=True):
+    theory: TheoryTable
     workload: Whole
     """number of each row's workload"""
-    computed: Computed
+    cache: ThroughputCache
     corrections: Corrections
 
 
@@ -73,16 +71,16 @@ def shared(wanted: Wanted) -> Whole:
     return np.flatnonzero(wanted.samples[wanted.start[:-1]] > 0)
 
 
-def with_shares(wanted: Wanted, found: Estimated, paces: Paces, beneath: Beneath) -> Estimated:
+def with_shares(wanted: Wanted, found: Estimated, paces: LockstepPaces, context: ShareContext) -> Estimated:
     """`found`, with the configurations anew whose shares are unlike."""
     row = shared(wanted)
     if not len(row):
         return found
     rows = _rows(wanted, row)
-    taken_s = _taken_s(wanted, rows, paces, beneath)
+    taken_s = _taken_s(wanted, rows, paces, context)
     longest_s = np.maximum.reduceat(taken_s, rows.begin)  # of unknown and known: unknown
     throughput = np.add.reduceat(wanted.samples[rows.cell], rows.begin) / longest_s
-    throughput *= _corrections(wanted, rows, beneath)
+    throughput *= _corrections(wanted, rows, context)
     slowest = rows.cell[_first(taken_s == longest_s[rows.of], rows)]
     answer = msgspec.structs.replace(
         found,
@@ -113,21 +111,21 @@ def _first(here: npt.NDArray[np.bool_], rows: _Rows) -> Whole:
     return np.asarray(np.where(first < len(here), first, rows.begin), dtype=np.int64)
 
 
-def _taken_s(wanted: Wanted, rows: _Rows, paces: Paces, beneath: Beneath) -> Column:
+def _taken_s(wanted: Wanted, rows: _Rows, paces: LockstepPaces, context: ShareContext) -> Column:
     """How long a GPU of each cell takes for an iteration; NaN where nothing is known."""
-    about, cell = beneath.known, rows.cell
+    theory, cell = context.theory, rows.cell
     each = -(-wanted.samples[cell] // wanted.gpus[cell])
     pace = paces.mean[cell]
     taken_s = each / pace
-    workload, kind = beneath.workload[rows.row][rows.of], about.kind[wanted.node[cell]]
-    there = np.flatnonzero((about.index[workload, kind] >= 0) & ~np.isnan(pace))
+    workload, kind = context.workload[rows.row][rows.of], theory.kind[wanted.node[cell]]
+    there = np.flatnonzero((theory.modules_index[workload, kind] >= 0) & ~np.isnan(pace))
     if not len(there):
         return taken_s
     gpus = np.add.reduceat(wanted.gpus[cell], rows.begin)[rows.of]
     fewest = np.minimum.reduceat(wanted.gpus[cell], rows.begin)[rows.of]
-    batch_size = about.batch_size[workload[there]]
+    batch_size = theory.batch_size[workload[there]]
     alike = gangs_of(
-        about,
+        theory,
         workload[there],
         kind[there],
         nodes=rows.widths[rows.of[there]],
@@ -135,8 +133,8 @@ def _taken_s(wanted: Wanted, rows: _Rows, paces: Paces, beneath: Beneath) -> Col
         fewest=fewest[there],
     )
     unlike = msgspec.structs.replace(_on_slowest_path(alike, rows.of[there]), share=each[there] / batch_size)
-    ideal = beneath.computed.per_gpu_throughput(alike)
-    taken_s[there] = each[there] / beneath.computed.per_gpu_throughput(unlike) * (ideal / pace[there])
+    ideal = context.cache.per_gpu_throughput(alike)
+    taken_s[there] = each[there] / context.cache.per_gpu_throughput(unlike) * (ideal / pace[there])
     return taken_s
 
 
@@ -158,15 +156,15 @@ def _on_slowest_path(gangs: Gangs, row: Whole) -> Gangs:
     )
 
 
-def _corrections(wanted: Wanted, rows: _Rows, beneath: Beneath) -> Column:
+def _corrections(wanted: Wanted, rows: _Rows, context: ShareContext) -> Column:
     factors = np.ones(len(rows.row))
-    if not any(beneath.corrections.values()):
+    if not any(context.corrections.values()):
         return factors
     ends = np.append(rows.begin[1:], len(rows.cell))
     known: dict[tuple[Node | None, ...], str] = {}
     for index, (begin, end) in enumerate(zip(rows.begin.tolist(), ends.tolist(), strict=True)):
         fingerprint = wanted.fingerprints[wanted.job[rows.row[index]]]
-        of_workload = beneath.corrections.get(fingerprint, {}) if fingerprint else {}
+        of_workload = context.corrections.get(fingerprint, {}) if fingerprint else {}
         if of_workload:
             nodes = tuple(wanted.nodes[node] for node in wanted.node[rows.cell[begin:end]].tolist())
             types = known.setdefault(nodes, types_of(node.gpu_type for node in nodes if node))

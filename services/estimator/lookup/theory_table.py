@@ -1,4 +1,4 @@
-"""Theory's knowledge of the workloads and nodes of a question, by number. Pure but for the store."""
+"""What theory knows of the workloads and nodes of a question, by number. Pure but for the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,15 +19,15 @@ _Kind = tuple[GpuType, tuple[Path, ...]]
 NOWHERE: _Kind = (GpuType(""), ())
 
 
-class Known(msgspec.Struct, frozen=True):
+class TheoryTable(msgspec.Struct, frozen=True):
     kind: Whole
     """kind of each node"""
     gpu_types: list[GpuType]
     """by kind"""
     paths: list[tuple[Path, ...]]
     """by kind"""
-    index: Whole
-    """by workload and kind, where in `modules`; −1: theory knows nothing of it"""
+    modules_index: Whole
+    """by workload and kind; −1: theory knows nothing of it"""
     modules: list[Modules]
     batch_size: Whole
     """samples per GPU and iteration, by workload; the last, for what is not known, is 0"""
@@ -37,27 +37,25 @@ class Known(msgspec.Struct, frozen=True):
     law: Law = OURS
 
 
-class KnownOf(msgspec.Struct, frozen=True):
-    """What theory knows of one workload."""
-
-    about: Known
-    number: dict[GpuType, int]
-    """kind of each type on which theory knows the workload"""
+class WorkloadTheory(msgspec.Struct, frozen=True):
+    table: TheoryTable
+    kinds: dict[GpuType, int]
+    """of the types on which theory knows the workload"""
 
 
-def known(
+def theory_table(
     fingerprints: list[Fingerprint], nodes: Sequence[Node | None], store: Store, law: Law = OURS
-) -> Known:
+) -> TheoryTable:
     """Raises StoreUnavailable."""
     codes, kind_of = _kinds(nodes, store.bandwidths(), law)
     theory = store.theory(fingerprints)
     index, modules = _modules(theory, fingerprints, list(codes))
     batches = [theory[one].batch_size if one in theory else 0 for one in fingerprints]
-    return Known(
+    return TheoryTable(
         kind=kind_of,
         gpu_types=[gpu_type for gpu_type, _ in codes],
         paths=[paths for _, paths in codes],
-        index=index,
+        modules_index=index,
         modules=modules,
         batch_size=np.array([*batches, 0]),
         types=_types(codes),
@@ -65,23 +63,23 @@ def known(
     )
 
 
-def known_of(
+def workload_theory(
     fingerprint: Fingerprint, types: Mapping[GpuType, tuple[Path, ...]], store: Store, law: Law = OURS
-) -> KnownOf:
+) -> WorkloadTheory:
     """Raises StoreUnavailable."""
     theory = store.theory([fingerprint])
     index, modules = _modules(theory, [fingerprint], list(types.items()))
-    about = Known(
+    table = TheoryTable(
         kind=np.arange(len(types)),
         gpu_types=list(types),
         paths=list(types.values()),
-        index=index,
+        modules_index=index,
         modules=modules,
         batch_size=np.array([one.batch_size for one in theory.values()] or [0]),
         types=types,
         law=law,
     )
-    return KnownOf(about, {one: kind for kind, one in enumerate(types) if index[0, kind] >= 0})
+    return WorkloadTheory(table, {one: kind for kind, one in enumerate(types) if index[0, kind] >= 0})
 
 
 def _types(kinds: Iterable[_Kind]) -> dict[GpuType, tuple[Path, ...]]:
@@ -94,7 +92,7 @@ def _types(kinds: Iterable[_Kind]) -> dict[GpuType, tuple[Path, ...]]:
 
 
 def gangs_of(
-    about: Known,
+    table: TheoryTable,
     workload: Whole,
     kind: Whole,
     *,
@@ -109,17 +107,17 @@ def gangs_of(
     size.
     """
     fewest = gpus // nodes if fewest is None else fewest
-    latency_s, bandwidth = exchange(about.paths, kind, nodes > 1, fewest=fewest, gpus=gpus)
+    latency_s, bandwidth = exchange(table.paths, kind, nodes > 1, fewest=fewest, gpus=gpus)
     return Gangs(
-        modules=about.modules,
-        which=about.index[workload, kind],
-        batch_size=about.batch_size[workload],
+        modules=table.modules,
+        which=table.modules_index[workload, kind],
+        batch_size=table.batch_size[workload],
         gpus=gpus,
         distributed=nodes > 1,
         latency_s=latency_s,
         bandwidth=bandwidth,
         share=share,
-        law=about.law,
+        law=table.law,
     )
 
 

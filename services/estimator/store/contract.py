@@ -54,8 +54,8 @@ class Shape(NamedTuple):
     """GPUs over all nodes"""
 
 
-class Showings(msgspec.Struct, frozen=True):
-    """What was observed of one workload on types, by shape."""
+class ShapeMeans(msgspec.Struct, frozen=True):
+    """What one workload was observed to do, by shape."""
 
     shapes: tuple[Shape, ...]
     """in their order; the same object until there is another shape"""
@@ -67,7 +67,7 @@ class Revision(NamedTuple):
     """Two numbers of a workload on some types that are never again what they were."""
 
     evidence: int
-    """another one as soon as its showings there may be other"""
+    """another one as soon as its means by shape there may be other"""
     theory: int
     """another one as soon as its theory there or any bandwidth may be"""
 
@@ -143,7 +143,7 @@ class Store(Protocol):
 
     def find(self, keys: Keys) -> Evidence: ...
 
-    def showings(self, fingerprint: Fingerprint) -> Showings:
+    def shape_means(self, fingerprint: Fingerprint) -> ShapeMeans:
         """What the type layer has of a workload by the gang's shape."""
         ...
 

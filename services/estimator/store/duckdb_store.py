@@ -28,7 +28,7 @@ from services.estimator.store.contract import (
     Keys,
     Loading,
     Revision,
-    Showings,
+    ShapeMeans,
     StoreUnavailable,
     Theory,
     identity_of,
@@ -93,9 +93,9 @@ class DuckDbStore:
         self._load(keys.fingerprints)
         return self._memory.find(keys)
 
-    def showings(self, fingerprint: Fingerprint) -> Showings:
+    def shape_means(self, fingerprint: Fingerprint) -> ShapeMeans:
         self._load([fingerprint])
-        return self._memory.showings(fingerprint)
+        return self._memory.shape_means(fingerprint)
 
     def latest(self, limit: int) -> list[Fingerprint]:
         return self._memory.latest(limit)

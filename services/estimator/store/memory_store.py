@@ -23,7 +23,7 @@ from services.estimator.store.contract import (
     Loading,
     Revision,
     Shape,
-    Showings,
+    ShapeMeans,
     Theory,
     identity_of,
     places,
@@ -140,7 +140,7 @@ class MemoryStore:
         self._changed[fingerprint] = self._changes
         return self._changes
 
-    def showings(self, fingerprint: Fingerprint) -> Showings:
+    def shape_means(self, fingerprint: Fingerprint) -> ShapeMeans:
         if fingerprint not in self._in_order:
             known = self._shapes.get(fingerprint, {})
             shapes = tuple(sorted(known))
@@ -148,7 +148,7 @@ class MemoryStore:
             self._in_order[fingerprint] = shapes, self.table.rows(keys)
         shapes, rows = self._in_order[fingerprint]
         sums = self.table.at(rows)
-        return Showings(shapes, sums[:, FIRST] / sums[:, WEIGHT])
+        return ShapeMeans(shapes, sums[:, FIRST] / sums[:, WEIGHT])
 
     def latest(self, limit: int) -> list[Fingerprint]:
         newest = nlargest(limit, self.observed_at.items(), key=lambda one: (one[1], one[0]))

@@ -49,14 +49,11 @@ class Gangs(msgspec.Struct, frozen=True):
 
 
 _Rest = tuple[int, int, bool, float, float, float]
-COMPUTED_AT_MOST = 100_000
-"""number of rows whose answers are kept"""
+CACHED_ROWS_MAX = 100_000
 
 
-class Computed:
-    """What gangs came to before. A row follows from nothing but what it is kept by."""
-
-    def __init__(self, limit: int = COMPUTED_AT_MOST) -> None:
+class ThroughputCache:
+    def __init__(self, limit: int = CACHED_ROWS_MAX) -> None:
         self._limit = limit
         self._known: dict[Modules, dict[_Rest, float]] = {}
         self._count = 0

@@ -25,14 +25,14 @@ from services.estimator.lookup.columns import (
     of_gang,
     wanted,
 )
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter, page
 from services.estimator.store.contract import Store, StoreUnavailable, Theory
 from services.estimator.theory.ageing import age_s, sensitivity, shares
 from services.estimator.theory.calibration import Timing, bandwidths, merged
 from services.estimator.theory.correction import NONE_YET, corrected, types_of
-from services.estimator.theory.formula import Computed
+from services.estimator.theory.formula import ThroughputCache
 from services.estimator.theory.refinement import due, refined
 from shared.domain.accuracy import KEYS, report, worth_measuring
 from shared.domain.iteration import OURS, Law
@@ -84,11 +84,11 @@ class StoreLane:
 
 
 class StoreWorkers:
-    def __init__(self, store: Store, enough: Enough, law: Law = OURS) -> None:
+    def __init__(self, store: Store, threshold: EvidenceThreshold, law: Law = OURS) -> None:
         self._store = store
-        self._enough = enough
+        self._threshold = threshold
         self._law = law
-        self._computed = Computed()
+        self._cache = ThroughputCache()
         self._residuals = Residuals()
         self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
         """observations since this start that have loading times"""
@@ -113,7 +113,7 @@ class StoreWorkers:
             nodes = [task.nodes.get(node_id) for node_id in seen.gang.nodes]
             if theory is not None:
                 there = [node for node in nodes if node is not None]
-                self._correct(seen, theory, there, task.typical.values())
+                self._correct(seen, theory, there, task.node_by_type.values())
 
     def _correct(
         self, seen: ThroughputObserved, theory: Theory, nodes: Sequence[Node], others: Iterable[Node]
@@ -197,7 +197,7 @@ class StoreWorkers:
 
     def _estimate(self, asked: Wanted) -> Estimated:
         return estimate(
-            asked, self._store, self._enough, self._computed, self._law, residuals=self._residuals
+            asked, self._store, self._threshold, self._cache, self._law, residuals=self._residuals
         )
 
     def learn(self, task: tasks.Learn) -> tasks.Learned:
@@ -205,8 +205,8 @@ class StoreWorkers:
         workload = task.spec.workload
         self._store.keep(workload, task.modules)
         gpu_types = sorted(task.modules)
-        single, paired = self._probe(workload.fingerprint, gpu_types, task.nodes)
-        share = shares(gpu_types, task.gpus)
+        single, paired = self._probe(workload.fingerprint, gpu_types, task.node_by_type)
+        share = shares(gpu_types, task.gpus_alive)
         return tasks.Learned(
             job_id=task.job_id,
             age_s=age_s(task.spec.samples, task.spec.demand, single, share),

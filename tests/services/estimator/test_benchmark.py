@@ -16,7 +16,7 @@ from schemas.questions import EstimateQuestion, Estimates
 from schemas.samples import ThroughputObserved
 from services.estimator.build import build
 from services.estimator.lookup.columns import Estimated, Wanted, estimates, wanted
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports
@@ -26,7 +26,7 @@ from tests.services.estimator.estimator_builders import joined, mode, modules, n
 from tests.services.estimator.estimator_scale import GPU_TYPES, NODES, WORKLOADS, answered, question, whole
 
 OBSERVATIONS, BATCH = 1_000_000, 20_000
-ENOUGH, NEVER = Enough(3, 60.0), Enough(10**6, 1e9)
+ENOUGH, NEVER = EvidenceThreshold(3, 60.0), EvidenceThreshold(10**6, 1e9)
 LIMIT_S = 0.3
 
 
@@ -68,7 +68,7 @@ def observations() -> Iterator[list[ThroughputObserved]]:
         ]
 
 
-def taken(store: DuckDbStore, asked: EstimateQuestion, enough: Enough) -> tuple[float, Estimated]:
+def taken(store: DuckDbStore, asked: EstimateQuestion, enough: EvidenceThreshold) -> tuple[float, Estimated]:
     """The best CPU time of a few."""
     nodes = tuple(node(one, f"T{int(one[1:]) % GPU_TYPES}") for one in asked.nodes)
     times = []

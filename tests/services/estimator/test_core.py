@@ -13,7 +13,7 @@ from schemas.plans import Layer
 from schemas.questions import EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
 from schemas.samples import ThroughputObserved
 from services.estimator.core import BATCH, Estimator
-from services.estimator.lookup.layers import Enough
+from services.estimator.lookup.layers import EvidenceThreshold
 from services.estimator.state import State
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.tasks import (
@@ -48,7 +48,7 @@ class Driver:
     def __init__(self) -> None:
         self.core = Estimator(flush_s=FLUSH_S)
         self.store = MemoryStore(half_life_s=1e6)
-        self.workers = StoreWorkers(self.store, Enough(observations=3, seconds=60.0))
+        self.workers = StoreWorkers(self.store, EvidenceThreshold(observations=3, seconds=60.0))
         self.published: list[Event] = []
         self.replies: list[object] = []
 

@@ -13,7 +13,7 @@ from schemas.samples import ThroughputObserved
 from schemas.settings import Settings
 from schemas.subjects import facts_of
 from services.estimator.build import build
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.theory.refinement import FIRST_AT
@@ -135,7 +135,7 @@ def test_history_is_that_of_the_workload_and_outlives_the_process(tmp_path: Path
             fingerprint = submitted("another-job").spec.workload.fingerprint
             asked = wanted({"a0": 1}, nodes=(node(),))
             assert asked.fingerprints == (fingerprint,)
-            assert estimate(asked, store, Enough(3, 60.0)).throughput == pytest.approx([40.0])
+            assert estimate(asked, store, EvidenceThreshold(3, 60.0)).throughput == pytest.approx([40.0])
         store.close()
 
 

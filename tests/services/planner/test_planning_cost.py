@@ -13,7 +13,7 @@ from schemas.measurements import DataMode, TimeModules
 from schemas.plans import PlanKind
 from schemas.questions import EstimateQuestion, Estimates
 from services.estimator import tasks
-from services.estimator.lookup.layers import Enough
+from services.estimator.lookup.layers import EvidenceThreshold
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.work.workers import StoreWorkers
 from services.planner.core.folds import fold
@@ -82,7 +82,7 @@ def estimator(workloads: int) -> StoreWorkers:
     store = MemoryStore(1e6)
     for number in range(workloads):
         store.keep(workload(number), dict.fromkeys(TYPES, MODULES))
-    return StoreWorkers(store, Enough(3, 60.0))
+    return StoreWorkers(store, EvidenceThreshold(3, 60.0))
 
 
 def answered(workers: StoreWorkers, data: bytes, state: State) -> Estimates:

@@ -10,7 +10,7 @@ from schemas.ids import GpuType
 from schemas.questions import LAYERS
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.columns import Estimated, Wanted
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.store.contract import Bandwidth
 from services.estimator.store.memory_store import MemoryStore
 from shared.domain.iteration import OURS, Law, law_of
@@ -25,7 +25,7 @@ def answer(
     store = store or MemoryStore(half_life_s=1e6)
     store.keep(workload(), {GpuType("A"): modules()})
     store.add(observations)
-    return estimate(asked, store, Enough(observations=3, seconds=60.0), law=law)
+    return estimate(asked, store, EvidenceThreshold(observations=3, seconds=60.0), law=law)
 
 
 def layers(found: Estimated) -> list[str]:
@@ -164,7 +164,9 @@ def test_unknown_jobs_and_nodes_are_not_numbers() -> None:
 
 
 def test_a_workload_that_was_never_profiled_has_no_theory() -> None:
-    found = estimate(wanted({"a0": 1}, {"a0": 2}, nodes=NODES), MemoryStore(half_life_s=1e6), Enough(3, 60.0))
+    found = estimate(
+        wanted({"a0": 1}, {"a0": 2}, nodes=NODES), MemoryStore(half_life_s=1e6), EvidenceThreshold(3, 60.0)
+    )
     assert np.isnan(found.throughput).all()
 
 
@@ -257,7 +259,7 @@ def test_a_type_in_servers_of_one_model_answers_before_theory_whatever_others_ha
     store.keep(workload(), dict.fromkeys(TYPES, modules()))
     store.add([observed("b0", "B", throughput=60.0)] * 3)
     asked = wanted({"b1": 1}, nodes=(*HOSTED, node("b1", "B")))
-    found = estimate(asked, store, Enough(observations=3, seconds=60.0))
+    found = estimate(asked, store, EvidenceThreshold(observations=3, seconds=60.0))
     assert (layers(found), list(found.throughput)) == (["type"], [60.0])
 
 
@@ -277,7 +279,9 @@ def test_what_else_is_asked_changes_no_answer() -> None:
     ]
 
     def answers(*asked: dict[str, int]) -> list[tuple[float, str]]:
-        found = estimate(wanted(*asked, nodes=cluster), store, Enough(observations=3, seconds=60.0))
+        found = estimate(
+            wanted(*asked, nodes=cluster), store, EvidenceThreshold(observations=3, seconds=60.0)
+        )
         return list(zip(found.throughput.tolist(), layers(found), strict=True))
 
     together = answers(*places)
@@ -289,7 +293,7 @@ def test_what_else_is_asked_changes_no_answer() -> None:
 def test_without_theory_a_server_of_another_model_answers_for_its_type() -> None:
     store = MemoryStore(half_life_s=1e6)
     store.add([observed("a0", throughput=60.0)] * 3)
-    found = estimate(wanted({"a2": 1}, nodes=HOSTED), store, Enough(observations=3, seconds=60.0))
+    found = estimate(wanted({"a2": 1}, nodes=HOSTED), store, EvidenceThreshold(observations=3, seconds=60.0))
     assert (layers(found), list(found.throughput)) == (["type"], [60.0])
 
 

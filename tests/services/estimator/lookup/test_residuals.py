@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from schemas.ids import GpuType
 from schemas.measurements import DataMode
 from schemas.samples import ThroughputObserved
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.lookup.residuals import (
     FACTOR_MOST,
     Residuals,
     coefficients,
     common,
     described,
-    shown,
-    terms_of,
+    gram_terms,
+    statistics_of,
 )
 from services.estimator.store.contract import Bandwidth, Loading
 from services.estimator.store.duckdb_store import DuckDbStore
@@ -29,8 +29,8 @@ from tests.services.estimator.estimator_builders import modules, node, observed,
 
 A, B = GpuType("A"), GpuType("B")
 NODES = (node("a0"), node("a1"), node("b0", "B"))
-ENOUGH = Enough(observations=3, seconds=60.0)
-NEVER = Enough(observations=10**9, seconds=1e18)
+ENOUGH = EvidenceThreshold(observations=3, seconds=60.0)
+NEVER = EvidenceThreshold(observations=10**9, seconds=1e18)
 MODELS = ("resnet18", "vgg", "bert", "gpt2")
 
 SHAPES = st.tuples(st.integers(1, 8), st.integers(0, 8))
@@ -237,12 +237,12 @@ def test_what_workloads_showed_is_found_again_once_another_is_forgotten() -> Non
         store.add(shown_by)
         if model != MODELS[0]:
             alone.add(shown_by)
-        store.showings(workload(model).fingerprint)
+        store.shape_means(workload(model).fingerprint)
     store.forget([workload(MODELS[0]).fingerprint])
     store.add([showing({"a0": gpus}, 0.9, MODELS[0]) for gpus in (4, 8)])
-    assert [one.gpus for one in store.showings(workload(MODELS[0]).fingerprint).shapes] == [4, 8]
+    assert [one.gpus for one in store.shape_means(workload(MODELS[0]).fingerprint).shapes] == [4, 8]
     for model in MODELS[1:]:
-        found, meant = (one.showings(workload(model).fingerprint) for one in (store, alone))
+        found, meant = (one.shape_means(workload(model).fingerprint) for one in (store, alone))
         assert (found.shapes, found.mean.tolist()) == (meant.shapes, meant.mean.tolist())
 
 
@@ -285,7 +285,7 @@ def test_a_workload_by_itself_is_ridge_regression_on_the_sum_of_both_deviations(
     nodes, gpus = np.array([one for one, _, _ in rows]), np.array([one for _, one, _ in rows])
     ratio = np.array([one for _, _, one in rows])
     x = described([(A, "")], [(A, "")] * len(rows), nodes, gpus)
-    only = shown(x, terms_of(x), ratio)
+    only = statistics_of(x, gram_terms(x), ratio)
     expected = np.linalg.solve(
         x.T @ x / ERROR**2 + np.eye(4) / (2 * SPREAD**2), x.T @ np.log(ratio) / ERROR**2
     )

@@ -14,7 +14,7 @@ from schemas.ids import GpuType
 from schemas.questions import LAYERS
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.columns import Estimated, Wanted
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.store.contract import Bandwidth, Correction
 from services.estimator.store.memory_store import MemoryStore
 from tests.services.estimator.estimator_builders import modules, node, observed, wanted, workload
@@ -38,7 +38,7 @@ def sharing(configuration: Mapping[str, int], *samples: int, nodes: tuple[Node, 
 
 def answer(asked: Wanted, store: MemoryStore, *seen: ThroughputObserved) -> Estimated:
     store.add(seen)
-    return estimate(asked, store, Enough(observations=1, seconds=60.0))
+    return estimate(asked, store, EvidenceThreshold(observations=1, seconds=60.0))
 
 
 def test_speeds_add_up_where_shares_follow_them() -> None:

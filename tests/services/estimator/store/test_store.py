@@ -53,7 +53,7 @@ def keys(*rows: tuple[str, bool, int], layer: str = "entity", model: str = "resn
 
 
 def shown(store: Store) -> dict[Shape, float]:
-    found = store.showings(workload().fingerprint)
+    found = store.shape_means(workload().fingerprint)
     return dict(zip(found.shapes, found.mean.tolist(), strict=True))
 
 

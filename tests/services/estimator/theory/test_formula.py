@@ -9,9 +9,9 @@ import pytest
 from schemas.measurements import TimeModules
 from services.estimator.store.contract import Loading
 from services.estimator.theory.formula import (
-    Computed,
     Gangs,
     Modules,
+    ThroughputCache,
     expected_iteration_s,
     per_gpu_throughput,
 )
@@ -148,7 +148,7 @@ def test_two_narrow_components_far_apart_are_not_missed() -> None:
 
 def test_what_was_computed_before_is_what_would_be_computed() -> None:
     """Rows that are new and rows that are not, of two workloads, in one question."""
-    random, computed = np.random.default_rng(1), Computed(limit=30)
+    random, computed = np.random.default_rng(1), ThroughputCache(limit=30)
     known = [Modules(modules(), None), Modules(modules(forward_s=0.7), None)]
     for _ in range(5):
         gpus = random.integers(1, 9, 20)
@@ -165,7 +165,7 @@ def test_what_was_computed_before_is_what_would_be_computed() -> None:
 
 
 def test_once_more_rows_than_allowed_are_kept_all_are_forgotten() -> None:
-    computed, kept = Computed(limit=2), []
+    computed, kept = ThroughputCache(limit=2), []
     for gpus in (1, 2, 2, 3, 4, 1, 5, 6):
         computed.per_gpu_throughput(gangs(modules(), gpus=gpus))
         kept.append(sum(map(len, computed._known.values())))

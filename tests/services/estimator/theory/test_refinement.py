@@ -6,7 +6,7 @@ import pytest
 
 from schemas.ids import GpuType
 from schemas.samples import ThroughputObserved
-from services.estimator.lookup.layers import Enough, estimate
+from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.store.contract import Loading
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.theory.formula import Gangs, Modules, expected_iteration_s
@@ -93,5 +93,5 @@ def test_the_theory_layer_answers_with_the_refined_loading() -> None:
     store = MemoryStore(half_life_s=1e6)
     store.keep(workload(), {A: modules(parameters=0.0)})
     store.refine(workload().fingerprint, A, loading(extra_s=1.0))
-    found = estimate(wanted({"a0": 1}, {"a0": 2}, nodes=(node(),)), store, Enough(3, 60.0))
+    found = estimate(wanted({"a0": 1}, {"a0": 2}, nodes=(node(),)), store, EvidenceThreshold(3, 60.0))
     assert found.throughput == pytest.approx([100.0, 2 * 100 / 2.0])
