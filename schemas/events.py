@@ -475,14 +475,14 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defau
     """An instance of a service began to lead. The stream takes no fact of an earlier leader behind it."""
 
     entity_field: ClassVar[str] = "service"
-    identity: ClassVar[tuple[str, ...]] = ("service", "token", "again")
+    identity: ClassVar[tuple[str, ...]] = ("service", "token", "repetition")
 
     service: PlainLine
     instance: WholeNumber
     token: WholeNumber
     """fencing token of its lease: larger than that of every leader before"""
-    again: WholeNumber = written(0)
-    """how often it has published this before; repeated, since the log may lose its oldest facts"""
+    repetition: WholeNumber
+    """0: for the first time; then again and again, since the log may lose its oldest facts"""
     first: WholeNumber = 0
     """sequence of the first fact of this kind, of any service; 0: there was none, or it is not known"""
 

@@ -73,7 +73,7 @@ class LeftOut(Message, frozen=True, kw_only=True):
     job_id: JobId
     reason: Waiting
     detail: str = ""
-    to: tuple[JobId, ...] = ()
+    held_by: tuple[JobId, ...]
     """the jobs that hold what it wanted, most GPUs first"""
 
 

@@ -221,8 +221,8 @@ class ReadOutput(Question, frozen=True, kw_only=True, tag="read-output"):
     job_id: JobId
     after: dict[WholeNumber, WholeNumber] = {}
     """by rank, `next` of the page before"""
-    newest: WholeNumber = 100
-    """lines of each rank that is not in `after`"""
+    tail_lines: WholeNumber = 100
+    """of each rank that is not in `after`"""
 
     @property
     def subject(self) -> str:  # type: ignore[override]  # one for each node
@@ -297,10 +297,10 @@ class FindFacts(Question, frozen=True, kw_only=True, tag="facts"):
 class FactPlaces(Message, frozen=True, kw_only=True):
     seqs: tuple[int, ...]
     """the first fact, and the newest; ascending"""
-    whole: bool
+    complete: bool
     """false: between the first and the second there are others"""
-    known_to: int
-    """sequence of the last fact that was looked at"""
+    last_seq: int
+    """of the facts that were looked at"""
 
 
 class ListPlans(Question, frozen=True, kw_only=True, tag="plans"):

@@ -34,8 +34,8 @@ class JobView(Message, frozen=True, kw_only=True):
     """why it failed or was rejected"""
     unmeasured: str = ""
     """while it waits to be measured: where and why it could not be last"""
-    moves: tuple["MoveView", ...] = ()
-    """only where one job is asked for: the last times it was stopped without being over, oldest first"""
+    preemptions: tuple["PreemptionView", ...] = ()
+    """only where one job is asked for: the last ones, oldest first"""
     interruptions: int = 0
     """how often a run ended by what was no fault of the job"""
     failures: int = 0
@@ -57,8 +57,8 @@ class JobView(Message, frozen=True, kw_only=True):
     measured"""
 
 
-class MoveView(Message, frozen=True, kw_only=True):
-    """A preemption: the end of a run after which the job goes on."""
+class PreemptionView(Message, frozen=True, kw_only=True):
+    """The end of a run after which the job goes on."""
 
     at: float
     started_at: float
@@ -111,7 +111,8 @@ class WhyView(Message, frozen=True, kw_only=True):
     state: str
     reason: str
     detail: str
-    to: tuple[JobId, ...] = ()
+    held_by: tuple[JobId, ...] = ()
+    """as in `LeftOut`"""
     plan_id: PlanId | None = None
     expected_wait_s: float | None = None
     """rough, and what it has waited is part of it: the mean latency ratio of the jobs that ended lately
@@ -124,8 +125,8 @@ class WhyView(Message, frozen=True, kw_only=True):
     """the newest that left it out; of a running job, the one that gave it its place"""
     position: int | None = None
     """among the jobs that this plan left out, in the order of its queue, from 1"""
-    waiting: int | None = None
-    """how many it left out"""
+    queue_length: int | None = None
+    """number of jobs that it left out"""
     standing: Standing | None = None
     """the job's in this plan, by `plan.measures`"""
     holders: tuple[HolderView, ...] = ()
@@ -134,8 +135,7 @@ class WhyView(Message, frozen=True, kw_only=True):
     """where it runs or starts"""
     estimated_throughput: float | None = None
     """samples/s there"""
-    moved: MoveView | None = None
-    """of a job that ran before: its last end"""
+    last_preemption: PreemptionView | None = None
 
 
 class NodeView(Message, frozen=True, kw_only=True):
@@ -212,10 +212,9 @@ class ServiceView(Message, frozen=True, kw_only=True):
     """whether it acts; if not, it follows the instance that does"""
     worked_at: float | None = None
     """when it last did what it is for, as far as it reports; null: not in this life"""
-    did: str = ""
-    """the last fact that it published, or the kind of message that it last handled, as `plan.published`,
-    `heartbeat`; empty: none yet"""
-    did_at: float | None = None
+    last_activity: str = ""
+    """the fact that it published, or the kind of message that it handled, as `plan.published`, `heartbeat`"""
+    last_activity_at: float | None = None
 
 
 class StatusView(Message, frozen=True, kw_only=True):

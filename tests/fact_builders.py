@@ -204,8 +204,10 @@ def placement(job_id: str = JOB, *, place: str = PLACE, on: Configuration | None
     )
 
 
-def left_out(job_id: str = JOB, reason: Waiting = Waiting.OUTWEIGHED, *, to: Sequence[str] = ()) -> LeftOut:
-    return LeftOut(job_id=JobId(job_id), reason=reason, detail="so it is", to=tuple(map(JobId, to)))
+def left_out(
+    job_id: str = JOB, reason: Waiting = Waiting.OUTWEIGHED, *, held_by: Sequence[str] = ()
+) -> LeftOut:
+    return LeftOut(job_id=JobId(job_id), reason=reason, detail="so it is", held_by=tuple(map(JobId, held_by)))
 
 
 def plan(*placements: Placement, **fields: Any) -> PlanPublished:  # noqa: ANN401 - any field of the plan

@@ -32,7 +32,7 @@ from hopyard.show.runs import runs_listing
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import say, show, show_ids
 from hopyard.show.times import Times
-from hopyard.show.why import moves_text, why_text
+from hopyard.show.why import preemptions_text, why_text
 from schemas.ids import JobId
 from schemas.overview import RunView
 from schemas.views import JobPage, JobSorting, JobView
@@ -190,7 +190,7 @@ def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out:
     (view, runs), clock = timed(api, look)
     times = Times(clock)
     besides: list[RenderableType] = [Text(), runs_listing(runs, times)] if runs else []
-    besides += [Text(), Text(moves_text(view.moves, times.moment))] if view.moves else []
+    besides += [Text(), Text(preemptions_text(view.preemptions, times.moment))] if view.preemptions else []
     answer = msgspec.to_builtins(view) | {"runs": msgspec.to_builtins(runs)}
     show(answer, Group(job_table(view, times), *besides), as_json=as_json, out=out, times=times)
 

@@ -135,9 +135,9 @@ def did_text(service: ServiceView) -> str:
     if not service.leads or service.state is not ServiceState.UP:
         return ""
     name = instance_name(service.name, service.instance)
-    if service.did_at is None:
+    if service.last_activity_at is None:
         return f"{name}: nothing yet"
-    return f"{name}: {service.did} {duration(max(service.at - service.did_at, 0.0))} ago"
+    return f"{name}: {service.last_activity} {duration(max(service.at - service.last_activity_at, 0.0))} ago"
 
 
 def status_facts(status: StatusView) -> dict[str, str]:

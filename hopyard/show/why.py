@@ -7,7 +7,7 @@ from hopyard.show.jobs import exit_text, places
 from hopyard.show.units import duration, in_a_line, legible, number, plural, share
 from schemas.events import PreemptReason
 from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
-from schemas.views import HolderView, MoveView, PlanView, WhyView
+from schemas.views import HolderView, PlanView, PreemptionView, WhyView
 
 Moment = Callable[[float | None], str]
 """a moment in words, as `Times.moment` has it"""
@@ -36,17 +36,17 @@ OPENINGS = {
 """by reason"""
 SELF_MADE = frozenset({PreemptReason.INTERRUPTED, PreemptReason.FAILED})
 """ends that were not ordered, and not of a lost node"""
-KEPT = ", until the next round at least, since plans within a round move nobody"
+KEPT = ", until the next round at least, since plans within a round preemption nobody"
 HOLDING = frozenset({Waiting.OUTSIDE_WINDOW, Waiting.NO_CONFIGURATION, Waiting.OUTWEIGHED})
 """reasons for which it matters who holds the GPUs"""
 
 
-def moves_text(moves: Sequence[MoveView], moment: Moment) -> str:
+def preemptions_text(preemptions: Sequence[PreemptionView], moment: Moment) -> str:
     """Where a job ran before, a line each."""
     lines = [
-        f"  {moment(move.started_at)} to {moment(move.at)} on {places(move.gang)}, "
-        f"{_ended(move)} at {number(move.samples_done)} samples: {_cause(move)}"
-        for move in moves
+        f"  {moment(preemption.started_at)} to {moment(preemption.at)} on {places(preemption.gang)}, "
+        f"{_ended(preemption)} at {number(preemption.samples_done)} samples: {_cause(preemption)}"
+        for preemption in preemptions
     ]
     return "\n".join(["It ran before:", *lines])
 
@@ -70,8 +70,8 @@ def _sentences(why: WhyView, moment: Moment) -> Iterator[str]:
         yield f"{_decided(why.plan, moment)}."
         if why.reason in HOLDING and (explained := _explained(why.plan.measures)):
             yield explained
-    if why.moved is not None:
-        yield _moved(why.moved, moment)
+    if why.last_preemption is not None:
+        yield _preempted(why.last_preemption, moment)
     yield _waited(why)
 
 
@@ -84,8 +84,8 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
         yield f"{_decided(why.plan, moment)}{f': {figures}' if figures else ''}."
         if explained := _explained(why.plan.measures):
             yield explained
-    if why.moved is not None:
-        yield _moved(why.moved, moment)
+    if why.last_preemption is not None:
+        yield _preempted(why.last_preemption, moment)
 
 
 def _opening(why: WhyView) -> str:
@@ -102,14 +102,14 @@ def _since(why: WhyView, moment: Moment) -> str:
 
 
 def _queue(why: WhyView) -> str:
-    if why.position is None or why.waiting is None:
+    if why.position is None or why.queue_length is None:
         return ""
     measures = why.plan.measures if why.plan else Measures()
     order = f" by {short(measures.priority)}" if measures.priority else ""
     figures = _figures(why.standing, measures)
     own = f"; its own: {figures}" if figures else ""
-    alone = why.waiting == 1
-    place = "the only one that waits" if alone else f"number {why.position} of {why.waiting} that wait"
+    alone = why.queue_length == 1
+    place = "the only one that waits" if alone else f"number {why.position} of {why.queue_length} that wait"
     return f"It is {place}, in the queue{order}{own}."
 
 
@@ -154,27 +154,27 @@ def _decided(plan: PlanView, moment: Moment) -> str:
     return f"Decided in {plan.plan_id}, a {kind} of round {plan.round} by {how}; {moment(plan.at)}"
 
 
-def _moved(move: MoveView, moment: Moment) -> str:
-    until = "it failed" if move.reason is PreemptReason.FAILED else f"it was {_ended(move)}"
+def _preempted(preemption: PreemptionView, moment: Moment) -> str:
+    until = "it failed" if preemption.reason is PreemptReason.FAILED else f"it was {_ended(preemption)}"
     return (
-        f"It ran on {places(move.gang)} until {until}, {moment(move.at)}, "
-        f"at {number(move.samples_done)} samples: {_cause(move)}."
+        f"It ran on {places(preemption.gang)} until {until}, {moment(preemption.at)}, "
+        f"at {number(preemption.samples_done)} samples: {_cause(preemption)}."
     )
 
 
-def _cause(move: MoveView) -> str:
+def _cause(preemption: PreemptionView) -> str:
     """With the last words of processes that ended by themselves."""
-    how = exit_text(move.exit_code, move.signal)
-    words = (f" ({how})" if how else "") + (f": {in_a_line(move.detail)}" if move.detail else "")
-    return f"{cause_text(move.reason, move.cause)}{words}"
+    how = exit_text(preemption.exit_code, preemption.signal)
+    words = (f" ({how})" if how else "") + (f": {in_a_line(preemption.detail)}" if preemption.detail else "")
+    return f"{cause_text(preemption.reason, preemption.cause)}{words}"
 
 
-def _ended(move: MoveView) -> str:
-    if move.reason is PreemptReason.MERGE:
+def _ended(preemption: PreemptionView) -> str:
+    if preemption.reason is PreemptReason.MERGE:
         return "merged"
-    if move.reason in SELF_MADE:
-        return move.reason.value
-    return "moved" if move.cause is not None and move.cause.moved else "stopped"
+    if preemption.reason in SELF_MADE:
+        return preemption.reason.value
+    return "moved" if preemption.cause is not None and preemption.cause.moved else "stopped"
 
 
 def _waited(why: WhyView) -> str:

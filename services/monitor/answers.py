@@ -26,7 +26,7 @@ from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView, WhyV
 from services.monitor import overview
 from services.monitor.cluster_now import ClusterNow, node_state
 from services.monitor.pages import InvalidPage, page_of
-from services.monitor.reasons import moves, why
+from services.monitor.reasons import preemptions, why
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, summary
@@ -93,7 +93,9 @@ def _show_job(question: ShowJob, cluster: ClusterNow) -> JobView | Refused:
     record = cluster.ledger.jobs.get(question.job_id)
     if record is None:
         return _unknown(question.job_id)
-    return msgspec.structs.replace(job_view(record, cluster), moves=moves(record), nodes=tuple(record.nodes))
+    return msgspec.structs.replace(
+        job_view(record, cluster), preemptions=preemptions(record), nodes=tuple(record.nodes)
+    )
 
 
 def _explain_job(question: ExplainJob, cluster: ClusterNow) -> WhyView | Refused:
@@ -160,7 +162,7 @@ def _facts(question: FindFacts, cluster: ClusterNow) -> FactPlaces | Refused:
     places = cluster.history.facts.get(question.job_id)
     if places is None:
         return Refused(reason=f"job {question.job_id}: nothing is kept of its facts")
-    return FactPlaces(seqs=tuple(places.seqs), whole=places.whole, known_to=cluster.seq)
+    return FactPlaces(seqs=tuple(places.seqs), complete=places.complete, last_seq=cluster.seq)
 
 
 _ANSWERS: Mapping[type[Question], Callable[[Any, ClusterNow], Message]] = {

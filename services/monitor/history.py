@@ -51,7 +51,7 @@ class Places(msgspec.Struct, kw_only=True):
 
     seqs: list[int]
     """of the first fact, and of the newest"""
-    whole: bool = True
+    complete: bool = True
     """false: between the first and the second there are others"""
 
 
@@ -95,7 +95,7 @@ def note(history: History, fact: Event, seq: int) -> None:
         places.seqs.append(seq)
         if len(places.seqs) > FACTS_KEPT * 1.1:
             del places.seqs[1:-FACTS_KEPT]
-            places.whole = False
+            places.complete = False
 
 
 def changed(history: History, after: int) -> list[Holding | NodeSpell]:

@@ -135,7 +135,7 @@ def _summary(record: JobRecord, cluster: ClusterNow) -> JobSummary:
         expected_end=expected_end(record, cluster),
         progress=min(done / record.spec.samples, 1.0),
         reason=reason.reason,
-        detail=reason.detail or _held_by(reason.verdict.to if reason.verdict else ()),
+        detail=reason.detail or _held_by(reason.verdict.held_by if reason.verdict else ()),
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Standing, Waiting
-from schemas.views import HolderView, MoveView, PlanView, WhyView
+from schemas.views import HolderView, PlanView, PreemptionView, WhyView
 from shared.domain.cluster import gpus_by_type
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run, Verdict
@@ -16,7 +16,7 @@ from shared.domain.states import JobState
 
 STARTING = "starting"
 NO_NODES = "no-nodes"
-MOVES_SHOWN = 20
+PREEMPTIONS_SHOWN = 20
 """of a job, the newest"""
 
 
@@ -40,31 +40,31 @@ def why(ledger: Ledger, record: JobRecord, raqlr: float | None, now: float) -> W
         state=record.state.value,
         reason=found.reason,
         detail=found.detail,
-        to=verdict.to if verdict else (),
+        held_by=verdict.held_by if verdict else (),
         plan_id=found.plan_id,
         expected_wait_s=expected_wait_s(record, raqlr),
         since=found.since,
         wait_s=record.wait_s(now),
         plan=_plan(ledger, found.plan_id),
         position=verdict.position or None if verdict else None,
-        waiting=verdict.waiting or None if verdict else None,
+        queue_length=verdict.waiting or None if verdict else None,
         standing=found.standing,
         holders=tuple(_holders(ledger, record, verdict)) if verdict else (),
         gang=found.gang,
         estimated_throughput=_estimated(ledger, record) if found.gang else None,
-        moved=next(iter(moves(record)[-1:]), None),
+        last_preemption=next(iter(preemptions(record)[-1:]), None),
     )
 
 
-def moves(record: JobRecord) -> tuple[MoveView, ...]:
+def preemptions(record: JobRecord) -> tuple[PreemptionView, ...]:
     """The ends of its runs at which the job went back to the queue, oldest first."""
     ended = [run for run in record.runs if run.preempted is not None]
-    return tuple(_move(run) for run in ended[-MOVES_SHOWN:])
+    return tuple(_preemption(run) for run in ended[-PREEMPTIONS_SHOWN:])
 
 
-def _move(run: Run) -> MoveView:
+def _preemption(run: Run) -> PreemptionView:
     assert run.preempted is not None
-    return MoveView(
+    return PreemptionView(
         at=run.ended_at or run.started_at,
         started_at=run.started_at,
         gang=run.gang,
@@ -194,7 +194,7 @@ def _estimated(ledger: Ledger, record: JobRecord) -> float | None:
 
 def _holders(ledger: Ledger, record: JobRecord, verdict: Verdict) -> Iterator[HolderView]:
     """The jobs that the plan named and that still hold, or are promised, GPUs that this one may use."""
-    standings = verdict.rivals or (None,) * len(verdict.to)
+    standings = verdict.rivals or (None,) * len(verdict.held_by)
     found = [
         HolderView(
             job_id=job_id,
@@ -203,7 +203,7 @@ def _holders(ledger: Ledger, record: JobRecord, verdict: Verdict) -> Iterator[Ho
             started_at=holder.present.started_at if holder.present else None,
             standing=standing,
         )
-        for job_id, standing in zip(verdict.to, standings, strict=True)
+        for job_id, standing in zip(verdict.held_by, standings, strict=True)
         if (holder := ledger.jobs.get(job_id)) is not None and not holder.ended
     ]
     yield from sorted((one for one in found if one.gpus), key=lambda one: -one.gpus)

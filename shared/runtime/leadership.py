@@ -91,7 +91,11 @@ class Candidate:
                     self.follows = True
                     return False
                 led = ServiceLed(
-                    at=self._clock.now(), service=self._service, instance=self._instance, token=token
+                    at=self._clock.now(),
+                    service=self._service,
+                    instance=self._instance,
+                    token=token,
+                    repetition=0,
                 )
                 await self._bus.lead(led, after)
         except (OSError, Fenced) as error:
@@ -129,7 +133,8 @@ class Candidate:
         """Publish at intervals that it leads, so that the stream may drop older such facts. Raises Fenced."""
         while self._led is not None:
             await asyncio.sleep(self._lease_s)
-            again = msgspec.structs.replace(self._led, at=self._clock.now(), again=self._led.again + 1)
+            number = self._led.repetition + 1
+            again = msgspec.structs.replace(self._led, at=self._clock.now(), repetition=number)
             try:
                 if self.leads and await self._bus.lead_on(again, self._said_on_after):
                     self._led = again

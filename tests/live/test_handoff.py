@@ -74,7 +74,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 async def leads(bus: JetStreamBus, token: int) -> None:
-    led = ServiceLed(at=float(token), service=SERVICE, instance=1, token=token)
+    led = ServiceLed(at=float(token), service=SERVICE, instance=1, token=token, repetition=0)
 
     async def tried() -> bool:
         await bus.lead(led, await bus.led_last(SERVICE))

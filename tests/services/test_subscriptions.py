@@ -101,7 +101,7 @@ LOG: list[Event] = [
     build.failed("c", at=530.0, place="p-3"),
     build.submitted("e", at=535.0),
     msgspec.structs.replace(build.profiled("e", at=536.0), modules={build.V100: modules()}),
-    ServiceLed(at=540.0, service="planner", instance=2, token=7),
+    ServiceLed(at=540.0, service="planner", instance=2, token=7, repetition=0),
 ]
 
 

@@ -37,10 +37,10 @@ async def fetched(bus: FactsAndQuestions, wanted: Wanted, limit_real_s: float) -
         return nothing
     seqs = [seq for seq in places.seqs if wanted.after < seq <= (wanted.last or seq)]
     first, *newer = places.seqs
-    enough = places.whole or wanted.after >= newer[0] - 1
+    enough = places.complete or wanted.after >= newer[0] - 1
     if wanted.newest is not None:
         enough = enough or wanted.newest < len(seqs)
         seqs = seqs[len(seqs) - min(wanted.newest, len(seqs)) :]
     if not enough:
         return nothing._replace(after=max(wanted.after, first - 1))
-    return Fetched(await bus.fetch(seqs), max(wanted.after, places.known_to))
+    return Fetched(await bus.fetch(seqs), max(wanted.after, places.last_seq))

@@ -42,7 +42,7 @@ class Reader:
 
     async def _of_node(self, node: NodeId) -> list[OutputLine]:
         known = self._next.setdefault(node, {})
-        question = ReadOutput(node_id=node, job_id=self._job_id, after=known, newest=self._newest)
+        question = ReadOutput(node_id=node, job_id=self._job_id, after=known, tail_lines=self._newest)
         try:
             async with self._asking:
                 reply = await self._bus.ask(question, self._limit_real_s)

@@ -161,7 +161,7 @@ def _stretch(folder: Path, rank: int, question: ReadOutput) -> RankOutput:
     starts = _starts(folder)
     after = question.after.get(rank)
     if after is None:
-        return _last(folder, rank, starts, question.newest)
+        return _last(folder, rank, starts, question.tail_lines)
     first = max(after, starts[0] if starts else after)
     data = b"".join(_from(folder, starts, first))[:PAGE_MAX_BYTES]
     whole = data[: data.rfind(b"\n") + 1]

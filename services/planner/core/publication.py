@@ -15,7 +15,7 @@ from services.planner.policies.contract.view import Present, View
 from shared.domain import gangs, in_turns
 
 NAMED_AT_MOST = 3
-"""how many jobs `LeftOut.to` names"""
+"""how many jobs `LeftOut.held_by` names"""
 REFUSED = "the placer refused it several times in a row; it is tried again later"
 NODE_GONE = "a node that was chosen for it left while the plan was made"
 
@@ -231,7 +231,7 @@ def _left_out(
     most = {types: _most(holders, types) for types in lists}
     return tuple(
         [
-            LeftOut(job_id=job.job_id, reason=job.reason, detail=job.detail, to=most[types])
+            LeftOut(job_id=job.job_id, reason=job.reason, detail=job.detail, held_by=most[types])
             for job, types in waiting
         ]
     )

@@ -98,8 +98,8 @@ def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
 def _verdicts(fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
     """Of the jobs that the plan leaves out; `verdicts`: the ones before."""
     standings, fragment, waiting = fact.standings, fact.kind is PlanKind.FRAGMENT, len(fact.left_out)
-    named = {left.to for left in fact.left_out} if standings else ()
-    rivals = {to: tuple([standings.get(job_id) for job_id in to]) for to in named}
+    named = {left.held_by for left in fact.left_out} if standings else ()
+    rivals = {holders: tuple([standings.get(job_id) for job_id in holders]) for holders in named}
     found = {}
     for position, left in enumerate(fact.left_out, start=1):
         before, reason = verdicts.get(left.job_id), str(left.reason)
@@ -107,12 +107,12 @@ def _verdicts(fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId
             plan_id=fact.plan_id,
             reason=reason,
             detail=left.detail,
-            to=left.to,
+            held_by=left.held_by,
             since=before.since if before is not None and before.reason == reason else fact.at,
             position=position,
             waiting=waiting,
             standing=standings.get(left.job_id),
-            rivals=rivals.get(left.to, ()),
+            rivals=rivals.get(left.held_by, ()),
             kind=fact.kind,
             first=_first(before) if fragment and before is not None else None,
         )

@@ -193,7 +193,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     plan_id: PlanId
     reason: str
     detail: str
-    to: tuple[JobId, ...] = ()
+    held_by: tuple[JobId, ...] = ()
     since: float = 0.0
     """time of the first of the plans that say so, one after the other"""
     position: int = 0
@@ -202,7 +202,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """how many it left out"""
     standing: Standing | None = None
     rivals: tuple[Standing | None, ...] = ()
-    """of the jobs `to`"""
+    """of the jobs `held_by`"""
     kind: PlanKind = PlanKind.FIRST
     """of the plan"""
     first: "Verdict | None" = None

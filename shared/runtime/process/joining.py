@@ -13,7 +13,7 @@ from shared.runtime.bus.contract import State
 from shared.runtime.damage import Damaged
 from shared.runtime.settings import PREFIX
 
-PROTOCOL = 1
+PROTOCOL = 2
 """of facts, questions and snapshots; raised by a version that writes what the one before it would misread"""
 NUMBERED = "protocol"
 KEY = "settings"

@@ -171,7 +171,7 @@ def _lookers(
         ready=shell.ready,
         leads=shell.leads,
         worked_at=lambda: shell.progress.worked_at,
-        did=lambda: shell.progress.did,
+        last_activity=lambda: shell.progress.last_activity,
         troubles=service.troubles,
     )
     yield watch(

@@ -77,18 +77,18 @@ class Reporter:
         troubles: Troubles,
         leads: Callable[[], bool] = lambda: True,
         worked_at: Callable[[], float | None] = lambda: None,
-        did: Callable[[], tuple[str, float | None]] = lambda: ("", None),
+        last_activity: Callable[[], tuple[str, float | None]] = lambda: ("", None),
     ) -> None:
         """Report again and again until cancelled or stuck, and at once when it becomes ready, or leads."""
         while self.report.state is not ServiceState.STUCK:
             state = ServiceState.UP if ready() else ServiceState.STARTING
-            what, did_at = did()
+            activity, activity_at = last_activity()
             await self._write(
                 state=state,
                 leads=leads(),
                 worked_at=worked_at(),
-                did=what,
-                did_at=did_at,
+                last_activity=activity,
+                last_activity_at=activity_at,
                 troubles=tuple(troubles()),
             )
             await _elapsed_or(lambda: ready() and (not self.up() or leads() != self._written.leads))

@@ -18,7 +18,7 @@ class Progress:
         self._read = 0
         self.worked_at: float | None = None
         """Unix time; None: not in this life"""
-        self.did: tuple[str, float | None] = "", None
+        self.last_activity: tuple[str, float | None] = "", None
         """of what it is there for: the type of its last own fact, or of what it judged, and when"""
 
     def begin(self, key: Hashable, what: str) -> None:
@@ -36,9 +36,9 @@ class Progress:
     def worked(self) -> None:
         self.worked_at = time.time()
 
-    def note(self, did: str) -> None:
+    def note(self, activity: str) -> None:
         self.worked()
-        self.did = did, self.worked_at
+        self.last_activity = activity, self.worked_at
 
     def read(self, seq: int, newest: int) -> None:
         """Facts up to `seq` are handled; `newest` is the last that concerns the service."""

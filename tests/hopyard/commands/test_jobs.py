@@ -12,9 +12,9 @@ from schemas.placement import Gang
 from schemas.views import (
     Cancelled,
     JobPage,
-    MoveView,
     NodeDrain,
     PolicyChoice,
+    PreemptionView,
     WhyView,
 )
 from tests.hopyard.cli_builders import JOB_YAML, job_view, submitted
@@ -156,8 +156,10 @@ def test_ps_says_how_to_see_the_rest(hopyard: Hopyard, api: CannedApi) -> None:
 
 def test_show_and_why_ask_about_the_job(hopyard: Hopyard, api: CannedApi) -> None:
     why = WhyView(job_id=JobId("job-1"), state="queued", reason="outweighed", detail="")
-    move = MoveView(at=90.0, started_at=30.0, gang=Gang.of({NodeId("a"): 2}), reason=PreemptReason.NODE_LOST)
-    api.says("GET /v1/jobs/job-1", job_view(moves=(move,)))
+    move = PreemptionView(
+        at=90.0, started_at=30.0, gang=Gang.of({NodeId("a"): 2}), reason=PreemptReason.NODE_LOST
+    )
+    api.says("GET /v1/jobs/job-1", job_view(preemptions=(move,)))
     api.says("GET /v1/jobs/job-1/why", why)
     shown = hopyard("show", "job-1", "--api", api.url).out
     assert "resnet50 on imagenet" in shown

@@ -124,7 +124,7 @@ def waiting() -> WhyView:
         wait_s=60.0,
         expected_wait_s=720.0,
         position=3,
-        waiting=7,
+        queue_length=7,
         standing=Standing(priority=0.5, gain=1.25),
         plan=plan_view(
             at=NOON - 5, measures=Measures(priority="latency ratio, waiting over running", gain="gain")

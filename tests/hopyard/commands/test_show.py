@@ -14,7 +14,7 @@ from schemas.ids import JobId, NodeId, PlacementId
 from schemas.overview import RunPage, RunView
 from schemas.placement import Gang
 from schemas.plans import Cause, Layer
-from schemas.views import JobView, MoveView
+from schemas.views import JobView, PreemptionView
 from tests.hopyard.cli_builders import job_view
 from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi, canned_api
@@ -136,7 +136,7 @@ def test_a_terminal_of_80_columns_keeps_when_where_and_how_far() -> None:
 
 
 def test_why_it_was_stopped_has_the_last_words_of_its_processes(hopyard: Hopyard, api: CannedApi) -> None:
-    move = MoveView(
+    move = PreemptionView(
         at=300.0,
         started_at=100.0,
         gang=Gang.of({NodeId("a"): 1}),
@@ -145,7 +145,7 @@ def test_why_it_was_stopped_has_the_last_words_of_its_processes(hopyard: Hopyard
         detail=TRACEBACK,
         exit_code=1,
     )
-    out = shown(hopyard, api, real_job("queued", moves=(move,)))
+    out = shown(hopyard, api, real_job("queued", preemptions=(move,)))
     end = "failed at 0 samples: its processes on a failed (exit code 1): exit code 1 … ValueError: no data"
     assert out.splitlines()[-1].endswith(end)
 

@@ -3,16 +3,16 @@
 import msgspec
 
 from hopyard.show.times import Times
-from hopyard.show.why import moves_text, why_text
+from hopyard.show.why import preemptions_text, why_text
 from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Stage, Standing
-from schemas.views import ClockView, HolderView, MoveView, WhyView
+from schemas.views import ClockView, HolderView, PreemptionView, WhyView
 from tests.hopyard.cli_builders import plan_view
 
 LR = Measures(priority="latency ratio, waiting over running", gain="gain, weight × speed")
-MOVE = MoveView(
+PREEMPTION = PreemptionView(
     at=600.0,
     started_at=100.0,
     gang=Gang.of({NodeId("t4-0"): 4}),
@@ -34,7 +34,7 @@ WAITS = WhyView(
     wait_s=65.0,
     expected_wait_s=100.0,
     position=3,
-    waiting=7,
+    queue_length=7,
     standing=Standing(priority=0.5, gain=1.25),
     plan=plan_view(measures=LR),
     holders=(
@@ -80,7 +80,7 @@ def test_a_queue_without_figures_says_who_ran_already_or_came_when() -> None:
     plan = plan_view(policy="fifo", stage=Stage.QUEUE, gap=0.0, kind=PlanKind.FRAGMENT)
     holders = tuple(msgspec.structs.replace(one, standing=None) for one in WAITS.holders)
     text = said(
-        msgspec.structs.replace(WAITS, plan=plan, holders=holders, standing=None, waiting=1, position=1)
+        msgspec.structs.replace(WAITS, plan=plan, holders=holders, standing=None, queue_length=1, position=1)
     )
     assert text[1] == "It is the only one that waits, in the queue."
     assert text[2].startswith("What it could use is held by, until the next round at least")
@@ -93,7 +93,7 @@ def test_a_queue_without_figures_says_who_ran_already_or_came_when() -> None:
 
 def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:
     runs = msgspec.structs.replace(
-        WAITS, state="running", reason="running", gang=MOVE.gang, estimated_throughput=812.0, holders=()
+        WAITS, state="running", reason="running", gang=PREEMPTION.gang, estimated_throughput=812.0, holders=()
     )
     text = said(runs)
     assert text[0] == "job-2 runs on t4-0:4, since 00:12:00.0 (5s ago), estimated at 812 samples/s."
@@ -101,7 +101,7 @@ def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:
 
 
 def test_a_preempted_job_says_for_whom() -> None:
-    text = said(msgspec.structs.replace(WAITS, state="preempted", moved=MOVE))
+    text = said(msgspec.structs.replace(WAITS, state="preempted", last_preemption=PREEMPTION))
     assert (
         "It ran on t4-0:4 until it was stopped, 00:10:00.0 (2m 05s ago), at 1,500 samples: "
         f"{FOR_BIG}." in text
@@ -123,8 +123,8 @@ def test_an_answer_of_an_earlier_version_is_said_as_far_as_it_goes() -> None:
 
 
 def test_moves_are_a_line_each() -> None:
-    lost = MoveView(at=900.0, started_at=650.0, gang=MOVE.gang, reason=PreemptReason.NODE_LOST)
-    assert moves_text((MOVE, lost), Times(None).moment).splitlines() == [
+    lost = PreemptionView(at=900.0, started_at=650.0, gang=PREEMPTION.gang, reason=PreemptReason.NODE_LOST)
+    assert preemptions_text((PREEMPTION, lost), Times(None).moment).splitlines() == [
         "It ran before:",
         f"  00:01:40.0 to 00:10:00.0 on t4-0:4, stopped at 1,500 samples: {FOR_BIG}",
         "  00:10:50.0 to 00:15:00.0 on t4-0:4, stopped at 0 samples: a node was lost",

@@ -315,8 +315,8 @@ def test_a_job_that_came_after_the_last_plan_waits_for_the_next() -> None:
 
 
 def test_a_job_left_out_has_the_reason_of_the_plan() -> None:
-    view = why(joined(), *in_queue(), plan(left_out=(left_out(to=["job-9"]),)))
-    assert (view.reason, view.detail, view.to, view.plan_id) == (
+    view = why(joined(), *in_queue(), plan(left_out=(left_out(held_by=["job-9"]),)))
+    assert (view.reason, view.detail, view.held_by, view.plan_id) == (
         "outweighed",
         "so it is",
         ("job-9",),

@@ -133,7 +133,7 @@ def test_a_failure_stands_out_from_the_interruptions_that_it_caused() -> None:
     assert run(world, 1, interrupted(1), failed(1), reason=PreemptReason.FAILED) == []
     view = shown(world)
     assert (view.failures, view.interruptions, view.exit_code) == (1, 0, 3)
-    [move] = view.moves
+    [move] = view.preemptions
     assert (move.reason, move.detail, move.exit_code) == (PreemptReason.FAILED, "exit 3", 3)
 
 
@@ -190,7 +190,7 @@ def test_a_job_s_view_counts_its_checkpoints_and_how_long_it_ran() -> None:
     world.now = 500.0
     view = shown(world)
     assert (view.checkpoints, view.running_s, view.signal, view.interruptions) == (2, 100.0, 9, 1)
-    assert [move.signal for move in view.moves] == [9, None]
+    assert [move.signal for move in view.preemptions] == [9, None]
     assert view.nodes == (NODE,)
 
 

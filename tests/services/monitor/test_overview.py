@@ -195,7 +195,7 @@ def test_jobs_that_wait_say_why_the_longest_first() -> None:
 
 
 def test_a_job_that_others_come_before_names_who_has_the_gpus() -> None:
-    out = LeftOut(job_id=JobId(JOB), reason=Waiting.OUTWEIGHED, to=(JobId("a"), JobId("b")))
+    out = LeftOut(job_id=JobId(JOB), reason=Waiting.OUTWEIGHED, held_by=(JobId("a"), JobId("b")))
     [waits] = summaries(World(joined(), *in_queue(), plan(left_out=(out,)))).jobs
     assert waits.detail == "a, b have the GPUs"
 

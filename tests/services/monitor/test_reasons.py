@@ -12,7 +12,7 @@ from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Standing, Wait
 from schemas.questions import ExplainJob, ShowJob
 from schemas.views import JobView, WhyView
 from services.monitor.folds import FOLDS, fold
-from services.monitor.reasons import MOVES_SHOWN, why
+from services.monitor.reasons import PREEMPTIONS_SHOWN, why
 from services.monitor.state import State
 from tests.fact_builders import (
     JOB,
@@ -46,7 +46,7 @@ def held() -> list[Event]:
         plan(
             placement(HOLDER, place="pl-9", on=config(node_1=2)),
             at=10.0,
-            left_out=(left_out("other"), left_out(to=[HOLDER])),
+            left_out=(left_out("other"), left_out(held_by=[HOLDER])),
             measures=MEASURES,
             standings={JobId(JOB): MINE, JobId(HOLDER): THEIRS},
         ),
@@ -64,7 +64,7 @@ def explained(*facts: Event, now: float = 100.0, job_id: str = JOB) -> WhyView:
 
 def test_a_job_left_out_knows_its_place_and_its_standing() -> None:
     view = explained(*held())
-    assert (view.position, view.waiting, view.standing, view.wait_s) == (2, 2, MINE, 98.0)
+    assert (view.position, view.queue_length, view.standing, view.wait_s) == (2, 2, MINE, 98.0)
     assert view.plan is not None
     assert (view.plan.plan_id, view.plan.measures) == ("plan-1", MEASURES)
 
@@ -80,7 +80,7 @@ def test_a_holder_that_has_ended_holds_nothing() -> None:
 
 
 def test_the_reason_holds_since_the_first_plan_that_said_so() -> None:
-    again = plan(at=40.0, plan_id=PlanId("plan-2"), left_out=(left_out(to=[HOLDER]),))
+    again = plan(at=40.0, plan_id=PlanId("plan-2"), left_out=(left_out(held_by=[HOLDER]),))
     other = plan(at=60.0, plan_id=PlanId("plan-3"), left_out=(left_out(reason=Waiting.OUTSIDE_WINDOW),))
     assert explained(*held(), again).since == 10.0
     assert explained(*held(), again, other).since == 60.0
@@ -152,7 +152,7 @@ def stopped(cause: Cause | None, reason: PreemptReason = PreemptReason.PLAN) -> 
 
 
 def test_a_preempted_job_says_where_it_ran_and_for_whom_it_was_stopped() -> None:
-    moved = explained(*held(), stopped(CAUSE), job_id=HOLDER).moved
+    moved = explained(*held(), stopped(CAUSE), job_id=HOLDER).last_preemption
     assert moved is not None
     assert (moved.started_at, moved.at, moved.samples_done, moved.cause) == (20.0, 70.0, 300.0, CAUSE)
     assert moved.gang.configuration == config(node_1=2)
@@ -162,13 +162,13 @@ def test_a_job_shows_its_moves_to_whoever_asks_for_it_alone() -> None:
     world = World(*held(), stopped(None, PreemptReason.NODE_LOST))
     view = world.ask(ShowJob(job_id=JobId(HOLDER)))
     assert isinstance(view, JobView)
-    assert [(move.reason, move.cause) for move in view.moves] == [(PreemptReason.NODE_LOST, None)]
+    assert [(move.reason, move.cause) for move in view.preemptions] == [(PreemptReason.NODE_LOST, None)]
 
 
 def test_moves_are_bounded() -> None:
     runs = [
         fact
-        for number in range(MOVES_SHOWN + 5)
+        for number in range(PREEMPTIONS_SHOWN + 5)
         for fact in (
             started(HOLDER, at=100.0 + number, place=f"p-{number}"),
             preempted(HOLDER, at=100.5 + number, place=f"p-{number}"),
@@ -177,7 +177,9 @@ def test_moves_are_bounded() -> None:
     world = World(joined(gpus=4), *in_queue(HOLDER), *runs)
     view = world.ask(ShowJob(job_id=JobId(HOLDER)))
     assert isinstance(view, JobView)
-    assert [move.at for move in view.moves] == [100.5 + number for number in range(5, MOVES_SHOWN + 5)]
+    assert [move.at for move in view.preemptions] == [
+        100.5 + number for number in range(5, PREEMPTIONS_SHOWN + 5)
+    ]
 
 
 @pytest.mark.parametrize("policy", ["hops", "sia", "gavel", "tiresias", "las", "fifo", "yarn-cs"])
@@ -193,7 +195,7 @@ def test_every_policy_can_say_why_of_every_job_at_any_time(policy: str) -> None:
             seen.add(view.reason)
             assert view.detail or view.reason in set(Waiting)
             assert view.since is None or view.since <= fact.at
-            assert view.position is None or 1 <= view.position <= (view.waiting or 0)
+            assert view.position is None or 1 <= view.position <= (view.queue_length or 0)
             if view.state == "running":
                 assert view.plan is not None, "what runs was planned"
     assert {"running", "completed"} <= seen

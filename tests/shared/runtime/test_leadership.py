@@ -79,7 +79,7 @@ async def test_who_began_to_lead_too_late_does_not(live: JetStreamNet) -> None:
     before = await slow.led_last(PLACER)
     await leading(candidate(quick, 2))
     with pytest.raises(Fenced):
-        await slow.lead(ServiceLed(at=1.0, service=PLACER, instance=1, token=1), before)
+        await slow.lead(ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0), before)
     await quick.publish([cancelled("job-1")])
 
 

@@ -136,7 +136,7 @@ export class JobPage {
 
   /** Its place among those that wait, and who has the GPUs it could use. */
   #showHolders(why) {
-    const place = why.position === null ? "" : `Number ${number(why.position)} of the ${number(why.waiting)} jobs that the last plan left out. `;
+    const place = why.position === null ? "" : `Number ${number(why.position)} of the ${number(why.queue_length)} jobs that the last plan left out. `;
     const holders = why.holders.slice(0, HOLDERS_MOST);
     const text = place + holders.map((each) => each.job_id + each.gpus).join();
     if (this.holders.said === text) return;

@@ -76,7 +76,7 @@ function leftTable(place) {
       { name: "Job", text: (left) => left.job_id, node: (left) => jobLink(left.job_id) },
       { name: "Why", text: (left) => name(left.reason) },
       { name: "In words", kind: "wide", text: (left) => left.detail || "–" },
-      { name: "Lost to", kind: "wide", text: (left) => left.to.slice(0, 3).join(", ") || "–" },
+      { name: "Lost to", kind: "wide", text: (left) => left.held_by.slice(0, 3).join(", ") || "–" },
     ],
   });
 }

@@ -46,7 +46,7 @@ async def known(api: Served, *facts: Event) -> None:
         while True:
             with suppress(Unavailable):
                 places = await api.bus.ask(FindFacts(job_id=JobId(JOB)), 20.0)
-                if isinstance(places, FactPlaces) and places.known_to == last:
+                if isinstance(places, FactPlaces) and places.last_seq == last:
                     return
             await asyncio.sleep(0.01)
 
@@ -104,7 +104,7 @@ async def test_what_the_monitor_has_not_seen_yet_is_there_too() -> None:
         last = await api.bus.last_seq()
 
         async def late(_: object) -> FactPlaces:
-            return FactPlaces(seqs=(2, 3), whole=True, known_to=3)
+            return FactPlaces(seqs=(2, 3), complete=True, last_seq=3)
 
         await api.bus.serve("monitor", MONITOR, late)
         assert [line["seq"] for line in await lines(api, f"job={JOB}")] == list(range(2, last + 1))

@@ -34,7 +34,7 @@ class Agent:
 
     def _rank(self, rank: int, question: ReadOutput) -> RankOutput:
         lines = self.ranks[rank]
-        begin = question.after.get(rank, max(len(lines) - question.newest, 0))
+        begin = question.after.get(rank, max(len(lines) - question.tail_lines, 0))
         return RankOutput(
             rank=rank, lines=tuple(PrintedLine(at, text) for at, text in lines[begin:]), next=len(lines)
         )

@@ -43,7 +43,7 @@ def files() -> Iterator[Files]:
 
 def read(output: OutputFiles, job: JobId = JOB, newest: int = 100, **after: int) -> OutputPage:
     wanted = {int(rank.lstrip("r")): position for rank, position in after.items()}
-    return output.read(ReadOutput(node_id=HERE, job_id=job, after=wanted, newest=newest))
+    return output.read(ReadOutput(node_id=HERE, job_id=job, after=wanted, tail_lines=newest))
 
 
 def only(page: OutputPage) -> RankOutput:

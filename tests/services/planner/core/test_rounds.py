@@ -97,7 +97,7 @@ def test_a_job_left_out_names_who_has_the_gpus() -> None:
     stage = cluster(*in_queue("old", demand=(8,)), *in_queue("new", demand=(8,), at=1.0))
     stage.tell(opened(at=100.0))
     [left] = stage.plan.left_out
-    assert (left.job_id, left.to) == ("new", ("old",))
+    assert (left.job_id, left.held_by) == ("new", ("old",))
 
 
 def test_a_first_plan_that_outlasts_its_round_is_published_and_the_present_round_is_next() -> None:

@@ -183,7 +183,7 @@ LIE = ProfileFailed(
 
 
 async def test_where_version_0_1_put_a_measurement_it_counts_until_somebody_leads(guarded: Guarded) -> None:
-    led = ServiceLed(at=0.0, service="planner", instance=1, token=7)
+    led = ServiceLed(at=0.0, service="planner", instance=1, token=7, repetition=0)
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
         stream = client.client.jetstream()
         await stream.publish("hopyard.profile.n-1.failed", encode(LIE))
@@ -196,11 +196,11 @@ async def test_where_version_0_1_put_a_measurement_it_counts_until_somebody_lead
 
 async def test_who_led_first_is_known_once_the_stream_has_dropped_it(guarded: Guarded) -> None:
     """Whoever leads for long says so again, and what is older goes to the archive."""
-    led = ServiceLed(at=0.0, service="planner", instance=1, token=7)
+    led = ServiceLed(at=0.0, service="planner", instance=1, token=7, repetition=0)
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
         await planner.lead(led, 0)
         await client.client.jetstream().publish("hopyard.profile.n-1.failed", encode(LIE))
-        await planner.lead_on(msgspec.structs.replace(led, again=1), 0)
+        await planner.lead_on(msgspec.structs.replace(led, repetition=1), 0)
         async with guarded.bus("monitor") as monitor:
             await monitor.drop(FACTS_STREAM, 1)
             [record] = await read_all(monitor, 1)
@@ -227,7 +227,7 @@ async def test_who_takes_the_id_by_which_a_service_leads_does_not_keep_it_from_l
     guarded: Guarded,
 ) -> None:
     """Tokens are revisions of the bucket, which an agent sees in replies to its own values."""
-    led = ServiceLed(at=0.0, service="planner", instance=1, token=7)
+    led = ServiceLed(at=0.0, service="planner", instance=1, token=7, repetition=0)
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
         taken = {"Nats-Msg-Id": led.event_id}
         subject = subject_of(OWN["agent"][0], "n-1")

@@ -167,9 +167,12 @@ async def test_where_their_number_is_not_known_one_that_is_gone_is_said(bus: Mem
 async def test_a_service_says_what_it_did_last(bus: MemoryBus) -> None:
     reporter = Reporter(bus, "planner")
     renewing = asyncio.create_task(
-        reporter.renew(ready=lambda: True, troubles=tuple, did=lambda: ("plan.published", 7.0))
+        reporter.renew(ready=lambda: True, troubles=tuple, last_activity=lambda: ("plan.published", 7.0))
     )
-    while (await reports(bus)) == () or (await planner(bus)).did_at is None:
+    while (await reports(bus)) == () or (await planner(bus)).last_activity_at is None:
         await asyncio.sleep(0)
-    assert ((await planner(bus)).did, (await planner(bus)).did_at) == ("plan.published", 7.0)
+    assert ((await planner(bus)).last_activity, (await planner(bus)).last_activity_at) == (
+        "plan.published",
+        7.0,
+    )
     renewing.cancel()

@@ -69,9 +69,9 @@ def test_time_in_which_it_could_not_work_does_not_count(watched: Watched) -> Non
 
 
 def test_what_was_done_last_stays_while_other_messages_come(watched: Watched) -> None:
-    assert watched.progress.did == ("", None)
+    assert watched.progress.last_activity == ("", None)
     watched.progress.note("plan.published")
-    did = watched.progress.did
+    did = watched.progress.last_activity
     watched.progress.worked()
-    assert watched.progress.did == did
+    assert watched.progress.last_activity == did
     assert did[0] == "plan.published"
