@@ -35,7 +35,7 @@ def report(finished: Sequence[Finished]) -> Iterator[Part]:
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
-    """Every measure of every arm, and how many times ours the others of a sweep are."""
+    """Every measure of every arm, and how many times ours the others are."""
     groups = groups_of(finished)
     measured = [
         named(group, arm, name, found, at)
@@ -54,7 +54,7 @@ def figures_of(finished: Sequence[Finished]) -> list[Figure]:
     return [*measured, *led]
 
 
-def _places(members: list[Finished]) -> list[tuple[float | None, list[Finished]]]:
+def _places(members: Sequence[Finished]) -> list[tuple[float | None, Sequence[Finished]]]:
     """By place in the sweep; all at none, where nothing is swept."""
     return [*places_of(members).items()] or [(None, members)]
 
@@ -158,10 +158,10 @@ def _times_ours(members: Sequence[Finished], of: str, label: str) -> Iterator[Ta
         yield Table([_over_ours(of), *(f">{at:g} {label}" for at in places)], rows)
 
 
-def _led(members: Sequence[Finished], of: str) -> dict[str, dict[float, Summary]]:
+def _led(members: Sequence[Finished], of: str) -> dict[str, dict[float | None, Summary]]:
     """How many times ours the others are, seed by seed, by arm and place."""
-    found: dict[str, dict[float, Summary]] = {}
-    for at, here in places_of(members).items():
+    found: dict[str, dict[float | None, Summary]] = {}
+    for at, here in _places(members):
         outcomes = arms_of(here)
         for arm in outcomes.keys() - {LEADER[of]}:
             each = over(outcomes[arm], outcomes.get(LEADER[of], []), MEASURES[of])
@@ -311,9 +311,12 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
 }
 """by group"""
 LED: Mapping[str, str] = {
+    **dict.fromkeys((cases.TESTBED, *cases.LEVELS.values()), WEIGHTED),
+    **dict.fromkeys((*cases.MIXES.values(), cases.BEFOREHAND), WEIGHTED),
+    cases.COME: MEAN,
     cases.GPUS_OFFLINE: WEIGHTED,
     cases.JOBS_OFFLINE: WEIGHTED,
     cases.GPUS_ONLINE: MEAN,
     cases.JOBS_ONLINE: MEAN,
 }
-"""sweeps of which the paper says how many times ours the others are: the measure, by group"""
+"""by group, the measure in which the others are set beside ours"""

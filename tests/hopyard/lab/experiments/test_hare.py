@@ -225,6 +225,7 @@ def test_ratios_are_of_the_same_seed_over_ours() -> None:
     assert table.columns[-1] == ">mean JCT, over hlas"
     assert [row[0] for row in table.rows] == ["**hlas**", "**tiresias**"]
     assert table.rows[1][-1].startswith("2 ±")
+    assert [one.values for one in figures_of(done) if one.measure == "mean JCT over hlas"] == [(3.0, 1.0)]
 
 
 def test_a_sweep_says_how_much_the_last_place_differs_and_is_drawn() -> None:
