@@ -13,7 +13,7 @@ from schemas.calibration import AllReduceTimes
 from schemas.questions import JoinAllReduce
 from services.agent.process import launch
 from services.agent.process.host import Host
-from services.agent.process.kernel.spawning import ToStart, started
+from services.agent.process.kernel.spawning import ProcessSpec, started
 from services.agent.process.ranks import of_child
 
 MODULE = f"{launch.PLUGIN}.measure.all_reduces"
@@ -44,7 +44,7 @@ async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int])
     groups = await asyncio.to_thread(host.groups.made, name) if host.groups else None
     try:
         starts = [
-            ToStart(
+            ProcessSpec(
                 command=(
                     interpreter,
                     "-m",
@@ -67,7 +67,7 @@ async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int])
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def _run(starts: Sequence[ToStart]) -> AllReduceTimes:
+async def _run(starts: Sequence[ProcessSpec]) -> AllReduceTimes:
     """Raises NotTimed."""
     processes = [await asyncio.to_thread(started, start) for start in starts]
     try:

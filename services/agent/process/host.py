@@ -14,7 +14,7 @@ from services.agent.process.folders import Folders
 from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.process_scan import ProcessScan
 from services.agent.process.kernel.spawning import Account, account_of
-from services.agent.process.launch import MARK, Ground
+from services.agent.process.launch import MARK, LaunchContext
 from services.agent.process.templates import Templates
 from services.agent.tasks import Report
 from services.agent.work.runner import Write
@@ -42,9 +42,9 @@ class Host(msgspec.Struct, kw_only=True):
     orphan_s: float
     """how long ranks train on without an agent"""
 
-    def ground(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> Ground:
+    def context(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> LaunchContext:
         here = next(one for one in order.nodes if one.node_id == order.node_id)
-        return Ground(
+        return LaunchContext(
             socket=str(self.folders.socket),
             plugin=str(self.folders.plugin),
             checkpoints=str(self.folders.checkpoints(order)),

@@ -31,7 +31,7 @@ OURS = ("HOPYARD_", "HOPJOB_")
 """beginnings of names of variables that no job gets: settings and tokens of the agent"""
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the node gives a worker: folders, GPUs, variables."""
 
     socket: str
@@ -101,7 +101,7 @@ def forked_of(script: Script, spec: JobSpec) -> str | None:
 
 
 def environment(
-    order: StartOrdered, rank: int, ground: Ground, *, last: str, meeting: str = ""
+    order: StartOrdered, rank: int, context: LaunchContext, *, last: str, meeting: str = ""
 ) -> dict[str, str]:
     """The variables of one rank, beside those of the agent. `last`: where it writes its last word."""
     spec, here = order.spec, order.gang.on(order.node_id)
@@ -112,14 +112,14 @@ def environment(
         "WORLD_SIZE": order.gang.gpus,
         "LOCAL_WORLD_SIZE": here,
         "NODE_RANK": len(before),
-        "CUDA_VISIBLE_DEVICES": ",".join(ground.gpus or ()),
-        "HOPJOB_SOCKET": ground.socket,
+        "CUDA_VISIBLE_DEVICES": ",".join(context.gpus or ()),
+        "HOPJOB_SOCKET": context.socket,
         "HOPJOB_PLACEMENT": order.placement_id,
         "HOPJOB_ID": order.job_id,
         "HOPJOB_NODE": order.node_id,
         "HOPJOB_GPU_TYPE": next(one.gpu_type for one in order.nodes if one.node_id == order.node_id),
         MARK: last,
-        "HOPJOB_CHECKPOINTS": ground.checkpoints,
+        "HOPJOB_CHECKPOINTS": context.checkpoints,
         "HOPJOB_CHECKPOINT_INTERVAL_S": spec.checkpoint_interval_s,
         "HOPJOB_SAMPLES": spec.samples,
         "HOPJOB_BATCH_SIZE": spec.workload.batch_size,
@@ -127,12 +127,12 @@ def environment(
         "HOPJOB_TASKS": ",".join(map(str, tasks_of(order))),
         **({"HOPJOB_TURNS": 1} if gangs.in_rota(order.gang) else {}),
         "HOPJOB_LEARNING_RATE": "" if order.learning_rate is None else repr(order.learning_rate),
-        "HOPJOB_ADDRESS": ground.host,
-        **({"HOPJOB_ORPHAN_S": ground.orphan_s} if ground.orphan_s else {}),
-        **({"HOPJOB_UNTIL": order.until, "HOPJOB_MERGE": ground.merge} if order.until is not None else {}),
+        "HOPJOB_ADDRESS": context.host,
+        **({"HOPJOB_ORPHAN_S": context.orphan_s} if context.orphan_s else {}),
+        **({"HOPJOB_UNTIL": order.until, "HOPJOB_MERGE": context.merge} if order.until is not None else {}),
         **({"HOPJOB_PROFILE": order.profile_iterations} if order.profile_iterations else {}),
-        **_threads(spec.cpus, ground),
-        **_network(ground.network_interface, meeting),
+        **_threads(spec.cpus, context),
+        **_network(context.network_interface, meeting),
     }
     return dict(spec.environment) | {name: str(value) for name, value in own.items()}
 
@@ -177,14 +177,14 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def search_path(ground: Ground, environ: Mapping[str, str]) -> str:
+def search_path(context: LaunchContext, environ: Mapping[str, str]) -> str:
     """PYTHONPATH: the plug-in first, then what the job has of its own."""
-    return ":".join(filter(None, (ground.plugin, environ.get("PYTHONPATH"))))
+    return ":".join(filter(None, (context.plugin, environ.get("PYTHONPATH"))))
 
 
-def _threads(cpus: float | None, ground: Ground) -> dict[str, int]:
+def _threads(cpus: float | None, context: LaunchContext) -> dict[str, int]:
     if cpus is None:
-        return {"OMP_NUM_THREADS": 1} if ground.gpus is None else {}
+        return {"OMP_NUM_THREADS": 1} if context.gpus is None else {}
     return {"OMP_NUM_THREADS": max(int(cpus), 1)}
 
 

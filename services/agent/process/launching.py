@@ -21,7 +21,7 @@ from services.agent.process.gang.verdicts import Memory
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
 from services.agent.process.kernel.process_scan import has_variable
-from services.agent.process.kernel.spawning import Account, NoAccount, ToStart, reach, started
+from services.agent.process.kernel.spawning import Account, NoAccount, ProcessSpec, reach, started
 from services.agent.process.listener import Peer
 from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess, found, of_child
@@ -42,8 +42,8 @@ class Launcher:
         gpu_indices: tuple[int, ...],
         claim: claims.WorkerClaim | None,
     ) -> None:
-        self.ground = host.ground(order, gpu_indices)
-        command = launch.command_of(order, self.ground.checkpoints)
+        self.context = host.context(order, gpu_indices)
+        command = launch.command_of(order, self.context.checkpoints)
         self._host = host
         self._order = order
         self._command = command
@@ -101,7 +101,7 @@ class Launcher:
         """The folder of its checkpoints, while a start has waited too long for its folders; else empty."""
         since = self._preparing_since
         late = since is not None and time.monotonic() - since > ANSWER_LIMIT_S
-        return self.ground.checkpoints if late else ""
+        return self.context.checkpoints if late else ""
 
     def owns(self, peer: Peer, process: RankProcess | None) -> bool:
         """Whether a process is the rank, or came of the worker; one in a container is known by a variable.
@@ -176,7 +176,7 @@ class Launcher:
         interpreter = launch.forked_of(self._script, self._order.spec)
         return await self._host.templates.of(interpreter) if interpreter else None
 
-    async def _started(self, start: ToStart, template: Template | None) -> RankProcess:
+    async def _started(self, start: ProcessSpec, template: Template | None) -> RankProcess:
         if template is not None and self._script is not None:
             try:
                 return await template.fork(self._script, start)
@@ -184,13 +184,13 @@ class Launcher:
                 pass  # it has just ended: start as any process is
         return of_child(await asyncio.to_thread(started, start))
 
-    def _start(self, rank: int, meeting: str, account: Account | None) -> ToStart:
+    def _start(self, rank: int, meeting: str, account: Account | None) -> ProcessSpec:
         spec, files = self._order.spec, RankFiles(self._folder, rank)
-        own_ones = launch.environment(self._order, rank, self.ground, last=str(files.last), meeting=meeting)
-        own_ones["PYTHONPATH"] = launch.search_path(self.ground, own_ones)
+        own_ones = launch.environment(self._order, rank, self.context, last=str(files.last), meeting=meeting)
+        own_ones["PYTHONPATH"] = launch.search_path(self.context, own_ones)
         command = self._script.command if self._script else self._command
         agents = launch.inherited(os.environ)
-        start = ToStart(
+        start = ProcessSpec(
             command=command,
             environment=agents | _home(account) | own_ones,
             folder=spec.working_directory,
@@ -215,12 +215,12 @@ class Launcher:
 
     def _shared(self) -> list[str]:
         """The folders that are mounted into a container."""
-        ground = self.ground
+        context = self.context
         folders = [
             str(self._host.folders.socket.parent),
-            ground.plugin,
+            context.plugin,
             str(self._folder),
-            ground.checkpoints,
+            context.checkpoints,
         ]
         return [*folders, *filter(None, [self._order.spec.working_directory])]
 
@@ -236,7 +236,7 @@ class Launcher:
             user=f"{uid}:{gid}",
             environment=files.environment,
             folders=self._shared(),
-            gpus=self.ground.gpus or (),
+            gpus=self.context.gpus or (),
         )
 
     def _container_name(self, rank: int) -> str:

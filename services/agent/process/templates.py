@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from services.agent.process.kernel.identities import identity_of, send
-from services.agent.process.kernel.spawning import ToStart
+from services.agent.process.kernel.spawning import ProcessSpec
 from services.agent.process.launch import PLUGIN, Script
 from services.agent.process.ranks import RankProcess
 
@@ -52,7 +52,7 @@ class Template:
         async with asyncio.timeout(READY_LIMIT_S):
             await asyncio.shield(self._ready)
 
-    async def fork(self, script: Script, start: ToStart) -> RankProcess:
+    async def fork(self, script: Script, start: ProcessSpec) -> RankProcess:
         """Raises NoTemplate, TimeoutError."""
         number = next(self._numbers)
         self._forked[number] = forked = asyncio.get_running_loop().create_future()

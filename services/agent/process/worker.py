@@ -64,7 +64,7 @@ class LiveWorker:
         self.gang = Gang(
             order,
             speaks=self._launcher.speaks,
-            host=self._launcher.ground.host,
+            host=self._launcher.context.host,
             port=self._launcher.port,
             observe_every_s=host.observe_every_s,
         )
@@ -86,7 +86,7 @@ class LiveWorker:
 
     def kill(self) -> None:
         """Kill a worker whose grace after the order to stop is over."""
-        self.put(partial(self.gang.rang, effects.Due.LEAVING))
+        self.put(partial(self.gang.rang, effects.Timer.LEAVING))
 
     def connected(self, hello: messages.Hello, peer: Peer, connection: Connection) -> bool:
         process = self._processes.get(hello.rank)
@@ -97,7 +97,9 @@ class LiveWorker:
         return True
 
     def heard(self, rank: int, message: messages.RankMessage) -> None:
-        if rank in self._executors and isinstance(message, messages.Hello | messages.Ready | messages.Done):
+        if rank in self._executors and isinstance(
+            message, messages.Hello | messages.ReadyMessage | messages.DoneMessage
+        ):
             self._executors[rank].heard(self.order.placement_id, message)
         self.put(partial(self.gang.heard, rank, message))
 
@@ -162,21 +164,21 @@ class LiveWorker:
                         process.terminate()
                 case effects.Kill():
                     await self._launcher.kill()
-                case effects.Last(report):
+                case effects.SendLastReport(report):
                     self._last = report
                 case _:
                     self._perform_small(action)
 
-    def _perform_small(self, action: effects.Small) -> None:
+    def _perform_small(self, action: effects.QuickAction) -> None:
         match action:
-            case effects.Tell(line, rank):
+            case effects.SendLine(line, rank):
                 self._tell(line, rank)
-            case effects.Ring(due, after_s):
+            case effects.SetTimer(due, after_s):
                 rings = partial(self.put, partial(self.gang.rang, due))
                 self._alarms.append(asyncio.get_running_loop().call_later(after_s, rings))
-            case effects.Print(rank, text):
+            case effects.PrintLine(rank, text):
                 self._print(rank, text)
-            case effects.Say(report):
+            case effects.SendReport(report):
                 self._host.report(report)
 
     def _watch(self, processes: dict[int, RankProcess]) -> None:

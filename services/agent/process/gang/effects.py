@@ -7,9 +7,7 @@ import msgspec
 from services.agent.tasks import LastReport, Report
 
 
-class Due(StrEnum):
-    """A time at which the gang wants to be called."""
-
+class Timer(StrEnum):
     LAST_WORDS = "last-words"
     LEAVING = "leaving"
     GRACE = "grace"
@@ -21,7 +19,7 @@ class Spawn(msgspec.Struct, frozen=True):
     meeting: str = ""
 
 
-class Tell(msgspec.Struct, frozen=True):
+class SendLine(msgspec.Struct, frozen=True):
     """`rank` None: all that are connected."""
 
     line: bytes
@@ -36,31 +34,30 @@ class Kill(msgspec.Struct, frozen=True):
     """End all processes of the worker."""
 
 
-class Ring(msgspec.Struct, frozen=True):
-    due: Due
+class SetTimer(msgspec.Struct, frozen=True):
+    timer: Timer
     after_s: float
 
 
-class Print(msgspec.Struct, frozen=True):
-    """Add a line to the job's output."""
+class PrintLine(msgspec.Struct, frozen=True):
+    """In the job's output."""
 
     rank: int
     text: str
 
 
-class Say(msgspec.Struct, frozen=True):
-    """Report something while the gang runs on."""
+class SendReport(msgspec.Struct, frozen=True):
+    """While the gang runs on."""
 
     report: Report
 
 
-class Last(msgspec.Struct, frozen=True):
-    """The last report, once nothing of the worker is left."""
+class SendLastReport(msgspec.Struct, frozen=True):
+    """Once nothing of the worker is left."""
 
     report: LastReport
 
 
-Small = Tell | Ring | Print | Say
-"""effects that take no time to carry out"""
-Action = Spawn | Terminate | Kill | Last | Small
+QuickAction = SendLine | SetTimer | PrintLine | SendReport
+Action = Spawn | Terminate | Kill | SendLastReport | QuickAction
 Actions = list[Action]

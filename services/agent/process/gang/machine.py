@@ -11,15 +11,15 @@ from schemas.events import StartOrdered
 from services.agent.process.gang import messages
 from services.agent.process.gang.effects import (
     Actions,
-    Due,
     Kill,
-    Last,
-    Print,
-    Ring,
-    Say,
+    PrintLine,
+    SendLastReport,
+    SendLine,
+    SendReport,
+    SetTimer,
     Spawn,
-    Tell,
     Terminate,
+    Timer,
 )
 from services.agent.process.gang.stretches import Stretches
 from services.agent.process.gang.verdicts import End, RankRecord, WorkerRecord, verdict
@@ -92,9 +92,9 @@ class Gang:
         if self._speaks:
             return self._spawn("")
         if wanting := self._wanting():
-            return self._gone(Last(Failed(self._order.placement_id, wanting, lasting=True)))
+            return self._gone(SendLastReport(Failed(self._order.placement_id, wanting, lasting=True)))
         if self._order.profile_iterations:
-            return self._gone(Last(Failed(self._order.placement_id, NOT_MEASURED, lasting=True)))
+            return self._gone(SendLastReport(Failed(self._order.placement_id, NOT_MEASURED, lasting=True)))
         return self._all_up()
 
     def taken_over(self) -> Actions:
@@ -108,7 +108,7 @@ class Gang:
             return []
         self.meeting = meeting
         if self._speaks:
-            return [Tell(messages.go(meeting))]
+            return [SendLine(messages.go(meeting))]
         return [] if self._spawned else self._spawn(meeting)
 
     def stop(self) -> Actions:
@@ -117,7 +117,7 @@ class Gang:
         self.past.stopping = True
         if not self._spawned:
             return self._over()
-        return [Tell(messages.stop()), Terminate(), Ring(Due.GRACE, self.grace_s)]
+        return [SendLine(messages.stop()), Terminate(), SetTimer(Timer.GRACE, self.grace_s)]
 
     @property
     def grace_s(self) -> float:
@@ -128,9 +128,9 @@ class Gang:
         self._spawned = True
         return [Spawn(meeting)]
 
-    def rang(self, due: Due) -> Actions:
+    def rang(self, due: Timer) -> Actions:
         """A timer rang; nothing happens once the gang has gone."""
-        if due is Due.GRACE and self.state is not G.STOPPING:
+        if due is Timer.GRACE and self.state is not G.STOPPING:
             return []
         self.past.killed = True
         return [Kill()]
@@ -145,19 +145,19 @@ class Gang:
                 actions = self._said_before(number)
             case messages.Up():
                 actions = self._up(rank, message)
-            case messages.Times():
+            case messages.ProfiledMessage():
                 self.past.times = message
-            case messages.Ran():
+            case messages.ObservedMessage():
                 actions = self._ran(message)
-            case messages.Kept():
+            case messages.SavedMessage():
                 actions = self._saved(message)
-            case messages.Damaged(file, reason):
+            case messages.DamagedMessage(file, reason):
                 text = f"checkpoint {file} cannot be read, an older one is taken: {reason}"
-                actions = [Print(number, text)]
-            case messages.Unsaved(reason):
+                actions = [PrintLine(number, text)]
+            case messages.UnsavedMessage(reason):
                 text = f"no checkpoint could be written, training goes on: {reason}"
-                actions = [Print(number, text)]
-            case messages.Ready() | messages.Done():
+                actions = [PrintLine(number, text)]
+            case messages.ReadyMessage() | messages.DoneMessage():
                 pass  # what executors hear
             case _:
                 actions = self._last_message(rank, message)
@@ -171,8 +171,8 @@ class Gang:
     def _said_before(self, number: int) -> Actions:
         """Repeat the messages to a rank that connected later; hearing one twice is harmless."""
         if self.state is G.TRAINING:
-            return [Tell(messages.go(self.meeting), number)]
-        return [Tell(messages.stop(), number)] if self.state is G.STOPPING else []
+            return [SendLine(messages.go(self.meeting), number)]
+        return [SendLine(messages.stop(), number)] if self.state is G.STOPPING else []
 
     def _up(self, rank: RankRecord, message: messages.Up) -> Actions:
         rank.up, rank.port, rank.attached = True, message.port, rank.attached or message.elastic
@@ -189,21 +189,25 @@ class Gang:
         several = tasks_of(self._order) or gangs.in_rota(self._order.gang)
         return NO_TASKS if several else ""
 
-    def _ran(self, message: messages.Ran) -> Actions:
+    def _ran(self, message: messages.ObservedMessage) -> Actions:
         self.past.samples = message.samples
         observed = self._stretches.ran(message)
-        return [Say(observed)] if observed else []
+        return [SendReport(observed)] if observed else []
 
-    def _saved(self, message: messages.Kept) -> Actions:
+    def _saved(self, message: messages.SavedMessage) -> Actions:
         self.past.kept, self.past.save_s = message.samples, message.seconds
-        return [Say(Saved(self._order.placement_id, message.samples))] if message.why == "interval" else []
+        return (
+            [SendReport(Saved(self._order.placement_id, message.samples))]
+            if message.why == "interval"
+            else []
+        )
 
     def _all_up(self) -> Actions:
         self._move(G.UP)
         port = self.ranks[0].port if 0 in self.ranks else None
         meeting = f"{self._host}:{port}" if port and self._order.gang.gpus > 1 else ""
         restored = None if self._order.profile_iterations else self.past.kept
-        return [Say(Started(self._order.placement_id, meeting, restored))]
+        return [SendReport(Started(self._order.placement_id, meeting, restored))]
 
     def _last_message(self, rank: RankRecord, message: messages.LastMessage) -> Actions:
         rank.message = message
@@ -211,7 +215,7 @@ class Gang:
             self.past.faults.append(rank)
             return self._ending()
         if all(one.message or one.end for one in self.ranks.values()):
-            return [Ring(Due.LEAVING, LEAVING_S)]
+            return [SetTimer(Timer.LEAVING, LEAVING_S)]
         return []
 
     # ---- how ranks end
@@ -232,14 +236,14 @@ class Gang:
         return rank.ended_well
 
     def _ending(self) -> Actions:
-        return [Ring(Due.LAST_WORDS, LAST_WORDS_S)] if self._move(G.ENDING) else []
+        return [SetTimer(Timer.LAST_WORDS, LAST_WORDS_S)] if self._move(G.ENDING) else []
 
     def _over(self) -> Actions:
         rest = self._stretches.rest()
         report = verdict(self.past, list(self.ranks.values()))
-        return self._gone(*([Say(rest)] if rest else []), Last(report))
+        return self._gone(*([SendReport(rest)] if rest else []), SendLastReport(report))
 
-    def _gone(self, *actions: Say | Last) -> Actions:
+    def _gone(self, *actions: SendReport | SendLastReport) -> Actions:
         self._move(G.GONE)
         return list(actions)
 

@@ -37,7 +37,7 @@ class Up(msgspec.Struct, frozen=True):
     elastic: bool = False
 
 
-class Times(msgspec.Struct, frozen=True):
+class ProfiledMessage(msgspec.Struct, frozen=True):
     """What iterations of a measurement took, seconds."""
 
     data_s: tuple[float, ...]
@@ -52,7 +52,7 @@ class Times(msgspec.Struct, frozen=True):
     """modes in which the script can train; empty: any"""
 
 
-class Ran(msgspec.Struct, frozen=True):
+class ObservedMessage(msgspec.Struct, frozen=True):
     """How the gang ran since rank 0 said so last."""
 
     samples: float
@@ -66,7 +66,7 @@ class Ran(msgspec.Struct, frozen=True):
     wait_s: tuple[tuple[float, ...], ...] = ()
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ReadyMessage(msgspec.Struct, frozen=True):
     """It wants the turn of its GPU for the tasks of a round; bytes of the GPU's memory, 0: not known."""
 
     round: int
@@ -78,13 +78,13 @@ class Ready(msgspec.Struct, frozen=True):
     """bytes that the GPU has"""
 
 
-class Done(msgspec.Struct, frozen=True):
+class DoneMessage(msgspec.Struct, frozen=True):
     """It gives the turn back."""
 
     round: int
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SavedMessage(msgspec.Struct, frozen=True):
     """A checkpoint is written."""
 
     samples: float
@@ -92,14 +92,14 @@ class Kept(msgspec.Struct, frozen=True):
     why: str = "interval"
 
 
-class Damaged(msgspec.Struct, frozen=True):
+class DamagedMessage(msgspec.Struct, frozen=True):
     """A checkpoint that cannot be read; an older one is."""
 
     file: str
     reason: str = ""
 
 
-class Unsaved(msgspec.Struct, frozen=True):
+class UnsavedMessage(msgspec.Struct, frozen=True):
     """A checkpoint that could not be written; training goes on."""
 
     reason: str
@@ -130,18 +130,29 @@ class EndedMessage(LostMessage, frozen=True):
 
 
 LastMessage = StoppedMessage | CompletedMessage | FailedMessage | LostMessage
-RankMessage = Hello | Up | Times | Ran | Ready | Done | Kept | Damaged | Unsaved | LastMessage
+RankMessage = (
+    Hello
+    | Up
+    | ProfiledMessage
+    | ObservedMessage
+    | ReadyMessage
+    | DoneMessage
+    | SavedMessage
+    | DamagedMessage
+    | UnsavedMessage
+    | LastMessage
+)
 
 BY_KEY: Mapping[str, type[RankMessage]] = {
     "hello": Hello,
     "up": Up,
-    "profiled": Times,
-    "observed": Ran,
-    "ready": Ready,
-    "done": Done,
-    "saved": Kept,
-    "damaged": Damaged,
-    "unsaved": Unsaved,
+    "profiled": ProfiledMessage,
+    "observed": ObservedMessage,
+    "ready": ReadyMessage,
+    "done": DoneMessage,
+    "saved": SavedMessage,
+    "damaged": DamagedMessage,
+    "unsaved": UnsavedMessage,
     "stopped": StoppedMessage,
     "completed": CompletedMessage,
     "failed": FailedMessage,

@@ -6,7 +6,7 @@ from itertools import chain
 from schemas.events import StartOrdered
 from schemas.ids import NodeId
 from schemas.measurements import Stretch
-from services.agent.process.gang.messages import Ran
+from services.agent.process.gang.messages import ObservedMessage
 from services.agent.tasks import Observed
 
 ITERATIONS_MAX = 32
@@ -27,7 +27,7 @@ class Stretches:
         self._data_s: dict[int, deque[float]] = {}
         self._wait_s: dict[int, deque[float]] = {}
 
-    def ran(self, word: Ran) -> Observed | None:
+    def ran(self, word: ObservedMessage) -> Observed | None:
         self._ran.append((word.seconds, word.iterations * word.batch))
         _extend(self._data_s, word.data_s)
         _extend(self._wait_s, word.wait_s)

@@ -17,8 +17,8 @@ from services.agent.process.gang.messages import (
     FailedMessage,
     LastMessage,
     LostMessage,
+    ProfiledMessage,
     StoppedMessage,
-    Times,
 )
 from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Profiled, Stopped
 from shared.domain import gangs
@@ -85,7 +85,7 @@ class WorkerRecord(msgspec.Struct):
     """samples in the newest checkpoint; None: nobody said"""
     save_s: float = 0.0
     """what that took to write"""
-    times: Times | None = None
+    times: ProfiledMessage | None = None
     stopping: bool = False
     """it was ordered to stop"""
     killed: bool = False
@@ -113,7 +113,7 @@ def verdict(past: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
     return Interrupted(placement_id, "somebody else made it stop", samples_done=kept)
 
 
-def _measured(times: Times) -> Measured:
+def _measured(times: ProfiledMessage) -> Measured:
     return Measured(
         data_s=times.data_s,
         forward_s=times.forward_s,

@@ -31,7 +31,7 @@ class Account(msgspec.Struct, frozen=True):
     home: str
 
 
-class ToStart(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     command: Sequence[str]
     environment: Mapping[str, str]
     folder: str
@@ -66,7 +66,7 @@ def account_of(user: str) -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid, tuple(groups), entry.pw_name, entry.pw_dir)
 
 
-def started(start: ToStart) -> subprocess.Popen[bytes]:
+def started(start: ProcessSpec) -> subprocess.Popen[bytes]:
     """Raises OSError, where not even the interpreter of the agent can be started."""
     plan = {
         "groups": [str(path) for path in start.groups],

@@ -66,7 +66,9 @@ class Executor:
         self._go_on()
 
     def heard(
-        self, placement_id: PlacementId, message: messages.Hello | messages.Ready | messages.Done
+        self,
+        placement_id: PlacementId,
+        message: messages.Hello | messages.ReadyMessage | messages.DoneMessage,
     ) -> None:
         """A message of a rank; ignored if the rank has left."""
         if placement_id not in self._order:
@@ -74,11 +76,11 @@ class Executor:
         match message:
             case messages.Hello():
                 self._spoke(placement_id, message)
-            case messages.Ready():
+            case messages.ReadyMessage():
                 memory = GpuMemory(message.kept, message.peak, message.whole)
                 for newest, misfit in self._order.wants(placement_id, message.round, memory).items():
                     self._participants[newest].end(misfit)
-            case messages.Done():
+            case messages.DoneMessage():
                 if self._order.returns(placement_id, message.round):
                     self._silence(placement_id)
                     self._write("returned", Grant(placement_id, message.round))

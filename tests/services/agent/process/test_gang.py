@@ -14,15 +14,15 @@ from schemas.ids import NodeId
 from services.agent.process.gang import messages
 from services.agent.process.gang.effects import (
     Actions,
-    Due,
     Kill,
-    Last,
-    Print,
-    Ring,
-    Say,
+    PrintLine,
+    SendLastReport,
+    SendLine,
+    SendReport,
+    SetTimer,
     Spawn,
-    Tell,
     Terminate,
+    Timer,
 )
 from services.agent.process.gang.machine import LAST_WORDS_S, NO_COPY, NO_TASKS, Gang, GangState
 from services.agent.process.gang.verdicts import End, Memory
@@ -59,15 +59,15 @@ def trained(of: StartOrdered | None = None) -> Gang:
 
 
 def last_of(actions: Actions) -> LastReport | None:
-    return next((action.report for action in actions if isinstance(action, Last)), None)
+    return next((action.report for action in actions if isinstance(action, SendLastReport)), None)
 
 
 def test_it_is_up_once_all_its_ranks_are() -> None:
     gang = a_gang()
     assert gang.begin() == [Spawn("")]
     assert gang.heard(1, messages.Up(samples=40.0)) == []
-    assert gang.heard(0, messages.Up(port=7, samples=40.0)) == [Say(Started(P1, "h:7", 40.0))]
-    assert gang.train("h:7") == [Tell(messages.go("h:7"))]
+    assert gang.heard(0, messages.Up(port=7, samples=40.0)) == [SendReport(Started(P1, "h:7", 40.0))]
+    assert gang.train("h:7") == [SendLine(messages.go("h:7"))]
     assert gang.train("h:7") == []
 
 
@@ -75,29 +75,29 @@ def test_a_follower_has_the_ranks_after_those_before_it_and_no_meeting() -> None
     gang = a_gang(start(gang=[(node(BEFORE), 3), (node(HERE), 2)]))
     assert list(gang.ranks) == [3, 4]
     gang.heard(3, messages.Up())
-    assert gang.heard(4, messages.Up(samples=8.0)) == [Say(Started(P1, "", 8.0))]
+    assert gang.heard(4, messages.Up(samples=8.0)) == [SendReport(Started(P1, "", 8.0))]
 
 
 def test_what_comes_after_a_rank_reconnects_is_said_to_it_again() -> None:
     gang = trained()
-    assert gang.heard(1, messages.Hello(P1, 1, 1, attached=True)) == [Tell(messages.go("h:7"), 1)]
+    assert gang.heard(1, messages.Hello(P1, 1, 1, attached=True)) == [SendLine(messages.go("h:7"), 1)]
     gang.stop()
-    assert gang.heard(1, messages.Hello(P1, 1, 1, attached=True)) == [Tell(messages.stop(), 1)]
+    assert gang.heard(1, messages.Hello(P1, 1, 1, attached=True)) == [SendLine(messages.stop(), 1)]
 
 
 def test_a_stop_lasts_as_long_as_its_job_asks_and_at_least_as_long_as_saving_takes() -> None:
     gang = trained(order(grace_s=4.0))
-    gang.heard(0, messages.Kept(80.0, seconds=10.0))
-    assert gang.stop() == [Tell(messages.stop()), Terminate(), Ring(Due.GRACE, 22.5)]
+    gang.heard(0, messages.SavedMessage(80.0, seconds=10.0))
+    assert gang.stop() == [SendLine(messages.stop()), Terminate(), SetTimer(Timer.GRACE, 22.5)]
     assert gang.stop() == []
-    assert gang.rang(Due.GRACE) == [Kill()]
+    assert gang.rang(Timer.GRACE) == [Kill()]
     assert last_of(gang.ended(0, KILLED)) == Stopped(P1, 80.0)
 
 
 def test_one_bad_end_gives_the_others_a_moment() -> None:
     gang = trained()
-    assert gang.ended(1, End(code=3, lines=("a", "b"))) == [Ring(Due.LAST_WORDS, LAST_WORDS_S)]
-    assert gang.rang(Due.LAST_WORDS) == [Kill()]
+    assert gang.ended(1, End(code=3, lines=("a", "b"))) == [SetTimer(Timer.LAST_WORDS, LAST_WORDS_S)]
+    assert gang.rang(Timer.LAST_WORDS) == [Kill()]
     assert last_of(gang.ended(0, KILLED)) == Failed(P1, "rank 1 ended with exit code 3\na\nb", exit_code=3)
 
 
@@ -119,7 +119,7 @@ def test_who_failed_says_more_than_who_lost_it() -> None:
 
 def test_the_first_to_be_killed_explains_who_failed_after_it() -> None:
     gang = trained()
-    gang.heard(0, messages.Kept(80.0))
+    gang.heard(0, messages.SavedMessage(80.0))
     gang.ended(1, KILLED)
     last = last_of(gang.ended(0, End(code=1)))
     assert last == Interrupted(P1, "rank 1 was ended by SIGKILL", 80.0, None, signal.SIGKILL)
@@ -214,10 +214,13 @@ def test_an_image_that_is_not_there_is_one_of_these() -> None:
 def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
     gang = a_gang(order(profile_iterations=2))
     gang.begin()
-    assert gang.heard(0, messages.Up(samples=0.0)) == [Say(Started(P1, "", None))]
+    assert gang.heard(0, messages.Up(samples=0.0)) == [SendReport(Started(P1, "", None))]
     two = (0.1, 0.2)
     gang.heard(
-        0, messages.Times(two, two, two, two, two, 9.0, modes=("proportional", "lockstep", "unheard-of"))
+        0,
+        messages.ProfiledMessage(
+            two, two, two, two, two, 9.0, modes=("proportional", "lockstep", "unheard-of")
+        ),
     )
     last = last_of(gang.ended(0, CLEAN))
     assert isinstance(last, Profiled)
@@ -230,7 +233,7 @@ def test_a_script_of_a_later_plug_in_that_names_no_mode_that_there_is_trains_in_
     gang.begin()
     gang.heard(0, messages.Up(samples=0.0))
     two = (0.1, 0.2)
-    gang.heard(0, messages.Times(two, two, two, two, two, 9.0, modes=("unheard-of",)))
+    gang.heard(0, messages.ProfiledMessage(two, two, two, two, two, 9.0, modes=("unheard-of",)))
     last = last_of(gang.ended(0, CLEAN))
     assert isinstance(last, Profiled)
     assert last.measured.modes == ("lockstep",)
@@ -258,7 +261,7 @@ def test_a_command_that_is_not_attached_trains_no_share(speaks: bool) -> None:  
     last = last_of(gang.begin())
     if speaks:
         gang.heard(0, messages.Hello(P1, 0, 1))
-        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [Ring]
+        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [SetTimer]
         last = last_of(gang.ended(0, KILLED))
     assert isinstance(last, Failed)
     assert NO_COPY in last.reason
@@ -271,7 +274,7 @@ def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(speaks: boo
     last = last_of(gang.begin())
     if speaks:
         gang.heard(0, messages.Hello(P1, 0, 1))
-        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [Ring]
+        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [SetTimer]
         last = last_of(gang.ended(0, KILLED))
     assert isinstance(last, Failed)
     assert NO_TASKS in last.reason
@@ -279,16 +282,18 @@ def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(speaks: boo
 
 def test_checkpoints_that_are_damaged_or_cannot_be_written_are_said() -> None:
     gang = trained(order())
-    assert isinstance(gang.heard(0, messages.Damaged("80.pt", "bad magic"))[0], Print)
-    assert isinstance(gang.heard(0, messages.Unsaved("No space left on device"))[0], Print)
-    assert gang.heard(0, messages.Kept(80.0, why="stop")) == []
-    assert gang.heard(0, messages.Kept(80.0)) == [Say(Saved(P1, 80.0))]
+    assert isinstance(gang.heard(0, messages.DamagedMessage("80.pt", "bad magic"))[0], PrintLine)
+    assert isinstance(gang.heard(0, messages.UnsavedMessage("No space left on device"))[0], PrintLine)
+    assert gang.heard(0, messages.SavedMessage(80.0, why="stop")) == []
+    assert gang.heard(0, messages.SavedMessage(80.0)) == [SendReport(Saved(P1, 80.0))]
 
 
 def test_observations_last_as_long_as_all_before_them() -> None:
     gang = trained()
-    ran = messages.Ran(0.0, 5.0, 50.0, 16.0, ((0.1,), (0.2,)), ((0.0,), (0.3,)))
-    seen = [action.report for _ in range(8) for action in gang.heard(0, ran) if isinstance(action, Say)]
+    ran = messages.ObservedMessage(0.0, 5.0, 50.0, 16.0, ((0.1,), (0.2,)), ((0.0,), (0.3,)))
+    seen = [
+        action.report for _ in range(8) for action in gang.heard(0, ran) if isinstance(action, SendReport)
+    ]
     assert [one.seconds for one in seen if isinstance(one, Observed)] == [10.0, 10.0, 20.0]
     first = seen[0]
     assert isinstance(first, Observed)
@@ -312,8 +317,8 @@ WORDS = st.sampled_from(
     [
         messages.Hello(P1, 0, 1, attached=True),
         messages.Up(port=1, samples=0.0, elastic=True),
-        messages.Kept(8.0, 0.1),
-        messages.Ran(8.0, 0.5, 5, 16),
+        messages.SavedMessage(8.0, 0.1),
+        messages.ObservedMessage(8.0, 0.5, 5, 16),
         messages.StoppedMessage(8.0),
         messages.CompletedMessage(1_000.0),
         messages.FailedMessage("x"),
@@ -325,7 +330,7 @@ HAPPENINGS = st.one_of(
     st.tuples(st.just("heard"), st.integers(0, 1), WORDS),
     st.tuples(st.just("train"), st.just("h:1")),
     st.tuples(st.just("stop")),
-    st.tuples(st.just("rang"), st.sampled_from(list(Due))),
+    st.tuples(st.just("rang"), st.sampled_from(list(Timer))),
 )
 
 
@@ -346,4 +351,4 @@ def test_every_gang_has_one_last_report_once_its_ranks_have_ended(
 
 
 def _lasts(actions: Actions) -> Iterator[LastReport]:
-    return (action.report for action in actions if isinstance(action, Last))
+    return (action.report for action in actions if isinstance(action, SendLastReport))

@@ -17,7 +17,7 @@ from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.hierarchies import groups_of, own_folders
 from services.agent.process.kernel.identities import alive, identity_of, send
 from services.agent.process.kernel.process_scan import ProcessScan
-from services.agent.process.kernel.spawning import USER_MIN, NoAccount, ToStart, account_of, started
+from services.agent.process.kernel.spawning import USER_MIN, NoAccount, ProcessSpec, account_of, started
 from services.agent.tasks import Completed, Failed
 from tests.services.agent.process.process_bench import order, running_node, short_folder
 
@@ -81,7 +81,7 @@ def groups(request: pytest.FixtureRequest) -> Iterator[Groups]:
 def a_tree(group: Group, folder: Path) -> "subprocess.Popen[bytes]":
     """A process, and its child in a session of its own, both in the group."""
     tree = started(
-        ToStart(
+        ProcessSpec(
             command=(sys.executable, "-c", TREE),
             environment=os.environ,
             folder="",

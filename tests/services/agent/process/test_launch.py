@@ -11,7 +11,7 @@ from schemas.ids import GpuType, NodeId
 from schemas.placement import Proportional, Relaxed
 from services.agent.process import containers
 from services.agent.process.launch import (
-    Ground,
+    LaunchContext,
     command_of,
     environment,
     forked_of,
@@ -23,7 +23,9 @@ from services.agent.process.launch import (
 from tests.services.agent.agent_bench import HERE, node, start
 from tests.services.agent.process.process_bench import order
 
-GROUND = Ground(socket="/s", plugin="/plugin", checkpoints="/c", gpus=("GPU-1", "GPU-2"), host="10.0.0.7")
+CONTEXT = LaunchContext(
+    socket="/s", plugin="/plugin", checkpoints="/c", gpus=("GPU-1", "GPU-2"), host="10.0.0.7"
+)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +103,10 @@ def test_placeholders_are_filled_and_other_braces_left() -> None:
     assert command_of(of, "/c")[2:] == ("--lr=0.1", "/c/2/32/1000", '{"a": 1}')
 
 
-def variables(of: StartOrdered, rank: int = 0, ground: Ground = GROUND, meeting: str = "") -> dict[str, str]:
-    return environment(of, rank, ground, last="/l", meeting=meeting)
+def variables(
+    of: StartOrdered, rank: int = 0, context: LaunchContext = CONTEXT, meeting: str = ""
+) -> dict[str, str]:
+    return environment(of, rank, context, last="/l", meeting=meeting)
 
 
 def test_a_rank_knows_its_place_in_the_gang() -> None:
@@ -145,17 +149,17 @@ def test_a_gpu_without_a_batch_has_no_rank() -> None:
 
 def test_a_copy_knows_where_its_share_ends_and_how_it_is_merged() -> None:
     of = msgspec.structs.replace(order(), until=320.0)
-    found = variables(of, ground=msgspec.structs.replace(GROUND, merge="plain"))
+    found = variables(of, context=msgspec.structs.replace(CONTEXT, merge="plain"))
     names = ("HOPJOB_UNTIL", "HOPJOB_SAMPLES", "HOPJOB_NODE", "HOPJOB_MERGE")
     assert [found[name] for name in names] == ["320.0", "1000.0", HERE, "plain"]
     assert not {"HOPJOB_UNTIL", "HOPJOB_MERGE"} & variables(order()).keys()
 
 
 def test_slots_of_a_cpu_see_no_gpu_and_have_one_thread() -> None:
-    slots = msgspec.structs.replace(GROUND, gpus=None)
-    found = variables(order(), ground=slots)
+    slots = msgspec.structs.replace(CONTEXT, gpus=None)
+    found = variables(order(), context=slots)
     assert (found["CUDA_VISIBLE_DEVICES"], found["OMP_NUM_THREADS"]) == ("", "1")
-    assert variables(order(cpus=4.0), ground=slots)["OMP_NUM_THREADS"] == "4"
+    assert variables(order(cpus=4.0), context=slots)["OMP_NUM_THREADS"] == "4"
     assert "OMP_NUM_THREADS" not in variables(order())
 
 
@@ -163,7 +167,7 @@ def test_a_job_cannot_say_who_its_ranks_are_and_may_say_the_rest() -> None:
     of = order(environment={"RANK": "7", "DATA": "/data", "PYTHONPATH": "/lib"})
     found = variables(of)
     assert (found["RANK"], found["DATA"]) == ("0", "/data")
-    assert search_path(GROUND, found) == "/plugin:/lib"
+    assert search_path(CONTEXT, found) == "/plugin:/lib"
 
 
 def test_nothing_of_the_agent_is_handed_on_but_what_is_no_secret() -> None:
@@ -183,7 +187,7 @@ def test_ranks_of_a_command_meet_as_they_are_used_to() -> None:
 
 
 def test_the_interface_is_for_both_libraries() -> None:
-    found = variables(order(), ground=msgspec.structs.replace(GROUND, network_interface="ib0"))
+    found = variables(order(), context=msgspec.structs.replace(CONTEXT, network_interface="ib0"))
     assert found["GLOO_SOCKET_IFNAME"] == found["NCCL_SOCKET_IFNAME"] == "ib0"
 
 

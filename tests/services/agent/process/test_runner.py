@@ -16,7 +16,7 @@ import pytest
 
 from schemas.ids import JobId
 from services.agent.process import launching, runner, worker
-from services.agent.process.kernel.spawning import ToStart, started
+from services.agent.process.kernel.spawning import ProcessSpec, started
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -80,7 +80,7 @@ async def test_each_rank_is_claimed_before_the_next_one_starts(monkeypatch: pyte
 
     async with running_node() as node:
 
-        def noting(start: ToStart) -> "subprocess.Popen[bytes]":
+        def noting(start: ProcessSpec) -> "subprocess.Popen[bytes]":
             seen.append(len(node.pids()))
             return started(start)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.agent.process import templates
-from services.agent.process.kernel.spawning import ToStart
+from services.agent.process.kernel.spawning import ProcessSpec
 from services.agent.process.launch import Script
 from services.agent.process.templates import Template
 from tests.services.agent.process.process_bench import LIMIT_S
@@ -37,7 +37,7 @@ async def test_a_fork_that_comes_too_late_is_ended(monkeypatch: pytest.MonkeyPat
     )
     template = Template(process)
     await template.ready()
-    start = ToStart(command=(), environment=os.environ, folder="/", log=tmp_path / "log")
+    start = ProcessSpec(command=(), environment=os.environ, folder="/", log=tmp_path / "log")
     with pytest.raises(TimeoutError):
         await template.fork(Script("python", (), ("train.py",)), start)
     start.log.touch()
