@@ -34,7 +34,7 @@ class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     """with the settings that hold"""
     given: dict[str, Value]
     """those of them that are not the scenario's own"""
-    idle: tuple[str, ...]
+    ignored: tuple[str, ...]
     """what was set and does nothing here: the variable, or the name and the file, perhaps with the reason"""
 
 
@@ -65,7 +65,7 @@ def effective_settings(
     written, environment = in_file(environ), in_environment(environ)
     given = {name: value for name, value in written.items() if name not in scenario.settings} | environment
     given = {name: value for name, value in given.items() if name not in LIVE_ONLY and name not in by}
-    idle = (
+    ignored = (
         f"{label} ({by[name]} decides)" if name in by else label
         for name, label in given_in(environ).items()
         if name in by or name in LIVE_ONLY
@@ -73,5 +73,5 @@ def effective_settings(
     scenario = extended(scenario, str(given.get("catalogue", "")))
     settings = {**scenario.settings, **{name: value for name, value in given.items() if name != "catalogue"}}
     return EffectiveSettings(
-        scenario=msgspec.structs.replace(scenario, settings=settings), given=given, idle=tuple(idle)
+        scenario=msgspec.structs.replace(scenario, settings=settings), given=given, ignored=tuple(ignored)
     )

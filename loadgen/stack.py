@@ -171,7 +171,7 @@ class MemoryStack:
         client, life = self.bus.client(name), self._lives[name]
         self._clients[name] = client
         try:
-            await self._run(name, Ports(bus=client, clock=LoopClock(), term=lambda: life))
+            await self._run(name, Ports(bus=client, clock=LoopClock(), fencing_token=lambda: life))
         except Exception as error:  # noqa: BLE001 - handed to whoever watches
             if not self._trouble.done():
                 self._trouble.set_exception(error)

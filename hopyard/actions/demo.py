@@ -14,7 +14,7 @@ from hopyard.api.connect import connect, patiently
 from hopyard.failures import Failure
 from hopyard.local.processes import Say
 from hopyard.local.stack import StackSpec, running_stack, settings_of
-from hopyard.show.progress import Glance, Show
+from hopyard.show.progress import RunStatus, Show
 from loadgen.replay import next_round, replay
 from loadgen.results import in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
@@ -150,9 +150,9 @@ class _Run:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _glance(self, status: StatusView) -> Glance:
+    def _glance(self, status: StatusView) -> RunStatus:
         elapsed_s = time.monotonic() - self._began
-        return Glance(
+        return RunStatus(
             status=status,
             submitted=self._submitted,
             total=len(self._arrivals),

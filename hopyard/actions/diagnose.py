@@ -70,7 +70,7 @@ async def diagnose(url: str, stack: StackFile | None, versions: dict[str, str]) 
     return Diagnosis(api_url=url, reachable=api.ok, checks=tuple(checks), versions=versions)
 
 
-class _Bad(Failure):
+class _CheckFailed(Failure):
     """A check found something wrong; the text says what."""
 
 
@@ -100,19 +100,19 @@ async def _nodes(client: Client) -> str:
     """A lost node is a fault; one that drains does so because somebody wished it, or as its time is over."""
     nodes = (await client.nodes()).nodes
     if not nodes:
-        raise _Bad("no node has announced itself")
+        raise _CheckFailed("no node has announced itself")
     apart = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
     text = ", ".join([f"{len(nodes) - len(apart)} of {len(nodes)} alive", *apart])
     now = client.clock.now if client.clock else 0.0
     if any(view.state == "lost" and (view.node.until is None or now < view.node.until) for view in nodes):
-        raise _Bad(text)
+        raise _CheckFailed(text)
     return text
 
 
 async def _policy(client: Client) -> str:
     found = await planned_by(client)
     if found.fault:
-        raise _Bad(found.text)
+        raise _CheckFailed(found.text)
     return found.text
 
 
@@ -149,7 +149,7 @@ async def _log(client: Client) -> str:
     if found := audit.found():
         named = [f"{one.rule}: {one.detail} ({one.event_id})" for one in found[:NAMED_AT_MOST]]
         more = [f"and {len(found) - NAMED_AT_MOST} more"] if len(found) > NAMED_AT_MOST else []
-        raise _Bad("; ".join([*named, *more]))
+        raise _CheckFailed("; ".join([*named, *more]))
     return f"{count} facts break no rule"
 
 
@@ -166,9 +166,9 @@ async def _service(stack: StackFile, name: str) -> str:
         found = await _readiness(session, f"{urlsplit(stack.api_url).scheme}://{HOST}:{stack.ports[name]}")
     pid, ended = stack.pids.get(name, 0), _ended(stack, name)
     if found is None:
-        raise _Bad(f"process {pid} {'lives and is not ready' if alive(pid) else 'is gone'}{ended}")
+        raise _CheckFailed(f"process {pid} {'lives and is not ready' if alive(pid) else 'is gone'}{ended}")
     if deaths := _of_agent(found, name):
-        raise _Bad("; ".join([f"ready, process {pid}{ended}", *(one.text for one in deaths)]))
+        raise _CheckFailed("; ".join([f"ready, process {pid}{ended}", *(one.text for one in deaths)]))
     return f"ready, process {pid}{ended}"
 
 
@@ -202,7 +202,7 @@ async def _services(client: Client) -> str:
     well = {ServiceState.UP, ServiceState.ENDED}
     wrong = [one for one in views if one.state not in well or one.troubles or one.quarantined]
     if wrong:
-        raise _Bad("; ".join(service_text(one) for one in wrong))
+        raise _CheckFailed("; ".join(service_text(one) for one in wrong))
     back = [service_text(one) for one in views if one.restarts]
     did = [text for one in views if (text := did_text(one))]
     return "\n".join([f"{len(views)} report that they are well", *back, *did])
@@ -222,9 +222,9 @@ async def _greeting_of(url: str) -> str:
             greeting = await reader.readline()
             writer.close()
     except OSError as error:
-        raise _Bad(f"{url}: {error}") from None
+        raise _CheckFailed(f"{url}: {error}") from None
     if not greeting.startswith(b"INFO "):
-        raise _Bad(f"{url}: what answers there is no NATS server")
+        raise _CheckFailed(f"{url}: what answers there is no NATS server")
     return f"{url}: version {msgspec.json.decode(greeting[5:], type=_Greeting).version}"
 
 
@@ -239,7 +239,7 @@ async def stored(connection: Connection) -> str:
     if not grave and (gaps := await lacking(connection)):
         grave = [f"NATS' stream {FACTS_STREAM} has lost facts {ranges_text(gaps)}"]
     if grave:
-        raise _Bad(". ".join([*grave, REMEDY]))
+        raise _CheckFailed(". ".join([*grave, REMEDY]))
     return "; ".join(["all facts at NATS can be read", *(flaw.text for flaw in found)])
 
 

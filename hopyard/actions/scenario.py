@@ -64,8 +64,8 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
     if found.given:
         values = ", ".join(f"{name}={value}" for name, value in sorted(found.given.items()))
         say(f"with settings of this shell: {values}")
-    if found.idle:
-        say(f"without effect in a simulation: {', '.join(found.idle)}")
+    if found.ignored:
+        say(f"without effect in a simulation: {', '.join(found.ignored)}")
     check_policy(str(found.given["policy"]) if "policy" in found.given else None)
     return found
 

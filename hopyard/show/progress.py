@@ -22,7 +22,7 @@ BAR_WIDTH = 32
 REFRESH_PER_S = 4
 
 
-class Glance(msgspec.Struct, frozen=True, kw_only=True):
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the run at one moment."""
 
     status: StatusView
@@ -35,7 +35,7 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
     """real seconds until the end, as far as one can say"""
 
 
-Show = Callable[[Glance], None]
+Show = Callable[[RunStatus], None]
 
 
 @contextlib.contextmanager
@@ -45,35 +45,35 @@ def progress() -> Iterator[Show]:
         yield _lines()
         return
     with Live(console=Console(stderr=True), refresh_per_second=REFRESH_PER_S, transient=True) as live:
-        yield lambda glance: live.update(picture(glance))
+        yield lambda status: live.update(picture(status))
 
 
 def _lines() -> Show:
     last = -LINE_EVERY_S
 
-    def show(glance: Glance) -> None:
+    def show(status: RunStatus) -> None:
         nonlocal last
         if time.monotonic() - last >= LINE_EVERY_S:
             last = time.monotonic()
-            say(line(glance))
+            say(line(status))
 
     return show
 
 
-def line(glance: Glance) -> str:
+def line(status: RunStatus) -> str:
     """The picture in one line."""
-    facts = status_facts(glance.status)
-    jobs = f"jobs {glance.submitted}/{glance.total} submitted: {facts['jobs']}"
-    parts = [_clock(glance), jobs, f"GPUs {facts['GPUs']}", facts["last plan"]]
+    facts = status_facts(status.status)
+    jobs = f"jobs {status.submitted}/{status.total} submitted: {facts['jobs']}"
+    parts = [_clock(status), jobs, f"GPUs {facts['GPUs']}", facts["last plan"]]
     return " | ".join(filter(None, parts))
 
 
-def picture(glance: Glance) -> RenderableType:
-    facts = status_facts(glance.status)
+def picture(status: RunStatus) -> RenderableType:
+    facts = status_facts(status.status)
     del facts["GPUs"]
-    submitted = {"submitted": f"{glance.submitted} of {glance.total}"}
-    body = Group(facts_table(submitted | facts), "", _bars(glance.status))
-    return Panel(body, title="hopyard", subtitle=_clock(glance), title_align="left", subtitle_align="left")
+    submitted = {"submitted": f"{status.submitted} of {status.total}"}
+    body = Group(facts_table(submitted | facts), "", _bars(status.status))
+    return Panel(body, title="hopyard", subtitle=_clock(status), title_align="left", subtitle_align="left")
 
 
 def _bars(status: StatusView) -> Table:
@@ -85,8 +85,8 @@ def _bars(status: StatusView) -> Table:
     return table
 
 
-def _clock(glance: Glance) -> str:
-    at = glance.status.at
-    left = f", about {duration(glance.left_s)} left" if glance.left_s and glance.left_s >= 1 else ""
-    rounds, elapsed = int(at // glance.round_s), duration(glance.elapsed_s)
+def _clock(status: RunStatus) -> str:
+    at = status.status.at
+    left = f", about {duration(status.left_s)} left" if status.left_s and status.left_s >= 1 else ""
+    rounds, elapsed = int(at // status.round_s), duration(status.elapsed_s)
     return f"{duration(at)} simulated, round {rounds}, {elapsed} elapsed{left}"

@@ -45,7 +45,7 @@ class Exchange(msgspec.Struct, frozen=True):
 NO_EXCHANGE = Exchange(0.0, 0.0, 0.0, 0.0)
 
 
-class Drawn(msgspec.Struct, frozen=True):
+class DrawnIterations(msgspec.Struct, frozen=True):
     """Rows are iterations, columns processes; seconds."""
 
     data_s: Vector
@@ -63,11 +63,11 @@ def draw(
     random: np.random.Generator,
     *,
     inputs: float = 0.0,
-) -> Drawn:
+) -> DrawnIterations:
     """Iterations with an exchange in each; `inputs`: standard deviation of a batch's size."""
     parts = _parts(timing, exchange, iterations, random, inputs)
     slowest_s = np.maximum.reduce(parts.own_s, axis=1)
-    return Drawn(
+    return DrawnIterations(
         data_s=parts.data_s,
         wait_s=slowest_s[:, np.newaxis] - parts.own_s,
         forward_s=parts.forward_s,

@@ -14,7 +14,7 @@ from shared.runtime.files import parse
 FILE = "switching.yaml"
 
 
-class Times(File, frozen=True, kw_only=True):
+class SwitchTimes(File, frozen=True, kw_only=True):
     """Milliseconds, by how a job is switched to."""
 
     model: str
@@ -33,6 +33,6 @@ def switch_s(workload: Workload, switching: Switching) -> float:
 def _column(switching: Switching) -> tuple[dict[str, float], float]:
     """Seconds by model, and their mean."""
     text = resources.files("loadgen.catalogue").joinpath(FILE).read_text("utf-8")
-    rows = [structs.asdict(row) for row in parse(text, f"catalogue/{FILE}", list[Times])]
+    rows = [structs.asdict(row) for row in parse(text, f"catalogue/{FILE}", list[SwitchTimes])]
     by_model = {row["model"]: row[switching] / 1000.0 for row in rows}
     return by_model, fmean(by_model.values())

@@ -17,7 +17,7 @@ from services.admission.state import AdmissionState
 from shared.domain.cluster import nodes_of
 from shared.runtime.files import read_file
 from shared.runtime.plugins import accepted_policies
-from shared.runtime.service import Gauge, Ports, Service
+from shared.runtime.service import Metric, Ports, Service
 from shared.runtime.settings import describe
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
         name="admission",
         core=core,
         facts=subjects_of(FOLDS),
-        quiet=frozenset(FOLDS),
-        own=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
+        quiet_facts=frozenset(FOLDS),
+        own_facts=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
         answers=ADMISSION,
         tasks=[forwarding.attach],
         routes=lambda: _routes(ports, settings, forwarding, authorization),
-        gauges=lambda: [*_gauges(core.state), *authorization.gauges()],
+        metrics=lambda: [*_metrics(core.state), *authorization.metrics()],
     )
 
 
@@ -56,13 +56,13 @@ def _cluster_nodes(settings: Settings) -> Sequence[Node]:
     return nodes_of(read_file(Path(settings.cluster), ClusterFile)) if settings.cluster else ()
 
 
-def _gauges(state: AdmissionState) -> list[Gauge]:
+def _metrics(state: AdmissionState) -> list[Metric]:
     return [
-        Gauge(name="admission_jobs_open", help="Jobs that have not ended.", value=len(state.open)),
-        Gauge(
+        Metric(name="admission_jobs_open", help="Jobs that have not ended.", value=len(state.open)),
+        Metric(
             name="admission_illegal_facts",
             help="Facts that could not follow from the state of their job, and were ignored.",
             value=state.illegal,
-            counts=True,
+            counter=True,
         ),
     ]

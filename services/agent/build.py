@@ -83,7 +83,7 @@ def build(
             leave_s=settings.leave_s,
         ),
         facts=subjects_of(FOLDS, node.node_id),
-        own=(
+        own_facts=(
             NodeJoined,
             NodeDrained,
             GpusWithheld,

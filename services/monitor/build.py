@@ -9,7 +9,7 @@ from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.monitor.core import BusAway, Monitor
 from services.monitor.folds import FOLDS, QUIET
-from services.monitor.gauges import gauges
+from services.monitor.metrics import metrics
 from shared.runtime.service import Inbox, Ports, Service
 
 if TYPE_CHECKING:
@@ -39,14 +39,17 @@ def build(settings: Settings, ports: Ports) -> Service:
         name="monitor",
         core=core,
         facts=subjects_of(FOLDS),
-        quiet=QUIET,
-        own=(NodeLost, NodeReturned, JobCompleted, JobFailed),
+        quiet_facts=QUIET,
+        own_facts=(NodeLost, NodeReturned, JobCompleted, JobFailed),
         samples=(Heartbeat,),
         answers=MONITOR,
-        judges=(Heartbeat,),
+        progress_messages=(Heartbeat,),
         tasks=(watch_bus, archiver.keep) if archiver else (watch_bus,),
-        gauges=lambda: [*gauges(core.cluster(ports.clock.now())), *(archiver.gauges() if archiver else ())],
-        beside={ARCHIVE: archiver.answer} if archiver else {},
+        metrics=lambda: [
+            *metrics(core.cluster(ports.clock.now())),
+            *(archiver.metrics() if archiver else ()),
+        ],
+        standby_answers={ARCHIVE: archiver.answer} if archiver else {},
         troubles=lambda: [*core.troubles(), *(archiver.troubles() if archiver else ())],
         close=archiver.close if archiver else None,
     )

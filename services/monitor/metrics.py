@@ -9,58 +9,58 @@ from services.monitor.cluster_now import ClusterNow
 from shared.domain.metrics import jobs_by_state
 from shared.domain.metrics.use import cluster_throughput_now
 from shared.domain.states import JobState
-from shared.runtime.service import Gauge
+from shared.runtime.service import Metric
 
 
-def gauges(cluster: ClusterNow) -> list[Gauge]:
+def metrics(cluster: ClusterNow) -> list[Metric]:
     return [*_jobs(cluster), *_nodes(cluster), *_plans(cluster)]
 
 
-def _jobs(cluster: ClusterNow) -> Iterator[Gauge]:
+def _jobs(cluster: ClusterNow) -> Iterator[Metric]:
     found = jobs_by_state(cluster.ledger)
     for state in JobState:
         number = float(found.get(state, 0))
-        yield Gauge(name="hopyard_jobs", help="Jobs by state.", value=number, labels={"state": state.value})
-    yield Gauge(
+        yield Metric(name="hopyard_jobs", help="Jobs by state.", value=number, labels={"state": state.value})
+    yield Metric(
         name="hopyard_facts_void_total",
         help="Facts about jobs that the table of states did not allow.",
         value=float(cluster.ledger.void),
-        counts=True,
+        counter=True,
     )
     if cluster.raqlr is not None:
-        yield Gauge(
+        yield Metric(
             name="hopyard_latency_ratio_mean",
             help="Mean latency ratio of the jobs that ended lately.",
             value=cluster.raqlr,
         )
 
 
-def _nodes(cluster: ClusterNow) -> Iterator[Gauge]:
+def _nodes(cluster: ClusterNow) -> Iterator[Metric]:
     for state, number in nodes_by_state(cluster.ledger).items():
-        yield Gauge(
+        yield Metric(
             name="hopyard_nodes", help="Nodes by state.", value=float(number), labels={"state": state}
         )
     in_use = sum(1 for known in cluster.ledger.nodes.values() if known.alive and known.workers)
-    yield Gauge(name="hopyard_nodes_busy", help="Nodes with a GPU in use.", value=float(in_use))
+    yield Metric(name="hopyard_nodes_busy", help="Nodes with a GPU in use.", value=float(in_use))
     for gpu_type, (busy, there) in gpus(cluster.ledger).items():
         labels = {"type": gpu_type}
-        yield Gauge(name="hopyard_gpus_busy", help="GPUs in use.", value=float(busy), labels=labels)
-        yield Gauge(name="hopyard_gpus", help="GPUs of nodes alive.", value=float(there), labels=labels)
-    yield Gauge(
+        yield Metric(name="hopyard_gpus_busy", help="GPUs in use.", value=float(busy), labels=labels)
+        yield Metric(name="hopyard_gpus", help="GPUs of nodes alive.", value=float(there), labels=labels)
+    yield Metric(
         name="hopyard_cluster_throughput",
         help="Samples/s of all running jobs as estimated, each in units of its single-GPU mean over types.",
         value=cluster_throughput_now(cluster.ledger),
     )
 
 
-def _plans(cluster: ClusterNow) -> Iterator[Gauge]:
+def _plans(cluster: ClusterNow) -> Iterator[Metric]:
     if not cluster.ledger.plans:
         return
     last = cluster.ledger.plans[-1].view
     for name, text, value in _plan_rows(last):
-        yield Gauge(name=f"hopyard_plan_{name}", help=text, value=value)
+        yield Metric(name=f"hopyard_plan_{name}", help=text, value=value)
     for stage in Stage:
-        yield Gauge(
+        yield Metric(
             name="hopyard_plan_stage",
             help="1 for the stage that made the last plan.",
             value=float(stage is last.stage),

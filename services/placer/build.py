@@ -24,6 +24,14 @@ def build(settings: Settings, ports: Ports) -> Service:
             profile_iterations=settings.profile_iterations,
         ),
         facts=subjects_of(FOLDS),
-        quiet=ORDERS_NOTHING,
-        own=(StartOrdered, GangFormed, StopOrdered, TurnsOrdered, JobStarted, JobPreempted, PlacementRefused),
+        quiet_facts=ORDERS_NOTHING,
+        own_facts=(
+            StartOrdered,
+            GangFormed,
+            StopOrdered,
+            TurnsOrdered,
+            JobStarted,
+            JobPreempted,
+            PlacementRefused,
+        ),
     )

@@ -9,8 +9,8 @@ from services.planner.core.planner import Planner
 from services.planner.core.tasks import Judge, Look, Prepare, Resolve
 from services.planner.core.triggers import CALLS_FOR_NOTHING, TRIGGERS
 from services.planner.solver.effort import Effort
-from services.planner.work.gauges import gauges
 from services.planner.work.leadership import begin_to_lead
+from services.planner.work.metrics import metrics
 from services.planner.work.policy_process import policy_process
 from services.planner.work.workers import Workers
 from shared.domain.policy_names import parted
@@ -28,7 +28,9 @@ def build(settings: Settings, ports: Ports) -> Service:
     workers = Workers(settings, ports, policies)
 
     async def lead(inbox: Inbox) -> None:
-        await begin_to_lead(inbox, ports.bus, ports.clock, policy=settings.policy, token=ports.term())
+        await begin_to_lead(
+            inbox, ports.bus, ports.clock, policy=settings.policy, token=ports.fencing_token()
+        )
 
     async def warm(_: Inbox) -> None:
         await policies.warm()
@@ -45,8 +47,8 @@ def build(settings: Settings, ports: Ports) -> Service:
         name="planner",
         core=core,
         facts=subjects_of({*FOLDS, *TRIGGERS}),
-        quiet=CALLS_FOR_NOTHING,
-        own=(PlanPublished, PolicyChosen),
+        quiet_facts=CALLS_FOR_NOTHING,
+        own_facts=(PlanPublished, PolicyChosen),
         answers=PLANNER,
         workers={
             Look: workers.look,
@@ -56,7 +58,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         },
         tasks=(lead, warm),
         troubles=core.troubles,
-        gauges=lambda: gauges(workers.fallbacks),
+        metrics=lambda: metrics(workers.fallbacks),
         close=close,
     )
 

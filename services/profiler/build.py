@@ -34,7 +34,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             settle_s=settings.fragment_settle_s / 2,
         ),
         facts=subjects_of(FOLDS),
-        own=(ProfilingPlanned, ProfilingAdded, ProfileFailed, JobProfiled, JobRejected),
+        own_facts=(ProfilingPlanned, ProfilingAdded, ProfileFailed, JobProfiled, JobRejected),
         answers=PROFILER,
         workers={Fit: partial(lane.do, fit), FitTimes: partial(lane.do, fit_times)},
         close=close,

@@ -75,8 +75,8 @@ class Candidate:
         self._sure_until = 0.0
         self._renewed = asyncio.Event()
 
-    def term(self) -> int:
-        """The fencing token. Only a leader has one."""
+    def fencing_token(self) -> int:
+        """Only a leader has one."""
         assert self.leads, "asked before it leads"
         return self._token
 

@@ -21,7 +21,7 @@ Task = Callable[["Inbox"], Awaitable[None]]
 
 
 def the_only_one() -> int:
-    """The term of a service without other instances."""
+    """The fencing token of a service without other instances."""
     return 1
 
 
@@ -34,21 +34,20 @@ class Ports(msgspec.Struct, frozen=True):
     tasks: Tasks = LOOP_TASKS
     sources: Mapping[str, str] = {}
     """who set each setting that is set"""
-    term: Callable[[], int] = the_only_one
-    """once the service acts, the fencing token by which it does: larger in each life that does"""
+    fencing_token: Callable[[], int] = the_only_one
+    """once the service acts: larger in each life that does"""
     streams: Streams | None = None
     """None: nothing is kept for long, as in a simulation"""
 
 
-class Gauge(msgspec.Struct, frozen=True, kw_only=True):
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """A metric of a service's own."""
 
     name: str
     help: str
     value: float
     labels: Mapping[str, str] = {}
-    counts: bool = False
-    """true: it only grows"""
+    counter: bool = False
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,29 +58,29 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     core: Core
     facts: Sequence[str]
     """subjects it reads"""
-    quiet: frozenset[type[Event]] = frozenset()
+    quiet_facts: frozenset[type[Event]] = frozenset()
     """facts of which no effect and no other wakeup follows, whenever the core is handed them: a conductor
     gives the service no turn for them, but hands them over with whatever comes next"""
-    own: tuple[type[Event], ...] = ()
-    """facts that it alone tells; it may pass over none of them"""
+    own_facts: tuple[type[Event], ...] = ()
+    """that no other service publishes; it may pass over none of them"""
     samples: Sequence[type[Sample]] = ()
     samples_kept: int = 0
     """how many, the newest, an instance keeps that does not lead, to handle them once it does"""
     answers: str | None = None
     """subject of the questions it answers"""
-    beside: Mapping[str, Answer] = {}
-    """who answers questions on other subjects, whether it leads or not, from its start on"""
+    standby_answers: Mapping[str, Answer] = {}
+    """to questions on other subjects, whether it leads or not, from its start on"""
     workers: Mapping[type, Worker] = {}
     """who does which kind of work"""
-    lengthy: tuple[type, ...] = ()
+    long_tasks: tuple[type, ...] = ()
     """kinds of work that may take as long as the settings let them"""
-    judges: tuple[type[Event | Sample], ...] = ()
-    """messages by which it works, whatever else reaches it; empty: any"""
+    progress_messages: tuple[type[Event | Sample], ...] = ()
+    """to handle one is progress; empty: any"""
     tasks: Sequence[Task] = ()
     """what else runs beside the core for as long as the service does: an HTTP API, a lease"""
     routes: Callable[[], Any] | None = None
     """makes the aiohttp route table of the service's own web server, beside health and metrics"""
-    gauges: Callable[[], Sequence[Gauge]] | None = None
+    metrics: Callable[[], Sequence[Metric]] | None = None
     """what the metrics endpoint shows beside the shell's counts; read afresh at every scrape"""
     troubles: Callable[[], Sequence[str]] = tuple
     """what it does without at the moment, in words: a setting that is not in effect, a disk"""

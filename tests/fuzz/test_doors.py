@@ -97,7 +97,7 @@ def body_of(random: Random) -> bytes | None:
 
 
 def refused_of(api: Served) -> float:
-    return sum(gauge.value for gauge in api.authorization.gauges())
+    return sum(metric.value for metric in api.authorization.metrics())
 
 
 async def test_no_request_comes_in_without_a_token_that_may(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_the_environment_wins_over_the_scenario_and_the_scenario_over_the_file(t
     found = effective_settings(scenario, environ)
     assert found.scenario.settings == {**scenario.settings, "round_s": 120, "gap": 0.25, "startup_s": 1.0}
     assert found.given == {"gap": 0.25, "startup_s": 1.0}
-    assert found.idle == ()
+    assert found.ignored == ()
 
 
 def test_what_does_nothing_is_named_with_where_it_stands(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_does_nothing_is_named_with_where_it_stands(tmp_path: Path) -> None
     file.write_text("nats_url: nats://elsewhere\n")
     environ = {"HOPYARD_SETTINGS": str(file), "HOPYARD_SEED": "7", "HOPYARD_WEB_PORT": "80"}
     found = effective_settings(small(), environ, {"seed": "--seed"})
-    assert found.idle == (f"nats_url in {file}", "HOPYARD_SEED (--seed decides)", "HOPYARD_WEB_PORT")
+    assert found.ignored == (f"nats_url in {file}", "HOPYARD_SEED (--seed decides)", "HOPYARD_WEB_PORT")
     assert found.given == {}
     assert found.scenario == small()
 

@@ -117,12 +117,12 @@ def test_facts_that_a_service_does_not_subscribe_to_would_change_nothing(name: s
 @pytest.mark.parametrize("name", SERVICES)
 def test_no_effect_and_no_other_wakeup_follows_from_a_quiet_fact(name: str) -> None:
     service = built(name)
-    assert service.quiet <= set(SERVICES[name][1])
+    assert service.quiet_facts <= set(SERVICES[name][1])
     core = service.core
     for fact in LOG:
         before = core.next_wakeup()
         effects = core.handle(fact, fact.at)
-        if type(fact) in service.quiet:
+        if type(fact) in service.quiet_facts:
             assert (effects, core.next_wakeup()) == ([], before), fact.tag()
 
 
@@ -133,7 +133,7 @@ def test_quiet_facts_may_come_late(name: str) -> None:
     published: list[Event] = []
     for fact in LOG:
         held.append(fact)
-        if type(fact) not in service.quiet:
+        if type(fact) not in service.quiet_facts:
             effects = [effect for one in held for effect in service.core.handle(one, fact.at)]
             published += [effect.event for effect in effects if isinstance(effect, Publish)]
             held = []

@@ -12,7 +12,7 @@ from schemas.tokens import Identity, Role
 from services.admission import problems
 from services.admission.problems import Refusal
 from shared.runtime.addresses import loopback
-from shared.runtime.service import Gauge
+from shared.runtime.service import Metric
 from shared.runtime.tokens import Keyring
 
 FAILURES_MAX = 20
@@ -48,14 +48,14 @@ class Authorization:
         """Whether a token is still valid as it was at first: not expired, revoked or changed since."""
         return self._holder(shown) == caller
 
-    def gauges(self) -> Sequence[Gauge]:
+    def metrics(self) -> Sequence[Metric]:
         return [
-            Gauge(
+            Metric(
                 name="admission_refused",
                 help="Requests without a token that counts, and with one of too small a role.",
                 value=count,
                 labels={"reason": reason},
-                counts=True,
+                counter=True,
             )
             for reason, count in self._counts.items()
         ]

@@ -27,7 +27,7 @@ from shared.runtime.bus.contract import DamagedBlob, Extent, Stored, Streams, Un
 from shared.runtime.damage import joined, ranges_text
 from shared.runtime.offload.contract import Lane
 from shared.runtime.process.reports import NAMES
-from shared.runtime.service import Gauge, Inbox, Ports
+from shared.runtime.service import Inbox, Metric, Ports
 from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
 
 STREAMS = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
@@ -63,25 +63,25 @@ class Archiver:
     def troubles(self) -> tuple[str, ...]:
         return tuple(self._troubles.values())
 
-    def gauges(self) -> Iterator[Gauge]:
+    def metrics(self) -> Iterator[Metric]:
         for kind, extent in self._extents.items():
             labels = {"kind": str(kind)}
-            yield Gauge(
+            yield Metric(
                 name="stream_bytes", help="Size of a stream at NATS.", value=extent.bytes, labels=labels
             )
-            yield Gauge(
+            yield Metric(
                 name="stream_first", help="Sequence of its oldest message.", value=extent.first, labels=labels
             )
-            yield Gauge(
+            yield Metric(
                 name="stream_last", help="Sequence of its newest message.", value=extent.last, labels=labels
             )
-            yield Gauge(
+            yield Metric(
                 name="archive_last",
                 help="Sequence of the newest message in the archive; 0: none is kept.",
                 value=self._there[kind].ends if kind in self._there else 0,
                 labels=labels,
             )
-            yield Gauge(
+            yield Metric(
                 name="archive_failing",
                 help="1 while messages cannot be archived, and none is dropped, or files of it are gone.",
                 value=float(kind in self._troubles),

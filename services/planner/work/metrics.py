@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shared.runtime.service import Gauge
+from shared.runtime.service import Metric
 
 
 class Fallbacks(msgspec.Struct):
@@ -20,10 +20,10 @@ HELP = {
 }
 
 
-def gauges(fallbacks: Fallbacks) -> list[Gauge]:
+def metrics(fallbacks: Fallbacks) -> list[Metric]:
     return [
-        Gauge(
-            name=f"hopyard_plans_{name}_total", help=text, value=float(getattr(fallbacks, name)), counts=True
+        Metric(
+            name=f"hopyard_plans_{name}_total", help=text, value=float(getattr(fallbacks, name)), counter=True
         )
         for name, text in HELP.items()
     ]

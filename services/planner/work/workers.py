@@ -28,7 +28,7 @@ from services.planner.policies.contract.estimates import (
     unknown,
 )
 from services.planner.policies.contract.view import View
-from services.planner.work.gauges import Fallbacks
+from services.planner.work.metrics import Fallbacks
 from services.planner.work.policy_process import Answer, Request
 from services.planner.work.steps import Decide, PolicyFailed, Want
 from shared.runtime.bus.contract import Unavailable

@@ -21,8 +21,8 @@ BATCH = 256
 """messages handled in one turn, as in the asyncio shell"""
 
 
-class Kept(msgspec.Struct):
-    """What of a service outlives its life: its cursor and its last snapshot."""
+class DurableState(msgspec.Struct):
+    """Of a service: it outlives its lives."""
 
     cursor: int = 0
     snapshot: bytes | None = None
@@ -52,7 +52,7 @@ class ConductedShell:
     """each fact is delivered once, in the order of the stream"""
 
     def __init__(
-        self, conductor: ShellHost, service: Service, settings: Settings, *, rank: int, kept: Kept
+        self, conductor: ShellHost, service: Service, settings: Settings, *, rank: int, kept: DurableState
     ) -> None:
         self.service = service
         self.rank = rank
@@ -89,7 +89,11 @@ class ConductedShell:
 
     def deliver(self, record: Record) -> None:
         """Take a fact. One that calls for nothing waits for the next turn, and the mailbox stays small."""
-        if type(record.event) in self.service.quiet and len(self._mailbox) < BATCH and not self._wakes_now():
+        if (
+            type(record.event) in self.service.quiet_facts
+            and len(self._mailbox) < BATCH
+            and not self._wakes_now()
+        ):
             self._mailbox.append(record)
         else:
             self.put(record)

@@ -9,7 +9,7 @@ from schemas.settings import Settings
 from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.memory import Faults
 from shared.runtime.bus.memory.state import Values
-from shared.runtime.conductor.conducted_shell import ConductedShell, Kept
+from shared.runtime.conductor.conducted_shell import ConductedShell, DurableState
 from shared.runtime.conductor.coroutine_driver import CoroutineDriver, Until, Wake
 from shared.runtime.conductor.faulty import FaultyShell
 from shared.runtime.conductor.log import ConductedLog
@@ -49,7 +49,7 @@ class Conductor:
         self._settings = settings
         self._ranks = {name: rank for rank, name in enumerate(factories)}
         self._lives = dict.fromkeys(factories, 0)
-        self._kept = {name: Kept() for name in factories}
+        self._kept = {name: DurableState() for name in factories}
         self._shells: dict[str, ConductedShell] = {}
         self._buses: dict[str, ConductedBus] = {}
         self._ready: list[int] = []
@@ -133,7 +133,7 @@ class Conductor:
         self._lives[name] += 1
         bus = ConductedBus(self, name)
         life = self._lives[name]
-        ports = Ports(bus=bus, clock=self.clock, tasks=ConductedTasks(), term=lambda: life)
+        ports = Ports(bus=bus, clock=self.clock, tasks=ConductedTasks(), fencing_token=lambda: life)
         service = self._factories[name](ports, str(self._lives[name]))
         shell = self._shell(service, name)
         self._shells[name] = self._at[shell.rank] = shell

@@ -7,7 +7,7 @@ from schemas.settings import Settings
 from shared.domain.core import Effect, Publish
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
-from shared.runtime.conductor.conducted_shell import ConductedShell, Kept, ShellHost
+from shared.runtime.conductor.conducted_shell import ConductedShell, DurableState, ShellHost
 from shared.runtime.service import Service
 from shared.runtime.shell.handling import TIMER_SLACK_S
 from shared.runtime.shell.shell import CURSOR_EVERY_REAL_S
@@ -25,7 +25,7 @@ class FaultyShell(ConductedShell):
         settings: Settings,
         *,
         rank: int,
-        kept: Kept,
+        kept: DurableState,
         faults: Faults,
         life: str,
     ) -> None:

@@ -37,7 +37,7 @@ class InlineServer:
         self._server = None
 
 
-class Inline:
+class InlineOffload:
     """Implements `Offload`."""
 
     def lane(self, name: str) -> InlineLane:  # noqa: ARG002 - the contract's
@@ -53,4 +53,4 @@ class Inline:
         return InlineServer(serve, *arguments)
 
 
-INLINE = Inline()
+INLINE = InlineOffload()

@@ -175,7 +175,7 @@ def _answer_all(
             server.afterwards()
 
 
-class Beside:
+class LiveOffload:
     """Implements `Offload`."""
 
     def lane(self, name: str) -> ThreadLane:

@@ -21,7 +21,7 @@ from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock, unix_by
 from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
-from shared.runtime.offload import Beside
+from shared.runtime.offload import LiveOffload
 from shared.runtime.process.clock_sync import keep_right, set_right
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
@@ -91,12 +91,14 @@ async def _live_beside(
         ):
             await _once_it_answers(lambda: check_protocol(bus))
             await _once_it_answers(lambda: announce(bus, name, settings))
-            ports = Ports(bus=bus, clock=clock, offload=Beside(), sources=sources_of(os.environ), streams=bus)
+            ports = Ports(
+                bus=bus, clock=clock, offload=LiveOffload(), sources=sources_of(os.environ), streams=bus
+            )
             if name not in NAMES:
                 await _serve(build, settings, ports, Life(name, waiting))
                 return
             candidate = Candidate(bus, clock, settings, name, first=first)
-            ports = msgspec.structs.replace(ports, term=candidate.term)
+            ports = msgspec.structs.replace(ports, fencing_token=candidate.fencing_token)
             try:
                 await _serve(build, settings, ports, Life(name, waiting, candidate, reporter))
             finally:
@@ -150,7 +152,7 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
             settings, service, _Announced(shell, reporter), ports.bus, now=unix_by(ports.clock, settings)
         )
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
-    for subject, answer in service.beside.items():
+    for subject, answer in service.standby_answers.items():
         await ports.bus.serve(service.name, subject, answer)
     try:
         async with beside(*_lookers(shell, service, settings, ports, life)):

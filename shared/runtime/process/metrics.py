@@ -7,10 +7,11 @@ seconds. No label ever holds a job's id: there would be a new series for every j
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
-from shared.runtime.service import Gauge
+from shared.runtime.service import Metric
 
 PREFIX = "hopyard_"
 
@@ -24,7 +25,7 @@ class CountsCollector(Collector):
         self._counts = counts
         self._states = states
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[MetricFamily]:
         for part, struct in self._counts.items():
             for name, value in msgspec.structs.asdict(struct).items():
                 full = _name(f"{part}_{name}")
@@ -33,19 +34,19 @@ class CountsCollector(Collector):
             yield GaugeMetricFamily(_name(name), _name(name), value=float(holds()))
 
 
-class GaugesCollector(Collector):
+class MetricsCollector(Collector):
     """A service's own numbers; those of one name are one metric with several sets of labels."""
 
-    def __init__(self, read: Callable[[], Sequence[Gauge]]) -> None:
+    def __init__(self, read: Callable[[], Sequence[Metric]]) -> None:
         self._read = read
 
-    def collect(self) -> Iterable[Metric]:
-        families: dict[str, Metric] = {}
-        for gauge in self._read():
-            name = PREFIX + gauge.name.removeprefix(PREFIX).removesuffix("_total")
-            kind, suffix = ("counter", "_total") if gauge.counts else ("gauge", "")
-            family = families.setdefault(name, Metric(name, gauge.help, kind))
-            family.add_sample(name + suffix, dict(gauge.labels), gauge.value)
+    def collect(self) -> Iterable[MetricFamily]:
+        families: dict[str, MetricFamily] = {}
+        for metric in self._read():
+            name = PREFIX + metric.name.removeprefix(PREFIX).removesuffix("_total")
+            kind, suffix = ("counter", "_total") if metric.counter else ("gauge", "")
+            family = families.setdefault(name, MetricFamily(name, metric.help, kind))
+            family.add_sample(name + suffix, dict(metric.labels), metric.value)
         return families.values()
 
 

@@ -24,7 +24,7 @@ from schemas.views import Problem, Readiness, ServiceView
 from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.process.client_timeouts import ClientTimeouts
-from shared.runtime.process.metrics import CountsCollector, GaugesCollector
+from shared.runtime.process.metrics import CountsCollector, MetricsCollector
 from shared.runtime.process.reports import report_of_agent, reports
 from shared.runtime.service import Service
 
@@ -83,8 +83,8 @@ async def serve(
     registry = CollectorRegistry()
     counts = {"bus": bus.counts, "shell": shell.counts}
     registry.register(CountsCollector(counts, {"ready": shell.ready, "bus_connected": bus.connected}))
-    if service.gauges is not None:
-        registry.register(GaugesCollector(service.gauges))
+    if service.metrics is not None:
+        registry.register(MetricsCollector(service.metrics))
     app = application(
         settings,
         ready=shell.ready,

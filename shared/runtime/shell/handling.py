@@ -9,7 +9,7 @@ from shared.domain.core import Effect, MustEnd, Publish
 from shared.domain.recent_ids import RecentIds
 from shared.runtime.bus.contract import Record
 from shared.runtime.service import Service
-from shared.runtime.shell.quarantine import Deadly
+from shared.runtime.shell.quarantine import FatalFact
 from shared.runtime.shell.snapshots import packed, unpacked
 
 TIMER_SLACK_S = 1e-4
@@ -113,7 +113,7 @@ class Handling:
         except MustEnd:
             raise
         except Exception as error:
-            raise Deadly(record, error) from error
+            raise FatalFact(record, error) from error
 
     def _is_known(self, event_id: str) -> bool:
         """Whether a fact of this id was read before; from now on it was."""

@@ -19,7 +19,7 @@ ATTEMPTS = 5
 log = structlog.get_logger()
 
 
-class Deadly(Exception):
+class FatalFact(Exception):
     """A core raised at a fact; the cause says what."""
 
     def __init__(self, record: Record, error: Exception) -> None:
@@ -32,14 +32,14 @@ async def quarantine_of(state: State, service: str) -> Quarantine:
     return (await _stored(state, service))[0]
 
 
-async def note(state: State, service: str, deadly: Deadly, own: tuple[type[Event], ...]) -> None:
+async def note(state: State, service: str, fatal: FatalFact, own: tuple[type[Event], ...]) -> None:
     """Record that the service failed on the fact."""
-    event, seq = deadly.record.event, deadly.record.seq
+    event, seq = fatal.record.event, fatal.record.seq
     death = Death(
         seq=seq,
         subject=event.subject,
         fact=event.tag(),
-        error=str(deadly)[:ERROR_CHARS],
+        error=str(fatal)[:ERROR_CHARS],
         own=isinstance(event, own),
     )
     log.error("a fact ended the service", service=service, **msgspec.to_builtins(death))

@@ -29,7 +29,7 @@ from shared.runtime.shell.follower import Follower
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.progress import Progress
-from shared.runtime.shell.quarantine import Deadly, forget_released, note, quarantine_of
+from shared.runtime.shell.quarantine import FatalFact, forget_released, note, quarantine_of
 from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
 from shared.runtime.shell.turns import AT_ONCE, Turns
 
@@ -124,7 +124,7 @@ class Shell:
                     facts = await self._follow(facts, self._candidate)
                 await self._begin(facts)
                 await self._live()
-        except* Deadly as deaths:
+        except* FatalFact as deaths:
             await self._note(deaths)
             raise
         finally:
@@ -148,12 +148,12 @@ class Shell:
             "service ready", service=self._service.name, seq=self._handling.seq, replay_s=self.counts.replay_s
         )
 
-    async def _note(self, deaths: BaseExceptionGroup[Deadly]) -> None:
+    async def _note(self, deaths: BaseExceptionGroup[FatalFact]) -> None:
         """Record the fact on which the service failed, if the bus is reachable."""
-        deadly = next(one for one in _leaves(deaths) if isinstance(one, Deadly))
+        fatal = next(one for one in _leaves(deaths) if isinstance(one, FatalFact))
         with contextlib.suppress(OSError):
             async with asyncio.timeout(NOTE_LIMIT_REAL_S):
-                await note(self._bus, self._service.name, deadly, self._service.own)
+                await note(self._bus, self._service.name, fatal, self._service.own_facts)
 
     # ---- recovery
 
@@ -302,9 +302,9 @@ class Shell:
             effects = self._handling.turn(batch, self._clock.now())
             self.counts.handle_s += time.perf_counter() - began
             await self._perform(effects)
-            if not self._service.judges:
+            if not self._service.progress_messages:
                 self.progress.worked()
-            elif judged := [one for one in batch if isinstance(one, self._service.judges)]:
+            elif judged := [one for one in batch if isinstance(one, self._service.progress_messages)]:
                 self.progress.note(judged[-1].tag())
             await self._move_cursor()
 
@@ -344,7 +344,7 @@ class Shell:
     async def _work(self, task: msgspec.Struct) -> None:
         self.counts.work += 1
         worker = self._service.workers[type(task)]
-        if not isinstance(task, self._service.lengthy):
+        if not isinstance(task, self._service.long_tasks):
             self.progress.begin(id(task), type(task).__name__)
         try:
             async with self._clock.within(self._settings.work_timeout_real_s):

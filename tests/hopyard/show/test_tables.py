@@ -5,7 +5,7 @@ from hopyard.show import nodes as node_lines
 from hopyard.show.columns import Listing
 from hopyard.show.jobs import DEFAULT, job_columns, job_table, place_parts, places
 from hopyard.show.nodes import node_columns
-from hopyard.show.progress import Glance, line, picture
+from hopyard.show.progress import RunStatus, line, picture
 from hopyard.show.tables import result_table, status_table
 from hopyard.show.times import Times
 from schemas.ids import NodeId
@@ -36,8 +36,8 @@ def nodes_table(*nodes: NodeView) -> Listing[NodeView]:
     return Listing([columns[name] for name in node_lines.DEFAULT], nodes)
 
 
-def glance() -> Glance:
-    return Glance(status=status_view(), submitted=7, total=25, round_s=360.0, elapsed_s=2.5)
+def status() -> RunStatus:
+    return RunStatus(status=status_view(), submitted=7, total=25, round_s=360.0, elapsed_s=2.5)
 
 
 def test_a_running_job_shows_where_it_runs_and_how_far_it_is() -> None:
@@ -129,7 +129,7 @@ def test_a_result_reads_seconds_as_durations_and_leaves_out_what_is_not_known() 
 
 
 def test_the_plain_line_says_clock_jobs_gpus_and_the_last_plan() -> None:
-    shown = line(glance())
+    shown = line(status())
     assert "12m 05s simulated, round 2" in shown
     assert "7/25 submitted" in shown
     assert "titan 12/16" in shown
@@ -137,17 +137,17 @@ def test_the_plain_line_says_clock_jobs_gpus_and_the_last_plan() -> None:
 
 
 def test_the_picture_shows_busy_gpus_by_type() -> None:
-    assert "12/16" in text_of(picture(glance()))
+    assert "12/16" in text_of(picture(status()))
 
 
 def test_before_the_first_plan_the_line_is_without_one() -> None:
-    quiet = Glance(status=status_view(plan=None), submitted=0, total=1, round_s=360.0, elapsed_s=0.0)
+    quiet = RunStatus(status=status_view(plan=None), submitted=0, total=1, round_s=360.0, elapsed_s=0.0)
     assert "gap" not in line(quiet)
     assert "gap" in line(
-        Glance(status=status_view(plan=plan_view()), submitted=0, total=1, round_s=360.0, elapsed_s=0.0)
+        RunStatus(status=status_view(plan=plan_view()), submitted=0, total=1, round_s=360.0, elapsed_s=0.0)
     )
 
 
 def test_a_glance_says_how_long_the_rest_takes_once_one_can_say() -> None:
-    assert "elapsed, about 40s left | " in line(replace(glance(), left_s=40.0))
-    assert "left |" not in line(glance())
+    assert "elapsed, about 40s left | " in line(replace(status(), left_s=40.0))
+    assert "left |" not in line(status())

@@ -95,8 +95,8 @@ async def test_the_installed_policies_can_be_chosen() -> None:
 async def test_what_the_core_ignored_can_be_measured() -> None:
     bus = MemoryBus(LoopClock())
     service = build(Settings(), Ports(bus=bus, clock=LoopClock()))
-    assert service.gauges is not None
+    assert service.metrics is not None
     service.core.state.illegal = 3
-    values = {gauge.name: gauge.value for gauge in service.gauges()}
+    values = {metric.name: metric.value for metric in service.metrics()}
     assert values == {"admission_jobs_open": 0, "admission_illegal_facts": 3, "admission_refused": 0}
     await bus.close()

@@ -22,7 +22,7 @@ from services.profiler.build import build as build_profiler
 from shared.runtime.bus.contract import Bus
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.offload import INLINE, Beside, Offload
+from shared.runtime.offload import INLINE, LiveOffload, Offload
 from shared.runtime.service import Ports
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
@@ -79,9 +79,9 @@ def test_estimates_follow_what_was_observed() -> None:
 
 def test_the_store_is_written_in_a_thread_of_its_own(tmp_path: Path) -> None:
     settings = Settings(store=str(tmp_path / "store.duckdb"))
-    answers = asyncio.run(first_theory_then_evidence(settings, Beside()))
+    answers = asyncio.run(first_theory_then_evidence(settings, LiveOffload()))
     assert answers == pytest.approx((100.0, 40.0))
-    again = asyncio.run(first_theory_then_evidence(settings, Beside()))
+    again = asyncio.run(first_theory_then_evidence(settings, LiveOffload()))
     assert again == pytest.approx((40.0, 40.0))
 
 

@@ -150,15 +150,15 @@ async def _nobody(_: object) -> object:
     raise AssertionError
 
 
-def test_the_gauges_show_the_cluster() -> None:
+def test_the_metrics_show_the_cluster() -> None:
     async def story() -> None:
         bus = MemoryBus(LoopClock())
         async with living(bus) as service:
             await bus.publish([joined(gpus=4), *in_queue(), *in_queue("b"), plan(placement("b"), gap=0.02)])
             await bus.publish([worker_started("b"), started("b")])
             await asyncio.sleep(1)
-            assert service.gauges is not None
-            values = {(gauge.name, *gauge.labels.values()): gauge.value for gauge in service.gauges()}
+            assert service.metrics is not None
+            values = {(metric.name, *metric.labels.values()): metric.value for metric in service.metrics()}
             assert values["hopyard_jobs", "queued"] == 1
             assert values["hopyard_gpus", "v100"] == 4
             assert values["hopyard_nodes", "alive"] == 1

@@ -11,7 +11,7 @@ from services.planner.build import build
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.offload import INLINE, Beside, Offload
+from shared.runtime.offload import INLINE, LiveOffload, Offload
 from shared.runtime.plugins import UnknownPlugin
 from shared.runtime.service import Ports
 from shared.runtime.shell import virtual
@@ -58,7 +58,7 @@ def test_it_plans_on_virtual_time() -> None:
 
 
 async def test_it_plans_live_with_policies_in_a_process_of_their_own() -> None:
-    made = await first_plan(MemoryBus(LoopClock()), Settings(), Beside())
+    made = await first_plan(MemoryBus(LoopClock()), Settings(), LiveOffload())
     assert made.placements[0].gang.configuration == config(node_1=4)
     assert made.notes == ()
 
@@ -85,7 +85,7 @@ VERDICTS = {
 
 async def test_it_says_of_a_policy_whether_it_could_plan_with_such_options() -> None:
     bus, clock, settings = MemoryBus(LoopClock()), LoopClock(), Settings()
-    ports = Ports(bus=bus, clock=clock, offload=Beside())
+    ports = Ports(bus=bus, clock=clock, offload=LiveOffload())
     service = build(settings, ports)
     planner = asyncio.create_task(Shell(service, ports, settings).run())
     try:

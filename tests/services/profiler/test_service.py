@@ -13,7 +13,7 @@ from services.profiler.build import build
 from shared.runtime.bus.contract import Bus
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.offload import INLINE, Beside, Offload
+from shared.runtime.offload import INLINE, LiveOffload, Offload
 from shared.runtime.service import Ports
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
@@ -53,7 +53,7 @@ async def measure_one_job(settings: Settings, *, offload: Offload) -> JobProfile
     return profiled
 
 
-@pytest.mark.parametrize("offload", [INLINE, Beside()], ids=["inline", "beside"])
+@pytest.mark.parametrize("offload", [INLINE, LiveOffload()], ids=["inline", "beside"])
 def test_a_job_is_measured_and_profiled(offload: Offload) -> None:
     settings = Settings(round_s=ROUND_S if offload is INLINE else 0.3)
 

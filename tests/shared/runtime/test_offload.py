@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from shared.runtime.offload import INLINE, Beside, Crashed, Offload
+from shared.runtime.offload import INLINE, Crashed, LiveOffload, Offload
 
-BOTH = pytest.mark.parametrize("offload", [INLINE, Beside()], ids=["inline", "beside"])
+BOTH = pytest.mark.parametrize("offload", [INLINE, LiveOffload()], ids=["inline", "beside"])
 LIMIT_S = 60.0
 
 
@@ -63,7 +63,7 @@ async def test_a_helper_process_answers_and_does_the_rest_afterwards(offload: Of
 
 
 async def test_only_live_work_leaves_the_thread_and_the_process() -> None:
-    for offload, apart in ((INLINE, False), (Beside(), True)):
+    for offload, apart in ((INLINE, False), (LiveOffload(), True)):
         lane, helper = offload.lane("test"), offload.process("test", Doubles, 0)
         assert (await lane.do(threading.get_ident) != threading.get_ident()) is apart
         assert ((await helper.call(1, LIMIT_S))[2] != os.getpid()) is apart
@@ -72,7 +72,7 @@ async def test_only_live_work_leaves_the_thread_and_the_process() -> None:
 
 
 async def test_a_helper_process_that_ends_is_replaced() -> None:
-    helper = Beside().process("test", Doubles, 0)
+    helper = LiveOffload().process("test", Doubles, 0)
     with pytest.raises(Crashed):
         await helper.call("exit", LIMIT_S)
     assert (await helper.call(4, LIMIT_S))[0] == 8
@@ -81,14 +81,14 @@ async def test_a_helper_process_that_ends_is_replaced() -> None:
 
 @pytest.mark.parametrize(("asked", "code"), [("exit", 3), ("linger", 1)])
 async def test_a_helper_process_that_ends_tells_how(asked: str, code: int) -> None:
-    helper = Beside().process("test", Doubles, 0)
+    helper = LiveOffload().process("test", Doubles, 0)
     with pytest.raises(Crashed, match=f"the process ended with exit code {code}"):
         await helper.call(asked, LIMIT_S)
     helper.end()
 
 
 async def test_a_helper_process_has_no_more_memory_than_it_may() -> None:
-    helper = Beside().process("test", Doubles, 0, memory_bytes=2**30)
+    helper = LiveOffload().process("test", Doubles, 0, memory_bytes=2**30)
     assert (await helper.call(4, LIMIT_S))[0] == 8
     with pytest.raises(Crashed, match="the process ended with exit code 1"):
         await helper.call("eat", LIMIT_S)

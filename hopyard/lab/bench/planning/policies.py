@@ -24,7 +24,7 @@ from services.planner.work.policy_process import Answer, policy_process
 from services.planner.work.registry import names
 from services.planner.work.steps import Decide, PolicyFailed, Want
 from services.planner.work.workers import GRACE_REAL_S
-from shared.runtime.offload import Beside, Crashed, HelperProcess
+from shared.runtime.offload import Crashed, HelperProcess, LiveOffload
 
 SIZES = (64, 512, 2_048)
 """GPUs"""
@@ -80,7 +80,7 @@ async def policies(
 
 async def played(policy: str, scene: Scene) -> list[Took]:
     """By plan."""
-    process, took = policy_process(Settings(), Beside()), []
+    process, took = policy_process(Settings(), LiveOffload()), []
     try:
         view, batches = opening(scene)
         decision = keep_running(view, "nothing is decided yet")

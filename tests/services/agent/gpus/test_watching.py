@@ -7,7 +7,7 @@ from collections.abc import Callable
 from services.agent.gpus.watching import SILENT, GpuWatch, who
 from services.agent.tasks import ALL_WELL, GpusSeen
 from shared.runtime.clock import ScaledClock
-from shared.runtime.offload import Beside
+from shared.runtime.offload import LiveOffload
 from shared.runtime.offload.contract import Lane
 from shared.runtime.service import Inbox
 from tests.services.agent.gpus.conftest import DriverOf
@@ -27,7 +27,7 @@ class Watched:
         self.watch = GpuWatch(
             uuids,
             ScaledClock(),
-            lane or Beside().lane("gpus"),
+            lane or LiveOffload().lane("gpus"),
             look_every_real_s=0.005,
             answer_limit_real_s=limit_s,
         )

@@ -150,7 +150,7 @@ def test_while_nothing_can_be_written_nothing_goes_and_then_all_is_made_up_for(t
         assert stage.streams.dropped == 0
         said, *_ = stage.archiver.troubles()
         assert said.startswith("facts are not archived, so none is dropped")
-        assert [one.value for one in stage.archiver.gauges() if one.name == "archive_failing"][:1] == [1.0]
+        assert [one.value for one in stage.archiver.metrics() if one.name == "archive_failing"][:1] == [1.0]
         make_room()
         await stage.look()
         assert stage.archiver.troubles() == ()
@@ -268,7 +268,7 @@ def test_an_emptied_archive_is_said_and_not_begun_anew(tmp_path: Path) -> None:
         await stage.came_to(195, led=195, snapshot=195)
         await stage.look()
         assert "is empty, and facts 1 to 72 are not in the stream" in stage.archiver.troubles()[0]
-        assert [one.value for one in stage.archiver.gauges() if one.name == "archive_failing"] == [1.0, 0.0]
+        assert [one.value for one in stage.archiver.metrics() if one.name == "archive_failing"] == [1.0, 0.0]
         assert stage.streams.dropped == 72
         assert not archive.exists()
         elsewhere.rename(archive)

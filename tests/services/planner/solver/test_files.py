@@ -21,7 +21,7 @@ from services.planner.solver.problem import Problem, worth
 from services.planner.work.policy_process import policy_process
 from services.planner.work.steps import Decide
 from shared.runtime.files import InvalidFile
-from shared.runtime.offload import INLINE, Beside
+from shared.runtime.offload import INLINE, LiveOffload
 from tests.services.planner.planner_builders import MODELLED, job, linear, nodes, view
 from tests.services.planner.solver.solver_builders import chosen, drawn, problem
 
@@ -141,7 +141,7 @@ async def test_every_plan_leaves_its_problem_and_it_can_be_solved_again(tmp_path
 
 
 async def test_the_process_beside_leaves_them_too(tmp_path: Path) -> None:
-    process = policy_process(Settings(dump_problems=str(tmp_path)), Beside())
+    process = policy_process(Settings(dump_problems=str(tmp_path)), LiveOffload())
     try:
         for _ in range(2):  # one has been written when the next is answered
             await process.call(step(), 5.0)

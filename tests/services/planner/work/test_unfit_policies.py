@@ -20,7 +20,7 @@ from services.planner.work.policy_process import policy_process
 from services.planner.work.workers import Workers
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.offload import INLINE, Beside, HelperProcess
+from shared.runtime.offload import INLINE, HelperProcess, LiveOffload
 from shared.runtime.service import Ports
 from shared.runtime.shell.shell import Shell
 from tests.fact_builders import config, in_queue, joined, opened
@@ -61,7 +61,7 @@ ENDS = {
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[HelperProcess]:
-    process = policy_process(PATIENT, Beside())
+    process = policy_process(PATIENT, LiveOffload())
     yield process
     process.end()
 
@@ -148,7 +148,7 @@ async def test_a_name_that_the_operator_does_not_allow_is_not_even_imported() ->
 async def test_every_back_end_solves_within_the_memory_of_the_process(backend: str) -> None:
     bus = MemoryBus(LoopClock())
     await bus.serve("estimator", ESTIMATOR, answer)
-    process = policy_process(Settings(solver=backend), Beside())  # type: ignore[arg-type]
+    process = policy_process(Settings(solver=backend), LiveOffload())  # type: ignore[arg-type]
     own = Workers(PATIENT, Ports(bus=bus, clock=LoopClock()), process)
     seen = msgspec.structs.replace(SEEN, effort=Effort(gap=0.0, budget_s=60.0, backend=backend))
     _, decision = await planned(own, "hops", seen)
@@ -163,7 +163,7 @@ async def test_every_back_end_solves_within_the_memory_of_the_process(backend: s
 @contextlib.asynccontextmanager
 async def planner(bus: MemoryBus, settings: Settings) -> AsyncIterator[None]:
     """A life of the planner, as live: policies in a process of their own."""
-    ports = Ports(bus=bus, clock=LoopClock(), offload=Beside())
+    ports = Ports(bus=bus, clock=LoopClock(), offload=LiveOffload())
     service = build(settings, ports)
     life = asyncio.create_task(Shell(service, ports, settings).run())
     try:

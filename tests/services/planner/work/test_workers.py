@@ -11,12 +11,12 @@ from schemas.questions import ESTIMATOR, Refused
 from schemas.settings import Settings
 from services.planner.core.tasks import Resolve
 from services.planner.solver.effort import Effort
-from services.planner.work.gauges import gauges
+from services.planner.work.metrics import metrics
 from services.planner.work.policy_process import policy_process
 from services.planner.work.workers import Workers
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
-from shared.runtime.offload import INLINE, Beside, HelperProcess
+from shared.runtime.offload import INLINE, HelperProcess, LiveOffload
 from shared.runtime.service import Ports
 from tests.services.planner.planner_builders import chosen, place_on
 from tests.services.planner.work.workers_builders import SEEN, answer, planned
@@ -38,7 +38,7 @@ async def bus() -> AsyncIterator[MemoryBus]:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[HelperProcess]:
-    process = policy_process(SETTINGS, Beside())
+    process = policy_process(SETTINGS, LiveOffload())
     yield process
     process.end()
 
@@ -84,7 +84,7 @@ async def test_a_policy_that_raises_is_stood_in_for(bus: MemoryBus) -> None:
     assert ready.policy == "fifo"
     assert "out of ideas" in ready.notes[0]
     assert chosen(decision) == {"x": place_on(a0=2), "y": place_on(a0=2)}
-    assert gauges(one.fallbacks)[0].value == 1.0
+    assert metrics(one.fallbacks)[0].value == 1.0
 
 
 async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> None:

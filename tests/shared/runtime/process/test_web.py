@@ -17,7 +17,7 @@ from shared.runtime.process.logs import UNPARSED_MAX, configure_logs
 from shared.runtime.process.ports import HeldPorts
 from shared.runtime.process.reports import reported, reports
 from shared.runtime.process.web import TROUBLED, Refusal, Site, json_response, listen, serve
-from shared.runtime.service import Gauge, Service
+from shared.runtime.service import Metric, Service
 
 
 class Counted(msgspec.Struct):
@@ -87,14 +87,16 @@ ROUTES = [
 ]
 
 
-def _gauges() -> list[Gauge]:
+def _metrics() -> list[Metric]:
     jobs = {"queued": 2.0, "running": 1.0}
-    states = [Gauge(name="hopyard_jobs", help="Jobs.", value=n, labels={"state": s}) for s, n in jobs.items()]
-    return [*states, Gauge(name="plans", help="Plans.", value=7.0, counts=True)]
+    states = [
+        Metric(name="hopyard_jobs", help="Jobs.", value=n, labels={"state": s}) for s, n in jobs.items()
+    ]
+    return [*states, Metric(name="plans", help="Plans.", value=7.0, counter=True)]
 
 
 def _service() -> Service:
-    return Service(name="test", core=None, facts=(), routes=lambda: ROUTES, gauges=_gauges)  # type: ignore[arg-type]
+    return Service(name="test", core=None, facts=(), routes=lambda: ROUTES, metrics=_metrics)  # type: ignore[arg-type]
 
 
 @pytest.fixture

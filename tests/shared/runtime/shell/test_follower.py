@@ -73,7 +73,7 @@ async def test_it_replays_what_is_acknowledged_and_takes_over_with_the_rest(live
     holding = asyncio.create_task(leader.hold())
     candidate = Candidate(behind, clock, msgspec.structs.replace(settings, instance=2), NAME, first=True)
     service = Service(name=NAME, core=core, facts=facts_of("node"), samples=(Heartbeat,), samples_kept=2)
-    ports = Ports(bus=behind, clock=clock, term=candidate.term)
+    ports = Ports(bus=behind, clock=clock, fencing_token=candidate.fencing_token)
     shell = Shell(service, ports, settings, candidate=candidate)
     life = asyncio.create_task(shell.run())
     try:

@@ -16,7 +16,7 @@ from shared.domain.core import Effects, Input
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports
-from shared.runtime.shell.quarantine import Deadly, quarantine_of, release
+from shared.runtime.shell.quarantine import FatalFact, quarantine_of, release
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
 from tests.shared.runtime.shell.stages import NAME, Restorer, Set, drained
@@ -41,7 +41,7 @@ async def life(
 ) -> BaseException | None:
     """Of two minutes at most; how it ended by itself."""
     ports = Ports(bus=bus.client(NAME), clock=LoopClock())
-    service = msgspec.structs.replace(Set().service(core, ports), own=own)
+    service = msgspec.structs.replace(Set().service(core, ports), own_facts=own)
     task = asyncio.create_task(Shell(service, ports, Settings(snapshot_every=snapshot_every)).run())
     await asyncio.wait({task}, timeout=120.0)
     if task.done():
@@ -63,7 +63,7 @@ def test_after_the_second_death_the_fact_is_passed_over() -> None:
         for _ in range(2):
             error = await life(bus, Frail())
             assert isinstance(error, BaseExceptionGroup)
-            assert error.subgroup(Deadly) is not None
+            assert error.subgroup(FatalFact) is not None
         core = Frail()
         assert await life(bus, core) is None
         assert core.state.drained == ["a", "b"]
@@ -130,6 +130,6 @@ def test_a_quarantine_that_cannot_be_read_is_none() -> None:
 def test_what_a_service_may_not_pass_over_is_what_it_publishes(entry: ServiceEntry) -> None:
     source = import_module(f"{entry.module}.build").__file__
     assert source is not None
-    _, _, rest = Path(source).read_text().partition(" own=(")
+    _, _, rest = Path(source).read_text().partition(" own_facts=(")
     named = {name.strip() for name in rest.partition(")")[0].split(",")} - {""}
     assert named == {kind.__name__ for kind in entry.publishes}
