@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from hopjob.trainers import Inside, Stream, measuring
+from hopjob.trainers import Stream, TrainerSession, measuring
 
 Given = Any
 """arguments, state and control, as transformers has them"""
@@ -20,7 +20,7 @@ Given = Any
 class HuggingFaceCallback(TrainerCallback):
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
-        self._inside: Inside | None = None
+        self._session: TrainerSession | None = None
         self._stream: Stream | None = None
 
     def on_train_begin(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
@@ -30,10 +30,10 @@ class HuggingFaceCallback(TrainerCallback):
         optimizer = getattr(made["optimizer"], "optimizer", made["optimizer"])
         schedule = getattr(schedule, "scheduler", schedule)
         self._stream = Stream(loader, seed=self._seed)
-        self._inside = Inside(made["model"], optimizer, schedule, seed=self._seed)
-        self._stream.begin(self._inside.progress, length=len(loader))
+        self._session = TrainerSession(made["model"], optimizer, schedule, seed=self._seed)
+        self._stream.begin(self._session.progress, length=len(loader))
         loader.base_dataloader = self._stream
-        done = self._inside.progress.trained / self._inside.total
+        done = self._session.progress.trained / self._session.total
         if done and isinstance(schedule, torch.optim.lr_scheduler.LambdaLR):
             schedule.last_epoch = round(done * state.max_steps) - 1
             schedule.step()
@@ -43,14 +43,14 @@ class HuggingFaceCallback(TrainerCallback):
             self._stream.consumed()
 
     def on_step_end(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
-        if self._stream is not None and self._inside is not None:
+        if self._stream is not None and self._session is not None:
             self._stream.consumed()
-            control.should_training_stop |= self._inside.updated()
+            control.should_training_stop |= self._session.updated()
 
     def on_prediction_step(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
-        if self._inside is not None:
-            self._inside.check()
+        if self._session is not None:
+            self._session.check()
 
     def on_train_end(self, args: Given, state: Given, control: Given, **made: Any) -> None:  # noqa: ANN401, ARG002
-        if self._inside is not None:
-            self._inside.end()
+        if self._session is not None:
+            self._session.end()

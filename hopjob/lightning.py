@@ -12,13 +12,13 @@ from typing import Any
 import lightning
 
 from hopjob.measure.timing import after_steps_of
-from hopjob.trainers import Inside, Stream, measuring
+from hopjob.trainers import Stream, TrainerSession, measuring
 
 
 class LightningCallback(lightning.Callback):
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
-        self._inside: Inside | None = None
+        self._session: TrainerSession | None = None
         self._stream: Stream | None = None
         self._updated = False
 
@@ -33,24 +33,24 @@ class LightningCallback(lightning.Callback):
             schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
             optimizer = trainer.optimizers[0]
             schedule = schedules[0] if schedules else None
-            self._inside = Inside(pl_module, optimizer, schedule, seed=self._seed)
-            self._stream.begin(self._inside.progress)
+            self._session = TrainerSession(pl_module, optimizer, schedule, seed=self._seed)
+            self._stream.begin(self._session.progress)
             after_steps_of(optimizer, self._stepped)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:  # noqa: ANN401
-        if self._stream is not None and self._inside is not None:
+        if self._stream is not None and self._session is not None:
             self._stream.consumed()
             if self._updated:
                 self._updated = False
-                trainer.should_stop |= self._inside.updated()
+                trainer.should_stop |= self._session.updated()
 
     def on_validation_batch_end(self, *_: Any) -> None:  # noqa: ANN401
-        if self._inside is not None:
-            self._inside.check()
+        if self._session is not None:
+            self._session.check()
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
-        if self._inside is not None:
-            self._inside.end()
+        if self._session is not None:
+            self._session.end()
 
     def _stepped(self) -> None:
         self._updated = True

@@ -80,7 +80,7 @@ class Stream:
             self._given = (epoch + 1) * size
 
 
-class Inside:
+class TrainerSession:
     def __init__(
         self,
         model: torch.nn.Module,

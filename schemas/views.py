@@ -315,5 +315,5 @@ class SettingView(Message, frozen=True, kw_only=True):
 
 class SettingsView(Message, frozen=True, kw_only=True):
     settings: tuple[SettingView, ...]
-    of: str = ""
-    """whose they are, in words"""
+    scope: str = ""
+    """in words: of which stack, or of which shell"""

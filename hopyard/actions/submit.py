@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STDIN = Path("-")
 
 
-class Answered(NamedTuple):
+class SubmitOutcome(NamedTuple):
     """The outcome of one file: a job or an error."""
 
     file: str
@@ -74,24 +74,24 @@ def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
     ]
 
 
-async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> list[Answered]:
+async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> list[SubmitOutcome]:
     """One after the other. A refusal stops no other job; an API that is gone stops all that follow.
 
     The user of a job that names none is whose token it is; without a token, whoever runs this command.
     """
     user = "" if client.has_token else this_user()
-    outcomes: list[Answered] = []
+    outcomes: list[SubmitOutcome] = []
     for file, job in jobs:
         try:
             owned = job if job.user or not user else msgspec.structs.replace(job, user=user)
             submitted = await client.submit(owned, key or uuid.uuid4().hex)
         except ApiRefusal as refusal:
-            outcomes.append(Answered(file=file, error=_placed(file, refusal)))
+            outcomes.append(SubmitOutcome(file=file, error=_placed(file, refusal)))
         except Unreachable as gone:
             rest = jobs[len(outcomes) :]
-            return outcomes + [Answered(file=name, error=gone) for name, _ in rest]
+            return outcomes + [SubmitOutcome(file=name, error=gone) for name, _ in rest]
         else:
-            outcomes.append(Answered(file=file, submitted=submitted))
+            outcomes.append(SubmitOutcome(file=file, submitted=submitted))
     return outcomes
 
 
@@ -111,7 +111,7 @@ def _placed(file: str, refusal: ApiRefusal) -> Failure:
     return RefusedField(fault(file, refusal.field, refusal.problem.detail))
 
 
-def show_outcomes(outcomes: Sequence[Answered], *, quiet: bool, as_json: bool) -> None:
+def show_outcomes(outcomes: Sequence[SubmitOutcome], *, quiet: bool, as_json: bool) -> None:
     """Raises Failure when a job was not submitted: its own where it is the only one."""
     errors = refusals(outcomes)
     done = [(outcome.file, outcome.submitted) for outcome in outcomes if outcome.submitted is not None]
@@ -126,11 +126,11 @@ def show_outcomes(outcomes: Sequence[Answered], *, quiet: bool, as_json: bool) -
         raise failure_of(errors, len(outcomes))
 
 
-def refusals(outcomes: Sequence[Answered]) -> list[Failure]:
+def refusals(outcomes: Sequence[SubmitOutcome]) -> list[Failure]:
     return [outcome.error for outcome in outcomes if outcome.error is not None]
 
 
-def say_refusals(outcomes: Sequence[Answered], *, as_json: bool) -> None:
+def say_refusals(outcomes: Sequence[SubmitOutcome], *, as_json: bool) -> None:
     """Print refusals; in JSON they are with their files."""
     for outcome in outcomes:
         if (error := outcome.error) is not None and not as_json:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from hopyard.actions.submit import Answered, Named, failure_of, refusals, say_refusals, submit_all
+from hopyard.actions.submit import Named, SubmitOutcome, failure_of, refusals, say_refusals, submit_all
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.connect import api_url, connect, on, patiently
 from hopyard.failures import CANCELLED, FAILED, REJECTED, Failure, Interrupted, JobEnded
@@ -38,7 +38,7 @@ class Wait:
         self._quiet = quiet
         self._as_json = as_json
         self._show = show
-        self._answered: list[Answered] = []
+        self._answered: list[SubmitOutcome] = []
 
     def run(self, api: str | None, jobs: Sequence[Named], key: str | None) -> None:
         """Raises Failure unless all jobs completed."""
@@ -160,7 +160,7 @@ def printer(*, with_id: bool, beside: bool) -> Print:
 # ---- what is said of it
 
 
-def _plain(answered: Answered, ends: Ends, times: Times) -> dict[str, object]:
+def _plain(answered: SubmitOutcome, ends: Ends, times: Times) -> dict[str, object]:
     """The job stands beside what was answered at once."""
     if answered.submitted is None:
         return {**answered.plain()}

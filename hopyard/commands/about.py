@@ -81,7 +81,7 @@ def show_config(
     stack = None if shell or file else _stack(api)
     view = _of_shell(file) if stack is None else _of_stack(stack)
     if not as_json:
-        say(view.of)
+        say(view.scope)
     show(view, settings_table(view.settings), as_json=as_json, out=out)
 
 
@@ -105,7 +105,7 @@ def _of_stack(address: str) -> SettingsView:
         name for name, each in here.items() if name not in REACHING and theirs.get(name) != each.value
     )
     differing = f"; this shell has {', '.join(others)} otherwise (--shell)" if others else ""
-    return msgspec.structs.replace(view, of=f"Settings in force in the stack at {address}{differing}")
+    return msgspec.structs.replace(view, scope=f"Settings in force in the stack at {address}{differing}")
 
 
 def _of_shell(file: Path | None) -> SettingsView:
@@ -116,7 +116,9 @@ def _of_shell(file: Path | None) -> SettingsView:
         view = describe(load_settings(os.environ, file), sources_of(os.environ, file))
     except ValueError as error:
         raise Invalid(str(error)) from None
-    return msgspec.structs.replace(view, of="Settings of this shell, for what it starts; no stack was asked")
+    return msgspec.structs.replace(
+        view, scope="Settings of this shell, for what it starts; no stack was asked"
+    )
 
 
 def register(app: typer.Typer) -> None:

@@ -174,7 +174,7 @@ def _count(processes: int) -> int:
 
 def _reported(times_s: Vector, parts: ProcessTimes) -> list[list[float]]:
     """Of each node's first process."""
-    reported: list[list[float]] = times_s[:REPORTED_ITERATIONS].take(parts.first, axis=1).T.tolist()
+    reported: list[list[float]] = times_s[:REPORTED_ITERATIONS].take(parts.reporters, axis=1).T.tolist()
     return reported
 
 

@@ -40,8 +40,8 @@ class ProcessTimes(msgspec.Struct, frozen=True):
     ever late"""
     node: NDArray[np.int64]
     """index of each process's node"""
-    first: NDArray[np.int64]
-    """index of each node's first process, the one that reports"""
+    reporters: NDArray[np.int64]
+    """index of each node's first process"""
     paths: tuple[float, ...]
 
 
@@ -97,6 +97,6 @@ def timing(
         miss_s=np.array([one.data.miss_s for one in members]),
         on_time=None if quiet.min() >= 1.0 else np.sqrt(quiet),
         node=np.repeat(np.arange(len(nodes)), gpus),
-        first=np.cumsum([0, *gpus[:-1]]),
+        reporters=np.cumsum([0, *gpus[:-1]]),
         paths=tuple(traits(seed, node.node_id).network for node in nodes),
     )

@@ -72,7 +72,7 @@ def draw(
         wait_s=slowest_s[:, np.newaxis] - parts.own_s,
         forward_s=parts.forward_s,
         backward_s=parts.backward_s,
-        iteration_s=(slowest_s + SWITCH_S) * parts.steps,
+        iteration_s=(slowest_s + SWITCH_S) * parts.step_noise,
     )
 
 
@@ -101,7 +101,7 @@ def draw_rounds(
     return DrawnRounds(
         data_s=parts.data_s[:: max(tasks)],
         wait_s=slowest_s[:, np.newaxis] - busy_s,
-        round_s=(slowest_s + communication_s) * parts.steps[:: max(tasks)],
+        round_s=(slowest_s + communication_s) * parts.step_noise[:: max(tasks)],
     )
 
 
@@ -115,7 +115,7 @@ def draw_busy(
 ) -> Vector:
     """Seconds that each process computes in a round; rows are rounds. `tasks`: of one round, by process."""
     parts, busy_s = _busy(timing, tasks, rounds, random, inputs)
-    return busy_s * parts.steps[:: max(tasks), np.newaxis]
+    return busy_s * parts.step_noise[:: max(tasks), np.newaxis]
 
 
 def _busy(
@@ -135,7 +135,7 @@ class _Parts(msgspec.Struct, frozen=True):
     forward_s: Vector
     backward_s: Vector
     own_s: Vector
-    steps: Vector
+    step_noise: Vector
     """what interrupts and the like make of an iteration, a factor; one an iteration"""
 
 
@@ -155,8 +155,8 @@ def _parts(
         own_s = forward_s + np.maximum(data_s, rest_s)
     else:
         own_s = forward_s + data_s + rest_s
-    steps = 1.0 + STEP_NOISE * np.abs(noise[:, -1])
-    return _Parts(data_s, forward_s, backward_s, own_s, steps)
+    step_noise = 1.0 + STEP_NOISE * np.abs(noise[:, -1])
+    return _Parts(data_s, forward_s, backward_s, own_s, step_noise)
 
 
 def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> Vector:
@@ -164,7 +164,7 @@ def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> V
     on_time = timing.on_time
     if on_time is None:
         return timing.hit_s * (1.0 + HIT_NOISE * noise)
-    chance = random.random((len(noise), len(timing.node) + len(timing.first)))
+    chance = random.random((len(noise), len(timing.node) + len(timing.reporters)))
     own, nodes = chance[:, : len(timing.node)], chance[:, len(timing.node) :]
     late = (own > on_time) | (nodes.take(timing.node, axis=1) > on_time)
     drawn = np.where(

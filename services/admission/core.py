@@ -67,8 +67,7 @@ class KnownCluster(msgspec.Struct, frozen=True):
     """of each type"""
     workloads: frozenset[str]
     """what the nodes can train; empty: anything"""
-    commanded: Sequence[NodeId]
-    """the nodes that start a job's command"""
+    command_nodes: Sequence[NodeId]
 
 
 Answer = tuple[Message, list[Event]]
@@ -193,7 +192,7 @@ class Admission:
                 cluster.gpus,
                 self._settings.gpus_per_job_max,
                 workloads=cluster.workloads,
-                commanded=cluster.commanded,
+                commanded=cluster.command_nodes,
             )
             if spec.checkpoint_folder:
                 check_folder(spec.checkpoint_folder, self._checkpoint_folders())

@@ -159,7 +159,7 @@ def _unknown(job_id: JobId) -> Refused:
 
 
 def _facts(question: FindFacts, cluster: ClusterNow) -> FactPlaces | Refused:
-    places = cluster.history.facts.get(question.job_id)
+    places = cluster.history.fact_seqs.get(question.job_id)
     if places is None:
         return Refused(reason=f"job {question.job_id}: nothing is kept of its facts")
     return FactPlaces(seqs=tuple(places.seqs), complete=places.complete, last_seq=cluster.seq)

@@ -41,14 +41,12 @@ DRAINING, LEAVING, LOST = "draining", "leaving", "lost"
 NODE_LOST, AGENT_RESTARTED = "node-lost", "agent-restarted"
 
 
-class PlanKept(msgspec.Struct, frozen=True):
+class PlanEntry(msgspec.Struct, frozen=True):
     summary: PlanSummary
     detail: PlanDetail
 
 
-class Places(msgspec.Struct, kw_only=True):
-    """Where facts stand in the stream."""
-
+class FactSeqs(msgspec.Struct, kw_only=True):
     seqs: list[int]
     """of the first fact, and of the newest"""
     complete: bool = True
@@ -57,19 +55,18 @@ class Places(msgspec.Struct, kw_only=True):
 
 class History(msgspec.Struct, kw_only=True):
     revision: int = 0
-    open: dict[NodeId, dict[PlacementId, Holding]] = {}
-    closed: list[Holding] = []
+    open_holdings: dict[NodeId, dict[PlacementId, Holding]] = {}
+    closed_holdings: list[Holding] = []
     """by revision"""
-    out_of_use: dict[NodeId, dict[str, NodeSpell]] = {}
-    """by state; those that go on"""
-    over: list[NodeSpell] = []
+    open_spells: dict[NodeId, dict[str, NodeSpell]] = {}
+    """by node and state"""
+    closed_spells: list[NodeSpell] = []
     """by revision"""
     complete_from: float | None = None
-    plans: list[PlanKept] = []
-    facts: dict[JobId, Places] = {}
-    """of the facts about a job"""
-    with_runs: dict[JobId, None] = {}
-    """ended jobs whose runs are still there, in the order of their ends"""
+    plans: list[PlanEntry] = []
+    fact_seqs: dict[JobId, FactSeqs] = {}
+    jobs_with_runs: dict[JobId, None] = {}
+    """that have ended, in the order of their ends"""
 
     def turn(self) -> int:
         self.revision += 1
@@ -89,21 +86,21 @@ def note(history: History, fact: Event, seq: int) -> None:
     if job_id is None:
         return
     if isinstance(fact, JobSubmitted):
-        history.facts[job_id] = Places(seqs=[seq])
-    elif job_id in history.facts:
-        places = history.facts[job_id]
-        places.seqs.append(seq)
-        if len(places.seqs) > FACTS_KEPT * 1.1:
-            del places.seqs[1:-FACTS_KEPT]
-            places.complete = False
+        history.fact_seqs[job_id] = FactSeqs(seqs=[seq])
+    elif job_id in history.fact_seqs:
+        known = history.fact_seqs[job_id]
+        known.seqs.append(seq)
+        if len(known.seqs) > FACTS_KEPT * 1.1:
+            del known.seqs[1:-FACTS_KEPT]
+            known.complete = False
 
 
 def changed(history: History, after: int) -> list[Holding | NodeSpell]:
     """What has changed since revision `after`, in the order of the changes."""
     found: list[Holding | NodeSpell] = [
-        each for kept in (history.closed, history.over) for each in _newer(kept, after)
+        each for kept in (history.closed_holdings, history.closed_spells) for each in _newer(kept, after)
     ]
-    going_on = (history.open.values(), history.out_of_use.values())
+    going_on = (history.open_holdings.values(), history.open_spells.values())
     found += [each for nodes in going_on for here in nodes for each in here.values() if each.revision > after]
     return sorted(found, key=lambda each: each.revision)
 
@@ -114,11 +111,11 @@ def _newer(kept: Sequence[Any], after: int) -> Iterable[Any]:
 
 def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId) -> None:
     """A job has ended: its runs and facts are kept, and those of the one that ended first are dropped."""
-    history.with_runs[ended] = None
-    while len(history.with_runs) > JOBS_WITH_RUNS_KEPT:
-        oldest = next(iter(history.with_runs))
-        del history.with_runs[oldest]
-        history.facts.pop(oldest, None)
+    history.jobs_with_runs[ended] = None
+    while len(history.jobs_with_runs) > JOBS_WITH_RUNS_KEPT:
+        oldest = next(iter(history.jobs_with_runs))
+        del history.jobs_with_runs[oldest]
+        history.fact_seqs.pop(oldest, None)
         if oldest in jobs:
             jobs[oldest].runs = []
 
@@ -127,7 +124,7 @@ def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId)
 
 
 def _started(history: History, ledger: Ledger, fact: WorkerStarted) -> None:
-    here = history.open.setdefault(fact.node_id, {})
+    here = history.open_holdings.setdefault(fact.node_id, {})
     here[fact.placement_id] = Holding(
         revision=history.turn(),
         node_id=fact.node_id,
@@ -144,19 +141,21 @@ def _stopped(history: History, _: Ledger, fact: WorkerStopped) -> None:
 
 
 def _close(history: History, node_id: NodeId, placement_id: PlacementId, at: float, end: str) -> None:
-    here = history.open.get(node_id, {})
+    here = history.open_holdings.get(node_id, {})
     holding = here.pop(placement_id, None)
     if holding is None:
         return
     until = max(at, holding.since)
-    history.closed.append(msgspec.structs.replace(holding, revision=history.turn(), until=until, end=end))
-    _trim(history, history.closed, HOLDINGS_KEPT)
+    history.closed_holdings.append(
+        msgspec.structs.replace(holding, revision=history.turn(), until=until, end=end)
+    )
+    _trim(history, history.closed_holdings, HOLDINGS_KEPT)
 
 
 def _close_all(
     history: History, node_id: NodeId, at: float, end: str, but: Sequence[PlacementId] = ()
 ) -> None:
-    for placement_id in [each for each in history.open.get(node_id, ()) if each not in but]:
+    for placement_id in [each for each in history.open_holdings.get(node_id, ()) if each not in but]:
         _close(history, node_id, placement_id, at, end)
 
 
@@ -195,17 +194,17 @@ def _restored(history: History, _: Ledger, fact: NodeRestored) -> None:
 
 
 def _out(history: History, node_id: NodeId, state: str, at: float) -> None:
-    here = history.out_of_use.setdefault(node_id, {})
+    here = history.open_spells.setdefault(node_id, {})
     if state not in here:
         here[state] = NodeSpell(revision=history.turn(), node_id=node_id, state=state, since=at)
 
 
 def _back(history: History, node_id: NodeId, state: str, at: float) -> None:
-    spell = history.out_of_use.get(node_id, {}).pop(state, None)
+    spell = history.open_spells.get(node_id, {}).pop(state, None)
     if spell is not None:
         until = max(at, spell.since)
-        history.over.append(msgspec.structs.replace(spell, revision=history.turn(), until=until))
-        _trim(history, history.over, SPELLS_KEPT)
+        history.closed_spells.append(msgspec.structs.replace(spell, revision=history.turn(), until=until))
+        _trim(history, history.closed_spells, SPELLS_KEPT)
 
 
 # ---- plans
@@ -222,7 +221,7 @@ def _planned(history: History, ledger: Ledger, fact: PlanPublished) -> None:
         placements=fact.placements[:LEFT_OUT_KEPT],
         left_out=fact.left_out[:LEFT_OUT_KEPT],
     )
-    history.plans.append(PlanKept(PlanSummary(plan=view, left_out=left_out), detail))
+    history.plans.append(PlanEntry(PlanSummary(plan=view, left_out=left_out), detail))
     if len(history.plans) > PLANS_KEPT:
         del history.plans[0]
 

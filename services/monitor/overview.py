@@ -60,7 +60,7 @@ def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
 
 
 def _not_begun(ledger: Ledger, history: History) -> Iterator[Placement]:
-    begun = {placement_id for here in history.open.values() for placement_id in here}
+    begun = {placement_id for here in history.open_holdings.values() for placement_id in here}
     for job_id, placement in ledger.planned.items():
         record = ledger.jobs.get(job_id)
         over = record is None or record.ended or _was_run(record, placement.placement_id)

@@ -242,7 +242,7 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
         _save_progress(state, placed, worker)
     job = None if placed.profile else state.jobs.get(worker.job_id)
     if job is not None and _ends_the_job(state, job, placed, worker):
-        job.over = True
+        job.ended = True
         _let_go(state, worker.job_id)
     state.unwant(placed, *_why_ended(state, placed, worker))
 
@@ -254,7 +254,7 @@ def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
     _copy_left(state, placed, worker.node_id, saved=worker.outcome in WELL)
     job = state.jobs.get(placed.job_id)
     if job is not None and _copies_end_the_job(state, job, placed, worker):
-        job.over = True
+        job.ended = True
         _let_go(state, placed.job_id)
     if not placed.workers:
         wasted = placed.tally.wasted

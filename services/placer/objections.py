@@ -15,7 +15,7 @@ def _of_the_job(state: State, placement: Placement) -> str:
     job = state.jobs.get(placement.job_id)
     if job is None:
         return "the job is not wanted any more"
-    if job.over:
+    if job.ended:
         return "the job has come to its end"
     if job.spec.modes and placement.gang.mode not in job.spec.modes:
         return f"the job runs no {placement.gang.mode} gangs"

@@ -99,8 +99,8 @@ class UnfinishedJob(msgspec.Struct, kw_only=True):
     """placements that a process of its own ended by failing"""
     running: bool = False
     """whether, by the facts of the stream, it started and was not preempted since"""
-    over: bool = False
-    """it completed or failed, and the monitor has yet to publish so"""
+    ended: bool = False
+    """the monitor has yet to publish so"""
 
 
 class State(msgspec.Struct, kw_only=True):

@@ -219,19 +219,19 @@ class Profiler:
     def _limits(self) -> Iterator[tuple[PendingRun, float]]:
         """Until when a run may bring its numbers; one that never starts has a round's time on top."""
         for placement_id, run in self.state.runs.items():
-            if not run.over and placement_id not in self._given_up:
+            if not run.failure and placement_id not in self._given_up:
                 began = run.planned_at + self._round_s if run.started_at is None else run.started_at
                 yield run, began + self._timeout_s
 
     def _failures(self, now: float) -> Iterator[Effect]:
         for run in self.state.runs.values():
-            if run.over:
-                yield self._failure(run, run.over, now)
+            if run.failure:
+                yield self._failure(run, run.failure, now)
 
     def _failure(self, run: PendingRun, reason: str, now: float) -> Effect:
         plan = run.plan
         job = self.state.jobs.get(plan.job_id)
-        tries = job.tries.get(plan.gpu_type, 0) if job else 0
+        tries = job.failed_runs.get(plan.gpu_type, 0) if job else 0
         return Publish(
             ProfileFailed(
                 at=now,
@@ -278,7 +278,7 @@ class Profiler:
             if needs.usable:
                 yield Publish(_profiled(job_id, job, needs, now))
             elif needs.failed:
-                yield Publish(JobRejected(at=now, job_id=job_id, reason=_unusable(needs.out)))
+                yield Publish(JobRejected(at=now, job_id=job_id, reason=_unusable(needs.excluded)))
 
     def _types_there(self) -> Types:
         if self._types is None:
@@ -315,5 +315,5 @@ def _profiled(job_id: JobId, job: UnprofiledJob, needs: Needs, now: float) -> Jo
         workload=job.spec.workload,
         modules=needs.usable,
         known=not job.measured,
-        unusable=needs.out,
+        unusable=needs.excluded,
     )

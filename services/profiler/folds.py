@@ -34,7 +34,7 @@ from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.measurements import Measured
 from services.profiler.modules import objection
 from services.profiler.needs import allowed_types, types_of
-from services.profiler.state import Out, PendingRun, State, UnprofiledJob
+from services.profiler.state import Exclusion, PendingRun, State, UnprofiledJob
 from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
@@ -66,7 +66,7 @@ def _profiled(state: State, fact: JobProfiled, _: int) -> None:
     job = state.jobs.pop(fact.job_id, None)
     _remember(state.modules, fingerprint, fact.modules)
     if job is not None:
-        lasting = {gpu_type: out.reason for gpu_type, out in job.out.items() if out.lasting}
+        lasting = {gpu_type: out.reason for gpu_type, out in job.excluded.items() if out.final}
         if lasting:
             _remember(state.unfit, fingerprint, lasting)
     raw = state.raw.get(fingerprint, {})
@@ -118,7 +118,9 @@ def _count_away(state: State) -> None:
     types = types_of(state)
     for job in state.jobs.values():
         away = (gpu_type for gpu_type in allowed_types(job, types) if gpu_type not in types.open)
-        job.away = {gpu_type: job.away.get(gpu_type, 0) + 1 for gpu_type in away}
+        job.rounds_without_node = {
+            gpu_type: job.rounds_without_node.get(gpu_type, 0) + 1 for gpu_type in away
+        }
 
 
 def _is_asked(state: State, fact: ProfileEvent) -> bool:
@@ -156,7 +158,7 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
     wrong = objection(measurement)
     if wrong is not None:
         if run is not None:
-            _count(job, fact.gpu_type, Out(wrong, lasting=False), attempts)
+            _count(job, fact.gpu_type, Exclusion(wrong, final=False), attempts)
         return
     if job is not None:
         job.measured = True
@@ -179,15 +181,15 @@ def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
         job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
     elif fact.final or not run.excused:
         limit = 1 if fact.final else attempts
-        _count(job, fact.gpu_type, Out(fact.reason, lasting=fact.final), limit)
+        _count(job, fact.gpu_type, Exclusion(fact.reason, final=fact.final), limit)
 
 
-def _count(job: UnprofiledJob | None, gpu_type: GpuType, out: Out, attempts: int) -> None:
+def _count(job: UnprofiledJob | None, gpu_type: GpuType, out: Exclusion, attempts: int) -> None:
     if job is None:
         return
-    job.tries[gpu_type] = job.tries.get(gpu_type, 0) + 1
-    if job.tries[gpu_type] >= attempts:
-        job.out[gpu_type] = out
+    job.failed_runs[gpu_type] = job.failed_runs.get(gpu_type, 0) + 1
+    if job.failed_runs[gpu_type] >= attempts:
+        job.excluded[gpu_type] = out
 
 
 def _refused(state: State, fact: PlacementRefused, _: int) -> None:
@@ -211,9 +213,9 @@ def _started(state: State, fact: WorkerStarted, _: int) -> None:
 def _stopped(state: State, fact: WorkerStopped, _: int) -> None:
     state.workers.get(fact.node_id, {}).pop(fact.placement_id, None)
     run = state.runs.get(fact.placement_id)
-    if run is None or run.over or run.plan.node_id != fact.node_id:
+    if run is None or run.failure or run.plan.node_id != fact.node_id:
         return
-    run.over = fact.reason or "it ended without a measurement"
+    run.failure = fact.reason or "it ended without a measurement"
     run.excused = fact.outcome in (Outcome.CHECKPOINTED, Outcome.REFUSED)
 
 
@@ -244,8 +246,8 @@ def _node_changed(
 
 
 def _excuse(run: PendingRun, reason: str) -> None:
-    if not run.over:
-        run.over, run.excused = reason, True
+    if not run.failure:
+        run.failure, run.excused = reason, True
 
 
 def _remember(table: dict[F, dict[GpuType, V]], fingerprint: F, more: Mapping[GpuType, V]) -> None:

@@ -18,7 +18,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """The types a job may use, by what is known of each."""
 
     usable: dict[GpuType, TimeModules]
-    out: dict[GpuType, str]
+    excluded: dict[GpuType, str]
     """types that the job cannot use, with the reason; those that failed before those that are away"""
     failed: bool
     """whether the job was tried on some type and does not run there"""
@@ -56,12 +56,12 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
     """What is known about `job` on each type.
 
     A type without an open node is waited for during `patience` rounds if the job names it, or if there is
-    nothing else the job can use; after that it is out. A type nobody named is not waited for.
+    nothing else the job can use; after that it is excluded. A type nobody named is not waited for.
     """
     published = state.modules.get(job.fingerprint, {})
     raw = state.raw.get(job.fingerprint, {})
     usable: dict[GpuType, TimeModules] = {}
-    out: dict[GpuType, str] = {}
+    excluded: dict[GpuType, str] = {}
     wanted: list[GpuType] = []
     away: list[GpuType] = []
     pending = False
@@ -72,21 +72,21 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
         elif gpu_type in raw:
             pending = True
         elif (reason := _objection(job, state, gpu_type) or _absence(job, state, gpu_type)) is not None:
-            out[gpu_type] = reason
+            excluded[gpu_type] = reason
         else:
             (wanted if gpu_type in types.open else away).append(gpu_type)
-    failed = bool(out)
+    failed = bool(excluded)
     for gpu_type in away:
-        if job.away.get(gpu_type, 0) < patience and (job.spec.gpu_types or not usable):
+        if job.rounds_without_node.get(gpu_type, 0) < patience and (job.spec.gpu_types or not usable):
             pending = True
-        out[gpu_type] = "no node of this type is there"
-    return Needs(usable=usable, out=out, failed=failed, wanted=tuple(wanted), pending=pending)
+        excluded[gpu_type] = "no node of this type is there"
+    return Needs(usable=usable, excluded=excluded, failed=failed, wanted=tuple(wanted), pending=pending)
 
 
 def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
     """Of what the job is started with: one node may lack it, two are believed, where no other has it."""
     if not job.absent or any(
-        run.fingerprint == job.fingerprint and run.plan.gpu_type == gpu_type and not run.over
+        run.fingerprint == job.fingerprint and run.plan.gpu_type == gpu_type and not run.failure
         for run in state.runs.values()
     ):
         return None
@@ -99,6 +99,6 @@ def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
 
 
 def _objection(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
-    if gpu_type in job.out:
-        return job.out[gpu_type].reason
+    if gpu_type in job.excluded:
+        return job.excluded[gpu_type].reason
     return state.unfit.get(job.fingerprint, {}).get(gpu_type)

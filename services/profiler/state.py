@@ -9,11 +9,9 @@ from schemas.measurements import Measured, TimeModules
 from shared.domain.nodes import KnownNode
 
 
-class Out(msgspec.Struct, frozen=True):
-    """Why a job cannot use a type."""
-
+class Exclusion(msgspec.Struct, frozen=True):
     reason: str
-    lasting: bool
+    final: bool
     """true: the agent was sure, so it holds for the workload if the workload runs elsewhere"""
 
 
@@ -23,13 +21,12 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     spec: JobSpec
     fingerprint: Fingerprint
     """the key of its measurements: see `State.kept_by`"""
-    tries: dict[GpuType, int] = {}
-    """number of failed runs by type"""
+    failed_runs: dict[GpuType, int] = {}
     added: list[GpuType] = []
     """types it was measured on within a round; where that failed, it waits for a round's opening"""
-    away: dict[GpuType, int] = {}
-    """rounds in a row that opened without a node of the type"""
-    out: dict[GpuType, Out] = {}
+    rounds_without_node: dict[GpuType, int] = {}
+    """in a row"""
+    excluded: dict[GpuType, Exclusion] = {}
     absent: dict[NodeId, str] = {}
     """nodes that lack its program, script, folder or image, and what they said"""
     measured: bool = False
@@ -43,7 +40,7 @@ class PendingRun(msgspec.Struct, kw_only=True):
     fingerprint: Fingerprint
     planned_at: float
     started_at: float | None = None
-    over: str = ""
+    failure: str = ""
     """why it will bring no numbers; empty: it may yet"""
     excused: bool = False
     """its end says nothing about the job, so it is not counted as an attempt"""

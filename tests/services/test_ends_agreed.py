@@ -122,4 +122,4 @@ def test_whoever_is_over_has_ended(steps: list[Step], interruptions_max: int) ->
     for job_id in JOBS:
         record = pair.monitor.state.ledger.jobs[job_id]
         assert record.ended == (job_id not in jobs), job_id
-        assert job_id not in jobs or not jobs[job_id].over, job_id
+        assert job_id not in jobs or not jobs[job_id].ended, job_id

@@ -33,7 +33,7 @@ _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(
 _LIMITLESS = frozenset({"", "UNLIMITED", "INFINITE"})
 
 
-class Brought(Message, frozen=True, kw_only=True):
+class AgentsUp(Message, frozen=True, kw_only=True):
     """The result of `up`."""
 
     folder: str
@@ -73,7 +73,7 @@ def script_of(allocation: Allocation, folder: Path) -> str:
 
 def bring(
     allocation: Allocation, folder: Path, *, nodes: int, script: str, join: str | None, say: Say
-) -> Brought:
+) -> AgentsUp:
     """Have `nodes` agents running or waiting. Raises Invalid, Unreachable, SlurmRefused."""
     settings = settings_of_agents(join)
     for warning in warnings(configuration()):
@@ -83,7 +83,7 @@ def bring(
     there = [job for job in queued(allocation.name) if not job.follows]
     _write(folder, settings, script)
     fresh = [submitted(folder / SCRIPT) for _ in range(nodes - len(there))]
-    return Brought(folder=str(folder), submitted=tuple(fresh), there=len(there))
+    return AgentsUp(folder=str(folder), submitted=tuple(fresh), there=len(there))
 
 
 def take_down(name: str, folder: Path, say: Say) -> int:

@@ -51,7 +51,7 @@ from services.admission import problems
 from services.admission.http import static
 from services.admission.http.authorization import Authorization, shown_in
 from services.admission.http.bodies import decode_body, decode_query
-from services.admission.http.forwarding import Forwarding, Outside
+from services.admission.http.forwarding import ApiBus, Forwarding
 from services.admission.http.job_facts import Fetched, Wanted, fetched
 from services.admission.http.lines import about, line, problem_line, records
 from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, openapi
@@ -105,7 +105,7 @@ class Api:
 
     def __init__(
         self,
-        bus: Outside,
+        bus: ApiBus,
         clock: Clock,
         settings: Settings,
         forwarding: Forwarding,

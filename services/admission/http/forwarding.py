@@ -31,14 +31,14 @@ HAND_ON_REAL_S = 2.0
 M = TypeVar("M", bound=Message)
 
 
-class Outside(Facts, Questions, State, Protocol):
+class ApiBus(Facts, Questions, State, Protocol):
     """The part of the bus that the API needs."""
 
 
 class Forwarding:
     """Passes questions to the core, once the core has caught up with the stream."""
 
-    def __init__(self, bus: Outside, clock: Clock, settings: Settings, core: Admission) -> None:
+    def __init__(self, bus: ApiBus, clock: Clock, settings: Settings, core: Admission) -> None:
         self._bus = bus
         self._clock = clock
         self._settings = settings

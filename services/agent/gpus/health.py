@@ -7,7 +7,7 @@ knows who holds it.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from services.agent.gpus.nvml import Reading, Xid
+from services.agent.gpus.nvml import GpuReading, Xid
 from services.agent.gpus.xids import fatal
 
 MEMORY_FREE = 2**30
@@ -20,13 +20,13 @@ Faults = dict[int, str]
 """by GPU index, what is wrong, in words"""
 
 
-def busy(readings: Sequence[Reading], who: Callable[[int], str]) -> Faults:
+def busy(readings: Sequence[GpuReading], who: Callable[[int], str]) -> Faults:
     """GPUs in use, with the users; `who`: the name of a process by its id, as far as it can be known."""
     found = {index: _use(reading, who) for index, reading in enumerate(readings)}
     return {index: words for index, words in found.items() if words}
 
 
-def _use(reading: Reading, who: Callable[[int], str]) -> str:
+def _use(reading: GpuReading, who: Callable[[int], str]) -> str:
     if reading.partitioned:
         return "it is cut into instances (MIG)"
     if reading.processes:
@@ -45,7 +45,7 @@ def _named(processes: Sequence[int], who: Callable[[int], str]) -> str:
     return ", ".join([*named, *([f"{more} more"] if more else [])])
 
 
-def broken(readings: Sequence[Reading], xids: Sequence[Xid], uuids: Sequence[str]) -> Faults:
+def broken(readings: Sequence[GpuReading], xids: Sequence[Xid], uuids: Sequence[str]) -> Faults:
     """GPUs that must not be used until they are reset or replaced."""
     found = {index: _fault(reading) for index, reading in enumerate(readings)}
     for xid in xids:
@@ -60,7 +60,7 @@ def _meant(xid: Xid, uuids: Sequence[str]) -> Sequence[int]:
     return [uuids.index(xid.uuid)] if xid.uuid in uuids else [] if xid.uuid else range(len(uuids))
 
 
-def _fault(reading: Reading) -> str:
+def _fault(reading: GpuReading) -> str:
     if reading.lost:
         return "the driver cannot reach it"
     if reading.remap_failed:

@@ -33,7 +33,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """bytes"""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU at one moment."""
 
     processes: tuple[int, ...] = ()
@@ -92,18 +92,18 @@ class Nvml:
         except lib.NVMLError as error:
             raise NoNvml(f"NVML: {error}") from None
 
-    def read(self, uuid: str) -> Reading:
+    def read(self, uuid: str) -> GpuReading:
         lib = self._lib
         try:
             handle = lib.nvmlDeviceGetHandleByUUID(uuid)
             processes = tuple(found.pid for found in lib.nvmlDeviceGetComputeRunningProcesses(handle))
         except (lib.NVMLError_GpuIsLost, lib.NVMLError_NotFound, lib.NVMLError_Unknown):
-            return Reading(lost=True)
+            return GpuReading(lost=True)
         except lib.NVMLError:
-            return Reading()
+            return GpuReading()
         remapped = self._tried(lambda: lib.nvmlDeviceGetRemappedRows(handle), (0, 0, 0, 0))
         retiring = self._tried(lambda: lib.nvmlDeviceGetRetiredPagesPendingStatus(handle), 0)
-        return Reading(
+        return GpuReading(
             processes=processes,
             memory_used=float(self._tried(lambda: self._memory_used(handle), 0)),
             utilisation=self._tried(lambda: lib.nvmlDeviceGetUtilizationRates(handle).gpu, 0),

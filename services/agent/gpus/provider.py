@@ -12,7 +12,7 @@ from schemas.settings import Settings
 from services.agent.gpus.machine import Machine, machine_of, node_of
 from services.agent.gpus.watching import GpuWatch
 from services.agent.work.claim import Claim, claim
-from services.agent.work.nodes import Standing, UnknownNode
+from services.agent.work.nodes import AgentNode, UnknownNode
 from shared.runtime.service import Ports
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -24,17 +24,17 @@ LEASES_WAITED = 2
 log = structlog.get_logger()
 
 
-async def this_machine(settings: Settings, ports: Ports) -> Standing:
+async def this_machine(settings: Settings, ports: Ports) -> AgentNode:
     """Raises UnfitMachine, InvalidFile, UnknownNode."""
     machine = machine_of(settings)
     node = node_of(machine.file, address_towards(settings.nats_url))
     _log(machine, node)
     held = await _claimed(node, settings, ports)
     if not machine.uuids:
-        return Standing(node=node, life=uuid4().hex, tasks=(held.keep,))
+        return AgentNode(node=node, life=uuid4().hex, tasks=(held.keep,))
     watch = GpuWatch(machine.uuids, ports.clock, ports.offload.lane("gpus"))
     seen = await watch.first()
-    return Standing(node=node, life=uuid4().hex, tasks=(held.keep, watch.run), seen=seen)
+    return AgentNode(node=node, life=uuid4().hex, tasks=(held.keep, watch.run), seen=seen)
 
 
 def address_towards(urls: str) -> str:

@@ -9,7 +9,7 @@ from pwd import getpwuid
 import structlog
 
 from services.agent.gpus.health import Faults, broken, busy, twice
-from services.agent.gpus.nvml import NoNvml, Nvml, Reading, Xid
+from services.agent.gpus.nvml import GpuReading, NoNvml, Nvml, Xid
 from services.agent.gpus.xids import fatal
 from services.agent.tasks import GpusSeen
 from shared.runtime.clock import Clock
@@ -65,7 +65,7 @@ class GpuWatch:
             return GpusSeen(busy={}, broken=dict(self._broken))
         return self._concluded(readings, xids)
 
-    def _concluded(self, readings: tuple[Reading, ...], xids: tuple[Xid, ...]) -> GpusSeen:
+    def _concluded(self, readings: tuple[GpuReading, ...], xids: tuple[Xid, ...]) -> GpusSeen:
         """The conclusion from a look: a reading may pass until the next look, an Xid does not."""
         for xid in xids:
             log.warning("error of a GPU", gpu=xid.uuid, xid=xid.code, fatal=bool(fatal(xid.code)))
@@ -74,7 +74,7 @@ class GpuWatch:
         self._unwell = unwell
         return GpusSeen(busy=busy(readings, who), broken=dict(self._broken))
 
-    def _read(self) -> tuple[tuple[Reading, ...], tuple[Xid, ...]]:
+    def _read(self) -> tuple[tuple[GpuReading, ...], tuple[Xid, ...]]:
         if self._nvml is None:
             self._nvml = Nvml()
             self._nvml.watch_xids(self._uuids)

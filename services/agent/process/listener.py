@@ -44,8 +44,8 @@ class Connection:
         self._writer.close()
 
 
-class Listening(Protocol):
-    """A worker that knows its ranks."""
+class Listener(Protocol):
+    """A worker, to its ranks."""
 
     def connected(self, hello: Hello, peer: Peer, connection: Connection) -> bool:
         """A rank has connected; false if the process is none of this worker's."""
@@ -54,12 +54,12 @@ class Listening(Protocol):
     def heard(self, rank: int, message: RankMessage) -> None: ...
 
 
-Find = Callable[[str], Listening | None]
-"""finds the worker of a placement"""
+FindWorker = Callable[[str], Listener | None]
+"""by placement"""
 
 
 @contextlib.asynccontextmanager
-async def listening(path: Path, find: Find) -> AsyncIterator[None]:
+async def listening(path: Path, find: FindWorker) -> AsyncIterator[None]:
     """Raises OSError."""
     _clear(path)
     open_ones: set[asyncio.StreamWriter] = set()
@@ -96,7 +96,7 @@ def _open(path: Path) -> None:
     path.chmod(0o666 if os.geteuid() == 0 else 0o600)
 
 
-async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find: Find) -> None:
+async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find: FindWorker) -> None:
     """Raises OSError, ValueError: the line is too long, or no message."""
     async with asyncio.timeout(HELLO_LIMIT_S):
         hello = message_in(await reader.readline())

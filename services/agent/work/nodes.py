@@ -20,9 +20,7 @@ class UnknownNode(LookupError):
     """The settings name no node, or one that the cluster file does not have."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """The node that an agent stands for."""
-
+class AgentNode(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     life: str
     """new at every start of the agent"""
@@ -35,19 +33,19 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 class NodeProvider(Protocol):
     """What the setting `nodes` names: an entry point of `hopyard.nodes`, or `module:attribute`."""
 
-    async def __call__(self, settings: Settings, ports: Ports) -> Standing:
+    async def __call__(self, settings: Settings, ports: Ports) -> AgentNode:
         """Waits until there is a node. Raises UnknownNode, InvalidFile, InvalidCluster."""
         ...
 
 
-async def of_cluster_file(settings: Settings, ports: Ports) -> Standing:
+async def of_cluster_file(settings: Settings, ports: Ports) -> AgentNode:
     """The node that the settings name, else the first of the cluster file that no agent has claimed."""
     life = uuid4().hex
     if settings.node:
-        return Standing(node=named_node(settings), life=life)
+        return AgentNode(node=named_node(settings), life=life)
     nodes = _cluster_nodes(settings)
     held = await claim(ports.bus, ports.clock, nodes, holder=life, lease_s=settings.node_lease_real_s)
-    return Standing(node=held.node, life=life, tasks=(held.keep,))
+    return AgentNode(node=held.node, life=life, tasks=(held.keep,))
 
 
 def named_node(settings: Settings) -> Node:

@@ -34,14 +34,14 @@ OPEN_MAX = 64
 """number of files that are kept open"""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int
     files: int
     """number of files of one rank"""
     node_bytes: int
 
 
-class _Open(msgspec.Struct):
+class _OpenFile(msgspec.Struct):
     file: FileIO
     folder: Path
     start: int
@@ -51,11 +51,11 @@ class _Open(msgspec.Struct):
 class OutputFiles:
     """Of the jobs on one node."""
 
-    def __init__(self, folder: Path, clock: Clock, limits: Limits) -> None:
+    def __init__(self, folder: Path, clock: Clock, limits: OutputLimits) -> None:
         self._folder = folder
         self._clock = clock
         self._limits = limits
-        self._open: OrderedDict[tuple[JobId, int], _Open] = OrderedDict()
+        self._open: OrderedDict[tuple[JobId, int], _OpenFile] = OrderedDict()
         self._missed: tuple[int, str] = 0, ""
         """lines that could not be kept since the last that could, and why"""
 
@@ -99,7 +99,7 @@ class OutputFiles:
 
     # ---- files
 
-    def _opened(self, job_id: JobId, rank: int) -> _Open:
+    def _opened(self, job_id: JobId, rank: int) -> _OpenFile:
         key = job_id, rank
         if key not in self._open:
             folder = self._folder / job_id / str(rank)
@@ -111,17 +111,17 @@ class OutputFiles:
             newest = (_starts(folder) or [0])[-1]
             file = (folder / _name(newest)).open("ab+", buffering=0)
             _mend(file)
-            self._open[key] = _Open(file, folder, newest, file.tell())
+            self._open[key] = _OpenFile(file, folder, newest, file.tell())
             if len(self._open) > OPEN_MAX:
                 self._open.popitem(last=False)[1].file.close()
         self._open.move_to_end(key)
         return self._open[key]
 
-    def _rotated(self, job_id: JobId, rank: int, full: _Open) -> _Open:
+    def _rotated(self, job_id: JobId, rank: int, full: _OpenFile) -> _OpenFile:
         self._forget(job_id, rank)
         start = full.start + full.size
         file = (full.folder / _name(start)).open("ab", buffering=0)
-        self._open[job_id, rank] = now = _Open(file, full.folder, start, 0)
+        self._open[job_id, rank] = now = _OpenFile(file, full.folder, start, 0)
         for old in _starts(full.folder)[: -self._limits.files]:
             (full.folder / _name(old)).unlink()
         self._make_room(job_id)
@@ -149,7 +149,7 @@ def output_files(settings: Settings, clock: Clock, node_id: NodeId) -> OutputFil
     """None: nothing is kept."""
     if not settings.output_folder:
         return None
-    limits = Limits(
+    limits = OutputLimits(
         file_bytes=settings.output_file_bytes,
         files=settings.output_files,
         node_bytes=settings.output_node_bytes,

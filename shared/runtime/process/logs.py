@@ -30,7 +30,7 @@ def configure_logs(settings: Settings, service: str = "") -> None:
     structlog.configure(
         processors=[*_enrichers(service), *_renderers(settings.log_format)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(_Patient(sys.stderr)),
+        logger_factory=structlog.WriteLoggerFactory(_LossyStream(sys.stderr)),
         cache_logger_on_first_use=False,
     )
     forward = _Forward()
@@ -63,7 +63,7 @@ def render_json(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> s
     return _encoder.encode(first | dict(event)).decode()
 
 
-class _Patient(io.StringIO):
+class _LossyStream(io.StringIO):
     """Lines that a full disk does not take are lost, and nothing else with them."""
 
     def __init__(self, out: TextIO) -> None:

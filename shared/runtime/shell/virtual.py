@@ -29,7 +29,7 @@ class Deadlock(RuntimeError):
     """Every task waits for another one: there is no timer left to jump to."""
 
 
-class _Jumping(selectors.DefaultSelector):
+class _NeverWaitingSelector(selectors.DefaultSelector):
     """A selector that never waits: it has the loop go on instead. Nothing outside the loop can be ready."""
 
     def __init__(self, go_on: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual_now = 0.0
         self._serials = itertools.count()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        super().__init__(_Jumping(self._go_on))
+        super().__init__(_NeverWaitingSelector(self._go_on))
         self._clock_resolution = RESOLUTION_S  # asyncio's
 
     def time(self) -> float:

@@ -244,10 +244,10 @@ async def test_the_node_is_found_by_the_provider_that_the_settings_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "foreign_nodes.py").write_text(
-        "from services.agent.work.nodes import Standing\n"
+        "from services.agent.work.nodes import AgentNode\n"
         "from tests.services.agent.agent_bench import node\n"
         "async def here(settings, ports):\n"
-        "    return Standing(node=node('laptop'), life='1')\n"
+        "    return AgentNode(node=node('laptop'), life='1')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     ports = Ports(bus=MemoryBus(LoopClock()), clock=LoopClock())

@@ -109,7 +109,7 @@ def test_when_all_copies_did_their_shares_the_job_is_over() -> None:
     bench.start(placement)
     gone(bench, placement, A, Outcome.QUOTA, 5e5)
     assert gone(bench, placement, B, Outcome.QUOTA, 5e5) == []
-    assert bench.core.state.jobs[JOB].over
+    assert bench.core.state.jobs[JOB].ended
     assert bench.core.state.jobs[JOB].samples_done == 1e6
 
 
@@ -185,7 +185,7 @@ def test_all_copies_failed_fail_a_job_without_retries() -> None:
     bench.start(placement)
     gone(bench, placement, A, Outcome.FAILED, 0.0)
     gone(bench, placement, B, Outcome.FAILED, 0.0)
-    assert bench.core.state.jobs[JOB].over
+    assert bench.core.state.jobs[JOB].ended
 
 
 def test_all_nodes_lost_are_a_lost_gang() -> None:

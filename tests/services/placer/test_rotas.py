@@ -147,7 +147,7 @@ def test_a_job_is_led_by_the_first_node_where_it_has_tasks(meeting: str) -> None
         assert bench.core.state.jobs[JOB].samples_done == counted
     facts = bench.stop(led, B, Outcome.COMPLETED)
     assert [fact.node_id for fact in facts if isinstance(fact, StopOrdered)] == [A]
-    assert bench.core.state.jobs[JOB].over
+    assert bench.core.state.jobs[JOB].ended
 
 
 def test_a_lost_node_ends_all_of_its_rota() -> None:

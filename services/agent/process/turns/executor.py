@@ -14,7 +14,7 @@ import msgspec
 
 from schemas.ids import PlacementId
 from services.agent.process.gang import messages
-from services.agent.process.turns.order import GpuMemory, Grant, Order
+from services.agent.process.turns.order import GpuMemory, Grant, TurnOrder
 
 NOBODY = Grant(PlacementId(""), 0)
 LOG_MAX_BYTES = 4_000_000
@@ -34,7 +34,7 @@ class Executor:
 
     def __init__(self, log: Path, *, limit_s: float) -> None:
         self._log, self._limit_s = log, limit_s
-        self._order = Order()
+        self._order = TurnOrder()
         self._participants: dict[PlacementId, Participant] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
         self._write("began", NOBODY)

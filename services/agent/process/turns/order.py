@@ -43,7 +43,7 @@ class _Resident(msgspec.Struct):
     """it has to go, for it does not fit beside the others"""
 
 
-class Order:
+class TurnOrder:
     """Of the workers that share a GPU; one of them at most has the turn."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """What readings and errors mean."""
 
 from services.agent.gpus.health import broken, busy, twice
-from services.agent.gpus.nvml import Reading, Xid
+from services.agent.gpus.nvml import GpuReading, Xid
 from services.agent.gpus.xids import FATAL, fatal
 
 UUIDS = ("GPU-a", "GPU-b")
@@ -12,11 +12,11 @@ def who(pid: int) -> str:
 
 
 def test_a_gpu_that_nobody_uses_is_not_busy() -> None:
-    assert busy([Reading(), Reading(memory_used=2**30, utilisation=10)], who) == {}
+    assert busy([GpuReading(), GpuReading(memory_used=2**30, utilisation=10)], who) == {}
 
 
 def test_who_uses_a_gpu_is_named() -> None:
-    found = busy([Reading(processes=(9, 7)), Reading(processes=tuple(range(10, 15)))], who)
+    found = busy([GpuReading(processes=(9, 7)), GpuReading(processes=tuple(range(10, 15)))], who)
     assert found == {
         0: "in use by process 7 (python3 of ann), process 9",
         1: "in use by process 10, process 11, process 12, 2 more",
@@ -24,7 +24,9 @@ def test_who_uses_a_gpu_is_named() -> None:
 
 
 def test_ghosts_are_busy() -> None:
-    found = busy([Reading(memory_used=2**30 + 1), Reading(utilisation=11), Reading(partitioned=True)], who)
+    found = busy(
+        [GpuReading(memory_used=2**30 + 1), GpuReading(utilisation=11), GpuReading(partitioned=True)], who
+    )
     assert found == {
         0: "its memory is in use by no process that can be seen",
         1: "it computes for no process that can be seen",
@@ -34,7 +36,7 @@ def test_ghosts_are_busy() -> None:
 
 def test_errors_of_jobs_break_no_gpu() -> None:
     own = (13, 31, 43, 45, 94, 63, 12_345)
-    assert broken([Reading()] * 2, [Xid(uuid="GPU-a", code=code) for code in own], UUIDS) == {}
+    assert broken([GpuReading()] * 2, [Xid(uuid="GPU-a", code=code) for code in own], UUIDS) == {}
     assert not any(map(fatal, own))
 
 
@@ -51,9 +53,9 @@ def test_a_fatal_error_of_a_gpu_that_cannot_be_named_may_be_anybodys() -> None:
 
 def test_what_only_a_reset_mends_breaks_a_gpu() -> None:
     readings = [
-        Reading(remap_pending=True),
-        Reading(remap_failed=True, remap_pending=True),
-        Reading(lost=True),
+        GpuReading(remap_pending=True),
+        GpuReading(remap_failed=True, remap_pending=True),
+        GpuReading(lost=True),
     ]
     assert broken(readings, [], ("a", "b", "c")) == {
         0: "memory rows are to be replaced: reset it",

@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.ids import PlacementId
-from services.agent.process.turns.order import PATIENCE_S, GpuMemory, Grant, Order
+from services.agent.process.turns.order import PATIENCE_S, GpuMemory, Grant, TurnOrder
 
 A, B, C = (PlacementId(name) for name in "abc")
 FREE = GpuMemory()
 
 
-def rota(**turns: int) -> Order:
+def rota(**turns: int) -> TurnOrder:
     """Places in the order of the names."""
-    order = Order()
+    order = TurnOrder()
     for place, (name, of) in enumerate(turns.items()):
         order.joins(PlacementId(name), of, place)
         assert order.wants(PlacementId(name), 1, FREE) == {}
     return order
 
 
-def went_round(order: Order, times: int) -> str:
+def went_round(order: TurnOrder, times: int) -> str:
     """Who has its turn, where all are ready again at once."""
     had = ""
     for _ in range(times):
@@ -92,7 +92,7 @@ def test_who_comes_next_stays_next_when_the_cycle_changes() -> None:
 
 
 def test_after_an_agents_restart_nobody_gets_a_turn_before_all_have_spoken() -> None:
-    order = Order()
+    order = TurnOrder()
     order.joins(A, 1, 0, unheard=True)
     order.joins(B, 1, 1, unheard=True)
     order.speaks(A, holds=None)
@@ -105,7 +105,7 @@ def test_after_an_agents_restart_nobody_gets_a_turn_before_all_have_spoken() -> 
 
 
 def test_a_rota_has_to_fit_with_one_that_computes() -> None:
-    order = Order()
+    order = TurnOrder()
     order.joins(A, 1, 0)
     assert order.wants(A, 1, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
     order.joins(B, 1, 1)
@@ -123,7 +123,7 @@ def test_a_rota_has_to_fit_with_one_that_computes() -> None:
 
 
 def test_what_a_job_takes_is_known_once_it_has_computed_and_the_newest_goes() -> None:
-    order = Order()
+    order = TurnOrder()
     for place, name in enumerate((A, B, C)):
         order.joins(name, 1, place)
     for name in (C, A, B):  # B was ready last
@@ -144,7 +144,7 @@ def test_what_a_job_takes_is_known_once_it_has_computed_and_the_newest_goes() ->
     assert order.grant(0.0) == Grant(C, 2), "one alone takes what it takes"
 
 
-DO: dict[str, Callable[[Order, PlacementId, int], object]] = {
+DO: dict[str, Callable[[TurnOrder, PlacementId, int], object]] = {
     "wants": lambda order, key, number: order.wants(key, number, FREE),
     "returns": lambda order, key, number: order.returns(key, number),
     "leaves": lambda order, key, _: order.leaves(key),
@@ -160,7 +160,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happens_one_has_the_turn_and_it_is_there(steps: list[tuple[str, PlacementId, int]]) -> None:
-    order, now = Order(), 0.0
+    order, now = TurnOrder(), 0.0
     for what, key, number in steps:
         holder = order.holder
         if key in order:

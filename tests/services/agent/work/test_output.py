@@ -11,7 +11,7 @@ from schemas.ids import JobId, NodeId
 from schemas.output import OutputPage, RankOutput
 from schemas.questions import ReadOutput
 from schemas.settings import Settings
-from services.agent.work.output import LINE_MAX, PAGE_MAX_BYTES, Limits, OutputFiles, output_files
+from services.agent.work.output import LINE_MAX, PAGE_MAX_BYTES, OutputFiles, OutputLimits, output_files
 from shared.runtime.clock import Clock, LoopClock
 
 JOB, HERE = JobId("job-1"), NodeId("here")
@@ -33,7 +33,7 @@ def files() -> Iterator[Files]:
     made: list[OutputFiles] = []
 
     def make(folder: Path, **limits: int) -> OutputFiles:
-        made.append(OutputFiles(folder, AtTen(), Limits(**(default | limits))))
+        made.append(OutputFiles(folder, AtTen(), OutputLimits(**(default | limits))))
         return made[-1]
 
     yield make
