@@ -62,5 +62,5 @@ class Stack(Protocol):
         ...
 
 
-Disturb = Callable[[Stack], Awaitable[None]]
-"""something that happens to the stack while it runs, beside it"""
+Disturbance = Callable[[Stack], Awaitable[None]]
+"""Runs beside the stack."""

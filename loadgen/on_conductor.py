@@ -4,7 +4,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from loadgen.fault_injection import Disturb
+from loadgen.fault_injection import Disturbance
 from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
 from loadgen.stack import (
@@ -42,7 +42,7 @@ def run(
     nodes: Sequence[Node],
     arrivals: Sequence[Arrival],
     faults: Faults | None,
-    disturb: Sequence[Disturb],
+    disturb: Sequence[Disturbance],
     *,
     policies: Sequence[PolicyChange] = (),
     hear: Sink = ignored,
@@ -90,7 +90,7 @@ def stream(
     *,
     policies: Sequence[PolicyChange] = (),
     faults: Faults | None = None,
-    disturb: Sequence[Disturb] = (),
+    disturb: Sequence[Disturbance] = (),
     runners: Runners = EMULATED,
     wrap: WrapFactory = unwrapped,
     on_answer: OnAnswer = ignored_answer,
@@ -127,7 +127,7 @@ def _rarely_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-async def _disturbance(disturb: Disturb, stage: Conductor) -> None:
+async def _disturbance(disturb: Disturbance, stage: Conductor) -> None:
     await disturb(stage)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from loadgen.fault_injection import Disturb
+from loadgen.fault_injection import Disturbance
 from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
 from loadgen.stack import (
@@ -34,7 +34,7 @@ def run(
     nodes: Sequence[Node],
     arrivals: Sequence[Arrival],
     faults: Faults | None,
-    disturb: Sequence[Disturb],
+    disturb: Sequence[Disturbance],
     *,
     policies: Sequence[PolicyChange] = (),
     runners: Runners = EMULATED,
@@ -62,7 +62,7 @@ async def _run(
     nodes: Sequence[Node],
     arrivals: Sequence[Arrival],
     faults: Faults | None,
-    disturb: Sequence[Disturb],
+    disturb: Sequence[Disturbance],
     *,
     policies: Sequence[PolicyChange],
     runners: Runners,

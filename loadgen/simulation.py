@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from loadgen import on_conductor, on_event_loop
-from loadgen.fault_injection import Disturb
+from loadgen.fault_injection import Disturbance
 from loadgen.progress import Watch, watched
 from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
@@ -59,7 +59,7 @@ def simulate(
     seed: int = 1,
     overrides: Mapping[str, str | float | bool] | None = None,
     faults: Faults | None = None,
-    disturb: Sequence[Disturb] = (),
+    disturb: Sequence[Disturbance] = (),
     engine: Engine = "conductor",
     watch: Watch | None = None,
     runners: Runners | None = None,

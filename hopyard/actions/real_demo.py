@@ -13,7 +13,7 @@ from hopyard.api.connect import connect, patiently
 from hopyard.failures import Failure
 from hopyard.local.processes import Say
 from hopyard.local.stack import StackSpec, Value, running_stack
-from hopyard.local.torch_python import Found
+from hopyard.local.torch_python import TorchInterpreter
 from hopyard.show.columns import Column, Listing
 from hopyard.show.events import fact_line
 from hopyard.show.jobs import place_parts
@@ -85,7 +85,7 @@ class RealDemoSpec(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     run: Path
     """for sockets, whose paths must be short"""
-    found: Found
+    found: TorchInterpreter
     limit_s: float
 
 

@@ -20,13 +20,13 @@ HOW_TO_INSTALL = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class TorchInterpreter(msgspec.Struct, frozen=True):
     python: Path
     torch: str
     """its version"""
 
 
-def torch_python(named: Path | None, environ: Mapping[str, str] = os.environ) -> Found:
+def torch_python(named: Path | None, environ: Mapping[str, str] = os.environ) -> TorchInterpreter:
     """`named`, and no other; else the first of those around that has torch. Raises Failure."""
     if named is not None:
         return _checked(_whole(named))
@@ -57,7 +57,7 @@ def _around(environ: Mapping[str, str]) -> Iterator[Path]:
             yield Path(folder, "python3")
 
 
-def _checked(python: Path) -> Found:
+def _checked(python: Path) -> TorchInterpreter:
     """Raises Failure."""
     try:
         ran = subprocess.run(  # noqa: S603 - an interpreter that the user named, or has on the path
@@ -72,7 +72,7 @@ def _checked(python: Path) -> Found:
     major, minor, torch = ran.stdout.split()[-3:]
     if (int(major), int(minor)) < LEAST_PYTHON or _numbers(torch) < LEAST_TORCH:
         raise Failure(f"{python}: Python {major}.{minor} with torch {torch}; jobs need 3.9 and 1.13 at least")
-    return Found(python, torch)
+    return TorchInterpreter(python, torch)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ from services.admission.questions import (
     handed_back,
     taken_over,
 )
-from services.admission.state import AdmissionState, Keyed, digest_of, job_state, keyed, own_key
+from services.admission.state import AdmissionState, KeyedJob, digest_of, job_state, keyed, own_key
 from services.admission.validation import accepted_spec, check_folder
 from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
@@ -305,7 +305,7 @@ def _not_theirs(asked: Submit) -> Problem | None:
     return None
 
 
-def _again(asked: Submit, known: Keyed) -> Message:
+def _again(asked: Submit, known: KeyedJob) -> Message:
     """The job that came with this key before; a problem if the new one differs."""
     try:
         same = digest_of(job_spec(asked.job)) == known.digest

@@ -32,7 +32,7 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True):
     key: str
 
 
-class Keyed(msgspec.Struct, frozen=True, array_like=True):
+class KeyedJob(msgspec.Struct, frozen=True, array_like=True):
     job_id: JobId
     digest: bytes
     """of the spec that was submitted under the key"""
@@ -44,7 +44,7 @@ class AdmissionState(msgspec.Struct):
     submissions: int = 0
     open: dict[JobId, OpenJob] = {}
     ended: dict[JobId, EndedJob] = {}
-    keys: dict[str, Keyed] = {}
+    keys: dict[str, KeyedJob] = {}
     """by idempotency key, as `own_key` has it"""
     nodes: dict[NodeId, KnownNode] = {}
     policy: str | None = None
@@ -62,8 +62,8 @@ def own_key(key: str, by: str) -> str:
     return f"{user}\n{key}" if user else key  # no key has a line's end in it
 
 
-def keyed(fact: JobSubmitted) -> Keyed:
-    return Keyed(fact.job_id, digest_of(fact.spec))
+def keyed(fact: JobSubmitted) -> KeyedJob:
+    return KeyedJob(fact.job_id, digest_of(fact.spec))
 
 
 def digest_of(spec: JobSpec) -> bytes:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from loadgen.fault_injection import Disturb, Stack
+from loadgen.fault_injection import Disturbance, Stack
 from loadgen.simulation import Engine, Simulated, simulate
 from schemas.cluster import ClusterFile
 from schemas.events import (
@@ -49,7 +49,7 @@ def leaving() -> ScenarioFile:
     )
 
 
-def gone(node: str, until: float) -> Disturb:
+def gone(node: str, until: float) -> Disturbance:
     """Whatever the agent has not done by then it never will."""
 
     async def disturb(stack: Stack) -> None:
@@ -62,7 +62,7 @@ def gone(node: str, until: float) -> Disturb:
 ALL_GONE = tuple(gone(f"{prefix}-goes-0", until) for prefix, until in ENDS.items())
 
 
-def ran(policy: str, engine: Engine = "conductor", disturb: tuple[Disturb, ...] = ALL_GONE) -> Simulated:
+def ran(policy: str, engine: Engine = "conductor", disturb: tuple[Disturbance, ...] = ALL_GONE) -> Simulated:
     own = {"leave_s": LEAVE_S, "node_lease_real_s": 40.0}
     return simulate(leaving(), policy=policy, overrides=own, disturb=disturb, engine=engine)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loadgen.fault_injection import Disturb, Stack
+from loadgen.fault_injection import Disturbance, Stack
 from loadgen.simulation import Simulated, simulate
 from schemas.base import Event
 from schemas.events import JobPreempted, JobStarted, NodeLost, PlanPublished, PreemptReason, StopOrdered
@@ -22,7 +22,7 @@ RESTLESS = ("tests.simulation.restless:Restless", "tests.simulation.restless:Bli
 POLICIES = (*RESTLESS, "hops", "tiresias", "gavel")
 
 
-def losing(node: str, at_s: float) -> Disturb:
+def losing(node: str, at_s: float) -> Disturbance:
     """An agent ends, and comes back a while later."""
 
     async def disturb(stack: Stack) -> None:
@@ -35,7 +35,7 @@ def losing(node: str, at_s: float) -> Disturb:
 
 
 def ran(
-    policy: str, least: float, share: float, seed: int = 1, disturb: tuple[Disturb, ...] = ()
+    policy: str, least: float, share: float, seed: int = 1, disturb: tuple[Disturbance, ...] = ()
 ) -> Simulated:
     own = {"minimum_run_restarts": least, "restart_share_max": share, "node_lease_real_s": 20.0}
     overrides = own | {"heartbeat_real_s": 5.0}

@@ -17,7 +17,7 @@ from schemas.jobs import JobSpec
 from services.agent.process import claims, containers, launch
 from services.agent.process.folders import RankFiles, make_worker
 from services.agent.process.gang.machine import ranks_on
-from services.agent.process.gang.verdicts import Memory
+from services.agent.process.gang.verdicts import MemoryState
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
 from services.agent.process.kernel.process_scan import has_variable
@@ -120,12 +120,12 @@ class Launcher:
             return True
         return bool(self._order.spec.image) and has_variable(peer.pid, self._host.variable(self._order))
 
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryState:
         found = self._members.out_of_memory()
         if not found.kills:
-            return Memory.ENOUGH
+            return MemoryState.ENOUGH
         limited = self._order.spec.memory is not None and found.at_limit
-        return Memory.OVER_LIMIT if limited else Memory.NODE_FULL
+        return MemoryState.OVER_LIMIT if limited else MemoryState.NODE_FULL
 
     async def kill(self) -> None:
         """Kill all processes of the worker."""

@@ -19,7 +19,7 @@ from services.agent.process import claims
 from services.agent.process.folders import RankFiles
 from services.agent.process.gang import effects, messages
 from services.agent.process.gang.machine import Gang, GangState
-from services.agent.process.gang.verdicts import End
+from services.agent.process.gang.verdicts import ProcessEnd
 from services.agent.process.host import Host
 from services.agent.process.launching import Launcher
 from services.agent.process.listener import Connection, Peer
@@ -209,7 +209,7 @@ class LiveWorker:
         else:
             self.put(partial(self.gang.ended, rank, end))
 
-    async def _end_of(self, rank: int) -> End:
+    async def _end_of(self, rank: int) -> ProcessEnd:
         code, number = await self._processes[rank].ended()
         if rank in self._executors:
             self._executors[rank].leaves(self.order.placement_id)
@@ -217,7 +217,7 @@ class LiveWorker:
         memory = await asyncio.to_thread(self._launcher.memory)
         lines = await asyncio.to_thread(self._tails[rank].last)
         full = await in_own_thread(partial(self._host.folders.full, self.order))
-        return End(code=code, signal=number, memory=memory, disk_full=full, lines=lines)
+        return ProcessEnd(code=code, signal=number, memory=memory, disk_full=full, lines=lines)
 
     async def _hear_out(self, rank: int) -> None:
         """Read what a rank still said, and what it wrote down in case nobody was connected."""

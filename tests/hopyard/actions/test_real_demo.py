@@ -11,7 +11,7 @@ import pytest
 
 from hopyard.actions.real_demo import CLUSTER, JOBS, DemoJob, RealDemoSpec, accuracy, job_file
 from hopyard.cli import main
-from hopyard.local.torch_python import Found
+from hopyard.local.torch_python import TorchInterpreter
 from schemas.cluster import ClusterFile
 from schemas.ids import NodeId, PlacementId
 from schemas.overview import RunView
@@ -26,7 +26,9 @@ LEARNT = 0.6
 
 
 def spec(tmp_path: Path) -> RealDemoSpec:
-    return RealDemoSpec(data=tmp_path, run=tmp_path, found=Found(Path("/opt/python"), "2.6.0"), limit_s=1.0)
+    return RealDemoSpec(
+        data=tmp_path, run=tmp_path, found=TorchInterpreter(Path("/opt/python"), "2.6.0"), limit_s=1.0
+    )
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)

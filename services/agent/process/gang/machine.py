@@ -22,7 +22,7 @@ from services.agent.process.gang.effects import (
     Timer,
 )
 from services.agent.process.gang.stretches import Stretches
-from services.agent.process.gang.verdicts import End, RankRecord, WorkerRecord, verdict
+from services.agent.process.gang.verdicts import ProcessEnd, RankRecord, WorkerRecord, verdict
 from services.agent.process.launch import tasks_of
 from services.agent.tasks import Failed, Saved, Started
 from shared.domain import gangs
@@ -220,7 +220,7 @@ class Gang:
 
     # ---- how ranks end
 
-    def ended(self, number: int, end: End) -> Actions:
+    def ended(self, number: int, end: ProcessEnd) -> Actions:
         rank = self.ranks[number]
         rank.end = end
         well = self._well(rank)

@@ -34,19 +34,19 @@ NO_SCRIPT = (2, "can't open file")
 NO_GPU_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "CUDA error: out of memory")
 
 
-class Memory(StrEnum):
+class MemoryState(StrEnum):
     ENOUGH = "enough"
     NODE_FULL = "node-full"
     OVER_LIMIT = "over-limit"
     """more than the job asked for"""
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a process ended; with neither code nor signal if nobody saw it."""
 
     code: int | None = None
     signal: int | None = None
-    memory: Memory = Memory.ENOUGH
+    memory: MemoryState = MemoryState.ENOUGH
     disk_full: str = ""
     """a folder of the node's that nothing can be written to any more"""
     lines: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class RankRecord(msgspec.Struct):
     up: bool = False
     port: int | None = None
     message: LastMessage | None = None
-    end: End | None = None
+    end: ProcessEnd | None = None
 
     @property
     def ended_well(self) -> bool:
@@ -127,7 +127,7 @@ def _measured(times: ProfiledMessage) -> Measured:
 
 
 def _of_fault(past: WorkerRecord, rank: RankRecord) -> Failed | Interrupted:
-    end = rank.end or End()
+    end = rank.end or ProcessEnd()
     placement_id = past.order.placement_id
     reason = "\n".join([_reason(rank, end), *end.lines])
     if _own_fault(rank, end):
@@ -138,26 +138,26 @@ def _of_fault(past: WorkerRecord, rank: RankRecord) -> Failed | Interrupted:
 
 def _telling(faults: list[RankRecord]) -> RankRecord:
     """The rank whose end explains the others."""
-    starved = [rank for rank in faults if rank.end and rank.end.memory is not Memory.ENOUGH]
+    starved = [rank for rank in faults if rank.end and rank.end.memory is not MemoryState.ENOUGH]
     first_hand = [rank for rank in faults if not isinstance(rank.message, LostMessage)]
     return (starved or first_hand or faults)[0]
 
 
-def _own_fault(rank: RankRecord, end: End) -> bool:
-    if end.memory is not Memory.ENOUGH:
-        return end.memory is Memory.OVER_LIMIT
+def _own_fault(rank: RankRecord, end: ProcessEnd) -> bool:
+    if end.memory is not MemoryState.ENOUGH:
+        return end.memory is MemoryState.OVER_LIMIT
     if end.disk_full or isinstance(rank.message, LostMessage):
         return False
     return isinstance(rank.message, FailedMessage) or bool(end.code and not end.killed_by)
 
 
-def _lasting(rank: RankRecord, end: End) -> bool:
+def _lasting(rank: RankRecord, end: ProcessEnd) -> bool:
     """Whether it would fail every time on this GPU type."""
     said = rank.message.reason if isinstance(rank.message, FailedMessage) else ""
-    return end.memory is Memory.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
+    return end.memory is MemoryState.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
 
 
-def _absent(past: WorkerRecord, rank: RankRecord, end: End) -> bool:
+def _absent(past: WorkerRecord, rank: RankRecord, end: ProcessEnd) -> bool:
     """Whether it never began because its program, folder or image is missing."""
     if rank.up or rank.message is not None:
         return False
@@ -166,11 +166,11 @@ def _absent(past: WorkerRecord, rank: RankRecord, end: End) -> bool:
     return end.code in NO_PROGRAM or no_image or no_script
 
 
-def _reason(rank: RankRecord, end: End) -> str:
+def _reason(rank: RankRecord, end: ProcessEnd) -> str:
     who = f"rank {rank.number}"
-    if end.memory is Memory.OVER_LIMIT:
+    if end.memory is MemoryState.OVER_LIMIT:
         return f"{who}: more main memory than the job asked for"
-    if end.memory is Memory.NODE_FULL:
+    if end.memory is MemoryState.NODE_FULL:
         return f"{who}: the node ran out of main memory"
     if end.disk_full:
         return f"{who}: no space left in {end.disk_full}"

@@ -55,7 +55,7 @@ class Raw(NamedTuple):
     data: bytes
 
 
-class Found(NamedTuple):
+class Pulled(NamedTuple):
     last: int
     """sequence of the last message that was looked at"""
     wanted: list[Raw]
@@ -131,7 +131,7 @@ class Consumer:
         self._lost = "the connection was lost"
         self._ready.set()
 
-    async def take(self) -> Found:
+    async def take(self) -> Pulled:
         """The next messages. Raises Lost."""
         while True:
             if not self._due:
@@ -141,7 +141,7 @@ class Consumer:
             before, batch = self._seen, self._sort_out()
             if self._seen > before:
                 skipped, self._skipped = tuple(self._skipped), []
-                return Found(self._seen, batch, skipped)
+                return Pulled(self._seen, batch, skipped)
 
     async def close(self) -> None:
         with suppress(Error):

@@ -25,7 +25,7 @@ from shared.runtime.bus.jetstream.acks import (
 )
 from shared.runtime.bus.jetstream.archived_facts import archived_after, fetched, first_of
 from shared.runtime.bus.jetstream.connection import AWAY, NOTHING_STORED, Connection, Fence, unavailable
-from shared.runtime.bus.jetstream.consumer import Consumer, Found, Lost, Raw
+from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Pulled, Raw
 from shared.runtime.bus.jetstream.handoff import Handoff, Letter
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
@@ -335,7 +335,7 @@ class JetStreamFacts:
             after = older.upto
             yield Batch(await self._records([raw for raw in older.found if passes(raw.subject)]), after)
 
-    async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Found, None]:
+    async def _follow(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Pulled, None]:
         """What one consumer brings. Raises Lost."""
         consumer = self._reader(subjects)
         connection = self._connection

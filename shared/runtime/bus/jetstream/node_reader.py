@@ -15,7 +15,7 @@ from nats.errors import Error
 
 from schemas.subjects import FACTS_STREAM, Filter, about_node
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.consumer import Found, Lost, Raw
+from shared.runtime.bus.jetstream.consumer import Lost, Pulled, Raw
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ class NodeReader:
         self._lost = "the connection was lost"
         self._bell.set()
 
-    async def take(self) -> Found:
+    async def take(self) -> Pulled:
         """The next facts. Raises Lost."""
         looks: Sequence[float] = STORED_AFTER_S[:1]
         while True:
             found = await self._stored(looks)
             if found:
-                return Found(self._seq, [raw for raw in found if self._filter.passes(raw.subject)])
+                return Pulled(self._seq, [raw for raw in found if self._filter.passes(raw.subject)])
             rang = await self._rings_within(LOOK_EVERY_S)
             looks = STORED_AFTER_S if rang else STORED_AFTER_S[:1]
             self._bell.clear()

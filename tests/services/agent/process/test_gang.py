@@ -25,7 +25,7 @@ from services.agent.process.gang.effects import (
     Timer,
 )
 from services.agent.process.gang.machine import LAST_WORDS_S, NO_COPY, NO_TASKS, Gang, GangState
-from services.agent.process.gang.verdicts import End, Memory
+from services.agent.process.gang.verdicts import MemoryState, ProcessEnd
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -40,7 +40,7 @@ from services.agent.tasks import (
 from tests.services.agent.agent_bench import HERE, node, start
 from tests.services.agent.process.process_bench import P1, order
 
-CLEAN, KILLED = End(code=0), End(signal=signal.SIGKILL)
+CLEAN, KILLED = ProcessEnd(code=0), ProcessEnd(signal=signal.SIGKILL)
 BEFORE = NodeId("a")
 
 
@@ -96,7 +96,7 @@ def test_a_stop_lasts_as_long_as_its_job_asks_and_at_least_as_long_as_saving_tak
 
 def test_one_bad_end_gives_the_others_a_moment() -> None:
     gang = trained()
-    assert gang.ended(1, End(code=3, lines=("a", "b"))) == [SetTimer(Timer.LAST_WORDS, LAST_WORDS_S)]
+    assert gang.ended(1, ProcessEnd(code=3, lines=("a", "b"))) == [SetTimer(Timer.LAST_WORDS, LAST_WORDS_S)]
     assert gang.rang(Timer.LAST_WORDS) == [Kill()]
     assert last_of(gang.ended(0, KILLED)) == Failed(P1, "rank 1 ended with exit code 3\na\nb", exit_code=3)
 
@@ -112,32 +112,34 @@ def test_a_good_end_lets_the_others_go_on() -> None:
 def test_who_failed_says_more_than_who_lost_it() -> None:
     gang = trained()
     gang.heard(0, messages.LostMessage("connection closed by peer"))
-    gang.ended(0, End(code=75))
+    gang.ended(0, ProcessEnd(code=75))
     gang.heard(1, messages.FailedMessage("KeyError: 'x'"))
-    assert last_of(gang.ended(1, End(code=1))) == Failed(P1, "rank 1 failed: KeyError: 'x'", exit_code=1)
+    assert last_of(gang.ended(1, ProcessEnd(code=1))) == Failed(
+        P1, "rank 1 failed: KeyError: 'x'", exit_code=1
+    )
 
 
 def test_the_first_to_be_killed_explains_who_failed_after_it() -> None:
     gang = trained()
     gang.heard(0, messages.SavedMessage(80.0))
     gang.ended(1, KILLED)
-    last = last_of(gang.ended(0, End(code=1)))
+    last = last_of(gang.ended(0, ProcessEnd(code=1)))
     assert last == Interrupted(P1, "rank 1 was ended by SIGKILL", 80.0, None, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
     ("end", "kind"),
     [
-        (End(signal=signal.SIGKILL, memory=Memory.NODE_FULL), Interrupted),
-        (End(signal=signal.SIGKILL, memory=Memory.OVER_LIMIT), Failed),
-        (End(code=1, disk_full="/run"), Interrupted),
-        (End(code=137), Interrupted),
-        (End(code=143), Interrupted),
-        (End(code=130), Failed),
-        (End(), Interrupted),
+        (ProcessEnd(signal=signal.SIGKILL, memory=MemoryState.NODE_FULL), Interrupted),
+        (ProcessEnd(signal=signal.SIGKILL, memory=MemoryState.OVER_LIMIT), Failed),
+        (ProcessEnd(code=1, disk_full="/run"), Interrupted),
+        (ProcessEnd(code=137), Interrupted),
+        (ProcessEnd(code=143), Interrupted),
+        (ProcessEnd(code=130), Failed),
+        (ProcessEnd(), Interrupted),
     ],
 )
-def test_whose_fault_an_end_is(end: End, kind: type) -> None:
+def test_whose_fault_an_end_is(end: ProcessEnd, kind: type) -> None:
     assert isinstance(last_of(trained(order()).ended(0, end)), kind)
 
 
@@ -153,7 +155,7 @@ def test_a_stop_beside_a_failure_does_not_hide_it() -> None:
     gang = trained()
     gang.stop()
     gang.heard(1, messages.FailedMessage("ValueError"))
-    gang.ended(1, End(code=1))
+    gang.ended(1, ProcessEnd(code=1))
     assert isinstance(last_of(gang.ended(0, KILLED)), Failed)
 
 
@@ -167,26 +169,28 @@ def test_a_measurement_out_of_gpu_memory_fails_for_good() -> None:
     gang = a_gang(order(profile_iterations=10))
     gang.begin()
     gang.heard(0, messages.FailedMessage("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"))
-    last = last_of(gang.ended(0, End(code=1)))
+    last = last_of(gang.ended(0, ProcessEnd(code=1)))
     assert isinstance(last, Failed)
     assert last.lasting
 
 
-NO_SCRIPT = End(code=2, lines=("python: can't open file '/a.py': [Errno 2] No such file or directory",))
+NO_SCRIPT = ProcessEnd(
+    code=2, lines=("python: can't open file '/a.py': [Errno 2] No such file or directory",)
+)
 
 
 @pytest.mark.parametrize(
     ("end", "absent"),
     [
-        (End(code=127), True),
-        (End(code=126), True),
+        (ProcessEnd(code=127), True),
+        (ProcessEnd(code=126), True),
         (NO_SCRIPT, True),
-        (End(code=2, lines=("usage: train.py [-h]",)), False),
-        (End(code=125), False),
-        (End(code=1), False),
+        (ProcessEnd(code=2, lines=("usage: train.py [-h]",)), False),
+        (ProcessEnd(code=125), False),
+        (ProcessEnd(code=1), False),
     ],
 )
-def test_what_never_began_for_want_of_its_program_says_so(end: End, *, absent: bool) -> None:
+def test_what_never_began_for_want_of_its_program_says_so(end: ProcessEnd, *, absent: bool) -> None:
     gang = a_gang(order(profile_iterations=10))
     gang.begin()
     last = last_of(gang.ended(0, end))
@@ -198,7 +202,7 @@ def test_an_exit_code_of_a_job_that_was_up_is_its_own() -> None:
     gang = a_gang(order(profile_iterations=10))
     gang.begin()
     gang.heard(0, messages.Up(samples=0.0))
-    last = last_of(gang.ended(0, End(code=127)))
+    last = last_of(gang.ended(0, ProcessEnd(code=127)))
     assert isinstance(last, Failed)
     assert not last.absent
 
@@ -206,7 +210,7 @@ def test_an_exit_code_of_a_job_that_was_up_is_its_own() -> None:
 def test_an_image_that_is_not_there_is_one_of_these() -> None:
     gang = a_gang(order(profile_iterations=10, image="nowhere/none"))
     gang.begin()
-    last = last_of(gang.ended(0, End(code=125)))
+    last = last_of(gang.ended(0, ProcessEnd(code=125)))
     assert isinstance(last, Failed)
     assert last.absent
 
@@ -325,7 +329,7 @@ WORDS = st.sampled_from(
         messages.LostMessage("y"),
     ]
 )
-ENDS = st.sampled_from([CLEAN, KILLED, End(code=1), End(), End(code=75)])
+ENDS = st.sampled_from([CLEAN, KILLED, ProcessEnd(code=1), ProcessEnd(), ProcessEnd(code=75)])
 HAPPENINGS = st.one_of(
     st.tuples(st.just("heard"), st.integers(0, 1), WORDS),
     st.tuples(st.just("train"), st.just("h:1")),
@@ -337,7 +341,7 @@ HAPPENINGS = st.one_of(
 @settings(max_examples=300)
 @given(st.lists(HAPPENINGS, max_size=12), st.permutations([0, 1]), st.tuples(ENDS, ENDS))
 def test_every_gang_has_one_last_report_once_its_ranks_have_ended(
-    happenings: list[tuple[object, ...]], ranks: list[int], ends: tuple[End, End]
+    happenings: list[tuple[object, ...]], ranks: list[int], ends: tuple[ProcessEnd, ProcessEnd]
 ) -> None:
     gang = a_gang()
     reports = list(_lasts(gang.begin()))
