@@ -4,22 +4,21 @@ An order is written into the state when it is given, so a replay gives it again 
 nowhere else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 from schemas.base import Event
 from schemas.events import GangFormed, JobPreempted, JobStarted, StartOrdered
 from schemas.ids import JobId
 from services.placer.orders import refused, stop_order
-from services.placer.phases import ComingUp, Ending, Measuring, Owed, Training, Waiting, WorkerState
+from services.placer.phases import ComingUp, Ending, Measuring, Owed, Training, WorkerState
 from services.placer.state import Placed, State
 from shared.domain import gangs
 
 
-def converge(
-    state: State, unsettled: Sequence[Placed], at: float, profile_iterations: int
-) -> Iterator[Event]:
-    """The facts to publish; changes `state` accordingly. Stops come before starts."""
-    for placed in unsettled:
+def settled(state: State, at: float) -> Iterator[Event]:
+    """The facts to publish about placements that have changed; changes `state` accordingly."""
+    for placed in state.take_changed():
         match placed.phase:
             case Ending() as ending:
                 yield from _stop(state, placed, ending, at)
@@ -27,7 +26,11 @@ def converge(
                 yield from _begin(state, placed, coming, at)
             case _:
                 pass
-    for placed in _fitting(state, [placed for placed in unsettled if type(placed.phase) is Waiting]):
+
+
+def started(state: State, at: float, profile_iterations: int) -> Iterator[Event]:
+    """The facts to publish about those that wait; changes `state` accordingly."""
+    for placed in _fitting(state):
         yield from _start(state, placed, at, profile_iterations)
 
 
@@ -61,7 +64,7 @@ def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterat
 
 
 def _begin(state: State, placed: Placed, coming: ComingUp, at: float) -> Iterator[Event]:
-    state.train(placed, Training(workers=coming.workers))
+    state.enter(placed, Training(workers=coming.workers))
     spec = state.jobs[placed.job_id].spec
     yield JobStarted(
         at=at,
@@ -83,23 +86,23 @@ def _begin(state: State, placed: Placed, coming: ComingUp, at: float) -> Iterato
             )
 
 
-def _fitting(state: State, waiting: list[Placed]) -> list[Placed]:
+def _fitting(state: State) -> list[Placed]:
     """Waiting placements whose GPUs are free: measurements first, then older plans first."""
-    if not waiting:
-        return []
-    held = state.gpus_held({one.node for placed in waiting for one in placed.gang.members})
+    held = cache(state.gpus_held)
     fitting = []
+    waiting = [state.placements[placement_id] for placement_id in state.waiting]
     for placed in sorted(waiting, key=lambda placed: not placed.profile):
+        if not placed.profile and _trains(state, placed.job_id):
+            continue
+        holder, members = placed.holder, placed.gang.members
         fits = all(
-            _with(held[one.node], placed.holder, one.gpus) <= state.nodes[one.node].node.gpus
-            for one in placed.gang.members
+            _with(held(one.node), holder, one.gpus) <= state.nodes[one.node].node.gpus for one in members
         )
-        ready = fits and (placed.profile or not _trains(state, placed.job_id))
-        if ready:
+        if fits:
             fitting.append(placed)
-        if ready or placed.profile:  # a measurement that waits keeps its place
-            for one in placed.gang.members:
-                held[one.node][placed.holder] = one.gpus
+        if fits or placed.profile:  # a measurement that waits keeps its place
+            for one in members:
+                held(one.node)[holder] = one.gpus
     return fitting
 
 
@@ -116,7 +119,8 @@ def _trains(state: State, job_id: JobId) -> bool:
 def _start(state: State, placed: Placed, at: float, profile_iterations: int) -> Iterator[Event]:
     assert placed.profile or not _trains(state, placed.job_id), "a job trains in one place"
     workers = dict.fromkeys(placed.gang.nodes, WorkerState.ORDERED)
-    placed.move(Measuring(workers=workers) if placed.profile else ComingUp(ordered_at=at, workers=workers))
+    phase = Measuring(workers=workers) if placed.profile else ComingUp(ordered_at=at, workers=workers)
+    state.enter(placed, phase)
     job = state.jobs[placed.job_id]
     spec, left = job.spec, job.spec.samples - job.samples_done
     quotas = gangs.quotas(placed.gang, left, spec.workload.batch_size)

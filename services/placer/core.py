@@ -1,25 +1,27 @@
 """The placer's decisions: facts in, orders out.
 
-A fact first changes what is wanted or what is known to be there (`folds`); then `converge` orders whatever
-brings the two together.
+A fact first changes what is wanted or what is known to be there (`folds`); then what has changed is settled,
+and those that wait are started where they fit (`converge`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from schemas.base import Event
-from schemas.events import JobPreempted, JobStarted, JobSubmitted, WorkerCheckpointed
+from schemas.events import JobPreempted, JobStarted, JobSubmitted, WorkerCheckpointed, WorkerStarted
 from schemas.ids import PlacementId
-from services.placer.converge import converge
+from services.placer.converge import settled, started
 from services.placer.folds import FOLDS, fold
 from services.placer.orders import refused
 from services.placer.phases import ComingUp
-from services.placer.state import Placed, State
+from services.placer.state import Placed, State, oldest_first
 from shared.domain.core import Effects, Input, Publish
 
 ORDERS_NOTHING: frozenset[type[Event]] = frozenset(
     {JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed}
 )
 """facts that change neither the wanted placements nor the running ones"""
+STARTS_NOTHING = ORDERS_NOTHING | {WorkerStarted}
+"""facts by which no GPUs come free, and nobody comes to wait for some"""
 
 
 class Placer:
@@ -29,50 +31,36 @@ class Placer:
         self.state = State()
         self._start_timeout_s = start_timeout_s
         self._profile_iterations = profile_iterations
-        self._unsettled: Sequence[Placed] = ()
-        """unsettled placements, as they were after the last fact that may have changed some"""
         self._timed_out: set[PlacementId] = set()
-        self._first_deadline: float | None = None
-        self._deadline_known = False
-        """`_first_deadline` is computed from the present state"""
 
     def handle(self, message: Input, now: float) -> Effects:  # noqa: ARG002 - facts carry their time
         if not isinstance(message, Event) or type(message) not in FOLDS:
             return []
-        at_once = _published(fold(self.state, message))
-        if type(message) in ORDERS_NOTHING:
-            return at_once
-        self._deadline_known = False
-        return [*at_once, *self._converged(message.at)]
+        events = [*fold(self.state, message), *settled(self.state, message.at)]
+        if type(message) not in STARTS_NOTHING:
+            events += started(self.state, message.at, self._profile_iterations)
+        return _published(events)
 
     def next_wakeup(self) -> float | None:
         """When the first of the placements that are coming up is out of time."""
-        if not self._deadline_known:
-            self._first_deadline = min((deadline for _, deadline in self._coming_up()), default=None)
-            self._deadline_known = True
-        return self._first_deadline
+        return min([deadline for _, deadline in self._coming_up()], default=None)
 
     def wake(self, now: float) -> Effects:
-        late = [placed for placed, deadline in self._coming_up() if now >= deadline]
-        self._deadline_known = False
+        late = oldest_first(placed for placed, deadline in self._coming_up() if now >= deadline)
         self._timed_out.update(placed.placement_id for placed in late)
         reason = f"not up within {self._start_timeout_s:g} s"
         return _published(refused(placed, reason, now, late=True) for placed in late)
 
     def resume(self, now: float) -> Effects:
-        self._deadline_known = False
-        return self._converged(now)
+        state = self.state
+        return _published([*settled(state, now), *started(state, now, self._profile_iterations)])
 
     def _coming_up(self) -> Iterator[tuple[Placed, float]]:
         """Placements that are coming up, with their deadlines, without those already refused."""
-        for placed in self._unsettled:
-            phase = placed.phase
-            if isinstance(phase, ComingUp) and placed.placement_id not in self._timed_out:
-                yield placed, phase.ordered_at + self._start_timeout_s
-
-    def _converged(self, at: float) -> Effects:
-        self._unsettled = self.state.open_placements()
-        return _published(converge(self.state, self._unsettled, at, self._profile_iterations))
+        for placement_id in self.state.coming_up:
+            placed = self.state.placements[placement_id]
+            if placement_id not in self._timed_out and isinstance(placed.phase, ComingUp):
+                yield placed, placed.phase.ordered_at + self._start_timeout_s
 
 
 def _published(events: Iterable[Event]) -> Effects:

@@ -195,7 +195,7 @@ def _worker_started(state: State, worker: WorkerStarted) -> Published:
     if placed is None or worker.node_id not in placed.workers:
         return [_disowned(state, worker)]
     if placed.workers[worker.node_id] is WorkerState.ORDERED:
-        placed.workers[worker.node_id] = WorkerState.UP
+        state.worker_up(placed, worker.node_id)
         _up(state, placed, worker)
     return None
 
@@ -233,9 +233,8 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     if placed.copies:
         _copy_stopped(state, placed, worker)
         return
-    if worker.node_id not in placed.workers:
+    if not state.worker_gone(placed, worker.node_id):
         return
-    del placed.workers[worker.node_id]
     if worker.outcome is Outcome.REFUSED:
         yield refused(placed, worker.reason or "refused by the node", worker.at)
     elif worker.leads:
@@ -262,7 +261,7 @@ def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
 
 
 def _copy_left(state: State, placed: Placed, node_id: NodeId, *, saved: bool) -> None:
-    placed.workers.pop(node_id, None)
+    state.worker_gone(placed, node_id)
     placed.tally.end(node_id, saved=saved)
     state.shrink(placed, node_id)
 
@@ -345,7 +344,7 @@ def _write_off(
     for placed in state.on_node(node_id):
         if placed.placement_id in keep:
             continue
-        had_worker = placed.workers.pop(node_id, None) is not None
+        had_worker = state.worker_gone(placed, node_id)
         if had_worker:
             gone[placed.placement_id] = placed.gang.on(node_id)
         if placed.copies:

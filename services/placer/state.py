@@ -1,6 +1,6 @@
 """The placer's state: nodes, unfinished jobs, and every placement that is not gone."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -11,6 +11,7 @@ from schemas.jobs import JobSpec
 from schemas.placement import Gang
 from schemas.plans import Cause
 from services.placer.phases import (
+    ComingUp,
     Ending,
     Owed,
     Phase,
@@ -60,8 +61,7 @@ class Placed(msgspec.Struct, kw_only=True):
 
     @property
     def all_up(self) -> bool:
-        up = [node_id for node_id, state in self.workers.items() if state is WorkerState.UP]
-        return len(up) == len(self.gang.members)
+        return list(self.workers.values()).count(WorkerState.UP) == len(self.gang.members)
 
     @property
     def trained(self) -> bool:
@@ -114,8 +114,12 @@ class State(msgspec.Struct, kw_only=True):
     """unfinished jobs"""
     placements: dict[PlacementId, Placed] = {}
     """oldest first"""
-    unsettled: dict[PlacementId, None] = {}
-    """those in `placements` that something is to be done about, sooner or later: all but those that train"""
+    waiting: dict[PlacementId, None] = {}
+    """those in `placements` that wait, oldest first"""
+    coming_up: dict[PlacementId, None] = {}
+    """those in `placements` that come up"""
+    changed: dict[PlacementId, None] = {}
+    """those in `placements` that are to be settled: they have begun to end, or their workers have changed"""
     by_job: dict[JobId, dict[PlacementId, None]] = {}
     """those in `placements`, oldest first"""
     by_node: dict[NodeId, dict[PlacementId, None]] = {}
@@ -125,21 +129,36 @@ class State(msgspec.Struct, kw_only=True):
     ended: dict[PlacementId, None] = {}
     """placements that never start again, oldest first"""
 
-    def open_placements(self) -> list[Placed]:
-        """Those that are unsettled, oldest first."""
-        return sorted([self.placements[one] for one in self.unsettled], key=lambda placed: placed.number)
-
     # ---- what becomes of a placement
 
-    def train(self, placed: Placed, phase: Training) -> None:
+    def enter(self, placed: Placed, phase: Phase) -> None:
+        """Have it enter another phase. Raises IllegalMove, and then nothing has changed."""
         placed.move(phase)
-        del self.unsettled[placed.placement_id]
+        self.waiting.pop(placed.placement_id, None)
+        self.coming_up.pop(placed.placement_id, None)
+        if isinstance(phase, ComingUp):
+            self.coming_up[placed.placement_id] = None
+        elif isinstance(phase, Ending):
+            self.changed[placed.placement_id] = None
+
+    def worker_up(self, placed: Placed, node_id: NodeId) -> None:
+        placed.workers[node_id] = WorkerState.UP
+        self.changed[placed.placement_id] = None
+
+    def worker_gone(self, placed: Placed, node_id: NodeId) -> bool:
+        """Whether there was one."""
+        self.changed[placed.placement_id] = None
+        return placed.workers.pop(node_id, None) is not None
+
+    def take_changed(self) -> list[Placed]:
+        """Those that have changed, oldest first; from now on they have not."""
+        changed, self.changed = self.changed, {}
+        return oldest_first(self.placements[placement_id] for placement_id in changed)
 
     def unwant(self, placed: Placed, why: PreemptReason, cause: Cause | None = None) -> None:
         """Have the placement end; if that was ordered before, the first reason stays."""
         if placed.wanted:
-            placed.move(Ending(why=why, owed=placed.owed, workers=placed.workers, cause=cause))
-            self.unsettled[placed.placement_id] = None
+            self.enter(placed, Ending(why=why, owed=placed.owed, workers=placed.workers, cause=cause))
 
     def fail(self, placed: Placed, cause: Cause) -> bool:
         """A process of the job's own failed: whatever else ended it, this is why. False: one had before."""
@@ -166,7 +185,7 @@ class State(msgspec.Struct, kw_only=True):
     def add(self, placed: Placed) -> None:
         placed.number, self.added = self.added, self.added + 1
         self.placements[placed.placement_id] = placed
-        self.unsettled[placed.placement_id] = None
+        self.waiting[placed.placement_id] = None
         self.by_job.setdefault(placed.job_id, {})[placed.placement_id] = None
         for node_id in placed.gang.nodes:
             self.by_node.setdefault(node_id, {})[placed.placement_id] = None
@@ -182,7 +201,6 @@ class State(msgspec.Struct, kw_only=True):
         """Forget the placement, but for its id."""
         assert not self.placements[placement_id].workers, "workers that are left hold GPUs"
         placed = self.placements.pop(placement_id)
-        del self.unsettled[placement_id]
         _remove(self.by_job, placed.job_id, placement_id)
         for node_id in placed.gang.nodes:
             _remove(self.by_node, node_id, placement_id)
@@ -190,16 +208,17 @@ class State(msgspec.Struct, kw_only=True):
         while len(self.ended) > ENDED_REMEMBERED:
             del self.ended[next(iter(self.ended))]
 
-    def gpus_held(self, nodes: Collection[NodeId]) -> dict[NodeId, dict[str, int]]:
-        """GPUs that workers have, are ordered to take or may still have, by node named and holder."""
-        held: dict[NodeId, dict[str, int]] = {
-            node_id: dict(self.stale.get(node_id, {}).items()) for node_id in nodes
-        }
-        for node_id, holders in held.items():
-            for placed in self.on_node(node_id):
-                if node_id in placed.workers:
-                    holders[placed.holder] = placed.gang.on(node_id)
+    def gpus_held(self, node_id: NodeId) -> dict[str, int]:
+        """GPUs of a node that workers have, are ordered to take or may still have, by holder."""
+        held: dict[str, int] = dict(self.stale.get(node_id, {}).items())
+        for placed in self.on_node(node_id):
+            if node_id in placed.workers:
+                held[placed.holder] = placed.gang.on(node_id)
         return held
+
+
+def oldest_first(placements: Iterable[Placed]) -> list[Placed]:
+    return sorted(placements, key=lambda placed: placed.number)
 
 
 def _remove(index: dict[K, dict[PlacementId, None]], key: K, placement_id: PlacementId) -> None:

@@ -14,7 +14,7 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.plans import Placement, PlanKind
-from services.placer.phases import Training, WorkerState
+from services.placer.phases import ComingUp, Waiting, WorkerState
 from tests.services.placer.placer_bench import (
     JOB,
     OTHER,
@@ -124,8 +124,8 @@ def test_no_gpu_is_handed_out_twice_and_no_job_trains_twice(steps: list[tuple[ob
     state = cluster.bench.core.state
     for step in steps:
         cluster.step(step)
-        held = state.gpus_held(state.nodes)
-        assert all(sum(held[node_id].values()) <= known.node.gpus for node_id, known in state.nodes.items())
+        for node_id, known in state.nodes.items():
+            assert sum(state.gpus_held(node_id).values()) <= known.node.gpus
         for job_id in (JOB, OTHER):
             assert sum(bool(placed.workers) for placed in state.of_job(job_id)) <= 1
 
@@ -148,13 +148,25 @@ def test_placements_are_found_by_job_and_by_node(steps: list[tuple[object, ...]]
 
 
 @given(STEPS)
-def test_all_that_do_not_train_are_unsettled_oldest_first(steps: list[tuple[object, ...]]) -> None:
+def test_placements_are_found_by_phase(steps: list[tuple[object, ...]]) -> None:
     cluster = Cluster()
     state = cluster.bench.core.state
     for step in steps:
         cluster.step(step)
-        fresh = [placed for placed in state.placements.values() if not isinstance(placed.phase, Training)]
-        assert state.open_placements() == fresh
+        there = state.placements.items()
+        assert list(state.waiting) == [key for key, one in there if isinstance(one.phase, Waiting)]
+        assert set(state.coming_up) == {key for key, one in there if isinstance(one.phase, ComingUp)}
+
+
+@given(STEPS)
+def test_nothing_is_left_to_do_about_any_placement_after_a_fact(steps: list[tuple[object, ...]]) -> None:
+    cluster = Cluster()
+    state = cluster.bench.core.state
+    for step in steps:
+        cluster.step(step)
+        assert not state.changed
+        state.changed = dict.fromkeys(state.placements)
+        assert cluster.bench.core.resume(100.0) == []
 
 
 @given(STEPS)
