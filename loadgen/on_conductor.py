@@ -115,7 +115,7 @@ def stream(
 def _rarely_collected() -> Iterator[None]:
     """A run makes millions of small objects in no cycles; looking for some took a tenth of its time.
 
-    What is there before it, modules above all, is not looked at.
+    What is there before it, modules above all, is not looked at; what it leaves is old at once.
     """
     before = gc.get_threshold()
     gc.set_threshold(YOUNG_OBJECTS, *before[1:])
@@ -123,6 +123,7 @@ def _rarely_collected() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()
         gc.unfreeze()
         gc.set_threshold(*before)
 
