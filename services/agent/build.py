@@ -19,7 +19,7 @@ from schemas.questions import Refused, agent_of
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.agent.core import Agent
-from services.agent.folds import FOLDS
+from services.agent.folds import FOLDS, QUIET
 from services.agent.tasks import (
     ALL_WELL,
     GpusSeen,
@@ -83,6 +83,7 @@ def build(
             leave_s=settings.leave_s,
         ),
         facts=subjects_of(FOLDS, node.node_id),
+        quiet_facts=QUIET,
         own_facts=(
             NodeJoined,
             NodeDrained,

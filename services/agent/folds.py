@@ -120,3 +120,6 @@ FOLDS: Mapping[type[Event], Callable[[State, Any, int], bool]] = {
     StopOrdered: _moved,
     WorkerStopped: _stopped,
 }
+
+QUIET: frozenset[type[Event]] = frozenset({WorkerStarted, WorkerStopped})
+"""the agent's own, about what it has done"""

@@ -2,7 +2,14 @@
 
 from functools import partial
 
-from schemas.events import JobProfiled, JobRejected, ProfileFailed, ProfilingAdded, ProfilingPlanned
+from schemas.events import (
+    JobProfiled,
+    JobRejected,
+    ProfileFailed,
+    ProfilingAdded,
+    ProfilingPlanned,
+    StartOrdered,
+)
 from schemas.questions import PROFILER
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
@@ -34,6 +41,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             settle_s=settings.fragment_settle_s / 2,
         ),
         facts=subjects_of(FOLDS),
+        quiet_facts=frozenset({StartOrdered}),
         own_facts=(ProfilingPlanned, ProfilingAdded, ProfileFailed, JobProfiled, JobRejected),
         answers=PROFILER,
         workers={Fit: partial(lane.do, fit), FitTimes: partial(lane.do, fit_times)},
