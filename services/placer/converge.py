@@ -5,7 +5,6 @@ nowhere else.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 from schemas.base import Event
 from schemas.events import GangFormed, JobPreempted, JobStarted, StartOrdered
@@ -88,21 +87,20 @@ def _begin(state: State, placed: Placed, coming: ComingUp, at: float) -> Iterato
 
 def _fitting(state: State) -> list[Placed]:
     """Waiting placements whose GPUs are free: measurements first, then older plans first."""
-    held = cache(state.gpus_held)
+    candidates = [one for one in state.take_candidates() if one.profile or not _trains(state, one.job_id)]
+    nodes = {member.node for placed in candidates for member in placed.gang.members}
+    held = {node_id: state.gpus_held(node_id) for node_id in nodes}
     fitting = []
-    waiting = [state.placements[placement_id] for placement_id in state.waiting]
-    for placed in sorted(waiting, key=lambda placed: not placed.profile):
-        if not placed.profile and _trains(state, placed.job_id):
-            continue
+    for placed in sorted(candidates, key=lambda placed: not placed.profile):
         holder, members = placed.holder, placed.gang.members
         fits = all(
-            _with(held(one.node), holder, one.gpus) <= state.nodes[one.node].node.gpus for one in members
+            _with(held[one.node], holder, one.gpus) <= state.nodes[one.node].node.gpus for one in members
         )
         if fits:
             fitting.append(placed)
         if fits or placed.profile:  # a measurement that waits keeps its place
             for one in members:
-                held(one.node)[holder] = one.gpus
+                held[one.node][holder] = one.gpus
     return fitting
 
 

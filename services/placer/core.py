@@ -1,13 +1,13 @@
 """The placer's decisions: facts in, orders out.
 
-A fact first changes what is wanted or what is known to be there (`folds`); then what has changed is settled,
-and those that wait are started where they fit (`converge`).
+A fact first changes what is wanted or what is known to be there (`folds`); then `converge` orders whatever
+brings the two together.
 """
 
 from collections.abc import Iterable, Iterator
 
 from schemas.base import Event
-from schemas.events import JobPreempted, JobStarted, JobSubmitted, WorkerCheckpointed, WorkerStarted
+from schemas.events import JobPreempted, JobStarted, JobSubmitted, WorkerCheckpointed
 from schemas.ids import PlacementId
 from services.placer.converge import settled, started
 from services.placer.folds import FOLDS, fold
@@ -20,8 +20,6 @@ ORDERS_NOTHING: frozenset[type[Event]] = frozenset(
     {JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed}
 )
 """facts that change neither the wanted placements nor the running ones"""
-STARTS_NOTHING = ORDERS_NOTHING | {WorkerStarted}
-"""facts by which no GPUs come free, and nobody comes to wait for some"""
 
 
 class Placer:
@@ -36,10 +34,7 @@ class Placer:
     def handle(self, message: Input, now: float) -> Effects:  # noqa: ARG002 - facts carry their time
         if not isinstance(message, Event) or type(message) not in FOLDS:
             return []
-        events = [*fold(self.state, message), *settled(self.state, message.at)]
-        if type(message) not in STARTS_NOTHING:
-            events += started(self.state, message.at, self._profile_iterations)
-        return _published(events)
+        return _published(fold(self.state, message) + self._converged(message.at))
 
     def next_wakeup(self) -> float | None:
         """When the first of the placements that are coming up is out of time."""
@@ -52,8 +47,13 @@ class Placer:
         return _published(refused(placed, reason, now, late=True) for placed in late)
 
     def resume(self, now: float) -> Effects:
+        return _published(self._converged(now))
+
+    def _converged(self, at: float) -> list[Event]:
         state = self.state
-        return _published([*settled(state, now), *started(state, now, self._profile_iterations)])
+        if not (state.changed or state.candidates):
+            return []
+        return [*settled(state, at), *started(state, at, self._profile_iterations)]
 
     def _coming_up(self) -> Iterator[tuple[Placed, float]]:
         """Placements that are coming up, with their deadlines, without those already refused."""

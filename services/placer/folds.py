@@ -226,7 +226,8 @@ def _worker_checkpointed(state: State, worker: WorkerCheckpointed) -> None:
 
 
 def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
-    state.stale.get(worker.node_id, {}).pop(worker.placement_id, None)
+    if state.stale.get(worker.node_id, {}).pop(worker.placement_id, None):
+        state.room_on(worker.node_id)
     placed = state.placements.get(worker.placement_id)
     if placed is None:
         return
@@ -318,6 +319,7 @@ def _node_joined(state: State, joined: NodeJoined) -> None:
     if adopted := {key: gpus for key, gpus in stale.items() if key in joined.workers}:
         state.stale[joined.node_id] = adopted
     fold_node(state.nodes, joined, known_node)
+    state.room_on(joined.node_id)
 
 
 def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
@@ -334,6 +336,7 @@ def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
 
 def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld) -> None:
     fold_node(state.nodes, fact, known_node)
+    state.room_on(fact.node_id)
 
 
 def _write_off(

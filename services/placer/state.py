@@ -116,6 +116,8 @@ class State(msgspec.Struct, kw_only=True):
     """oldest first"""
     waiting: dict[PlacementId, None] = {}
     """those in `placements` that wait, oldest first"""
+    candidates: dict[PlacementId, None] = {}
+    """those to be looked at: they came to wait, or something went that they may have waited for"""
     coming_up: dict[PlacementId, None] = {}
     """those in `placements` that come up"""
     changed: dict[PlacementId, None] = {}
@@ -148,16 +150,33 @@ class State(msgspec.Struct, kw_only=True):
     def worker_gone(self, placed: Placed, node_id: NodeId) -> bool:
         """Whether there was one."""
         self.changed[placed.placement_id] = None
+        self.room_on(node_id)
+        self._look_at(self.by_job[placed.job_id])
         return placed.workers.pop(node_id, None) is not None
+
+    def room_on(self, node_id: NodeId) -> None:
+        """GPUs may have come free on a node."""
+        self._look_at(self.by_node.get(node_id, ()))
+
+    def _look_at(self, placements: Iterable[PlacementId]) -> None:
+        self.candidates |= {one: None for one in placements if one in self.waiting}
 
     def take_changed(self) -> list[Placed]:
         """Those that have changed, oldest first; from now on they have not."""
         changed, self.changed = self.changed, {}
         return oldest_first(self.placements[placement_id] for placement_id in changed)
 
+    def take_candidates(self) -> list[Placed]:
+        """Those to be looked at, with all measurements that wait, oldest first."""
+        candidates, self.candidates = self.candidates, {}
+        waiting = [self.placements[placement_id] for placement_id in self.waiting]
+        return [placed for placed in waiting if placed.profile or placed.placement_id in candidates]
+
     def unwant(self, placed: Placed, why: PreemptReason, cause: Cause | None = None) -> None:
         """Have the placement end; if that was ordered before, the first reason stays."""
         if placed.wanted:
+            for node_id in placed.gang.nodes if placed.placement_id in self.waiting else ():
+                self.room_on(node_id)
             self.enter(placed, Ending(why=why, owed=placed.owed, workers=placed.workers, cause=cause))
 
     def fail(self, placed: Placed, cause: Cause) -> bool:
@@ -185,7 +204,7 @@ class State(msgspec.Struct, kw_only=True):
     def add(self, placed: Placed) -> None:
         placed.number, self.added = self.added, self.added + 1
         self.placements[placed.placement_id] = placed
-        self.waiting[placed.placement_id] = None
+        self.waiting[placed.placement_id] = self.candidates[placed.placement_id] = None
         self.by_job.setdefault(placed.job_id, {})[placed.placement_id] = None
         for node_id in placed.gang.nodes:
             self.by_node.setdefault(node_id, {})[placed.placement_id] = None

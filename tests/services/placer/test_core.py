@@ -9,6 +9,7 @@ import pytest
 from schemas.base import Event
 from schemas.events import (
     GangFormed,
+    GpusWithheld,
     JobCancelled,
     JobPreempted,
     JobStarted,
@@ -29,7 +30,7 @@ from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement, PlanKind
 from services.placer.core import Placer
 from services.placer.state import State
-from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, joined, node, place, worker_started
 
 E = TypeVar("E", bound=Event)
 
@@ -195,6 +196,25 @@ def test_a_worker_nobody_wants_is_stopped_and_its_gpus_stay_taken_until_it_is_go
     assert kinds(bench.tell(worker_started(ghost, A, 4))) == [StopOrdered]
     assert bench.plan(new) == []
     assert kinds(bench.stop(ghost, A, Outcome.CHECKPOINTED)) == [StartOrdered]
+
+
+def test_gpus_of_a_worker_nobody_wants_are_free_once_its_node_joins_without_it() -> None:
+    bench = Bench(nodes=(A,))
+    bench.tell(worker_started(place("ghost", a=4), A, 4))
+    bench.plan(place("p1", OTHER, a=4))
+    facts = bench.tell(joined(A, node(A), life="2", at=60.0))
+    assert only(StartOrdered, facts).placement_id == "p1"
+
+
+def test_who_waits_for_a_gpu_that_is_withheld_starts_once_it_is_not() -> None:
+    bench = Bench(nodes=(A,))
+    old, new = place("p1", a=4), place("p2", OTHER, a=4)
+    bench.start(old)
+    bench.plan(new)
+    bench.tell(GpusWithheld(at=40.0, node_id=A, gpus={3: "it fell off the bus"}))
+    assert StartOrdered not in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
+    facts = bench.tell(GpusWithheld(at=60.0, node_id=A, gpus={}))
+    assert only(StartOrdered, facts).placement_id == "p2"
 
 
 def test_a_cancelled_job_is_stopped_and_not_preempted() -> None:

@@ -165,7 +165,8 @@ def test_nothing_is_left_to_do_about_any_placement_after_a_fact(steps: list[tupl
     for step in steps:
         cluster.step(step)
         assert not state.changed
-        state.changed = dict.fromkeys(state.placements)
+        assert not state.candidates
+        state.changed, state.candidates = dict.fromkeys(state.placements), dict.fromkeys(state.waiting)
         assert cluster.bench.core.resume(100.0) == []
 
 

@@ -15,12 +15,14 @@ from schemas.events import (
     NodeLost,
     Outcome,
     PlacementRefused,
+    ProfileRun,
+    ProfilingPlanned,
     StartOrdered,
     StopOrdered,
     TurnsOrdered,
     WorkerCheckpointed,
 )
-from schemas.ids import JobId, RotaId
+from schemas.ids import GpuType, JobId, PlacementId, RotaId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement
 from tests.services.placer.placer_bench import (
@@ -90,6 +92,18 @@ def test_others_get_what_the_rota_leaves() -> None:
         if isinstance(fact, PlacementRefused)
     ]
     assert [fact.reason for fact in refusals] == ["node a has not 4 GPUs that are promised to nobody"]
+
+
+def test_who_would_take_turns_waits_for_a_measurement_until_it_is_given_back() -> None:
+    bench = bench_of_turns()
+    old, new = place("p0", OTHER, b=4), in_turns("p2", OTHER, at=1, a=4)
+    for each in (in_turns("p1", a=4), old):
+        bench.start(each)
+    bench.plan(in_turns("p1", a=4), new)
+    run = ProfileRun(placement_id=PlacementId("profile"), job_id=THIRD, gpu_type=GpuType("t4"), node_id=A)
+    bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
+    assert (StartOrdered, "p2") not in seen(bench.stop(old, B, Outcome.CHECKPOINTED))
+    assert (StartOrdered, "p2") in seen(bench.tell(ProfilingPlanned(at=390.0, round=2, runs=())))
 
 
 def test_other_turns_go_to_the_nodes_and_nothing_starts_anew() -> None:
