@@ -12,10 +12,14 @@ class RecentIds:
         # In a plain dict the way to the oldest grows longer with every one that was deleted before it.
         self._ids: OrderedDict[str, None] = OrderedDict()
 
-    def add(self, value: str) -> None:
+    def add(self, value: str) -> bool:
+        """Whether it was none of them."""
+        if value in self._ids:
+            return False
         self._ids[value] = None
         if len(self._ids) > self._limit:
             self._ids.popitem(last=False)
+        return True
 
     def __contains__(self, value: object) -> bool:
         return value in self._ids

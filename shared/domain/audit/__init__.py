@@ -71,10 +71,8 @@ class Audit:
 
     def take(self, seq: int, fact: Event) -> None:
         """`seq`: in the stream."""
-        event_id = fact.event_id
-        if event_id in self._known:
+        if not self._known.add(fact.event_id):
             return
-        self._known.add(event_id)
         for rule, found in zip(RULES, self._found, strict=True):
             for violation in rule(self._log, seq, fact):
                 if self._room:

@@ -20,9 +20,6 @@ class LogReader(Protocol):
     def deliver(self, record: Record) -> None: ...
 
 
-NOBODY: Sequence[LogReader] = ()
-
-
 class ConductedLog:
     """Keeps all facts for services that read from the past, until `keep_none`."""
 
@@ -34,24 +31,16 @@ class ConductedLog:
         self._kept: list[Record] | None = []
         self._ids = RecentIds(REMEMBERED_IDS)
         self._routes: Routes[LogReader] = Routes()
-        """of patterns that name neither a kind of entity nor one entity"""
-        self._of_all: dict[tuple[str, str], list[LogReader]] = {}
-        """by the kind of entity and the fact, `*` for all: who reads it about every entity"""
-        self._of_type: dict[type[Event], list[LogReader]] = {}
-        """what `_of_all` comes to, each reader once"""
-        self._of_one: dict[tuple[str, str, str], list[LogReader]] = {}
-        """by kind, id and fact, `*` for all: who reads it about that entity"""
         self._kinds_of_one: set[str] = set()
-        """the kinds that were ever among those"""
-        self._others = 0
+        """the kinds of entities of which somebody reads about one alone"""
+        self._readers: dict[tuple[type[Event], str], Sequence[LogReader]] = {}
+        """by the fact and, if it is of those kinds, the entity; each reader once"""
         self._waiting: list[Callable[[], None]] = []
 
     def publish(self, event: Event) -> bool:
         """Store a fact, unless its id is known; true if it was fresh."""
-        event_id = event.event_id
-        if event_id in self._ids:
+        if not self._ids.add(event.event_id):
             return False
-        self._ids.add(event_id)
         self.store(event)
         if self._faults.duplicate and self._random.random() < self._faults.duplicate:
             self.store(event)
@@ -65,7 +54,7 @@ class ConductedLog:
             self._kept.append(record)
         for sink in self.sinks:
             sink(record)
-        for reader in self._readers(event):
+        for reader in self._readers_of(event):
             reader.deliver(record)
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -101,50 +90,31 @@ class ConductedLog:
         self._waiting.append(wake)
 
     def follow(self, reader: LogReader, subjects: Sequence[str]) -> None:
-        self._of_type.clear()
+        self._readers.clear()
         for subject in dict.fromkeys(subjects):
+            self._routes.add(subject, reader)
             match subject.split("."):
-                case ["hopyard", kind, "*", fact] if fact != ">":
-                    self._of_all.setdefault((kind, fact), []).append(reader)
-                case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
+                case [_, kind, entity, *_] if entity not in {"*", ">"}:
                     self._kinds_of_one.add(kind)
-                    self._of_one.setdefault((kind, entity, fact), []).append(reader)
                 case _:
-                    self._routes.add(subject, reader)
-                    self._others += 1
+                    pass
 
     def forget(self, reader: LogReader, subjects: Sequence[str]) -> None:
-        self._of_type.clear()
+        self._readers.clear()
         for subject in dict.fromkeys(subjects):
-            match subject.split("."):
-                case ["hopyard", kind, "*", fact] if fact != ">":
-                    self._of_all[kind, fact].remove(reader)
-                case ["hopyard", kind, entity, fact] if entity != "*" and fact != ">":
-                    self._of_one[kind, entity, fact].remove(reader)
-                case _:
-                    self._routes.remove(subject, reader)
-                    self._others -= 1
+            self._routes.remove(subject, reader)
 
-    def _readers(self, event: Event) -> Sequence[LogReader]:
-        """Each once."""
-        kind, fact = _about(type(event))
-        readers = self._of_type.get(type(event))
+    def _readers_of(self, event: Event) -> Sequence[LogReader]:
+        kind = type(event)
+        of_one = _entity(kind) in self._kinds_of_one or "*" in self._kinds_of_one
+        about = kind, getattr(event, kind.entity_field) if of_one else ""
+        readers = self._readers.get(about)
         if readers is None:
-            all_of_it = self._of_all.get((kind, "*"), []) + self._of_all.get((kind, fact), [])
-            readers = self._of_type[type(event)] = list(dict.fromkeys(all_of_it))
-        if kind not in self._kinds_of_one and not self._others:
-            return readers
-        entity = getattr(event, event.entity_field)
-        mine = self._of_one.get((kind, entity, fact), NOBODY)
-        of_any_fact = self._of_one.get((kind, entity, "*"), NOBODY)
-        if not mine and not of_any_fact and not self._others:
-            return readers
-        others = self._routes.of(event.subject) if self._others else NOBODY
-        return list(dict.fromkeys([*readers, *of_any_fact, *mine, *others]))
+            readers = self._readers[about] = list(dict.fromkeys(self._routes.of(event.subject)))
+        return readers
 
 
 @cache
-def _about(kind: type[Event]) -> tuple[str, str]:
-    """Kind of the entity that a fact is about, and the fact's name."""
-    entity, _, fact = kind.tag().partition(".")
-    return entity, fact
+def _entity(kind: type[Event]) -> str:
+    """The kind of entity that a fact is about."""
+    return kind.tag().partition(".")[0]

@@ -76,10 +76,7 @@ class Handling:
         return facts if self._once else [fact for fact in facts if self._is_fresh(fact.event_id)]
 
     def _is_fresh(self, event_id: str) -> bool:
-        if event_id in self._known or event_id in self._published:
-            return False
-        self._published.add(event_id)
-        return True
+        return event_id not in self._known and self._published.add(event_id)
 
     # ---- snapshots
 
@@ -100,7 +97,7 @@ class Handling:
             self.counts.repeated += 1
             return ()
         self.seq = record.seq
-        if not self._once and self._is_known(record.event.event_id):
+        if not self._once and not self._known.add(record.event.event_id):
             self.counts.repeated += 1
             return ()
         self.counts.facts += 1
@@ -114,12 +111,6 @@ class Handling:
             raise
         except Exception as error:
             raise FatalFact(record, error) from error
-
-    def _is_known(self, event_id: str) -> bool:
-        """Whether a fact of this id was read before; from now on it was."""
-        known = event_id in self._known
-        self._known.add(event_id)
-        return known
 
     def _wake(self, due: float, now: float) -> Sequence[Effect]:
         effects = self.core.wake(max(now, due))

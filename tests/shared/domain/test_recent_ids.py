@@ -11,6 +11,5 @@ def test_the_oldest_are_forgotten() -> None:
 
 def test_what_is_added_again_keeps_its_age() -> None:
     recent = RecentIds(2)
-    for name in ("a", "b", "a", "c"):
-        recent.add(name)
+    assert [recent.add(name) for name in ("a", "b", "a", "c")] == [True, True, False, True]
     assert list(recent) == ["b", "c"]

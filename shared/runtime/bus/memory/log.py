@@ -50,9 +50,8 @@ class FactLog:
 
     def publish(self, event_id: str, subject: str, data: bytes) -> bool:
         """Store a fact, unless its id is known; true if it was new."""
-        if event_id in self._ids:
+        if not self._ids.add(event_id):
             return False
-        self._ids.add(event_id)
         self.store(subject, data)
         if self._random.random() < self.faults.duplicate:
             self.store(subject, data)
