@@ -59,25 +59,25 @@ class EmulatedWorld:
     def stretch(self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, *, key: str, index: int) -> Stretch:
         """Raises DoesNotFit."""
         random = generator(self._seed, "stretch", key, index)
+        batches = gangs.batches(gang, spec.workload.batch_size)
         match gang.sync:
             case Relaxed(tasks=tasks):
                 drawn = self._relaxed(spec, nodes, tasks, random)
             case _:
-                drawn = self._exchanging(spec, nodes, gang, random)
+                drawn = self._exchanging(spec, nodes, batches, random)
         data_s, wait_s, mean_s = drawn
         return Stretch(
-            throughput=gangs.global_batch(gang, spec.workload.batch_size) / mean_s,
+            throughput=sum(map(sum, batches)) / mean_s,
             data_s={node.node_id: tuple(times) for node, times in zip(nodes, data_s, strict=True)},
             wait_s={node.node_id: tuple(times) for node, times in zip(nodes, wait_s, strict=True)},
         )
 
     def _exchanging(
-        self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, random: np.random.Generator
+        self, spec: JobSpec, nodes: Sequence[Node], batches: gangs.Batches, random: np.random.Generator
     ) -> _Times:
-        """All processes at once, and an exchange in every iteration."""
-        batches = gangs.batches(gang, spec.workload.batch_size)
+        """All processes at once, and an exchange in every iteration. `batches`: by node and GPU, samples."""
         parts = timing(self._catalogue, self._seed, spec.workload, tuple(nodes), batches)
-        ring = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
+        ring = [(node, len(taken)) for node, taken in zip(nodes, batches, strict=True)]
         exchange_s = self._exchange_s(ring, parts, spec, random)
         size, bucket = parts.model.gradient_bytes, self._structure.bucket_of(spec.name)
         exchange = Exchange(
