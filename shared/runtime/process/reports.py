@@ -22,6 +22,8 @@ NAMES = ("admission", "profiler", "estimator", "planner", "placer", "monitor")
 RENEW_REAL_S = 2.0
 LOOK_REAL_S = 0.05
 """between two looks whether the service has become ready"""
+LOOK_LEADS_REAL_S = 0.25
+"""between two looks whether one that is up leads, or leads no more"""
 GONE_AFTER_REAL_S = 10.0
 WRITE_LIMIT_REAL_S = 1.0
 ERROR_CHARS = 500
@@ -91,7 +93,10 @@ class Reporter:
                 last_activity_at=activity_at,
                 troubles=tuple(troubles()),
             )
-            await _elapsed_or(lambda: ready() and (not self.up() or leads() != self._written.leads))
+            await _elapsed_or(
+                lambda: ready() and (not self.up() or leads() != self._written.leads),
+                LOOK_LEADS_REAL_S if self.up() else LOOK_REAL_S,
+            )
 
     async def stall(self, words: str) -> None:
         """Report that it lives and does not work."""
@@ -129,13 +134,13 @@ class Reporter:
                 self._written = self.report
 
 
-async def _elapsed_or(changed: Callable[[], bool]) -> None:
+async def _elapsed_or(changed: Callable[[], bool], look_real_s: float) -> None:
     """Wait for the next renewal, or until something has changed."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(RENEW_REAL_S):
-            await asyncio.sleep(LOOK_REAL_S)
+            await asyncio.sleep(look_real_s)
             while not changed():  # noqa: ASYNC110 - the shell's readiness depends on the bus, which tells nobody
-                await asyncio.sleep(LOOK_REAL_S)
+                await asyncio.sleep(look_real_s)
 
 
 @contextlib.asynccontextmanager

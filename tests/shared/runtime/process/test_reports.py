@@ -142,6 +142,19 @@ async def test_a_service_that_becomes_ready_reports_it_before_the_next_renewal(b
     renewing.cancel()
 
 
+async def test_one_that_comes_to_lead_reports_it_before_the_next_renewal(bus: MemoryBus) -> None:
+    reporter, leading = Reporter(bus, "planner"), asyncio.Event()
+    renewing = asyncio.create_task(reporter.renew(ready=lambda: True, leads=leading.is_set, troubles=tuple))
+    while not reporter.up():
+        await asyncio.sleep(0)
+    assert not (await planner(bus)).leads
+    leading.set()
+    async with asyncio.timeout(RENEW_REAL_S / 2):
+        while not (await planner(bus)).leads:
+            await asyncio.sleep(LOOK_REAL_S)
+    renewing.cancel()
+
+
 async def test_a_stack_made_anew_elsewhere_knows_no_process_of_the_old_one(bus: MemoryBus) -> None:
     await Reporter(bus, "planner", instance=2).begin()
     await forget_reports(bus)
