@@ -1,6 +1,7 @@
 """Workers that break by themselves, meet and outlive their agents, in storms: no job lost, budgets hold."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import msgspec
 import pytest
@@ -65,10 +66,20 @@ def frailty(seed: int, breaks: float = 0.5, within_s: float = 300.0, fails: floa
     return Frailty(seed=seed, breaks=breaks, within_s=within_s, fails=fails)
 
 
+@cache
+def interrupted(seed: int, engine: Engine) -> Simulated:
+    return ran(frailty(seed), stormy=True, engine=engine)
+
+
+@cache
+def seldom_tried(seed: int) -> Simulated:
+    return ran(frailty(seed, breaks=0.9, within_s=100.0, fails=0.3), retrying(1), interruptions_max=3)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_in_a_storm_interruptions_cost_time_and_nothing_else(seed: int, engine: Engine) -> None:
-    done = ran(frailty(seed), stormy=True, engine=engine)
+    done = interrupted(seed, engine)
     assert done.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
 
@@ -80,8 +91,7 @@ def test_in_a_storm_jobs_with_retries_complete_in_spite_of_their_failures(seed: 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_job_ends_and_none_is_tried_more_often_than_it_may(seed: int) -> None:
-    done = ran(frailty(seed, breaks=0.9, within_s=100.0, fails=0.3), retrying(1), interruptions_max=3)
-    for job_id, story in stories(done.events).items():
+    for job_id, story in stories(seldom_tried(seed).events).items():
         ends = [fact for fact in story if isinstance(fact, JobCompleted | JobFailed)]
         assert len(ends) == 1, job_id
         failures = {fact.placement_id for fact in ended(story, Outcome.FAILED)}
@@ -99,7 +109,7 @@ def test_every_job_ends_and_none_is_tried_more_often_than_it_may(seed: int) -> N
 
 def test_frailty_is_what_it_says() -> None:
     """Or the tests above would say nothing."""
-    events = [fact for seed in range(SEEDS) for fact in ran(frailty(seed), stormy=True).events]
+    events = [fact for seed in range(SEEDS) for fact in interrupted(seed, "conductor").events]
     assert any(isinstance(fact, JobPreempted) and fact.reason is PreemptReason.INTERRUPTED for fact in events)
     assert any(isinstance(fact, NodeJoined) and fact.workers for fact in events)
     assert all(fact.meeting for fact in events if isinstance(fact, GangFormed))
@@ -109,8 +119,7 @@ def test_frailty_is_what_it_says() -> None:
 
 
 def kinds_of_ends(seed: int) -> Iterator[str]:
-    done = ran(frailty(seed, breaks=0.9, within_s=100.0, fails=0.3), retrying(1), interruptions_max=3)
-    for fact in done.events:
+    for fact in seldom_tried(seed).events:
         match fact:
             case JobCompleted():
                 yield "completed"
