@@ -93,10 +93,13 @@ def restricted(problem: Problem, rows: Ints) -> Problem:
 
 def subset(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Row pointers and cell positions of some rows of compressed sparse rows."""
-    lengths = start[rows + 1] - start[rows]
-    pointers = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    shift = np.repeat(start[rows] - pointers[:-1], lengths)
-    return pointers, (shift + np.arange(pointers[-1])).astype(np.int32)
+    first = start[rows]
+    lengths = start[rows + 1] - first
+    pointers = np.zeros(len(rows) + 1, dtype=np.int32)
+    lengths.cumsum(dtype=np.int32, out=pointers[1:])
+    cells = (first - pointers[:-1]).repeat(lengths)
+    cells += np.arange(len(cells), dtype=np.int32)
+    return pointers, cells
 
 
 def worth(problem: Problem, choice: Ints) -> float:

@@ -10,24 +10,24 @@ Which configurations a job has on the idle GPUs of a type is in `pools`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 
 import msgspec
 import numpy as np
 
-from schemas.ids import JobId, NodeId
+from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Configuration
 from services.planner.policies.contract.pools import (
     NO_INTS,
     OURS,
-    Menu,
-    PlaceBlock,
+    IdlePool,
+    PlaceBlocks,
     PlaceRules,
-    Supply,
     Wishes,
-    supply_of,
+    joined,
+    pools_of,
 )
 from services.planner.policies.contract.view import ViewJob, ViewNode
+from services.planner.solver.problem import subset
 from shared.domain.arrays import Floats, Ints
 
 
@@ -92,32 +92,40 @@ def configurations_for(
     With `stay`, the present configuration of a job on several nodes is among them even if it is one that
     nothing above generates.
     """
-    supply = supply_of(nodes)
+    pools = pools_of(nodes)
     position = {node.node_id: index for index, node in enumerate(nodes)} if stay else {}
-    menus: dict[Wishes, Menu] = {}
-    served: list[_Served] = []
+    served, own = list[_Served](), list[PlaceBlocks]()
     for index, job in enumerate(jobs):
         wishes = _wishes(job, threshold, rules)
-        menu = menus.get(wishes)
-        if menu is None:  # a supply does not keep all menus of a large cluster
-            menu = menus[wishes] = supply.menu(wishes)
         held_now = _present(job, nodes, position) if stay else None
-        if held_now is not None and not _offers(menu, held_now):
-            served.append((index, held_now))
-        served.append((index, menu))
-    return _joined(jobs, nodes, supply, served)
+        if held_now is not None and not _offers(pools, wishes, held_now, nodes):
+            served.append((index, OWN, [len(own)]))
+            own.append(held_now)
+        offered = [(one, pools[one].numbers(wishes)) for one in wishes.gpu_types if one in pools]
+        served += [(index, gpu_type, numbers) for gpu_type, numbers in offered]
+    blocks = {gpu_type: pool.blocks() for gpu_type, pool in pools.items()}
+    return _joined(jobs, nodes, {**blocks, OWN: joined(own)}, served)
 
 
-_Served = tuple[int, Menu | PlaceBlock]
-"""position of a job, and what it may choose from; a block that is nobody else's is a menu by itself"""
+OWN = GpuType("")
+"""in the place of a pool's type, for places that their job alone may choose"""
+
+_Served = tuple[int, GpuType, Sequence[int]]
+"""position of a job, and the numbers of the blocks that it may choose from in a pool"""
 
 
 def placeable(
     jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float, rules: PlaceRules = OURS
 ) -> list[ViewJob]:
     """Those that have a configuration on the idle GPUs, in the order given."""
-    supply = supply_of(nodes)
-    return [job for job in jobs if supply.fits(_wishes(job, threshold, rules))]
+    pools = pools_of(nodes)
+    return [job for job in jobs if _fits(pools, _wishes(job, threshold, rules))]
+
+
+def _fits(pools: Mapping[GpuType, IdlePool], wishes: Wishes) -> bool:
+    """Whether some type has idle GPUs enough."""
+    there = (pools[gpu_type] for gpu_type in wishes.gpu_types if gpu_type in pools)
+    return any(True for pool in there for _ in pool.within(wishes))
 
 
 def _wishes(job: ViewJob, threshold: float, rules: PlaceRules) -> Wishes:
@@ -178,53 +186,55 @@ def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints
     return _ints([row for row, job in found if len(places[job]) == 1 or wanted.cells(row) == places[job]])
 
 
-def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, int]) -> PlaceBlock | None:
-    """A distributed configuration that the job has now and may keep."""
+def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, int]) -> PlaceBlocks | None:
+    """A distributed configuration that the job has now and may keep, as a block of its own."""
     place = job.present.gang.configuration if job.present is not None else {}
     found = {position[node_id]: gpus for node_id, gpus in place.items() if node_id in position}
     if 1 < len(place) == len(found) and all(gpus <= nodes[index].idle for index, gpus in found.items()):
         order = sorted(found)
-        return PlaceBlock(_ints(order), _ints(found[index] for index in order), _ints([len(found)]))
+        return PlaceBlocks(
+            _ints([1]), _ints([len(found)]), _ints(order), _ints(found[index] for index in order)
+        )
     return None
 
 
-def _offers(menu: Menu, one: PlaceBlock) -> bool:
-    """Whether a block of a single configuration is among the rows of a menu; cells in order of position."""
-    columns, length = menu.columns, len(one.node)
-    first = np.cumsum(columns.cells) - columns.cells
-    alike = first[columns.cells == length]
-    alike = alike[columns.node[alike] == one.node[0]]
-    return any(
-        np.array_equal(columns.node[begin : begin + length], one.node)
-        and np.array_equal(columns.gpus[begin : begin + length], one.gpus)
-        for begin in alike.tolist()
-    )
+def _offers(
+    pools: Mapping[GpuType, IdlePool], wishes: Wishes, place: PlaceBlocks, nodes: Sequence[ViewNode]
+) -> bool:
+    """Whether a distributed configuration is among those that a job may choose from anyway."""
+    gpu_type = nodes[place.node[0]].gpu_type
+    return gpu_type in wishes.gpu_types and pools[gpu_type].offers(wishes, place)
 
 
 def _ints(values: Iterable[int]) -> Ints:
-    return np.array(list(values), dtype=np.int32)
+    return np.fromiter(values, dtype=np.int32)
 
 
 def _joined(
-    jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], supply: Supply, served: Sequence[_Served]
+    jobs: Sequence[ViewJob],
+    nodes: Sequence[ViewNode],
+    blocks: Mapping[GpuType, PlaceBlocks],
+    served: Sequence[_Served],
 ) -> Configurations:
-    apart = count(supply.blocks)
-    menus = [menu if isinstance(menu, Menu) else Menu.of([(next(apart), menu)]) for _, menu in served]
+    """`blocks`: by type, those that the numbers count."""
+    places = joined([*blocks.values()])
+    before = dict(
+        zip(blocks, _starts(_ints(len(one.rows) for one in blocks.values())).tolist(), strict=False)
+    )
+    shape = _ints(before[gpu_type] + number for _, gpu_type, numbers in served for number in numbers)
+    job = np.repeat(_ints(index for index, _, _ in served), [len(numbers) for _, _, numbers in served])
+    first = _starts(places.rows)
+    pieces, rows = subset(first, shape)
+    _, cells = subset(_starts(places.cells)[first], shape)
     return Configurations(
         jobs=tuple([job.job_id for job in jobs]),
         nodes=tuple([node.node_id for node in nodes]),
-        job=np.repeat(_ints([index for index, _ in served]), [len(menu.columns.cells) for menu in menus]),
-        start=_starts(_chained([menu.columns.cells for menu in menus])),
-        node=_chained([menu.columns.node for menu in menus]),
-        gpus=_chained([menu.columns.gpus for menu in menus]),
-        pieces=Pieces(
-            _starts(_chained([menu.rows for menu in menus])), _chained([menu.number for menu in menus])
-        ),
+        job=np.repeat(job, places.rows[shape]),
+        start=_starts(places.cells[rows]),
+        node=places.node[cells],
+        gpus=places.gpus[cells],
+        pieces=Pieces(pieces, shape),
     )
-
-
-def _chained(columns: Sequence[Ints]) -> Ints:
-    return np.concatenate([NO_INTS, *columns])
 
 
 def _starts(lengths: Ints) -> Ints:

@@ -12,18 +12,19 @@ Per type and per R_k (Hops section 3.6):
   paper prints "less than", which would spread just the jobs that fit one node.
 
 All of it follows from where the nodes of a type are in the list, how many of their GPUs are idle and how
-large the largest is. A pool is found by these three, a supply by its pools, and by nothing else: so what was
-laid out is used again in every plan that finds the same GPUs idle. In most first plans that is all but what
-profiling has.
+large the largest is. A pool is found by these three and by nothing else: so what was laid out is used again
+in every plan that finds the same GPUs idle. In most first plans that is all but what profiling has. The
+configurations of one GPU count, a block, are laid out once however many jobs may choose from them: what a job
+has of a pool are their numbers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from schemas.ids import GpuType
 from services.planner.policies.contract.view import ViewNode
@@ -32,10 +33,9 @@ from shared.domain.arrays import Ints
 NO_INTS = np.empty(0, dtype=np.int32)
 
 POOLS_KEPT = 64
-SUPPLIES_KEPT = 16
 """from plan to plan"""
-ROWS_KEPT = 100_000
-"""of the menus of one supply"""
+WISHES_KEPT = 1_000
+"""of the jobs that asked one pool"""
 
 
 class PlaceRules(msgspec.Struct, frozen=True):
@@ -69,50 +69,87 @@ class Wishes(NamedTuple):
     rules: PlaceRules
 
 
-class PlaceBlock(msgspec.Struct, frozen=True):
-    """Some configurations of one GPU count: cells one after another, and the cells of each."""
+TypelessWishes = tuple[tuple[int, ...], bool, PlaceRules]
+"""wishes but for the types"""
 
+
+class PlaceBlocks(msgspec.Struct, frozen=True):
+    """Configurations without their jobs, in blocks: those of a block are of one GPU count on one type."""
+
+    rows: Ints
+    """number of configurations of each block"""
+    cells: Ints
+    """number of nodes of each configuration"""
     node: Ints
     gpus: Ints
-    cells: Ints
 
 
-class Menu(msgspec.Struct, frozen=True):
-    """Blocks that one job may choose from, one after another."""
+def joined(some: Sequence[PlaceBlocks]) -> PlaceBlocks:
+    """The blocks of all, one after another."""
+    return PlaceBlocks(
+        *[chained([getattr(one, name) for one in some]) for name in PlaceBlocks.__struct_fields__]
+    )
 
-    number: Ints
-    """of each block in its supply"""
-    rows: Ints
-    """of each block"""
-    columns: PlaceBlock
 
-    @classmethod
-    def of(cls, blocks: Sequence[tuple[int, PlaceBlock]]) -> "Menu":
-        """Numbers, and the blocks that have them."""
-        found = [block for _, block in blocks]
-        return cls(
-            number=np.array([number for number, _ in blocks], dtype=np.int32),
-            rows=np.array([len(block.cells) for block in found], dtype=np.int32),
-            columns=PlaceBlock(
-                np.concatenate([NO_INTS, *[block.node for block in found]]),
-                np.concatenate([NO_INTS, *[block.gpus for block in found]]),
-                np.concatenate([NO_INTS, *[block.cells for block in found]]),
-            ),
-        )
+class Spare(msgspec.Struct, frozen=True):
+    """The nodes of a pool that have idle GPUs."""
+
+    node: Ints
+    """position in the list of all nodes"""
+    idle: Ints
+    before: Ints
+    """idle GPUs of those before each, and of all"""
 
 
 class IdlePool:
     """The nodes of one type: their positions in the list of all, and their idle GPUs."""
 
-    def __init__(self, position: Ints, idle: Ints, largest: int) -> None:
+    def __init__(self, position: Sequence[int], idle: Sequence[int], largest: int) -> None:
         """`largest`: GPUs of the largest node, idle or not."""
-        self._position = position
-        self._idle = idle
+        used = [(node, gpus) for node, gpus in zip(position, idle, strict=True) if gpus]
+        self._spare = Spare(
+            node=np.array([node for node, _ in used], dtype=np.int32),
+            idle=np.array([gpus for _, gpus in used], dtype=np.int32),
+            before=np.array([0, *accumulate([gpus for _, gpus in used])], dtype=np.int32),
+        )
         self._largest = largest
-        self._most = int(idle.max())
-        self._total = int(idle.sum())
-        self._blocks: dict[tuple[int, int], PlaceBlock] = {}
-        """by GPUs and room"""
+        self._most = max(idle)
+        self._total = sum(idle)
+        self._blocks: list[PlaceBlocks] = []
+        """one block each"""
+        self._number: dict[tuple[int, int], int] = {}
+        """of each of them, by GPUs and room"""
+        self._numbers: dict[TypelessWishes, list[int]] = {}
+        self._laid = joined([])
+        """the first of the blocks"""
+
+    def blocks(self) -> PlaceBlocks:
+        """Those that were asked for so far, in the order of their numbers."""
+        if len(self._laid.rows) < len(self._blocks):
+            self._laid = joined(self._blocks)
+        return self._laid
+
+    def numbers(self, wishes: Wishes) -> list[int]:
+        """Of the blocks that a job may choose from."""
+        asked = wishes.demand, wishes.sensitive, wishes.rules
+        known = self._numbers.get(asked)
+        if known is None:
+            if len(self._numbers) == WISHES_KEPT:  # most are of jobs that ended
+                self._numbers.clear()
+            found = [self._block(gpus, room) for gpus, room in self.within(wishes)]
+            known = self._numbers[asked] = [one for one in found if len(self._blocks[one].cells)]
+        return known
+
+    def offers(self, wishes: Wishes, place: PlaceBlocks) -> bool:
+        """Whether a job may choose this one, which is spread, with its nodes in order of position."""
+        spread = int(place.gpus.sum()), 0
+        if spread not in self.within(wishes):
+            return False
+        block, width = self._blocks[self._block(*spread)], len(place.node)
+        if not len(block.cells) or block.cells[0] != width:  # all have as many
+            return False
+        alike = (block.node.reshape(-1, width) == place.node) & (block.gpus.reshape(-1, width) == place.gpus)
+        return bool(alike.all(axis=1).any())
 
     def within(self, wishes: Wishes) -> Iterator[tuple[int, int]]:
         """Counts that there are enough idle GPUs for, on one node or spread.
@@ -128,108 +165,57 @@ class IdlePool:
             if not wishes.sensitive or rules.spreads(wishes.demand, gpus, self._largest):
                 yield gpus, 0
 
-    def block(self, gpus: int, room: int) -> PlaceBlock:
-        known = self._blocks.get((gpus, room))
-        if known is None:
-            block = _aggregated(self._idle, gpus, room) if room else _distributed(self._idle, gpus)
-            known = PlaceBlock(self._position[block.node], block.gpus, block.cells)
-            self._blocks[gpus, room] = known
-        return known
+    def _block(self, gpus: int, room: int) -> int:
+        number = self._number.setdefault((gpus, room), len(self._blocks))
+        if number == len(self._blocks):
+            self._blocks.append(
+                _aggregated(self._spare, gpus, room) if room else _distributed(self._spare, gpus)
+            )
+        return number
 
 
-class Supply:
-    """All that is idle. Jobs that ask for the same have the same menu."""
-
-    def __init__(self, pools: Mapping[GpuType, IdlePool]) -> None:
-        self._pools = pools
-        self._numbers: dict[tuple[GpuType, int, int], int] = {}
-        """of blocks, by type, GPUs and room"""
-        self._menus: dict[Wishes, Menu] = {}
-        self._rows = 0
-
-    @property
-    def blocks(self) -> int:
-        """Numbers below this are in use."""
-        return len(self._numbers)
-
-    def fits(self, wishes: Wishes) -> bool:
-        """Whether some type has idle GPUs enough."""
-        return any(True for _ in self._offered(wishes))
-
-    def menu(self, wishes: Wishes) -> Menu:
-        known = self._menus.get(wishes)
-        if known is None:
-            found = [(one, self._pools[one[0]].block(*one[1:])) for one in self._offered(wishes)]
-            known = Menu.of([(self._number(one), block) for one, block in found if len(block.cells)])
-            self._keep(wishes, known)
-        return known
-
-    def _keep(self, wishes: Wishes, menu: Menu) -> None:
-        self._rows += len(menu.columns.cells)
-        if self._rows > ROWS_KEPT:  # most are of jobs that ended
-            self._menus.clear()
-            self._rows = len(menu.columns.cells)
-        self._menus[wishes] = menu
-
-    def _offered(self, wishes: Wishes) -> Iterator[tuple[GpuType, int, int]]:
-        for gpu_type in wishes.gpu_types:
-            pool = self._pools.get(gpu_type)
-            if pool is not None:
-                for gpus, room in pool.within(wishes):
-                    yield gpu_type, gpus, room
-
-    def _number(self, block: tuple[GpuType, int, int]) -> int:
-        return self._numbers.setdefault(block, len(self._numbers))
-
-
-def supply_of(nodes: Sequence[ViewNode]) -> Supply:
+def pools_of(nodes: Sequence[ViewNode]) -> dict[GpuType, IdlePool]:
     positions: dict[GpuType, list[int]] = {}
     for index, node in enumerate(nodes):
         positions.setdefault(node.gpu_type, []).append(index)
-    return _supply(tuple([(gpu_type, _pool_at(nodes, found)) for gpu_type, found in positions.items()]))
-
-
-@lru_cache(maxsize=SUPPLIES_KEPT)
-def _supply(pools: tuple[tuple[GpuType, IdlePool], ...]) -> Supply:
-    return Supply(dict(pools))
+    return {gpu_type: _pool_at(nodes, found) for gpu_type, found in positions.items()}
 
 
 def _pool_at(nodes: Sequence[ViewNode], positions: list[int]) -> IdlePool:
-    return _pool(
-        np.array(positions, dtype=np.int32).tobytes(),
-        np.array([nodes[index].idle for index in positions], dtype=np.int32).tobytes(),
-        max([nodes[index].gpus for index in positions]),
-    )
+    idle = tuple([nodes[index].idle for index in positions])
+    return _pool(tuple(positions), idle, max([nodes[index].gpus for index in positions]))
 
 
-@lru_cache(maxsize=POOLS_KEPT)
-def _pool(position: bytes, idle: bytes, largest: int) -> IdlePool:
-    """Columns of int32."""
-    return IdlePool(np.frombuffer(position, dtype=np.int32), np.frombuffer(idle, dtype=np.int32), largest)
+_pool = lru_cache(maxsize=POOLS_KEPT)(IdlePool)
 
 
-def _aggregated(idle: Ints, gpus: int, room: int) -> PlaceBlock:
-    fits = np.flatnonzero(idle >= room).astype(np.int32)
-    return PlaceBlock(fits, np.full_like(fits, gpus), np.ones_like(fits))
+def _aggregated(spare: Spare, gpus: int, room: int) -> PlaceBlocks:
+    node = spare.node[spare.idle >= room]
+    return _block(np.ones_like(node), node, np.full_like(node, gpus))
 
 
-def _distributed(idle: Ints, gpus: int) -> PlaceBlock:
-    used = np.flatnonzero(idle > 0).astype(np.int32)
-    free = idle[used]
-    sums = np.concatenate(([0], np.cumsum(free)))
-    for length in range(2, min(len(used), gpus) + 1):
-        reach = sums[length:] - sums[:-length]
+def _distributed(spare: Spare, gpus: int) -> PlaceBlocks:
+    for length in range(2, min(len(spare.node), gpus) + 1):
+        reach = spare.before[length:] - spare.before[:-length]
         if (reach >= gpus).any():
-            return _runs(used, free, reach, gpus, length)
-    return _aggregated(idle[:0], gpus, gpus)
+            return _runs(spare, reach, gpus, length)
+    return _block(NO_INTS, NO_INTS, NO_INTS)
 
 
-def _runs(used: Ints, free: Ints, reach: npt.NDArray[np.int64], gpus: int, length: int) -> PlaceBlock:
+def _runs(spare: Spare, reach: Ints, gpus: int, length: int) -> PlaceBlocks:
     """The runs of `length` nodes that hold `gpus` GPUs and need their last node for it."""
-    before_last = reach - free[length - 1 :]
+    before_last = reach - spare.idle[length - 1 :]
     first = np.flatnonzero((reach >= gpus) & (before_last < gpus))
     cells = first[:, None] + np.arange(length)
-    taken = free[cells]
+    taken = spare.idle[cells]
     taken[:, -1] = gpus - before_last[first]
     lengths = np.full(len(first), length, dtype=np.int32)
-    return PlaceBlock(used[cells].ravel(), taken.ravel().astype(np.int32), lengths)
+    return _block(lengths, spare.node[cells].ravel(), taken.ravel())
+
+
+def _block(cells: Ints, node: Ints, gpus: Ints) -> PlaceBlocks:
+    return PlaceBlocks(np.array([len(cells)], dtype=np.int32), cells, node, gpus)
+
+
+def chained(columns: Sequence[Ints]) -> Ints:
+    return np.concatenate([NO_INTS, *columns])

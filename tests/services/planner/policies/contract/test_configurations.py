@@ -14,7 +14,7 @@ from services.planner.policies.contract.configurations import (
     listed,
     placeable,
 )
-from services.planner.policies.contract.pools import OURS, ROWS_KEPT, PlaceRules, _pool, _supply
+from services.planner.policies.contract.pools import OURS, PlaceRules, _pool
 from services.planner.policies.contract.view import ViewJob, ViewNode
 from tests.services.planner.planner_builders import FAST, SLOW, job, node, nodes, place_on, present, view
 
@@ -163,18 +163,21 @@ def test_each_place_that_only_its_job_has_is_a_shape_of_its_own() -> None:
     assert len(set(pieces.shape.tolist())) == len(pieces.shape) == 2
 
 
-@pytest.mark.parametrize("limit", [4, 5])
-def test_menus_that_have_more_rows_than_are_kept_are_laid_out_anew(
-    limit: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "expected"), [(2, [1, 2, 1, 2, 2]), (3, [1, 2, 3, 1, 2])])
+def test_wishes_beyond_those_that_are_kept_are_looked_up_anew(
+    limit: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rows each."""
-    monkeypatch.setattr(pools, "ROWS_KEPT", limit)
-    supply, kept = pools.supply_of(nodes(20, limit)), []  # no other test has such nodes
-    for gpus in (1, 2, 3, 4):
-        rows = supply.menu(pools.Wishes((FAST,), (gpus,), True, pools.OURS)).columns.gpus
-        assert rows.tolist() == [gpus, gpus]
-        kept.append(len(supply._menus))
-    assert kept == [1, 2, 1, 2]
+    """Of the blocks there is one each all the same."""
+    monkeypatch.setattr(pools, "WISHES_KEPT", limit)
+    pool, kept = pools.pools_of(nodes(20, limit))[FAST], []  # no other test has such nodes
+    for gpus in (1, 2, 3, 4, 3):
+        [number] = pool.numbers(pools.Wishes((FAST,), (gpus,), True, pools.OURS))
+        blocks = pool.blocks()
+        begin, end = np.cumsum([0, *blocks.rows.tolist()])[number : number + 2]
+        assert set(blocks.gpus[begin:end].tolist()) == {gpus}
+        kept.append(len(pool._numbers))
+    assert kept == expected
+    assert len(pool.blocks().rows) == 4
 
 
 def test_a_row_that_names_a_node_twice_is_of_all_those_gpus() -> None:
@@ -337,7 +340,6 @@ def test_what_was_laid_out_before_makes_no_difference() -> None:
     def rows(cold: bool, of: list[ViewJob], cluster: tuple[ViewNode, ...], rules: PlaceRules) -> object:  # noqa: FBT001
         if cold:
             _pool.cache_clear()
-            _supply.cache_clear()
         columns = configurations_for(of, cluster, 1.4, rules=rules)
         return [(columns.jobs[columns.job[row]], columns.cells(row)) for row in range(len(columns))]
 
@@ -346,11 +348,12 @@ def test_what_was_laid_out_before_makes_no_difference() -> None:
     assert all(one not in cold[:index] for index, one in enumerate(cold)), "each is another"
 
 
-def test_more_than_is_kept_is_laid_out_anew() -> None:
+def test_more_than_is_kept_is_looked_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "WISHES_KEPT", 20)
     cluster = nodes(*[8] * 400)
     jobs = [job(f"j{most}", tuple(range(1, most)), sensitivity=LOW) for most in range(2, 60)]
     first, again = (configurations_for(jobs, cluster, 1.4) for _ in range(2))
-    assert len(first) > ROWS_KEPT
+    assert len(first) > 100_000
     assert all(
         np.array_equal(getattr(first, name), getattr(again, name))
         for name in ("job", "start", "node", "gpus")
