@@ -72,7 +72,7 @@ def simulate(
         ),
     ] = None,
 ) -> None:
-    """Simulate a workload in virtual time: hours in seconds, the same result every time.
+    """Simulate a workload in virtual time: hours in seconds, the same result every time on one machine.
 
     The services decide as they do in a running stack.
 
