@@ -25,7 +25,7 @@ class Simulation(Message, frozen=True, kw_only=True, tag="simulation"):
 
 
 class Solving(Message, frozen=True, kw_only=True, tag="solving"):
-    """The integer programs of a scenario's first rounds, each solved to several gaps, on the clock."""
+    """The integer programs of a scenario's first rounds, each solved to several gaps."""
 
     scenario: ScenarioFile
     seed: int
@@ -161,8 +161,7 @@ class SolveRow(Message, frozen=True, kw_only=True):
     configurations: int
     tolerated: float
     """gap at which the solver was to stop"""
-    seconds: float
-    """of the wall clock"""
+    cpu_s: float
     gap: float
     """proven"""
     stage: str

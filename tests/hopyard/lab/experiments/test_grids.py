@@ -18,7 +18,8 @@ from hopyard.lab.experiments.baselines import (
 )
 from hopyard.lab.experiments.grids import HOUR_S, at_rate
 from hopyard.lab.report.measures import HEADLINE
-from hopyard.lab.runs.trials import Simulation
+from hopyard.lab.runs.solving import solved
+from hopyard.lab.runs.trials import Simulation, Solving
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from schemas.scenarios import ListedWorkload
 from schemas.settings import Settings
@@ -194,3 +195,14 @@ def test_the_paper_is_quoted_in_measures_that_are_shown() -> None:
     shown = {measure.metric for measure in HEADLINE}
     for _, table in paper.TABLES.values():
         assert all(shown >= figures.keys() for figures in table.values())
+
+
+def test_no_job_of_a_crowd_waits_for_a_profile() -> None:
+    crowds = [
+        (case.at, solved(case.trial))
+        for case in scalability.cases(options(policies=("hops",), seeds=(1,), quick=True))
+        if case.group == scalability.BY_JOBS and isinstance(case.trial, Solving)
+    ]
+    assert [jobs for jobs, _ in crowds] == [8, 16]
+    few, many = (min(row.configurations for row in found.rows) for _, found in crowds)
+    assert 0 < few < many
