@@ -32,6 +32,8 @@ ROUNDS = 3
 WARM_ROUNDS = 2
 """a round goes by before the first jobs are profiled"""
 BUDGET_S = 30.0
+SECONDS, SIZE = ("solve", "s"), ("configurations", "")
+"""measures and their units"""
 PROVEN = 1e-6
 """a gap below it counts as 0"""
 QUICK_JOBS, QUICK_GPUS = (8, 16), (12, 24)
@@ -108,24 +110,30 @@ def report(done: Solves) -> Iterator[Part]:
 
 
 def figures_of(done: Solves) -> list[Figure]:
-    """Seconds by size and gap, over all programs of all seeds."""
+    """By size, over all programs of all seeds: how large they are, and seconds to each gap."""
     found = []
     for group in (BY_JOBS, BY_GPUS):
-        for (at, gap), seconds in _seconds(_rows(done, group)).items():
-            value = summary(seconds)
-            found.append(
-                Figure(
-                    group=group,
-                    arm=_gap(gap),
-                    measure="solve",
-                    unit="s",
-                    mean=value.mean,
-                    half_width=value.half_width,
-                    values=value.values,
-                    at=at,
-                )
-            )
+        rows = _rows(done, group)
+        for (at, gap), seconds in _seconds(rows).items():
+            found.append(_figure(group, at, _gap(gap), SECONDS, seconds))
+        for at in sorted({at for at, _ in rows}):
+            sizes = [row.configurations for place, row in rows if place == at and row.tolerated == GAPS[0]]
+            found.append(_figure(group, at, "programs", SIZE, sizes))
     return found
+
+
+def _figure(group: str, at: float, arm: str, measure: tuple[str, str], values: Sequence[float]) -> Figure:
+    value, (name, unit) = summary(values), measure
+    return Figure(
+        group=group,
+        arm=arm,
+        measure=name,
+        unit=unit,
+        mean=value.mean,
+        half_width=value.half_width,
+        values=value.values,
+        at=at,
+    )
 
 
 Rows = Sequence[tuple[float, SolveRow]]
