@@ -16,7 +16,13 @@ from hopyard.lab.runs.cases import Case, Finished, arms_of, groups_of
 from hopyard.lab.runs.trials import Simulation
 from loadgen.scenarios import load_scenario
 
-TUNED_ON: Mapping[str, tuple[int, ...]] = {"hops-64": (1, 2, 3, 11, 12, 13, 14, 15, 16), "hadar-60": (1,)}
+TUNED_ON: Mapping[str, tuple[int, ...]] = {
+    "hops-64": (1, 2, 3, 11, 12, 13, 14, 15, 16),
+    "hadar-60": (1,),
+    "hops-512": (11, 12, 13, 14),
+    "philly-64": (7, 8, 9, 10),
+    "helios-64": (7, 8, 9, 10),
+}
 """seeds by scenario, on which defaults were chosen"""
 
 HELD_OUT: Mapping[str, tuple[int, ...]] = {

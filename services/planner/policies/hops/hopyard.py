@@ -2,15 +2,19 @@
 
 The program and its configurations are those of Hops. A job's priority is
 
-    prior = (wait + head_start + slow · lag) / (age · max(left, left_least)) · (1 + critical · c)
+    prior = (wait + head_start + slow · lag) / (age · max(left, left_least))
 
     lag   s by which it is behind the pace of its age, beyond its waiting: its GPUs were slow or few
     left  share of the job that is still to do: one that is nearly through is soon out of the way
-    c     max(0, s to its end at its fastest / s in which all jobs could be through − 1/2), at most 4:
-          a job that outlasts all others decides the makespan, and no GPU given later makes up for it
 
-`head_start` lets short jobs come first even before anybody has waited. With `head_start_s`, `slow` and
-`critical` at 0 and `left_least` at 1 it is the latency ratio of Hops (eq. 8).
+`head_start` lets short jobs come first even before anybody has waited. With `head_start_s` and `slow` at 0
+and `left_least` at 1 it is the latency ratio of Hops (eq. 8). In the program a job weighs
+
+    weight = (prior + bias) · (1 + critical · c)
+
+    c     max(0, s to its end in the best of its places / s in which all jobs could be through − 1/2),
+          at most 4: a job that outlasts all others decides the makespan, and no GPU given later makes up
+          for it
 
 Beside its gain a place counts for every GPU that it takes:
 
@@ -21,7 +25,6 @@ plans that do not. And a job that comes and is not served by idle GPUs calls for
 and not for the next round (`moves_for_waiting`).
 """
 
-import math
 from collections.abc import Mapping
 from math import fsum
 from statistics import fmean
@@ -35,13 +38,11 @@ from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import ROUNDS, Trigger
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.hops.policy import GAIN, Outlook, ProgramOptions, ProgramPolicy, gains
-from services.planner.policies.kit.priority import BIAS, SHORTEST_AGE_S, left_share
+from services.planner.policies.kit.priority import SHORTEST_AGE_S, left_share
 from shared.domain.arrays import Floats
 
 AT_ARRIVALS: Mapping[Trigger, PlanKind] = {**ROUNDS, Trigger.ARRIVAL: PlanKind.FIRST}
 """a whole plan also where a job comes that idle GPUs do not serve"""
-GANGS_KEEP = 0.8
-"""of the speed of its GPUs one by one, that the largest gang of a job is taken to have"""
 CRITICAL_FROM = 0.5
 CRITICAL_AT_MOST = 4.0
 
@@ -57,7 +58,7 @@ class HopyardOptions(ProgramOptions, frozen=True, kw_only=True):
     """the share of a job that is left is taken for no less; 1: what is left does not count"""
     critical: Factor = 1.0
     """how much the jobs that decide the makespan are preferred; 0: not at all"""
-    fill: Factor = 1.0
+    fill: Factor = 2.0
     """what a GPU in use counts, in shares of what GPUs are worth; 0: nothing"""
     moves_for_waiting: bool = True
     """running jobs are moved for one that comes at once; else when a round begins, as in Hops"""
@@ -77,25 +78,26 @@ class Hopyard(ProgramPolicy):
         self.calls = AT_ARRIVALS if options.moves_for_waiting else ROUNDS
 
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
-        drain_s = _drain_s(view)
-        queue = [(job, self._prior(job, view, drain_s)) for job in view.jobs]
+        queue = [(job, self._prior(job, view)) for job in view.jobs]
         return sorted(queue, key=lambda item: (-item[1], item[0].submitted_at, item[0].job_id))
 
-    def _prior(self, job: ViewJob, view: View, drain_s: float) -> float:
+    def _prior(self, job: ViewJob, view: View) -> float:
         own, age_s, left = self._own, max(job.age_s, SHORTEST_AGE_S), left_share(job)
         lag_s = max(view.at - job.submitted_at - job.wait_s - (1.0 - left) * age_s, 0.0)
         delay_s = job.wait_s + own.head_start_s + own.slow * lag_s
-        urgency = delay_s / (age_s * max(left, own.left_least))
-        if not own.critical:
-            return urgency
-        over = max(_soonest_s(job) / drain_s - CRITICAL_FROM, 0.0) if drain_s else 0.0
-        return (urgency + BIAS) * (1.0 + own.critical * min(over, CRITICAL_AT_MOST))
+        return delay_s / (age_s * max(left, own.left_least))
 
-    def _gains(self, outlook: Outlook, wanted: Configurations, throughput: Floats) -> Floats:
+    def _weights(self, outlook: Outlook, wanted: Configurations, throughput: Floats) -> Floats:
+        weight = super()._weights(outlook, wanted, throughput)
+        if self._own.critical:
+            weight *= 1.0 + self._own.critical * outlasting(outlook, wanted, throughput)
+        return weight
+
+    def _gains(self, view: View, wanted: Configurations, throughput: Floats, weight: Floats) -> Floats:
         gain = gains(wanted, throughput)
         if self._own.fill and len(wanted):
-            gpus = sum(node.gpus for node in outlook.view.nodes)
-            gain += self._own.fill * counted(wanted, self._weights(outlook), gain, gpus)
+            gpus = sum(node.gpus for node in view.nodes)
+            gain += self._own.fill * counted(wanted, weight, gain, gpus)
         return gain
 
 
@@ -107,15 +109,21 @@ def counted(wanted: Configurations, weight: Floats, gain: Floats, gpus: int) -> 
     return result
 
 
+def outlasting(outlook: Outlook, wanted: Configurations, throughput: Floats) -> Floats:
+    """c, by job of the window; 0 where there is no estimate."""
+    drain_s = _drain_s(outlook.view)
+    if not drain_s:
+        return np.zeros(len(outlook.window))
+    samples = np.array([left_share(job) * job.samples for job in outlook.window])
+    fastest = np.nan_to_num(wanted.of_each_job(np.fmax, throughput))
+    ends_s = np.divide(samples, fastest, out=np.zeros(len(samples)), where=fastest > 0)
+    result: Floats = np.clip(ends_s / drain_s - CRITICAL_FROM, 0.0, CRITICAL_AT_MOST)
+    return result
+
+
 def _drain_s(view: View) -> float:
     """In which all jobs shown would be through, each on single GPUs of mean speed and none idle."""
     gpus = sum(node.gpus for node in view.nodes)
     speeds = [(job, fmean(job.single_gpu.values())) for job in view.jobs if job.single_gpu]
     work = fsum(left_share(job) * job.samples / speed for job, speed in speeds)
     return work / gpus if gpus else 0.0
-
-
-def _soonest_s(job: ViewJob) -> float:
-    """To its end, on the largest gang of its fastest type; 0: nobody knows how fast it is."""
-    fastest = max(job.single_gpu.values(), default=math.inf)
-    return left_share(job) * job.samples / (fastest * job.demand[-1] * GANGS_KEEP)

@@ -134,10 +134,10 @@ class ProgramPolicy(ABC):
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
         outlook = self._outlook(view)
         present = _present(view)
-        gain = self._gains(outlook, wanted, estimates.throughput)
+        weight = self._weights(outlook, wanted, estimates.throughput)
+        gain = self._gains(view, wanted, estimates.throughput, weight)
         stays = held(wanted, {job_id: gang.configuration for job_id, gang in present.items()})
         self._discount_moves(gain, view, wanted, present, stays)
-        weight = self._weights(outlook)
         capacity = np.array([node.idle for node in view.nodes], dtype=np.int32)
         problem, rows = problem_of(wanted, capacity, weight, gain, stays)
         solution = solve(problem, view.effort)
@@ -195,14 +195,15 @@ class ProgramPolicy(ABC):
             return adjusted(queue, length, view.idle_gpus, last_gpu="admit" not in self._printed)
         return list(queue[:length])
 
-    def _weights(self, outlook: Outlook) -> Floats:
+    def _weights(self, outlook: Outlook, _: Configurations, __: Floats) -> Floats:
+        """By job of the window."""
         window = outlook.window
         priorities = {job.job_id: value for job, value in outlook.ranks}
         factor = np.array([job.priority for job in window])
         result: Floats = weights([priorities[job.job_id] for job in window], self._power) * factor
         return result
 
-    def _gains(self, _: Outlook, wanted: Configurations, throughput: Floats) -> Floats:
+    def _gains(self, _: View, wanted: Configurations, throughput: Floats, __: Floats) -> Floats:
         """By configuration, before moves are charged; NaN where there is no estimate."""
         return gains(wanted, throughput)
 

@@ -1,5 +1,6 @@
 """What `hopyard` adds to Hops: each term by hand, and that without them its queue is that of Hops."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,10 +13,10 @@ from schemas.plans import PlanKind
 from services.planner.policies.contract.configurations import configurations_for
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.hops.hopyard import Hopyard, HopyardOptions, counted
+from services.planner.policies.hops.hopyard import CRITICAL_AT_MOST, Hopyard, HopyardOptions, counted
 from services.planner.policies.hops.policy import Hops
 from services.planner.policies.kit.priority import ranked
-from tests.services.planner.planner_builders import FAST, chosen, decide, job, nodes, view
+from tests.services.planner.planner_builders import chosen, decide, job, nodes, view
 
 PLAIN = HopyardOptions(
     head_start_s=0.0,
@@ -38,6 +39,14 @@ def decided(policy: str, jobs: Sequence[ViewJob]) -> Decision:
 
 def names(decision: Decision) -> set[str]:
     return set(map(str, chosen(decision)))
+
+
+def weighed(options: HopyardOptions, seen: View, throughput: Sequence[float]) -> dict[str, float]:
+    """`throughput`: samples/s of each configuration that is wanted."""
+    policy = Hopyard(options)
+    wanted = policy.wants(seen)
+    found = policy._weights(policy._outlook(seen), wanted, np.array(throughput))
+    return dict(zip(map(str, wanted.jobs), found.tolist(), strict=True))
 
 
 def order(options: HopyardOptions, *jobs: ViewJob) -> list[str]:
@@ -84,22 +93,31 @@ def test_what_is_nearly_through_comes_before_what_has_just_begun() -> None:
     assert found["b"] == pytest.approx(4 * found["a"])  # a fifth is left, and is taken for a quarter
 
 
-def test_the_job_that_outlasts_all_others_is_preferred() -> None:
-    """8 GPUs; the long one takes 10,000 / (10 · 1 · 0.8) = 1,250 s at its fastest, all would be through
-    in (10,000 + 100) / 10 / 8 = 126 s: its priority counts 1 + 0.5 · 4 times, the bias with it."""
-    speeds = {FAST: 10.0}
-    long = job("long", (1,), wait_s=10.0, age_s=1000.0, samples=10_000.0, samples_done=0.0, single_gpu=speeds)
-    short = job("short", (1,), wait_s=10.0, age_s=1000.0, samples=100.0, samples_done=0.0, single_gpu=speeds)
-    seen = view([short, long], nodes(8))
-    found = priorities(replace(PLAIN, critical=0.5), seen)
-    assert found["short"] == pytest.approx(0.01 + 0.01)
-    assert found["long"] == pytest.approx(3 * found["short"])
-    assert list(found) == ["long", "short"]
+def test_the_job_that_outlasts_all_others_weighs_more() -> None:
+    """8 GPUs at 10 samples/s; the long one takes 1,000 s, all would be through in 10,100 / 80 = 126 s."""
+    long = job("long", (1,), wait_s=10.0, age_s=1000.0, samples=10_000.0)
+    short = job("short", (1,), wait_s=10.0, age_s=1000.0, samples=100.0)
+    found = weighed(replace(PLAIN, critical=0.5), view([long, short], nodes(8)), [10.0, 10.0])
+    assert found == pytest.approx({"long": 0.01 * (1 + 0.5 * CRITICAL_AT_MOST), "short": 0.01})
+
+
+def test_a_gang_that_gains_little_makes_a_job_outlast_others_too() -> None:
+    """Two jobs of 1,000 samples: drained in 25 s; eight GPUs together at 16 samples/s take 62.5 s."""
+    jobs = [job(name, (1, 8), wait_s=10.0, sensitivity=9.0) for name in ("costly", "good")]
+    found = weighed(replace(PLAIN, critical=1.0), view(jobs, nodes(8)), [10.0, 16.0, 10.0, 80.0])
+    assert found == pytest.approx({"costly": 0.1 * (1 + 62.5 / 25 - 0.5), "good": 0.1})
 
 
 def test_a_job_of_unknown_speed_decides_no_makespan() -> None:
-    seen = view([job("x", wait_s=10.0, age_s=100.0, single_gpu={})], nodes(8))
-    assert priorities(replace(PLAIN, critical=1.0), seen)["x"] == pytest.approx(0.1 + 0.01)
+    unmeasured = job("x", (1,), wait_s=10.0, single_gpu={})
+    for seen in (view([unmeasured], nodes(8)), view([unmeasured, job("y", (1,), wait_s=10.0)], nodes(8))):
+        throughput = [math.nan] * len(seen.jobs)
+        assert set(weighed(replace(PLAIN, critical=1.0), seen, throughput).values()) == {0.1}
+
+
+def test_the_queue_is_the_same_whoever_decides_the_makespan() -> None:
+    long, short = job("long", wait_s=9.0, samples=1e9), job("short", wait_s=10.0, samples=1.0)
+    assert order(replace(PLAIN, critical=5.0), long, short) == ["short", "long"]
 
 
 def test_gpus_in_use_count_beside_the_gain() -> None:
