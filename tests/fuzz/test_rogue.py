@@ -49,7 +49,7 @@ SAID: set[type[Event]] = {WorkerStarted, WorkerCheckpointed, WorkerStopped, Prof
 NOT_OF_WORK = {"node.joined", "node.drained", "node.gpus-withheld"}
 
 
-IGNORED = {ROGUE, "revision", "facts"}
+IGNORED = {ROGUE, "revision", "fact_seqs"}
 """the monitor counts changes, and knows where in the log facts with a job's id stand"""
 
 
