@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from loadgen.fault_injection import Disturbance, Stack
@@ -77,6 +77,7 @@ def spent(events: list[Event]) -> list[tuple[float, float]]:
     seed=st.integers(1, 3),
     lost_at_s=st.sampled_from([None, 200.0, 700.0]),
 )
+@example(policy=RESTLESS[0], least=2.0, share=1.0, seed=3, lost_at_s=700.0)  # a stop is cut short
 def test_the_limits_hold(policy: str, least: float, share: float, seed: int, lost_at_s: float | None) -> None:
     disturb = () if lost_at_s is None else (losing("agent-xp-0", lost_at_s),)
     events = ran(policy, least, share, seed, disturb).events

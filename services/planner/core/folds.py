@@ -262,6 +262,9 @@ def _node_joined(state: State, fact: NodeJoined) -> None:
 
 
 def _node_lost(state: State, fact: NodeLost) -> None:
+    for job in state.jobs.values():
+        if job.running is not None and job.running.on(fact.node_id):
+            job.ordered_at = None  # a stop that a loss cuts short says nothing of how long stops take
     _lose_copies(state, fact)
     _node_changed(state, fact)
 

@@ -14,6 +14,7 @@ from tests.fact_builders import (
     config,
     in_queue,
     joined,
+    lost,
     opened,
     preempted,
     profiled,
@@ -105,6 +106,19 @@ def test_it_learns_from_orders_and_what_came_of_them() -> None:
         preempted("job-1", at=507.0, place=placement.placement_id),
     )
     assert stage.core.state.restarts.known[workload][gpu_type].stop.seconds == 7.0
+
+
+def test_a_stop_that_a_lost_node_cuts_short_is_no_measurement() -> None:
+    stage = one_that_runs(SRTF)
+    [placement] = stage.plan.placements
+    workload = stage.core.state.jobs[JobId("job-1")].workload
+    stage.tell(
+        stop_ordered("job-1", at=500.0, place=placement.placement_id),
+        lost(at=500.2),
+        preempted("job-1", at=500.2, place=placement.placement_id),
+    )
+    [known] = stage.core.state.restarts.known[workload].values()
+    assert (known.start.count, known.stop.count) == (1, 0)
 
 
 def test_a_job_runs_its_minimum_and_a_plan_is_made_when_it_has() -> None:
