@@ -14,6 +14,7 @@ from hopyard.lab.experiments.baselines import KNOWN_TRUSTED, PAPER, setup_of
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
+from hopyard.lab.report.figures import named
 from hopyard.lab.report.measures import figure
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.runs.cases import Case
@@ -32,8 +33,6 @@ ROUNDS = 3
 WARM_ROUNDS = 2
 """a round goes by before the first jobs are profiled"""
 BUDGET_S = 30.0
-SECONDS, SIZE = ("solve", "s"), ("configurations", "")
-"""measures and their units"""
 PROVEN = 1e-6
 """a gap below it counts as 0"""
 QUICK_JOBS, QUICK_GPUS = (8, 16), (12, 24)
@@ -115,25 +114,11 @@ def figures_of(done: Solves) -> list[Figure]:
     for group in (BY_JOBS, BY_GPUS):
         rows = _rows(done, group)
         for (at, gap), seconds in _seconds(rows).items():
-            found.append(_figure(group, at, _gap(gap), SECONDS, seconds))
+            found.append(named(group, _gap(gap), "solve, s", summary(seconds), at))
         for at in sorted({at for at, _ in rows}):
             sizes = [row.configurations for place, row in rows if place == at and row.tolerated == GAPS[0]]
-            found.append(_figure(group, at, "programs", SIZE, sizes))
+            found.append(named(group, "programs", "configurations", summary(sizes), at))
     return found
-
-
-def _figure(group: str, at: float, arm: str, measure: tuple[str, str], values: Sequence[float]) -> Figure:
-    value, (name, unit) = summary(values), measure
-    return Figure(
-        group=group,
-        arm=arm,
-        measure=name,
-        unit=unit,
-        mean=value.mean,
-        half_width=value.half_width,
-        values=value.values,
-        at=at,
-    )
 
 
 Rows = Sequence[tuple[float, SolveRow]]
