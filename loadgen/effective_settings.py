@@ -24,7 +24,7 @@ LIVE_ONLY = frozenset({
     *("policy_load_real_s", "policy_wants_real_s", "policy_memory_max_bytes"),
     *("gpus", "node_file", "address", "output_file_bytes", "output_files", "output_node_bytes"),
     *("turn_limit_s", "jobs_folder", "run_folder", "network_interface", "merge", "job_account", "template"),
-    *("instance", "instances", "lease_real_s", "idle_limit_real_s", "facts_may_lack"),
+    *("instance", "instances", "lease_real_s", "stuck_after_real_s", "allow_lost_facts"),
 })  # fmt: skip
 """of processes, connections, files and the wall clock, none of which a simulation has"""
 

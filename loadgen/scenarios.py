@@ -15,18 +15,29 @@ from loadgen.workloads.poisson import poisson_arrivals
 from loadgen.workloads.trace import trace_arrivals
 from schemas.cluster import ClusterFile
 from schemas.scenarios import Arrival, ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload
-from schemas.settings import Settings
+from schemas.settings import FORMER_NAMES, Settings
 from shared.domain.catalogue import merged
 from shared.domain.cluster import InvalidCluster, nodes_of
 from shared.domain.demand import job_spec
 from shared.domain.invalid_job import InvalidJob
 from shared.runtime.files import InvalidFile, T, fault, parse, read_file
+from shared.runtime.settings import by_present_names
+
+_KINDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+_AnySettings = msgspec.defstruct(
+    Settings.__name__,
+    [(former, _KINDS[name] | msgspec.UnsetType, msgspec.UNSET) for former, name in FORMER_NAMES.items()],
+    bases=(Settings,),
+    frozen=True,
+    kw_only=True,
+)
+"""settings by their present names, or by former ones"""
 
 
 class _WithSettings(msgspec.Struct):
     """A scenario, looked at for its settings alone: those are checked where the lines are known."""
 
-    settings: Settings = Settings()
+    settings: _AnySettings = _AnySettings()  # type: ignore[valid-type]
 
 
 def scenario_names() -> list[str]:
@@ -46,6 +57,7 @@ def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile
     """
     scenario, path = _load(name_or_path, "scenarios", ScenarioFile)
     _load(name_or_path, "scenarios", _WithSettings)
+    scenario = msgspec.structs.replace(scenario, settings=by_present_names(scenario.settings))
     if isinstance(scenario.cluster, ClusterFile):
         _check_cluster(scenario.cluster, path, "$.cluster.nodes")
     elif scenario.cluster not in cluster_names():

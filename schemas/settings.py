@@ -4,6 +4,7 @@
 Times are cluster seconds unless the name says `_real_s`: those are about processes, not jobs.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -37,6 +38,15 @@ WorldStructure = Literal[
 """as in `loadgen/world/structures.yaml`"""
 
 
+FORMER_NAMES: Mapping[str, str] = {
+    "facts_may_lack": "allow_lost_facts",
+    "idle_limit_real_s": "stuck_after_real_s",
+    "leave_s": "leave_before_end_s",
+    "opening_grace_real_s": "round_opening_timeout_real_s",
+}
+"""names of earlier versions, which files and variables may still use, with those of now"""
+
+
 class Settings(File, frozen=True, kw_only=True):
     # ---- bus and process
     nats_url: str = "nats://127.0.0.1:4222"
@@ -66,7 +76,7 @@ class Settings(File, frozen=True, kw_only=True):
     """how long NATS may take to confirm a fact before it is published again"""
     publish_in_flight: Whole = 256
     """facts on their way to the server at once"""
-    facts_may_lack: bool = False
+    allow_lost_facts: bool = False
     """go on where the stream of facts has lost some to a damaged disk; false: services end, and say which"""
     stream_max_bytes: Whole = 1_000_000_000
     """size that the stream of facts is kept to: beyond it the oldest are trimmed, unless a service needs them
@@ -99,7 +109,7 @@ class Settings(File, frozen=True, kw_only=True):
     more; 0: not known"""
     lease_real_s: Seconds = 3.0
     """how long an instance leads without renewing"""
-    idle_limit_real_s: Seconds = 60.0
+    stuck_after_real_s: Seconds = 60.0
     """a leader that leaves something undone for so long gives its lease up and ends"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """what is logged: this and what is graver"""
@@ -136,7 +146,7 @@ class Settings(File, frozen=True, kw_only=True):
 
     node_until: Annotated[float, Meta(ge=0)] = 0.0
     """agent: Unix time at which its node goes away, as the end of an allocation; 0: it stays"""
-    leave_s: Seconds = 120.0
+    leave_before_end_s: Seconds = 120.0
     """how long before its node goes away an agent leaves: what runs there saves, to go on elsewhere"""
 
     # ---- admission
@@ -189,7 +199,7 @@ class Settings(File, frozen=True, kw_only=True):
     ] = ""
     """equations of the Hops paper that predictions follow to the letter: `update`, `bucket`, `bandwidth`,
     `waiting`, `evidence`, `residuals`, or `all`"""
-    opening_grace_real_s: Seconds = 2.0
+    round_opening_timeout_real_s: Seconds = 2.0
     """how long the planner waits for the profiler to open a round"""
 
     # ---- estimator

@@ -41,10 +41,10 @@ async def check_streams(data: Path, settings: Settings, say: Say, servers: int =
     """
     found = await _after_patience(data, settings, servers)
     for flaw in found:
-        if settings.facts_may_lack or not flaw.grave:
+        if settings.allow_lost_facts or not flaw.grave:
             say(flaw.text)
     grave = [flaw.text for flaw in found if flaw.grave]
-    if grave and not settings.facts_may_lack:
+    if grave and not settings.allow_lost_facts:
         raise StoreDamaged(". ".join([*grave, REMEDY]))
 
 

@@ -80,7 +80,7 @@ def build(
             residents_max=getattr(runner, "residents_max", 0),
             adopted=adopted,
             seen=seen,
-            leave_s=settings.leave_s,
+            leave_s=settings.leave_before_end_s,
         ),
         facts=subjects_of(FOLDS, node.node_id),
         quiet_facts=QUIET,

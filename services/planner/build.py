@@ -41,7 +41,7 @@ def build(settings: Settings, ports: Ports) -> Service:
     core = Planner(
         settings,
         effort=effort_of(settings),
-        grace_s=ports.clock.cluster_s(settings.opening_grace_real_s),
+        grace_s=ports.clock.cluster_s(settings.round_opening_timeout_real_s),
     )
     return Service(
         name="planner",

@@ -8,7 +8,7 @@ EXIT_CODE = os.EX_DATAERR
 RANGES_SHOWN = 5
 REMEDY = (
     "Restore a backup into a new folder (`hopyard restore FILE --data DIR`), or go on without what is lost "
-    "(HOPYARD_FACTS_MAY_LACK=1)"
+    "(HOPYARD_ALLOW_LOST_FACTS=1)"
 )
 
 

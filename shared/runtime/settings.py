@@ -8,11 +8,12 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import yaml
 
-from schemas.settings import Settings
+from schemas.settings import FORMER_NAMES, Settings
 from schemas.views import SettingsView, SettingView
 from shared.runtime.error_wording import worded
 
@@ -29,6 +30,7 @@ _WHO = re.compile(r"//[^@/]+@")
 _SECRETS = ("token", "password")
 
 Value = str | int | float | bool
+V = TypeVar("V")
 
 
 class UnknownSetting(ValueError):
@@ -110,12 +112,19 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     }
 
 
+def by_present_names(values: Mapping[str, V]) -> dict[str, V]:
+    """Settings under the names that they have now; where both names are given, the present one holds."""
+    former_first = sorted(values, key=lambda name: name not in FORMER_NAMES)
+    return {FORMER_NAMES.get(name, name): values[name] for name in former_first}
+
+
 def _checked(values: Mapping[str, object], source: str) -> dict[str, Value]:
-    """The values as the settings' types."""
+    """The values as the settings' types. Errors have the names that were written."""
     fields = {field.name: field for field in msgspec.structs.fields(Settings)}
+    written = by_present_names({name: name for name in values})
     return {
-        name: converted(value, fields[_known(name, fields, source)].type, _label(name, source))
-        for name, value in values.items()
+        name: converted(values[own], fields[_known(name, fields, source)].type, _label(own, source))
+        for name, own in written.items()
     }
 
 

@@ -226,7 +226,7 @@ async def test_a_fact_that_cannot_be_read_is_missed_by_whoever_replays(ran: Ran,
         async with _again(data, said.append):
             pass
     assert any("they replay the whole log" in line for line in said)
-    async with _again(data, facts_may_lack="true") as (stack, _):
+    async with _again(data, allow_lost_facts="true") as (stack, _):
         with pytest.raises(Failure, match=r"has lost facts \d+\."):
             await _looked_at(stack)
 

@@ -241,7 +241,7 @@ async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Load
     data = tmp_path_factory.mktemp("stack")
     async with (
         contextlib.AsyncExitStack() as cables,  # for longer than the stack
-        stack_and_client(data, instances=2, idle_limit_real_s=IDLE_S) as (stack, client),
+        stack_and_client(data, instances=2, stuck_after_real_s=IDLE_S) as (stack, client),
         connect(f"{stack.scheme}://127.0.0.1:{stack.ports['admission-2']}", stack.token) as other,
     ):
         changes.undo()

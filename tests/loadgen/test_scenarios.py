@@ -196,6 +196,7 @@ def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:
         ("mix: short", "mix: nonesuch", 7, "$.workload.mix"),
         ("round_s", "round", 9, "$.settings.round"),
         ("round_s: 60", "round_s: -1", 9, "$.settings.round_s"),
+        ("round_s: 60", "leave_s: soon", 9, "$.settings.leave_s"),
         ("cluster: tiny", "name: twice", 2, None),
         ("cluster: tiny", "cluster: [tiny", 3, None),
     ],
@@ -208,6 +209,16 @@ def test_a_fault_is_named_by_line_and_field(
         load_scenario(path)
 
     assert (refused.value.path, refused.value.line, refused.value.field) == (str(path), line, field)
+
+
+def test_a_scenario_of_an_earlier_version_has_its_settings_under_their_present_names(tmp_path: Path) -> None:
+    former = "round_s: 60\n  leave_s: 30\n  opening_grace_real_s: 3\n  round_opening_timeout_real_s: 4"
+    scenario = load_scenario(written(tmp_path, OWN.replace("round_s: 60", former)))
+    assert scenario.settings == {
+        "round_s": 60,
+        "leave_before_end_s": 30,
+        "round_opening_timeout_real_s": 4,
+    }
 
 
 def test_a_name_that_is_nothing_is_answered_with_those_that_ship() -> None:

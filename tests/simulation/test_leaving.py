@@ -63,7 +63,7 @@ ALL_GONE = tuple(gone(f"{prefix}-goes-0", until) for prefix, until in ENDS.items
 
 
 def ran(policy: str, engine: Engine = "conductor", disturb: tuple[Disturbance, ...] = ALL_GONE) -> Simulated:
-    own = {"leave_s": LEAVE_S, "node_lease_real_s": 40.0}
+    own = {"leave_before_end_s": LEAVE_S, "node_lease_real_s": 40.0}
     return simulate(leaving(), policy=policy, overrides=own, disturb=disturb, engine=engine)
 
 

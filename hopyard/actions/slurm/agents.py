@@ -61,12 +61,12 @@ def settings_of_agents(join: str | None) -> dict[str, str | int | float | bool]:
 def script_of(allocation: Allocation, folder: Path) -> str:
     """Raises Invalid where the time is too short for an agent to be of use."""
     settings = msgspec.convert(_given(), Settings)
-    leave_s = settings.leave_s / settings.speed
+    leave_s = settings.leave_before_end_s / settings.speed
     least_s, limit_s = 2 * NOTICE * leave_s, limit_of(allocation.time)
     if limit_s is not None and limit_s < least_s:
         raise Invalid(
-            f"--time {allocation.time}: an agent leaves {leave_s:g} s before the end (the setting leave_s), "
-            f"so less than {least_s / 60:g} minutes are of no use"
+            f"--time {allocation.time}: an agent leaves {leave_s:g} s before the end "
+            f"(the setting leave_before_end_s), so less than {least_s / 60:g} minutes are of no use"
         )
     return batch_script(allocation, folder, python=sys.executable, leave_s=leave_s)
 

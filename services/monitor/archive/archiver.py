@@ -141,7 +141,7 @@ class Archiver:
     def _emptied(self, kind: ArchiveKind) -> bool:
         """Whether nothing is left of an archive of facts; it is not begun anew as if there had been none."""
         none_there = self._extents[kind].first > 1 and not self._there[kind].files
-        return none_there and kind is ArchiveKind.FACTS and not self._settings.facts_may_lack
+        return none_there and kind is ArchiveKind.FACTS and not self._settings.allow_lost_facts
 
     async def _take(self, kind: ArchiveKind) -> bool:
         """Whether a file was written. Raises NotArchived, OSError."""
@@ -158,7 +158,7 @@ class Archiver:
         if self._emptied(kind):
             raise NotArchived(
                 f"{self._shelf.folder} is empty, and facts 1 to {extent.first - 1} are not in the stream any "
-                "more: mount it, or put its files back; HOPYARD_FACTS_MAY_LACK=1 begins one without them"
+                "more: mount it, or put its files back; HOPYARD_ALLOW_LOST_FACTS=1 begins one without them"
             )
         wanted = taken_next(there, extent.first, extent.last, self._settings.archive_file_messages)
         if wanted is None:
@@ -174,7 +174,7 @@ class Archiver:
     def _check_whole(self, kind: ArchiveKind, first: int, last: int, rows: Sequence[Stored]) -> None:
         """Check that facts follow one another without a gap; samples may have gaps."""
         gaps = lacking([range(row.seq, row.seq + 1) for row in rows], first, last)
-        if gaps and kind is ArchiveKind.FACTS and not self._settings.facts_may_lack:
+        if gaps and kind is ArchiveKind.FACTS and not self._settings.allow_lost_facts:
             raise NotArchived(f"the stream has lost facts {ranges_text(gaps)}")
 
     # ---- trimming

@@ -1,10 +1,10 @@
 """Closes nodes that go away at a known time: when nothing more is placed on them. Pure.
 
-A start on such a node must pay before its agent takes its leave, `leave_s` before the end: what a restart
-costs, and the minimum that a job runs before it may be moved, must fit in between. Once they would not, for
-the costliest of the unfinished jobs, the node is closed: what runs on it stays there to the last, since its
-restart is due then anyway, and its other GPUs are nobody's. When the agent takes its leave the jobs save and
-wait anew. This holds whatever the policy: to all of them a closed node has no idle GPUs.
+A start on such a node must pay before its agent takes its leave, `leave_before_end_s` before the end: what a
+restart costs, and the minimum that a job runs before it may be moved, must fit in between. Once they would
+not, for the costliest of the unfinished jobs, the node is closed: what runs on it stays there to the last,
+since its restart is due then anyway, and its other GPUs are nobody's. When the agent takes its leave the jobs
+save and wait anew. This holds whatever the policy: to all of them a closed node has no idle GPUs.
 """
 
 from schemas.ids import GpuType, NodeId
@@ -17,7 +17,7 @@ NONE: frozenset[NodeId] = frozenset()
 def closed(state: State, at: float, settings: Settings) -> frozenset[NodeId]:
     """The usable nodes on which no start pays any more."""
     left_s = {
-        node_id: known.node.until - settings.leave_s - at
+        node_id: known.node.until - settings.leave_before_end_s - at
         for node_id, known in state.nodes.items()
         if known.node.until is not None and known.usable
     }

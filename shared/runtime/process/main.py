@@ -182,7 +182,7 @@ def _lookers(
         service.facts,
         candidate=life.candidate,
         reporter=life.reporter,
-        limit_s=settings.idle_limit_real_s,
+        limit_s=settings.stuck_after_real_s,
     )
 
 

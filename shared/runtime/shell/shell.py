@@ -84,7 +84,7 @@ class Shell:
         """of the stream: the service's own facts up to there are in the mailbox, or were handled"""
         self._newest_read = 0
         """sequence of the last of them"""
-        self.progress = Progress(settings.idle_limit_real_s)
+        self.progress = Progress(settings.stuck_after_real_s)
         self._ready = False
         self._follows = False
         self._candidate = candidate
@@ -204,7 +204,7 @@ class Shell:
     async def _whole(self, batches: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
         """The batches. Raises Damaged where the stream lacks facts, unless it may."""
         async for batch in batches:
-            if batch.lacking and not self._settings.facts_may_lack:
+            if batch.lacking and not self._settings.allow_lost_facts:
                 raise Damaged(f"{FACTS_STREAM} at NATS has lost facts {ranges_text(batch.lacking)}. {REMEDY}")
             yield batch
 
@@ -276,7 +276,7 @@ class Shell:
         if blob is None:
             return
         try:
-            if self._settings.facts_may_lack and seq_in(blob) > await self._bus.last_seq():
+            if self._settings.allow_lost_facts and seq_in(blob) > await self._bus.last_seq():
                 log.warning("snapshot of facts that are lost, replaying the stream")
                 return
             self._handling.restore(blob)

@@ -33,7 +33,7 @@ SHORT = {
     "restart_prior_s": 1.0,
     "startup_s": 0.5,
     "checkpoint_s": 0.5,
-    "leave_s": LEAVE_S,
+    "leave_before_end_s": LEAVE_S,
     "profile_iterations": 10,
 }
 SAMPLES_PER_S = 3_800.0

@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from schemas.settings import Settings
+from schemas.settings import FORMER_NAMES, Settings
 from shared.runtime.settings import describe, load_settings, sources_of
 
 
@@ -26,6 +26,33 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
 def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
     path = _file(tmp_path, "seed: 5")
     assert load_settings({"HOPYARD_SETTINGS": str(path)}).seed == 5
+
+
+def test_a_setting_answers_to_the_name_that_it_had_in_an_earlier_version(tmp_path: Path) -> None:
+    path = _file(tmp_path, "leave_s: 60\nopening_grace_real_s: 3\n")
+    environ = {"HOPYARD_FACTS_MAY_LACK": "true", "HOPYARD_OPENING_GRACE_REAL_S": "4"}
+    settings = load_settings(environ, path)
+    assert settings.leave_before_end_s == 60.0
+    assert settings.allow_lost_facts
+    assert settings.round_opening_timeout_real_s == 4.0, "the environment wins by whichever name"
+    assert sources_of(environ, path)["leave_before_end_s"] == str(path)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_both_names_of_a_setting_the_present_one_holds(order: int) -> None:
+    both = [("HOPYARD_LEAVE_S", "60"), ("HOPYARD_LEAVE_BEFORE_END_S", "90")]
+    assert load_settings(dict(both[::order])).leave_before_end_s == 90.0
+
+
+def test_a_bad_value_is_named_as_it_was_written() -> None:
+    with pytest.raises(ValueError, match="HOPYARD_LEAVE_S"):
+        load_settings({"HOPYARD_LEAVE_S": "soon"})
+
+
+def test_former_names_lead_to_settings_and_are_none_themselves() -> None:
+    names = set(Settings.__struct_fields__)
+    assert names.issuperset(FORMER_NAMES.values())
+    assert names.isdisjoint(FORMER_NAMES)
 
 
 def test_an_empty_file_says_nothing(tmp_path: Path) -> None:

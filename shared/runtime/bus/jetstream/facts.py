@@ -327,7 +327,7 @@ class JetStreamFacts:
             if after + 1 >= first:
                 return
             older = await archived_after(
-                connection, after, first, may_lack=connection.settings.facts_may_lack
+                connection, after, first, may_lack=connection.settings.allow_lost_facts
             )
             if older.forgotten:
                 connection.counts.facts_forgotten += older.forgotten

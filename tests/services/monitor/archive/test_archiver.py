@@ -63,7 +63,7 @@ class Kept:
 
 class Stage:
     def __init__(
-        self, folder: Path | None, streams: Kept | None = None, *, facts_may_lack: bool = False
+        self, folder: Path | None, streams: Kept | None = None, *, allow_lost_facts: bool = False
     ) -> None:
         self.streams = streams or Kept()
         self.bus = MemoryBus(LoopClock())
@@ -72,7 +72,7 @@ class Stage:
             archive_file_messages=FILE,
             stream_max_bytes=ROOM,
             archive_every_real_s=1.0,
-            facts_may_lack=facts_may_lack,
+            allow_lost_facts=allow_lost_facts,
         )
         ports = Ports(bus=self.bus, clock=LoopClock(), streams=self.streams)
         self.archiver = Archiver(settings, ports, self.streams)
@@ -285,7 +285,7 @@ def test_who_may_lack_facts_begins_an_archive_where_the_stream_does(tmp_path: Pa
         stage.streams.dropped = 50
         await stage.look()
         assert "is empty" in stage.archiver.troubles()[0]
-        other = Stage(tmp_path, stage.streams, facts_may_lack=True)
+        other = Stage(tmp_path, stage.streams, allow_lost_facts=True)
         await other.look()
         assert other.archiver.troubles() == ()
         assert coverage(files.names_in(tmp_path), ArchiveKind.FACTS).begins == 51

@@ -20,10 +20,10 @@ from tests.fact_builders import (
 )
 from tests.services.planner.planner_builders import MODELLED, Stage
 
-SETTINGS = Settings(minimum_run_restarts=4.0, restart_prior_s=15.0, leave_s=100.0)
+SETTINGS = Settings(minimum_run_restarts=4.0, restart_prior_s=15.0, leave_before_end_s=100.0)
 NEEDED_S = 15.0 * (1 + 4)
 GOES, STAYS = NodeId("goes"), NodeId("stays")
-CLOSED = SETTINGS.leave_s + NEEDED_S - 1.0
+CLOSED = SETTINGS.leave_before_end_s + NEEDED_S - 1.0
 """the end of a node that is closed from the beginning"""
 MODES = ("lockstep", "relaxed")
 every_policy = pytest.mark.parametrize("policy", names())
@@ -57,7 +57,7 @@ def run(stage: Stage, *, at: float) -> None:
 
 
 def closes_at(until: float) -> float:
-    return until - SETTINGS.leave_s - NEEDED_S
+    return until - SETTINGS.leave_before_end_s - NEEDED_S
 
 
 def test_a_node_closes_when_no_start_pays_any_more() -> None:

@@ -22,7 +22,7 @@ FILES = (Stretch(ArchiveKind.FACTS, 1, 5), Stretch(ArchiveKind.FACTS, 6, 10))
 
 async def trimmed(live: JetStreamNet, folder: Path, *, size: int = 0, may_lack: bool = False) -> JetStreamBus:
     """Of a stream whose first ten facts, of so many bytes, are in two files of an archive alone."""
-    live.settings = msgspec.structs.replace(live.settings, archive=str(folder), facts_may_lack=may_lack)
+    live.settings = msgspec.structs.replace(live.settings, archive=str(folder), allow_lost_facts=may_lack)
     bus, shelf = await live.client("monitor"), ArchiveReader(folder)
     facts = [
         failed(f"j-{seq}", place=f"pl-{seq}", at=float(seq), reason=Random(seq).randbytes(size).hex())
