@@ -24,7 +24,7 @@ from schemas.cluster import Node
 from schemas.results import RunResult
 from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from shared.domain.cluster import nodes_of
 from shared.domain.conflicting_settings import EMULATED, check_together
 from shared.domain.policy_names import parted

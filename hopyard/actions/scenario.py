@@ -15,7 +15,7 @@ from loadgen.effective_settings import EffectiveSettings, catalogue_path, effect
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ListedWorkload, ScenarioFile, TraceColumns, TraceWorkload
-from services.planner.work.registry import Registry, UnfitPolicy, names, options_kind
+from services.planner.policies.registry import Registry, UnfitPolicy, names, options_kind
 from shared.runtime.settings import UnknownSetting
 
 T = TypeVar("T")

@@ -204,7 +204,7 @@ def _contenders(policies: str) -> "tuple[Contender, ...]":
 
 def _named(policies: str) -> list[str]:
     """`all` stands for those that are installed, as far as they are not named besides."""
-    from services.planner.work.registry import names  # noqa: PLC0415 - brings numpy
+    from services.planner.policies.registry import names  # noqa: PLC0415 - brings numpy
 
     texts = [text.strip() for text in policies.split(",") if text.strip()]
     if ALL not in texts:

@@ -57,8 +57,8 @@ def chosen(
 
 
 def _show_options(name: str, *, as_json: bool) -> None:
-    from services.planner.work.options import described  # noqa: PLC0415 - brings numpy
-    from services.planner.work.registry import UnfitPolicy, options_kind  # noqa: PLC0415 - as above
+    from services.planner.policies.options import described  # noqa: PLC0415 - brings numpy
+    from services.planner.policies.registry import UnfitPolicy, options_kind  # noqa: PLC0415 - as above
 
     try:
         options = described(options_kind(name))
@@ -109,7 +109,7 @@ def choices(*, api: Api = None, as_json: AsJson = False) -> None:
     $ hopyard policy list
     $ hopyard policy list --json | jq -r '.[].name'
     """
-    from services.planner.work.registry import about  # noqa: PLC0415 - brings numpy
+    from services.planner.policies.registry import about  # noqa: PLC0415 - brings numpy
     from shared.runtime.plugins import POLICIES  # noqa: PLC0415 - costs --help nothing so
 
     try:

@@ -20,7 +20,7 @@ from schemas.views import (
 )
 
 if TYPE_CHECKING:
-    from services.planner.work.options import DescribedOption
+    from services.planner.policies.options import DescribedOption
 
 SHOWN_WITH_PLANS = ("decision_", "gap_")
 """metrics that the figures of the plans repeat"""

@@ -33,7 +33,7 @@ PRINT_HASHES_OF_POLICIES = """
 import msgspec
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
-from services.planner.work.registry import names
+from services.planner.policies.registry import names
 whole = load_scenario("hare-15")
 part = msgspec.structs.replace(whole, workload=msgspec.structs.replace(whole.workload, count=16))
 print(*[f"{name}:{simulate(part, policy=name).result.event_log_hash}" for name in names()])

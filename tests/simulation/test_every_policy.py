@@ -4,7 +4,7 @@ import pytest
 
 from loadgen.simulation import simulate
 from schemas.codec import encode
-from services.planner.work.registry import names
+from services.planner.policies.registry import names
 from shared.domain.audit import audit
 from shared.domain.invariants import read_fact
 from tests.simulation.storms import JOBS, NEVER_PLACED, SMALL, stormy

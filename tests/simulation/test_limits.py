@@ -8,7 +8,7 @@ import pytest
 from loadgen.simulation import Engine, Simulated, simulate
 from schemas.events import JobFailed, JobPreempted, JobStarted, JobSubmitted, PreemptReason
 from schemas.scenarios import ListedWorkload, ScenarioFile
-from services.planner.work.registry import names
+from services.planner.policies.registry import names
 from shared.domain.audit import audit
 from shared.domain.ledger import ledger_of
 from tests.simulation.storms import JOBS, NARROW, SMALL, Storm

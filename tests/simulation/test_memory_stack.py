@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadgen.simulation import simulate
-from services.planner.work.registry import UnfitPolicy
+from services.planner.policies.registry import UnfitPolicy
 from tests.simulation.storms import SMALL
 
 

@@ -11,7 +11,7 @@ from loadgen.simulation import Engine, Simulated, simulate
 from schemas.events import JobStarted, PlanPublished, PolicyChosen
 from schemas.placement import Forked, Lockstep, Proportional
 from schemas.scenarios import PoissonWorkload, PolicyChange, ScenarioFile
-from services.planner.work.registry import UnfitPolicy
+from services.planner.policies.registry import UnfitPolicy
 from shared.domain.audit import audit
 from tests.simulation.storms import JOBS, NARROW, stormy
 

@@ -15,7 +15,7 @@ import msgspec
 from hopyard.lab.runs.trials import Overrides
 from schemas.settings import Settings
 from services.planner.policies.hops.policy import DEPARTURES as RULES
-from services.planner.work.registry import Registry, UnfitPolicy, options_kind
+from services.planner.policies.registry import Registry, UnfitPolicy, options_kind
 from shared.domain.iteration import DEPARTURES as EQUATIONS
 from shared.domain.policy_names import parted, written
 

@@ -15,7 +15,7 @@ from loadgen.scenarios import arrivals, cluster_of
 from schemas.ids import GpuType
 from schemas.jobs import JobSpec
 from schemas.scenarios import ScenarioFile
-from services.planner.work.registry import options_kind
+from services.planner.policies.registry import options_kind
 from shared.domain.cluster import gpus_by_type, nodes_of
 from shared.domain.demand import job_spec
 from shared.domain.policy_names import parted

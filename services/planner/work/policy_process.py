@@ -7,9 +7,9 @@ from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import View
+from services.planner.policies.registry import Registry
 from services.planner.solver import load, solving_from_now
 from services.planner.work.problem_files import Dump
-from services.planner.work.registry import Registry
 from services.planner.work.steps import Decide, PolicyFailed, Want, decided_by, looked_at, wanted_by
 from shared.runtime.offload import HelperProcess, Offload
 from shared.runtime.plugins import accepted_policies

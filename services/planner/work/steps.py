@@ -23,8 +23,8 @@ from services.planner.policies.contract.decision import (
 )
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
+from services.planner.policies.registry import Registry, UnfitPolicy
 from services.planner.solver.problem import Solve, SolverFailed
-from services.planner.work.registry import Registry, UnfitPolicy
 from shared.domain import gangs
 
 STOPS = (Exception, SystemExit)

@@ -18,9 +18,9 @@ from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.estimates import Estimated, unknown
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
+from services.planner.policies.registry import Registry
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort
-from services.planner.work.registry import Registry
 from services.planner.work.steps import Decide, PolicyFailed, Want, decided_by, looked_at, wanted_by
 from shared.domain.core import Effect, Effects, Input, Publish, Work, WorkFailed
 from shared.domain.policy_names import written

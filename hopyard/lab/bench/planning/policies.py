@@ -20,8 +20,8 @@ from services.planner.core.without_estimates import keep_running
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import View
+from services.planner.policies.registry import names
 from services.planner.work.policy_process import Answer, policy_process
-from services.planner.work.registry import names
 from services.planner.work.steps import Decide, PolicyFailed, Want
 from services.planner.work.workers import GRACE_REAL_S
 from shared.runtime.offload import Crashed, HelperProcess, LiveOffload

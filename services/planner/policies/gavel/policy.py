@@ -36,7 +36,7 @@ from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations, configurations_for
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.gavel import memory
 from services.planner.policies.gavel.memory import Memory, Now

@@ -23,7 +23,7 @@ from schemas.plans import PlanKind
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import Present, View, ViewJob
 from services.planner.policies.hadar.auction import Auction, Seen
 from services.planner.policies.hadar.bounds import Knapsack

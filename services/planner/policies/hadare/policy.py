@@ -25,7 +25,7 @@ from schemas.plans import Measures, PlanKind, Stage
 from services.planner.policies.contract.configurations import Configurations, configurations_for
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.hadare.dividing import Division, trimmed
 from services.planner.policies.hadare.exact import exact

@@ -32,8 +32,8 @@ from services.planner.policies.contract.configurations import (
 )
 from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.options import variant
 from services.planner.policies.contract.pools import PlaceRules
+from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of

@@ -9,7 +9,7 @@
 
 import numpy as np
 
-from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.variants import variant
 from services.planner.policies.jps.options import OptimusOptions
 from services.planner.policies.jps.packing import packing
 from services.planner.policies.jps.resets import AtResets, Draft, Picked, fastest

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from schemas.placement import Configuration, Gang
-from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.variants import variant
 from services.planner.policies.jps.completion import jain
 from services.planner.policies.jps.idling import without_slow_nodes
 from services.planner.policies.jps.options import JpsOptions

@@ -19,7 +19,7 @@ from schemas.plans import Measures, PlanKind, Waiting
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.options import variant
+from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.priority import PriorityRule, ranked, urgencies
 from services.planner.policies.kit.type_order import listed_first

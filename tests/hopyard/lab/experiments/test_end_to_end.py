@@ -11,7 +11,7 @@ from hopyard.cli import main
 from hopyard.commands import experiment as command
 from hopyard.lab.report.document import Written
 from schemas.results import RunResult
-from services.planner.work.registry import names
+from services.planner.policies.registry import names
 from tests.hopyard.lab.experiment_builders import SMALL
 
 

@@ -24,7 +24,7 @@ from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from schemas.scenarios import ListedWorkload
 from schemas.settings import Settings
 from services.planner.policies.hops.policy import DEPARTURES as RULES
-from services.planner.work.registry import Registry, names
+from services.planner.policies.registry import Registry, names
 from shared.domain.iteration import DEPARTURES as EQUATIONS
 from shared.domain.policy_names import parted
 from tests.hopyard.lab.experiment_builders import options

@@ -13,7 +13,7 @@ from loadgen.scenarios import load_scenario
 from schemas.accuracy import Execution
 from schemas.ids import Fingerprint, JobId, PlacementId
 from schemas.plans import Layer
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from tests.hopyard.lab.experiment_builders import finished, job, options, outcome, plan
 
 HOUR_S = 3600.0

@@ -18,7 +18,7 @@ from loadgen.workloads.mixes import mix_named
 from schemas.events import JobProfiled
 from schemas.ids import GpuType
 from schemas.scenarios import ScenarioFile
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from shared.domain.cluster import nodes_of
 from tests.hopyard.lab.experiment_builders import finished, job, options, outcome
 

@@ -10,7 +10,7 @@ from hopyard.lab.runs.outcomes import simulated
 from hopyard.lab.runs.trials import Simulation
 from loadgen.scenarios import cluster_of, load_scenario
 from loadgen.simulation import simulate
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from shared.domain.cluster import gpus_by_type, nodes_of
 from tests.hopyard.lab.experiment_builders import options
 

@@ -19,7 +19,7 @@ from services.planner.core.triggers import is_a_plans_own
 from services.planner.core.viewing import view_of
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.work.registry import Registry, names
+from services.planner.policies.registry import Registry, names
 from tests.fact_builders import (
     JOB,
     checkpointed,

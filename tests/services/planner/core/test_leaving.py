@@ -9,7 +9,7 @@ from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.leaving import closed
 from services.planner.core.viewing import view_of
-from services.planner.work.registry import names
+from services.planner.policies.registry import names
 from tests.fact_builders import (
     in_queue,
     joined,

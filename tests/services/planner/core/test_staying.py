@@ -8,7 +8,7 @@ from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.restart_times import REMEMBERED, RestartTimes
-from services.planner.work.registry import names
+from services.planner.policies.registry import names
 from tests.fact_builders import (
     NODE,
     config,

@@ -11,10 +11,10 @@ from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, PlanKind, Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left, fault, modes_of
 from services.planner.policies.contract.view import Present, View
+from services.planner.policies.registry import Registry, UnfitPolicy, names
 from services.planner.solver import BACKENDS, solving_from_now
 from services.planner.solver.effort import Effort
 from services.planner.solver.problem import Problem, Solution
-from services.planner.work.registry import Registry, UnfitPolicy, names
 from services.planner.work.steps import Decide, decided_by
 from tests.services.planner.planner_builders import (
     FAST,

@@ -10,8 +10,8 @@ from services.placer.core import Placer
 from services.planner.core.planner import Planner
 from services.planner.core.tasks import Leadership, Look, Prepare
 from services.planner.policies.contract.view import View
+from services.planner.policies.registry import Registry, names
 from services.planner.work.policy_process import policy_process
-from services.planner.work.registry import Registry, names
 from services.planner.work.steps import looked_at
 from services.planner.work.workers import Workers
 from services.profiler.build import build as build_profiler

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from schemas.plans import Stage
 from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.registry import Registry
 from services.planner.solver import BACKENDS, solve
 from services.planner.solver.effort import Effort
 from services.planner.solver.greedy import greedy
 from services.planner.solver.problem import NOTHING, Problem, SolverFailed, restricted
 from services.planner.solver.search import Search, drive
-from services.planner.work.registry import Registry
 from services.planner.work.steps import Decide, PolicyFailed, Want, decided_by, wanted_by
 from tests.services.planner.planner_builders import job, linear, nodes, view
 from tests.services.planner.solver.solver_builders import (

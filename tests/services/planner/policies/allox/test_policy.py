@@ -10,7 +10,7 @@ from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, Waiting
 from services.planner.policies.contract.decision import Decision, Trigger, fault
 from services.planner.policies.contract.view import Present, ViewJob, ViewNode
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from tests.services.planner.planner_builders import chosen, decide, job, node, place_on, silent, view
 
 SPEEDS = {GpuType("slow"): 10.0, GpuType("fast"): 40.0}

@@ -18,8 +18,8 @@ from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
 from services.planner.policies.gavel.memory import Memory, read
 from services.planner.policies.gavel.policy import Gavel
+from services.planner.policies.registry import Registry
 from services.planner.solver.effort import Effort
-from services.planner.work.registry import Registry
 from tests.services.planner.planner_builders import (
     FAST,
     SLOW,

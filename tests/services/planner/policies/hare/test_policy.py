@@ -11,7 +11,7 @@ from schemas.placement import Gang, Relaxed
 from schemas.plans import Layer, Waiting
 from services.planner.policies.contract.decision import Decision, Trigger, fault
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from shared.domain import gangs, in_turns
 from tests.services.planner.planner_builders import chosen, decide, job, node, place_on, view
 from tests.services.planner.planner_views import views

@@ -11,7 +11,7 @@ from schemas.plans import Layer
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.view import Present, ViewJob, ViewNode
 from services.planner.policies.hlas.memory import HlasMemory
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from tests.services.planner.planner_builders import Estimator, decide, job, silent, view
 
 MODES = ("lockstep", "relaxed")

@@ -8,7 +8,7 @@ from schemas.plans import PlanKind, Waiting
 from services.planner.policies.contract.decision import MEMORY_BYTES_MAX, Decision, fault
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.hlas.memory import JOBS_AT_MOST, HlasMemory, remembered
-from services.planner.work.registry import Registry, UnfitPolicy
+from services.planner.policies.registry import Registry, UnfitPolicy
 from tests.services.planner.planner_builders import decide, linear, silent, view
 from tests.services.planner.policies.hlas.hlas_builders import (
     Toy,

@@ -20,7 +20,7 @@ from services.planner.policies.hlas.memory import (
 )
 from services.planner.policies.hlas.predicting import JobSoFar, conservative, entire, history, named, none
 from services.planner.policies.hlas.queues import QueuePlace, yardstick
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from tests.services.planner.planner_builders import decide, silent, view
 from tests.services.planner.policies.hlas.hlas_builders import Toy, placed, single, toy
 

@@ -16,7 +16,7 @@ from services.planner.policies.contract.view import Present, View
 from services.planner.policies.jps.optimus import Optimus
 from services.planner.policies.jps.policy import Jps
 from services.planner.policies.jps.shares import shared_by_speed
-from services.planner.work.registry import Registry
+from services.planner.policies.registry import Registry
 from shared.domain import gangs
 from tests.services.planner.planner_builders import chosen, decide, linear, node, place_on, view
 from tests.services.planner.policies.jps.jps_builders import by_type, faithful, printed, trains, unlike

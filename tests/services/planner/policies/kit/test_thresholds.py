@@ -3,7 +3,7 @@
 import pytest
 
 from services.planner.policies.kit.thresholds import ascending
-from services.planner.work.registry import Registry, UnfitPolicy
+from services.planner.policies.registry import Registry, UnfitPolicy
 
 OPTIONS = pytest.mark.parametrize("option", ["tiresias+thresholds", "hlas+hlas_thresholds"])
 

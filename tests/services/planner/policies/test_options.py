@@ -13,8 +13,8 @@ from loadgen.simulation import simulate
 from schemas.events import JobCompleted, JobPreempted, JobStarted
 from services.planner.policies.gavel.policy import Gavel, gavel_ftf_agnostic
 from services.planner.policies.hops.policy import HopsOptions
-from services.planner.work.options import described, options_of
-from services.planner.work.registry import Registry, UnfitPolicy, about, names, options_kind
+from services.planner.policies.options import described, options_of
+from services.planner.policies.registry import Registry, UnfitPolicy, about, names, options_kind
 
 ONE_FILE = '''
 """Fifo, but no more than so many jobs run at once."""

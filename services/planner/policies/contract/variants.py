@@ -1,8 +1,8 @@
-"""What a policy lets its user choose: a struct beside it, named by its attribute `Options`. Pure.
+"""Variants of a policy: the same code with other defaults of its options. Pure.
 
-A field is an option: text, a number, a truth value or a `Literal`, with a default, bounds as
-`msgspec.Meta`, and a docstring below it that says what it means and in which unit. Without `Options` a
-policy has none.
+Its options are a struct beside it, named by its attribute `Options`. A field is an option: text, a number, a
+truth value or a `Literal`, with a default, bounds as `msgspec.Meta`, and a docstring below it that says what
+it means and in which unit. Without `Options` a policy has none.
 """
 
 from typing import Any, TypeVar

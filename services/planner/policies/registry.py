@@ -8,7 +8,7 @@ import msgspec
 
 from schemas.plans import PlanKind
 from services.planner.policies.contract.decision import Policy, PolicyFactory, Trigger
-from services.planner.work.options import options_of
+from services.planner.policies.options import options_of
 from shared.domain.policy_names import Accepted, parted
 from shared.runtime.plugins import POLICIES, UnknownPlugin
 
