@@ -90,13 +90,13 @@ class Finder:
 
     def _offer(self, job: HadarJob, place: GpusByNode, room: FreeGpus) -> PricedPlace | None:
         paces, base, kind, by_node = job.paces, self._levels.base, self._levels.kind, room.by_node
-        price, cost, further = self.price, 0.0, len(place) - 1
-        pace = math.inf
-        for node, gpus in place:
-            pace = min(pace, paces[kind[node]][further])
-            cost += gpus * price[base[node] + by_node[node]]
+        price, further = self.price, len(place) - 1
+        pace = min([paces[kind[node]][further] for node, _ in place])
         if not pace > 0:
             return None
+        # Exactly rounded, so that the same GPUs of nodes that trade places cost the same: a plan that is
+        # worth no more moves nobody.
+        cost = math.fsum([gpus * price[base[node] + by_node[node]] for node, gpus in place])
         stays = place == job.present
         rate, worth, rounds = self._worth(job, pace, stays=stays)
         return PricedPlace(worth - rounds * (cost + further * self.terms.network_price), place, rate, stays)
