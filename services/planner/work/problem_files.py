@@ -3,15 +3,12 @@
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
 from services.planner.solver.files import write_problem
 from services.planner.solver.problem import Problem, Solution, Solve
 from services.planner.work.steps import Decide
-
-log = structlog.get_logger()
 
 
 class _Noted(msgspec.Struct, frozen=True):
@@ -46,6 +43,9 @@ class Dump:
             try:
                 self._write(one)
             except OSError as error:
+                import structlog  # noqa: PLC0415 - every process of policies would wait for it
+
+                log = structlog.get_logger()
                 log.warning("problem not saved", folder=str(self._folder), reason=str(error))
 
     def _write(self, noted: _Noted) -> None:
