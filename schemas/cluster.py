@@ -82,7 +82,7 @@ class NodeFile(File, frozen=True, kw_only=True):
     """bytes/s that an all-reduce between such nodes achieves"""
 
 
-class Node(Message, frozen=True, kw_only=True, omit_defaults=True):
+class Node(Message, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
     """A server as its agent announces it. Nodes of one type are neighbours in the order of their ids."""
 
     node_id: NodeId

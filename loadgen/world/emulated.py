@@ -146,9 +146,9 @@ class EmulatedWorld:
         drawn = draw(strained, NO_EXCHANGE, iterations, random, inputs=self._structure.inputs)
         taken = memory_bytes(parts.model, spec.workload.batch_size)
         return Measured(
-            data_s=tuple(drawn.data_s[:, 0].tolist()),
-            forward_s=tuple(drawn.forward_s[:, 0].tolist()),
-            backward_s=tuple(drawn.backward_s[:, 0].tolist()),
+            data_s=tuple(drawn.data_s[0].tolist()),
+            forward_s=tuple(drawn.forward_s[0].tolist()),
+            backward_s=tuple(drawn.backward_s[0].tolist()),
             update_s=(float(strained.update_s[0]),) * iterations,
             iteration_s=tuple(drawn.iteration_s.tolist()),
             parameters=parts.model.parameters,
@@ -174,7 +174,7 @@ def _count(processes: int) -> int:
 
 def _reported(times_s: Vector, parts: ProcessTimes) -> list[list[float]]:
     """Of each node's first process."""
-    reported: list[list[float]] = times_s[:REPORTED_ITERATIONS].take(parts.reporters, axis=1).T.tolist()
+    reported: list[list[float]] = times_s[:, :REPORTED_ITERATIONS].take(parts.reporters, axis=0).tolist()
     return reported
 
 

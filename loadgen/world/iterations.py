@@ -46,7 +46,7 @@ NO_EXCHANGE = Exchange(0.0, 0.0, 0.0, 0.0)
 
 
 class DrawnIterations(msgspec.Struct, frozen=True):
-    """Rows are iterations, columns processes; seconds."""
+    """Rows are processes, columns iterations; seconds."""
 
     data_s: Vector
     wait_s: Vector
@@ -66,10 +66,10 @@ def draw(
 ) -> DrawnIterations:
     """Iterations with an exchange in each; `inputs`: standard deviation of a batch's size."""
     parts = _parts(timing, exchange, iterations, random, inputs)
-    slowest_s = np.maximum.reduce(parts.own_s, axis=1)
+    slowest_s = np.maximum.reduce(parts.own_s, axis=0)
     return DrawnIterations(
         data_s=parts.data_s,
-        wait_s=slowest_s[:, np.newaxis] - parts.own_s,
+        wait_s=slowest_s - parts.own_s,
         forward_s=parts.forward_s,
         backward_s=parts.backward_s,
         iteration_s=(slowest_s + SWITCH_S) * parts.step_noise,
@@ -77,7 +77,7 @@ def draw(
 
 
 class DrawnRounds(msgspec.Struct, frozen=True):
-    """Rows are rounds, columns processes; seconds."""
+    """Rows are processes, columns rounds; seconds."""
 
     data_s: Vector
     """of a process's first task"""
@@ -99,8 +99,8 @@ def draw_rounds(
     parts, busy_s = _busy(timing, tasks, rounds, random, inputs)
     slowest_s = busy_s.max(axis=1)
     return DrawnRounds(
-        data_s=parts.data_s[:: max(tasks)],
-        wait_s=slowest_s[:, np.newaxis] - busy_s,
+        data_s=parts.data_s[:, :: max(tasks)],
+        wait_s=slowest_s - busy_s.T,
         round_s=(slowest_s + communication_s) * parts.step_noise[:: max(tasks)],
     )
 
@@ -121,15 +121,16 @@ def draw_busy(
 def _busy(
     timing: ProcessTimes, tasks: Sequence[int], rounds: int, random: np.random.Generator, inputs: float
 ) -> tuple["_Parts", Vector]:
+    """Busy seconds: rows are rounds, columns processes."""
     most = max(tasks)
     parts = _parts(timing, NO_EXCHANGE, rounds * most, random, inputs)
-    own_s = (parts.own_s + SWITCH_S).reshape(rounds, most, len(tasks))
+    own_s = (parts.own_s + SWITCH_S).T.reshape(rounds, most, len(tasks))
     there = np.arange(most)[:, np.newaxis] < np.asarray(tasks)
     return parts, np.where(there, own_s, 0.0).sum(axis=1)
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """Rows are iterations, columns processes; seconds."""
+    """Rows are processes, columns iterations; seconds."""
 
     data_s: Vector
     forward_s: Vector
@@ -143,34 +144,39 @@ def _parts(
     timing: ProcessTimes, exchange: Exchange, iterations: int, random: np.random.Generator, inputs: float
 ) -> _Parts:
     processes = len(timing.forward_s)
-    noise = random.standard_normal((iterations, 2 * processes + 1))
-    work = 1.0 + COMPUTE_NOISE * noise[:, :processes]
+    noise = _by_process(random.standard_normal((iterations, 2 * processes + 1)))
+    work = 1.0 + COMPUTE_NOISE * noise[:processes]
     if inputs:
-        work *= np.maximum(1.0 + inputs * random.standard_normal((iterations, processes)), 0.2)
-    data_s = _data(timing, noise[:, processes:-1], random)
-    forward_s = timing.forward_s * work
-    backward_s = timing.backward_s * work
-    rest_s = _joint(backward_s, exchange) + timing.update_s
+        sizes = _by_process(random.standard_normal((iterations, processes)))
+        work *= np.maximum(1.0 + inputs * sizes, 0.2)
+    data_s = _data(timing, noise[processes:-1], random)
+    forward_s = timing.forward_s[:, np.newaxis] * work
+    backward_s = timing.backward_s[:, np.newaxis] * work
+    rest_s = _joint(backward_s, exchange) + timing.update_s[:, np.newaxis]
     if timing.model.pattern == 1:
         own_s = forward_s + np.maximum(data_s, rest_s)
     else:
         own_s = forward_s + data_s + rest_s
-    step_noise = 1.0 + STEP_NOISE * np.abs(noise[:, -1])
+    step_noise = 1.0 + STEP_NOISE * np.abs(noise[-1])
     return _Parts(data_s, forward_s, backward_s, own_s, step_noise)
 
 
 def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> Vector:
     """Hits and misses. Processes of a node share its disk, so half of the misses strike them together."""
-    on_time = timing.on_time
-    if on_time is None:
-        return timing.hit_s * (1.0 + HIT_NOISE * noise)
-    chance = random.random((len(noise), len(timing.node) + len(timing.reporters)))
-    own, nodes = chance[:, : len(timing.node)], chance[:, len(timing.node) :]
-    late = (own > on_time) | (nodes.take(timing.node, axis=1) > on_time)
-    drawn = np.where(
-        late, timing.miss_s * (1.0 + MISS_NOISE * noise), timing.hit_s * (1.0 + HIT_NOISE * noise)
-    )
-    return np.maximum(drawn, 0.5 * timing.hit_s)
+    hit_s = timing.hit_s[:, np.newaxis]
+    hits_s = hit_s * (1.0 + HIT_NOISE * noise)
+    if timing.on_time is None:
+        return hits_s
+    on_time, processes = timing.on_time[:, np.newaxis], len(timing.node)
+    chance = _by_process(random.random((noise.shape[1], processes + len(timing.reporters))))
+    late = (chance[:processes] > on_time) | (chance[processes:].take(timing.node, axis=0) > on_time)
+    misses_s = timing.miss_s[:, np.newaxis] * (1.0 + MISS_NOISE * noise)
+    return np.maximum(np.where(late, misses_s, hits_s), 0.5 * hit_s)
+
+
+def _by_process(drawn: Vector) -> Vector:
+    """From a row an iteration, as drawn, to a row a process: numpy is quicker with few long rows."""
+    return np.ascontiguousarray(drawn.T)
 
 
 def _joint(backward_s: Vector, exchange: Exchange) -> Vector:

@@ -11,6 +11,7 @@ hosts to tell apart, and are not looked at. What the other models showed is for 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -24,6 +25,10 @@ HostModel = tuple[GpuType, str]
 """a GPU type, and a model of server that it stands in; an empty name: whichever it is"""
 
 
+CLUSTERS_KEPT = 16
+"""sets of nodes that were asked about last: what follows from the nodes alone is kept for each"""
+
+
 class Hosts(msgspec.Struct, frozen=True):
     """Servers of a model and GPU type, by kind."""
 
@@ -35,7 +40,8 @@ class Hosts(msgspec.Struct, frozen=True):
     """GPU type and server model of each kind"""
 
 
-def hosts_of(nodes: Sequence[Node | None]) -> Hosts:
+@lru_cache(CLUSTERS_KEPT)
+def hosts_of(nodes: tuple[Node | None, ...]) -> Hosts:
     servers: dict[str, set[str]] = {}
     for node in nodes:
         if node is not None:

@@ -10,7 +10,7 @@ are looked up once: a million configurations of a large cluster are some ten tho
 Configurations whose nodes take unlike shares of the batch are answered in `shares`, from the same paces.
 """
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
-from services.estimator.lookup.hosts import Hosts, hosts_of, together
+from services.estimator.lookup.hosts import CLUSTERS_KEPT, Hosts, hosts_of, together
 from services.estimator.lookup.residuals import LookupContext, Residuals
 from services.estimator.lookup.shares import LockstepPaces, ShareContext, shared, with_shares
 from services.estimator.lookup.theory_table import TheoryTable, gangs_of, theory_table
@@ -87,11 +87,10 @@ def estimate(
     gpus = _gpus(wanted)
     cells, which = _cells(wanted, fingerprints, gpus, law)
     found = _nothing(len(cells.node))
-    there = np.array([node is not None for node in wanted.nodes], dtype=np.bool_)
-    known = (cells.workload < len(fingerprints)) & there[cells.node]
+    known = (cells.workload < len(fingerprints)) & _there(wanted.nodes)[cells.node]
     theory = theory_table(fingerprints, wanted.nodes, store, law)
     asked = _Asked(fingerprints, wanted.nodes, store, threshold, theory, known, hosts_of(wanted.nodes))
-    if any(node is not None and node.node_id for node in wanted.nodes):
+    if any(_places(wanted.nodes, ENTITY)):
         _from_evidence(found, cells, asked, ENTITY)
     _from_like_servers(found, cells, asked)
     cache = cache or ThroughputCache()
@@ -115,7 +114,7 @@ def estimate(
 
 class _Asked(msgspec.Struct, frozen=True):
     fingerprints: list[Fingerprint]
-    nodes: Sequence[Node | None]
+    nodes: tuple[Node | None, ...]
     store: Store
     threshold: EvidenceThreshold
     theory: TheoryTable
@@ -180,7 +179,7 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int) -> N
     keys = Keys(
         layer=LAYERS[layer],
         fingerprints=asked.fingerprints,
-        places=[_place(node, layer) for node in asked.nodes],
+        places=_places(asked.nodes, layer),
         workload=cells.workload[todo],
         place=cells.node[todo],
         distributed=cells.distributed[todo],
@@ -203,7 +202,7 @@ def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
     keys = Keys(
         layer=LAYERS[ENTITY],
         fingerprints=asked.fingerprints,
-        places=[_place(node, ENTITY) for node in asked.nodes],
+        places=_places(asked.nodes, ENTITY),
         workload=np.repeat(cells.workload[todo][first], widths),
         place=np.concatenate(members),
         distributed=np.repeat(distributed[first], widths),
@@ -231,8 +230,19 @@ def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, threshold:
     found.layer[at] = layer
 
 
+@lru_cache(CLUSTERS_KEPT)
+def _there(nodes: tuple[Node | None, ...]) -> npt.NDArray[np.bool_]:
+    return np.array([node is not None for node in nodes], dtype=np.bool_)
+
+
+@lru_cache(2 * CLUSTERS_KEPT)
+def _places(nodes: tuple[Node | None, ...], layer: int) -> tuple[str, ...]:
+    """By node; empty for one that is not known and, in the entity layer, for one without a name."""
+    return tuple([_place(node, layer) for node in nodes])
+
+
 def _place(node: Node | None, layer: int) -> str:
-    if node is None:
+    if node is None or (layer == ENTITY and not node.node_id):
         return ""
     return entity(node.node_id, node.gpu_type) if layer == ENTITY else node.gpu_type
 
@@ -302,10 +312,10 @@ def _per_configuration(wanted: Wanted, gpus: Whole, found: _Found, which: Whole)
     """The slowest node decides: its throughput, its layer, its evidence. One unknown: nothing is known."""
     slowest = which
     if len(which) > len(gpus):
-        order = np.argsort(np.where(np.isnan(found.mean), -np.inf, found.mean), kind="stable")
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        slowest = order[np.minimum.reduceat(rank[which], wanted.start[:-1])]
+        pace = np.where(np.isnan(found.mean), -np.inf, found.mean)[which]
+        first = wanted.start[:-1]
+        least = np.repeat(np.minimum.reduceat(pace, first), np.diff(wanted.start))
+        slowest = np.minimum.reduceat(np.where(pace == least, which, len(found.mean)), first)
     return Estimated(
         throughput=found.mean[slowest] * gpus,
         variance=found.variance[slowest] * np.square(gpus, dtype=np.float64),

@@ -1,6 +1,7 @@
 """What theory knows of the workloads and nodes of a question, by number. Pure but for the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from schemas.calibration import Path
 from schemas.cluster import Node
 from schemas.ids import Fingerprint, GpuType
+from services.estimator.lookup.hosts import CLUSTERS_KEPT
 from services.estimator.store.contract import Bandwidth, Store, Theory
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Gangs, Modules
@@ -44,12 +46,12 @@ class WorkloadTheory(msgspec.Struct, frozen=True):
 
 
 def theory_table(
-    fingerprints: list[Fingerprint], nodes: Sequence[Node | None], store: Store, law: Law = OURS
+    fingerprints: list[Fingerprint], nodes: tuple[Node | None, ...], store: Store, law: Law = OURS
 ) -> TheoryTable:
     """Raises StoreUnavailable."""
-    codes, kind_of = _kinds(nodes, store.bandwidths(), law)
+    codes, types, kind_of = _kinds(nodes, tuple(store.bandwidths().items()), law)
     theory = store.theory(fingerprints)
-    index, modules = _modules(theory, fingerprints, list(codes))
+    index, modules = _modules(theory, fingerprints, codes)
     batches = [theory[one].batch_size if one in theory else 0 for one in fingerprints]
     return TheoryTable(
         kind=kind_of,
@@ -58,7 +60,7 @@ def theory_table(
         modules_index=index,
         modules=modules,
         batch_size=np.array([*batches, 0]),
-        types=_types(codes),
+        types=types,
         law=law,
     )
 
@@ -121,10 +123,12 @@ def gangs_of(
     )
 
 
+@lru_cache(CLUSTERS_KEPT)
 def _kinds(
-    nodes: Sequence[Node | None], measured: Mapping[GpuType, Bandwidth], law: Law
-) -> tuple[dict[_Kind, int], Whole]:
-    """Kinds by number, and the number of each node. Most nodes are alike, and looked at once."""
+    nodes: tuple[Node | None, ...], bandwidths: tuple[tuple[GpuType, Bandwidth], ...], law: Law
+) -> tuple[tuple[_Kind, ...], Mapping[GpuType, tuple[Path, ...]], Whole]:
+    """Kinds by number, the paths of types, the kind of each node. Nodes that are alike are looked at once."""
+    measured = dict(bandwidths)
     codes: dict[_Kind, int] = {}
     alike: dict[tuple[object, ...], int] = {}
     kind_of = []
@@ -133,7 +137,7 @@ def _kinds(
         if look not in alike:
             alike[look] = codes.setdefault(_kind(node, measured, law), len(codes))
         kind_of.append(alike[look])
-    return codes, np.array(kind_of, dtype=np.int64)
+    return tuple(codes), _types(codes), np.array(kind_of, dtype=np.int64)
 
 
 def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth], law: Law) -> _Kind:
@@ -141,7 +145,7 @@ def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth], law: Law) ->
 
 
 def _modules(
-    theory: dict[Fingerprint, Theory], fingerprints: list[Fingerprint], kinds: list[_Kind]
+    theory: dict[Fingerprint, Theory], fingerprints: list[Fingerprint], kinds: Sequence[_Kind]
 ) -> tuple[Whole, list[Modules]]:
     """Time modules by workload and kind: indices into the list, −1 where there are none."""
     index, found = np.full((len(fingerprints) + 1, len(kinds)), -1), list[Modules]()

@@ -10,6 +10,8 @@ DENSE = 16
 """codes a row up to which a table over all codes is cheaper than sorting the rows"""
 FEW = 10_000
 """codes that are always laid out"""
+LEADING = 2
+"""columns that keep their codes where all columns together lie too far apart; the others become one column"""
 SMALL = 64
 """rows, at most, that are compared one by one"""
 
@@ -29,6 +31,9 @@ def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
         key += column
         codes *= width
     if codes > DENSE * len(key) + FEW:
+        if len(columns) > LEADING + 1:
+            _, rest = distinct(columns[LEADING:])  # of few combinations, which then lie close together
+            return distinct((*columns[:LEADING], rest))
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         return first, which
     row = np.full(codes, -1, dtype=np.int32)

@@ -46,6 +46,8 @@ from shared.domain.iteration import Column
 
 SEEN_KEPT = 100_000
 """observations, the newest, that can be exported; their sums are kept whatever comes"""
+LISTS_CODED = 64
+"""lists of places whose codes are kept"""
 
 KeyRow = tuple[str, str, str, bool, int]
 """fingerprint, layer, place, distributed, size"""
@@ -62,6 +64,8 @@ class MemoryStore:
         self._pools: dict[Fingerprint, dict[GpuType, deque[ThroughputObserved]]] = {}
         self._half_life_s = half_life_s
         self._workloads, self._places = Codes(), Codes()
+        self._coded: dict[tuple[str, tuple[str, ...]], Whole] = {}
+        """by layer and list of places: their codes"""
         self._shapes: dict[Fingerprint, dict[Shape, int]] = {}
         """with the key of each in the table"""
         self._in_order: dict[Fingerprint, tuple[tuple[Shape, ...], Whole]] = {}
@@ -167,16 +171,30 @@ class MemoryStore:
 
     def find(self, keys: Keys) -> Evidence:
         workload = self._workloads.of(keys.fingerprints)[keys.workload]
-        place = self._places.of(f"{keys.layer}/{place}" for place in keys.places)[keys.place]
-        sums = self.table.find(keys_of(workload, place, keys.distributed, keys.size))
-        weight = np.where(sums[:, COUNT] > 0, sums[:, WEIGHT], np.nan)
-        mean = sums[:, FIRST] / weight
-        return Evidence(
-            count=sums[:, COUNT].astype(np.int64),
-            seconds=sums[:, SECONDS],
-            mean=mean,
-            variance=np.maximum(sums[:, SECOND] / weight - mean**2, 0.0),
+        place = self._place_codes(keys.layer, tuple(keys.places))[keys.place]
+        rows = self.table.rows(keys_of(workload, place, keys.distributed, keys.size))
+        seen = rows.nonzero()[0]  # most of a large question has never run
+        sums = self.table.at(rows[seen])
+        mean = sums[:, FIRST] / sums[:, WEIGHT]
+        found = Evidence(
+            count=np.zeros(len(rows), dtype=np.int64),
+            seconds=np.zeros(len(rows)),
+            mean=np.full(len(rows), np.nan),
+            variance=np.full(len(rows), np.nan),
         )
+        found.count[seen] = sums[:, COUNT]
+        found.seconds[seen] = sums[:, SECONDS]
+        found.mean[seen] = mean
+        found.variance[seen] = np.maximum(sums[:, SECOND] / sums[:, WEIGHT] - mean**2, 0.0)
+        return found
+
+    def _place_codes(self, layer: str, places: tuple[str, ...]) -> Whole:
+        """The codes of a list of places; the questions of one cluster all bring the same list."""
+        if (layer, places) not in self._coded:
+            if len(self._coded) == LISTS_CODED:
+                self._coded.clear()
+            self._coded[layer, places] = self._places.of(f"{layer}/{place}" for place in places)
+        return self._coded[layer, places]
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
         return list(islice(self._seen, after, after + limit))

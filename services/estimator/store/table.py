@@ -25,6 +25,9 @@ COUNT, SECONDS, WEIGHT, FIRST, SECOND, SEEN_AT = range(6)
 PLACE_BITS, SIZE_BITS = 19, 25
 """half a million servers and types, 4,095 nodes; 18 bits are left for a quarter of a million workloads"""
 
+MARKS = 16
+"""marks per row: the more there are, the fewer absent keys share the mark of a present one"""
+
 
 class Observations(msgspec.Struct, frozen=True):
     """Observations to be added, in their order."""
@@ -67,6 +70,8 @@ class Table:
         """by key"""
         self._sums: Column = np.zeros((64, 6))
         """row 0 is of no key and stays zero; beyond those of all keys there is room for more"""
+        self._likely = np.zeros(MARKS * len(self._sums), dtype=np.bool_)
+        """by mark: whether any key has it, which of most keys that are asked for says that they are absent"""
 
     def find(self, keys: Whole) -> Column:
         """The sums, a row a key; zeros where nothing was observed."""
@@ -74,8 +79,10 @@ class Table:
 
     def rows(self, keys: Whole) -> Whole:
         """Where they are, for as long as nothing is dropped; 0: not there yet."""
-        row = self._row
-        return np.array([row.get(key, 0) for key in keys.tolist()], dtype=np.int64)
+        row, found = self._row, np.zeros(len(keys), dtype=np.int64)
+        likely = self._likely.take(_marks(keys, len(self._likely))).nonzero()[0]
+        found[likely] = [row.get(key, 0) for key in keys[likely].tolist()]
+        return found
 
     def at(self, rows: Whole) -> Column:
         return self._sums.take(rows, axis=0)
@@ -92,6 +99,7 @@ class Table:
         sums = self.find(np.array(keys, dtype=np.int64))
         self._row = {key: row for row, key in enumerate(keys, start=1)}
         self._sums = np.concatenate([np.zeros((1, 6)), sums])
+        self._mark()
 
     def add(self, seen: Observations, half_life_s: float) -> None:
         """Fold observations in."""
@@ -106,7 +114,22 @@ class Table:
         row = self._row[key] = len(self._row) + 1
         if row == len(self._sums):
             self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
+            self._mark()
+        else:
+            self._likely[_marks(np.array([key]), len(self._likely))] = True
         return row
+
+    def _mark(self) -> None:
+        size = 1 << (MARKS * len(self._sums) - 1).bit_length()
+        self._likely = np.zeros(size, dtype=np.bool_)
+        self._likely[_marks(np.array(list(self._row), dtype=np.int64), size)] = True
+
+
+def _marks(keys: Whole, size: int) -> Whole:
+    """The mark of each key, below `size`, which is a power of two (Fibonacci hashing)."""
+    bits = size.bit_length() - 1
+    spread = keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray(spread >> np.uint64(64 - bits), dtype=np.int64)
 
 
 def _folded(

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.estimator.store import distinct
-from services.estimator.store.table import COUNT, SEEN_AT, WEIGHT, Observations, Table, keys_of
+from services.estimator.store.table import COUNT, SECONDS, SEEN_AT, WEIGHT, Observations, Table, keys_of
 
 HALF_LIFE_S = 100.0
-Row = tuple[int, int]
+Row = tuple[int, ...]
 
 
 def key(workload: int = 0, place: int = 0, *, distributed: bool = False, size: int = 1) -> int:
@@ -63,14 +63,27 @@ def test_there_is_room_for_any_number_of_rows() -> None:
     assert table.find(keys)[:, COUNT].tolist() == keys.tolist()
 
 
+@given(st.lists(st.integers(1, 2**60), unique=True, max_size=100), st.lists(st.integers(1, 2**60)))
+def test_rows_are_found_among_keys_that_are_not_there(there: list[int], others: list[int]) -> None:
+    table = Table()
+    for number, one in enumerate(there, start=1):
+        table.add(seen((one, 0.0, float(number), 1.0)), HALF_LIFE_S)
+    asked = [*others, *there]
+    sums = table.find(np.array(asked, dtype=np.int64))
+    known = {one: number for number, one in enumerate(there, start=1)}
+    assert sums[:, SECONDS].tolist() == [known.get(one, 0) for one in asked]
+
+
 WAYS = {"few": {}, "dense": {"SMALL": 0}, "sorted": {"SMALL": 0, "DENSE": -(10**7)}}
 """limits under which rows are compared one by one, laid out, or sorted"""
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 999)), min_size=1, max_size=64),
-    st.sampled_from(sorted(WAYS)),
-)
+narrow = st.tuples(st.integers(0, 5), st.integers(0, 999))
+wide = st.tuples(*[st.integers(0, most) for most in (5, 999, 3, 7, 2)])
+some_rows = st.one_of(st.lists(narrow, min_size=1, max_size=64), st.lists(wide, min_size=1, max_size=64))
+
+
+@given(some_rows, st.sampled_from(sorted(WAYS)))
 def test_rows_that_say_the_same_are_one(rows: list[Row], way: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for limit, value in WAYS[way].items():
