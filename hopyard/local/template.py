@@ -124,6 +124,7 @@ class Template:
         if self._process is None:
             return
         lines: list[str] = []
+        await _next_tick()
         with _burying_strays(self._process.pid, begun), adopting():
             try:
                 await _ask(self._process, Forks(self._imports, tuple(programs)), lines)
@@ -200,19 +201,31 @@ def _forks(lines: Sequence[str]) -> list[tuple[int, int]]:
     return [(int(place), int(pid)) for place, pid in pairs]
 
 
+async def _next_tick() -> None:
+    """Wait until what began before differs from what begins now: the kernel counts in ticks."""
+    now = _tick()
+    while _tick() == now:  # noqa: ASYNC110 - nobody says when
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _tick() -> int:
+    """Of the clock by which the kernel says when processes began; a hundredth of a second each."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
 @contextlib.contextmanager
 def _burying_strays(template: int, begun: Begun) -> Iterator[None]:
     """Have orphans buried that became this process's children meanwhile and are none of `begun`.
 
     They are workers of an agent that was killed, and parts of a template that was.
     """
-    before, opened = _children(), time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    before, opened = _children(), _tick()
     try:
         yield
     finally:
         for pid in _children() - before - {process.pid for process in begun.values()}:
             stat = _stat(pid)
-            if stat and (int(stat[BEGAN]) < int(opened) or int(stat[SESSION]) == template):
+            if stat and (int(stat[BEGAN]) < opened or int(stat[SESSION]) == template):
                 AdoptedProcess(pid)
 
 
