@@ -1,4 +1,8 @@
 import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +17,7 @@ from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.connection import dated
 from shared.runtime.process.nats_server import NatsServer
-from tests.bus_nets import JetStreamNet, LiveNats
+from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
 from tests.shared.runtime.bus.bus_build import cancelled, until
 
 
@@ -102,6 +106,50 @@ async def test_closing_does_not_wait_for_a_server_that_is_away(live: JetStreamNe
     async with asyncio.timeout(10.0):
         await bus.close()
     await nats.restart()
+
+
+async def test_closing_does_not_wait_for_a_server_that_reads_nothing(tmp_path: Path) -> None:
+    """It waited until all was sent: a service that was to begin anew hung between its lives."""
+    async with frozen(NatsServer(tmp_path)) as bus:
+        async with asyncio.timeout(LIMIT_S):
+            await bus.close()
+
+
+async def test_a_client_leaves_a_server_that_reads_nothing_for_another(tmp_path: Path) -> None:
+    """It waited until all was sent, and so for as long as the server stood still."""
+    async with frozen(NatsServer(tmp_path / "one"), NatsServer(tmp_path / "other")) as bus:
+        left = bus._connection.nats.connected_url
+        await until(lambda: bus.counts.reconnects == 1)
+        assert bus._connection.nats.connected_url != left
+        await bus.close()
+
+
+@asynccontextmanager
+async def frozen(*servers: NatsServer) -> AsyncIterator[JetStreamBus]:
+    """A bus whose server stands still, with more on its way than a connection holds of what nobody reads."""
+    for server in servers:
+        await server.start()
+    url = ",".join(server.url for server in servers)
+    bus = await JetStreamBus.connect(Settings(nats_url=url), "service", timeout_s=5.0)
+    connected = bus._connection.nats.connected_url
+    assert connected is not None
+    (its,) = [server for server in servers if server.port == connected.port]
+    assert its.pid is not None
+    os.kill(its.pid, signal.SIGSTOP)
+    try:
+        await flood(bus)
+        yield bus
+    finally:
+        os.kill(its.pid, signal.SIGCONT)
+        for server in servers:
+            await server.stop()
+
+
+async def flood(bus: JetStreamBus) -> None:
+    """More than a connection holds that nobody reads from."""
+    for _ in range(200):
+        await bus._connection.nats.publish("flood", bytes(100_000))
+        await asyncio.sleep(0)
 
 
 async def _nothing(_: Question) -> Message:
