@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import aiohttp
@@ -11,8 +11,9 @@ import pytest
 
 from hopyard.actions.diagnose import diagnose
 from hopyard.local.nats_supervision import AWAY, THERE
-from hopyard.local.stack import Stack
+from hopyard.local.stack import SERVICES, Stack
 from schemas.events import JobSubmitted
+from schemas.views import ServiceState, StatusView
 from shared.domain.audit import audit
 from shared.runtime.bus.jetstream.connection import AWAY as NO_CONNECTION
 from shared.runtime.process import nats_server
@@ -80,6 +81,33 @@ async def test_while_nats_does_not_come_back_the_api_says_so_and_then_all_goes_o
     assert acknowledged in [fact.job_id for fact in facts if isinstance(fact, JobSubmitted)]
     assert restarts == {"admission": 1}, "and nothing else was started again"
     assert (sum(NOT_BACK in line for line in said), said.count(THERE)) == (1, 1), "said once each"
+
+
+async def test_once_nats_has_started_again_every_service_can(tmp_path: Path) -> None:
+    """All but admission waited for ever for a stream in memory, which admission makes at its start alone."""
+    async with stack_and_client(tmp_path / "data") as (stack, client):
+        count = await submit_all(client, most=2)
+        before = [server.pid for server in stack.nats.each]
+        for pid in before:
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(LIMIT_S):
+            while not stack.nats.ready() or before == [server.pid for server in stack.nats.each]:
+                await asyncio.sleep(0.1)
+        killed = [name for name in SERVICES if name != "admission"]
+        for name in killed:
+            os.killpg(pid_of(stack, name), signal.SIGKILL)
+        back = Seconds()
+        await until(client, lambda status: all_up(status, again=killed))
+        back.say("NATS has started again, and all services but admission were killed: all up")
+        await until(client, all_ended(count))
+        assert audit(await log_of(client)) == []
+
+
+def all_up(status: StatusView, again: Collection[str]) -> bool:
+    """And these have started again."""
+    up = {one.name: one for one in status.services if one.state is ServiceState.UP}
+    return up.keys() == set(SERVICES) and all(up[name].restarts for name in again)
 
 
 async def until_restarted(stack: Stack, name: str) -> None:

@@ -1,5 +1,6 @@
 """The four ports over one connection."""
 
+import asyncio
 from collections.abc import Callable
 
 from schemas.settings import Settings
@@ -12,7 +13,7 @@ from shared.runtime.bus.jetstream.node_reads import NodeReads, somebody_answers
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.samples import JetStreamSamples
 from shared.runtime.bus.jetstream.state import JetStreamState
-from shared.runtime.bus.jetstream.streams import ensure
+from shared.runtime.bus.jetstream.streams import ensure, keep_made, makes_streams
 from shared.runtime.bus.jetstream.whole_streams import JetStreamStreams
 
 
@@ -24,6 +25,7 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
         JetStreamFacts.__init__(self, connection, Handoff(connection, self) if hands_on else None)
         JetStreamQuestions.__init__(self, connection)
         self._reads = NodeReads(connection)
+        self._keeping: asyncio.Task[None] | None = None
 
     @property
     def counts(self) -> Counts:
@@ -48,6 +50,8 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
             await bus.open()
             if connection.of_service:
                 await bus._reads.open()
+            if makes_streams(connection):
+                bus._keeping = asyncio.create_task(keep_made(connection))
         except BaseException:
             await connection.close()
             raise
@@ -64,6 +68,9 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
         return await self._connection.time_ahead(now)
 
     async def close(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         await self.stop_answering()
         if self._handoff is not None:
             await self._handoff.close()

@@ -110,7 +110,7 @@ class DroppingClient(Client):
 
 
 class Connection:
-    """One connection of one service, and who wants to know when it is lost or closed."""
+    """One connection of one service, and who wants to know when it is lost, back or closed."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.settings = settings
@@ -118,6 +118,7 @@ class Connection:
         self.counts = Counts()
         self.log = structlog.get_logger().bind(bus=name)
         self.when_lost: set[Callable[[], None]] = set()
+        self.when_back: set[Callable[[], None]] = set()
         self.when_closed: set[Callable[[], None]] = set()
         self.credentials = credentials_of(settings)
         self.fence: Fence | None = None
@@ -351,6 +352,7 @@ class Connection:
         self.log.info("connection back")
         self._lost_at = math.inf
         self._changed.set()
+        _call(self.when_back)
 
     async def _on_closed(self) -> None:
         self._changed.set()

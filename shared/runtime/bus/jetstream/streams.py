@@ -46,15 +46,43 @@ OBSERVATIONS_MAX_BYTES = 64 * 1024 * 1024
 async def ensure(connection: Connection, timeout_s: float | None) -> None:
     """Create or update all streams. Harmless when ten processes do it at once. Raises Unavailable.
 
-    An account that may not create them waits until they exist.
+    An account that may not create them waits until those on disk exist. One in memory is gone once the server
+    has started again, until it is made anew (`keep_made`); no service needs it.
     """
     may = connection.credentials is None or connection.credentials.user == ADMISSION
     try:
         async with asyncio.timeout(timeout_s):
             for config in configs(connection.settings):
-                await (_ensure if may else _await)(connection, config)
+                if makes_streams(connection):
+                    await _ensure(connection, config)
+                elif config.storage is not StorageType.MEMORY:
+                    await _await(connection, config)
     except TimeoutError:
         raise Unavailable(f"JetStream is not ready within {timeout_s} s") from None
+
+
+def makes_streams(connection: Connection) -> bool:
+    """Whether this account may create streams."""
+    return connection.credentials is None or connection.credentials.user == ADMISSION
+
+
+async def keep_made(connection: Connection) -> None:
+    """Make the streams in memory anew whenever the connection is back. Runs until cancelled.
+
+    Those on disk are not: where they are gone, what they held is gone, and nothing may begin as if it had
+    never been.
+    """
+    back = asyncio.Event()
+    with connection.notifying(connection.when_back, back.set):
+        while True:
+            await back.wait()
+            back.clear()
+            try:
+                for config in configs(connection.settings):
+                    if config.storage is StorageType.MEMORY:
+                        await _ensure(connection, config)
+            except (RuntimeError, Damaged, Unavailable) as error:  # no service needs it
+                connection.log.warning("a stream in memory is not made anew", reason=str(error))
 
 
 async def _await(connection: Connection, config: StreamConfig) -> None:
