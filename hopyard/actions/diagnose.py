@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from schemas.codec import Malformed
 from schemas.events import PlanPublished
 from schemas.quarantine import Death
 from schemas.subjects import AGENT, FACTS_STREAM
-from schemas.views import PolicyChoice, Readiness, ServiceState
+from schemas.views import PolicyChoice, Problem, Readiness, ServiceState
 from shared.domain.audit import Audit
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
@@ -165,20 +164,26 @@ async def _service(stack: StackFile, name: str) -> str:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session:
         found = await _readiness(session, f"{urlsplit(stack.api_url).scheme}://{HOST}:{stack.ports[name]}")
     pid, ended = stack.pids.get(name, 0), _ended(stack, name)
-    if found is None:
-        raise _CheckFailed(f"process {pid} {'lives and is not ready' if alive(pid) else 'is gone'}{ended}")
+    if isinstance(found, Problem):
+        why = f": {found.detail}" if found.detail else ""
+        raise _CheckFailed(
+            f"process {pid} {f'lives and is not ready{why}' if alive(pid) else 'is gone'}{ended}"
+        )
     if deaths := _of_agent(found, name):
         raise _CheckFailed("; ".join([f"ready, process {pid}{ended}", *(one.text for one in deaths)]))
     return f"ready, process {pid}{ended}"
 
 
-async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | None:
-    """What a service of this machine says; None: that it is not ready, or nothing."""
-    with suppress(aiohttp.ClientError, OSError, msgspec.DecodeError):
+async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | Problem:
+    """What a service of this machine says; a problem without detail: nothing."""
+    try:
         async with session.get(f"{url}/readyz", ssl=False) as response:  # who it is need not be proven
+            body = await response.read()
             if response.status == HTTPStatus.OK:
-                return msgspec.json.decode(await response.read(), type=Readiness)
-    return None
+                return msgspec.json.decode(body, type=Readiness)
+            return msgspec.json.decode(body, type=Problem)
+    except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
+        return Problem(title=str(error), status=HTTPStatus.SERVICE_UNAVAILABLE, detail="")
 
 
 def _of_agent(found: Readiness, name: str) -> tuple[Death, ...]:

@@ -71,6 +71,10 @@ async def test_while_nats_does_not_come_back_the_api_says_so_and_then_all_goes_o
             os.killpg(pid_of(stack, "admission"), signal.SIGKILL)
             await until_restarted(stack, "admission")
             await until_refused(stack, lambda why: set(why.values()) == {WAITS})
+            found = await diagnose(stack.api_url, stack.stack_file(), {})
+            assert f"lives and is not ready: {WAITS}" in next(
+                check.detail for check in found.checks if check.what == "admission"
+            )
         back = Seconds()
         acknowledged = await accepted(stack)
         back.say("NATS may come back: the next submission acknowledged")

@@ -26,6 +26,7 @@ from shared.runtime.process.clock_sync import keep_right, set_right
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
+from shared.runtime.process.step_watch import StepWatch
 from shared.runtime.process.waiting_site import WaitingSite
 from shared.runtime.process.watchdog import watch
 from shared.runtime.process.web import STARTS, serve
@@ -38,6 +39,16 @@ AFTER_LIFE_REAL_S = 0.5
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 Build = Callable[[Settings, Ports], Service | Awaitable[Service]]
+
+
+class Life(NamedTuple):
+    """Of one service; an agent has neither others beside it nor reports."""
+
+    name: str
+    waiting: WaitingSite
+    steps: StepWatch
+    candidate: Candidate | None = None
+    reporter: Reporter | None = None
 
 
 def run(name: str, build: Build) -> None:
@@ -59,51 +70,58 @@ def run(name: str, build: Build) -> None:
 async def _run(name: str, build: Build, settings: Settings) -> None:
     """Until cancelled; also while it still waits for NATS, or for a node to stand for."""
     _cancel_at_signals(asyncio.current_task())
+    steps = StepWatch(name)
     for life in itertools.count():
         try:
-            await _live(name, build, settings, first=life == 0)
+            await _live(name, build, settings, steps, first=life == 0)
         except BaseExceptionGroup as several:
             deposed, others = several.split((Deposed, Fenced))
             if deposed is None or others is not None:
                 raise
             structlog.get_logger().warning("leads no more", service=name, reason=str(leaf_of(deposed)))
+        finally:
+            steps.end()
         await asyncio.sleep(AFTER_LIFE_REAL_S)
 
 
-async def _live(name: str, build: Build, settings: Settings, *, first: bool) -> None:
+async def _live(name: str, build: Build, settings: Settings, steps: StepWatch, *, first: bool) -> None:
     """One life, from what is stored to an end that was not ordered, or to that of its leading."""
     async with WaitingSite(settings) as waiting:
-        await _live_beside(waiting, name, build, settings, first=first)
+        await _live_beside(Life(name, waiting, steps), build, settings, first=first)
 
 
-async def _live_beside(
-    waiting: WaitingSite, name: str, build: Build, settings: Settings, *, first: bool
-) -> None:
+async def _live_beside(life: Life, build: Build, settings: Settings, *, first: bool) -> None:
+    name, steps = life.name, life.steps
+    steps.begin("NATS and its streams")
     with _starting(name):
         bus = await JetStreamBus.connect(settings, name)
     try:
         clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
+        steps.begin("the time of NATS")
         with contextlib.suppress(Unavailable):  # it is looked at again
             await set_right(clock, bus)
         async with (
             beside(keep_right(clock, bus)),
             reported(bus, name, settings.instance, clock.unix, settings.instances) as reporter,
         ):
+            steps.begin("what NATS has stored of the stack's version and settings")
             await _once_it_answers(lambda: check_protocol(bus))
             await _once_it_answers(lambda: announce(bus, name, settings))
             ports = Ports(
                 bus=bus, clock=clock, offload=LiveOffload(), sources=sources_of(os.environ), streams=bus
             )
             if name not in NAMES:
-                await _serve(build, settings, ports, Life(name, waiting))
+                await _serve(build, settings, ports, life)
                 return
             candidate = Candidate(bus, clock, settings, name, first=first)
             ports = msgspec.structs.replace(ports, fencing_token=candidate.fencing_token)
             try:
-                await _serve(build, settings, ports, Life(name, waiting, candidate, reporter))
+                await _serve(build, settings, ports, life._replace(candidate=candidate, reporter=reporter))
             finally:
+                steps.begin("its lease, which it gives up")
                 await candidate.release()
     finally:
+        steps.begin("its connection to NATS, which it closes")
         await bus.close()
 
 
@@ -131,22 +149,16 @@ async def beside(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
                 each.cancel()
 
 
-class Life(NamedTuple):
-    """Of one service; an agent has neither others beside it nor reports."""
-
-    name: str
-    waiting: WaitingSite
-    candidate: Candidate | None = None
-    reporter: Reporter | None = None
-
-
 async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> None:
-    reporter = life.reporter
+    reporter, steps = life.reporter, life.steps
     life.waiting.why = lambda: ports.bus.why_not_stored() or STARTS
     with _starting(life.name):
+        steps.begin("what the service is made of: its files, or the node of an agent")
         built = build(settings, ports)
         service = await built if inspect.isawaitable(built) else built
         shell = Shell(service, ports, settings, candidate=life.candidate)
+        shell.when_ending = lambda: steps.begin("its tasks, which it ends")
+        steps.begin("its address, at which it is to listen")
         await life.waiting.close()
         web = await serve(
             settings, service, _Announced(shell, reporter), ports.bus, now=unix_by(ports.clock, settings)
@@ -154,12 +166,15 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
     structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
     for subject, answer in service.standby_answers.items():
         await ports.bus.serve(service.name, subject, answer)
+    steps.end()
     try:
         async with beside(*_lookers(shell, service, settings, ports, life)):
             await shell.run()
     finally:
+        steps.begin("requests at its address")
         await web.close()
         if service.close is not None:
+            steps.begin("its files, which it closes")
             await service.close()
 
 

@@ -88,6 +88,8 @@ class Shell:
         self._ready = False
         self._follows = False
         self._candidate = candidate
+        self.when_ending: Callable[[], None] = lambda: None
+        """called once it works no more, and has only to end its tasks"""
         self._group: asyncio.TaskGroup
         self._inbox = Inbox(put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready)
 
@@ -120,10 +122,13 @@ class Shell:
             await self._turns.mine()
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                if self._candidate is not None:
-                    facts = await self._follow(facts, self._candidate)
-                await self._begin(facts)
-                await self._live()
+                try:
+                    if self._candidate is not None:
+                        facts = await self._follow(facts, self._candidate)
+                    await self._begin(facts)
+                    await self._live()
+                finally:
+                    self.when_ending()
         except* FatalFact as deaths:
             await self._note(deaths)
             raise

@@ -45,6 +45,8 @@ ANSWERED_BY_SEVERAL_S = 2.0
 CONFIRMED_BY_SEVERAL_S = 1.0
 """what a stream has not confirmed by then, its leader may never have had: it is lost, and another comes"""
 FLUSH_TIMEOUT_S = 1
+LATE_S = 5.0
+"""a wait that is this long is worth a warning"""
 TIME_LOOKS = 5
 TIME_LIMIT_S = 2.0
 REFUSED_AT_MOST = 1_000
@@ -295,6 +297,18 @@ class Connection:
             yield
         finally:
             listeners.discard(callback)
+
+    def log_once_late(self) -> Callable[..., None]:
+        """A function that logs what is waited for: as a warning once that has lasted, else for debugging."""
+        late_at, warned = time.monotonic() + LATE_S, False
+
+        def log(event: str, **keys: object) -> None:
+            nonlocal warned
+            warns = not warned and time.monotonic() >= late_at
+            warned = warned or warns
+            (self.log.warning if warns else self.log.debug)(event, **keys)
+
+        return log
 
     async def dead_letter(self, subject: str, data: bytes, reason: str, seq: int = 0) -> None:
         """Publish an unreadable message as a dead letter; it is lost if the bus is away."""

@@ -33,7 +33,7 @@ from schemas.subjects import (
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.fair_queue import FairQueue
-from shared.runtime.bus.jetstream.connection import Connection, dated, unavailable
+from shared.runtime.bus.jetstream.connection import Connection, dated, in_words, unavailable
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import check_key
@@ -115,9 +115,13 @@ async def somebody_answers(connection: Connection, timeout_s: float | None) -> N
     """Wait until a service answers, and so until the streams exist. Raises Unavailable."""
     try:
         async with asyncio.timeout(timeout_s):
+            log = connection.log_once_late()
             for pause in pauses():
-                with suppress(Error, OSError):
+                try:
                     await place_of(connection, connection.node)
+                except (Error, OSError) as error:
+                    log("waiting for a service that answers agents", reason=in_words(error))
+                else:
                     return
                 await asyncio.sleep(pause)
                 await connection.up()

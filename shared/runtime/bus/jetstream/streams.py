@@ -25,7 +25,7 @@ from schemas.subjects import (
 from shared.runtime.bus.accounts import ADMISSION
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.connection import Connection, in_words
 from shared.runtime.bus.limits import DEAD_LETTERS
 from shared.runtime.damage import Damaged
 
@@ -49,7 +49,6 @@ async def ensure(connection: Connection, timeout_s: float | None) -> None:
     An account that may not create them waits until those on disk exist. One in memory is gone once the server
     has started again, until it is made anew (`keep_made`); no service needs it.
     """
-    may = connection.credentials is None or connection.credentials.user == ADMISSION
     try:
         async with asyncio.timeout(timeout_s):
             for config in configs(connection.settings):
@@ -87,11 +86,12 @@ async def keep_made(connection: Connection) -> None:
 
 async def _await(connection: Connection, config: StreamConfig) -> None:
     assert config.name is not None
+    log = connection.log_once_late()
     for pause in pauses():
         try:
             await connection.js.stream_info(config.name)
         except (Error, OSError) as error:
-            connection.log.debug("waiting for a stream", stream=config.name, reason=str(error))
+            log("waiting for a stream", stream=config.name, reason=in_words(error))
         else:
             return
         await asyncio.sleep(pause)

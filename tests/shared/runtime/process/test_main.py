@@ -1,14 +1,19 @@
 import asyncio
+import json
 import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
+from hopyard.local.accounts import accounts_in, ensure_accounts
+from hopyard.local.credentials import account_of
+from schemas.subjects import FACTS_STREAM
 from shared.runtime.process.main import beside
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.ports import HeldPorts
@@ -25,6 +30,37 @@ async def test_a_service_that_still_waits_for_nats_says_so_and_stops_at_a_signal
         assert b"waiting for NATS" in await process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
+
+
+async def test_a_service_that_waits_for_its_streams_says_for_which_and_where(tmp_path: Path) -> None:
+    """Admission makes them; a start that waited for one it never made was silent for ever."""
+    ensure_accounts(tmp_path)
+    server = NatsServer(tmp_path / "nats", accounts=lambda: accounts_in(tmp_path))
+    await server.start()
+    environ = os.environ | {
+        "HOPYARD_NATS_URL": server.url,
+        "HOPYARD_NATS_CREDENTIALS": str(account_of(tmp_path, "placer")),
+        "HOPYARD_LOG_FORMAT": "json",
+    }
+    placer = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.placer"), env=environ, stderr=PIPE
+    )
+    assert placer.stderr is not None
+    said: dict[str, dict[str, Any]] = {}
+    try:
+        async with asyncio.timeout(120):
+            while not {"waiting for a stream", "held up"} <= said.keys():
+                line = json.loads(await placer.stderr.readline())
+                said[line["event"]] = line
+        placer.terminate()
+        assert await placer.wait() == 0
+    finally:
+        with suppress(ProcessLookupError):
+            placer.kill()
+        await server.stop()
+    assert said["waiting for a stream"]["stream"] == FACTS_STREAM
+    assert said["held up"]["by"] == "NATS and its streams"
+    assert any("jetstream/streams.py" in place for place in said["held up"]["at"])
 
 
 async def test_an_agent_that_waits_for_a_node_does_not_say_that_it_waits_for_nats(tmp_path: Path) -> None:
